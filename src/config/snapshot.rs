@@ -1,0 +1,176 @@
+//! The compiled configuration: immutable, cross-checked, shared by `Arc`. A request loads it once.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ledger::RecoveryPolicy;
+use crate::price::Prices;
+use crate::protocols::{Dialect, Operation};
+use crate::secret::Secret;
+
+/// Everything that the two YAML files say.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The first 12 hex digits of the SHA-256 of both files' text: says which configuration runs.
+    pub hash: String,
+    /// Customer-facing addresses. Restart-only.
+    pub listeners: Vec<Listener>,
+    /// The operator's address. Restart-only.
+    pub admin: Admin,
+    /// Where the ledger lives. Restart-only.
+    pub store: Store,
+    /// Time that requests in flight get after SIGTERM.
+    pub shutdown_grace: Duration,
+    /// Bounds on what is taken in.
+    pub limits: Limits,
+    /// Which path does what, in the order of `routes.yaml`.
+    pub routes: Vec<Arc<Route>>,
+    /// Every upstream that is switched on, by name.
+    pub upstreams: HashMap<String, Arc<Upstream>>,
+    /// Every model that can be called, in the order of `models.yaml`.
+    pub models: Vec<Arc<Model>>,
+    /// `models` by id.
+    pub models_by_id: HashMap<String, Arc<Model>>,
+}
+
+/// One customer-facing address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Where to listen. Port 0 takes any free port.
+    pub address: SocketAddr,
+    /// Whether HTTP/2 without TLS is spoken beside HTTP/1.1.
+    pub h2c: bool,
+}
+
+/// The admin API's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// The bearer token; `None` makes `serve` create one in `<data_dir>/admin-token`.
+    pub token: Option<Secret>,
+}
+
+/// The embedded store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The directory of journal and sled ledger; one process at a time.
+    pub data_dir: PathBuf,
+    /// What happens to holds that a crash left open.
+    pub recovery: RecoveryPolicy,
+}
+
+/// Bounds on what is taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest request body, in bytes. Routes may set less or more.
+    pub body_bytes_max: usize,
+    /// All request bodies held at one time, in bytes.
+    pub body_memory_bytes_max: usize,
+    /// The time within which a whole body must arrive.
+    pub body_timeout: Duration,
+    /// The time within which a downstream read must bring something.
+    pub read_timeout: Duration,
+    /// The time within which a downstream write must get rid of something.
+    pub write_timeout: Duration,
+}
+
+/// A path and what it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The exact path, such as `/v1/chat/completions`.
+    pub path: String,
+    /// What it does.
+    pub operation: Operation,
+    /// The largest request body, in bytes.
+    pub body_bytes_max: usize,
+}
+
+/// A provider's API.
+#[derive(Debug)]
+pub struct Upstream {
+    /// Its name in `routes.yaml`.
+    pub name: String,
+    /// The protocol that it speaks.
+    pub dialect: Dialect,
+    /// Whether it is reached over TLS.
+    pub tls: bool,
+    /// DNS name or IP address, without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The `Host` header: the host, with the port unless it is the scheme's own.
+    pub authority: String,
+    /// What the base URL's path adds before a protocol's own path: empty, or `/v1` and the like,
+    /// without a slash at its end.
+    pub path_prefix: String,
+    /// The operator's key at the provider; `None` for a server that asks for none.
+    pub credential: Option<Secret>,
+    /// How long to wait for it.
+    pub timeouts: UpstreamTimeouts,
+}
+
+/// How long to wait for an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamTimeouts {
+    /// TCP and TLS handshakes.
+    pub connect: Duration,
+    /// From the request's last byte to the response's first.
+    pub first_byte: Duration,
+    /// Between two pieces of a response.
+    pub idle: Duration,
+    /// Between two pieces of a request being taken.
+    pub write: Duration,
+}
+
+/// A model that customers can name.
+#[derive(Debug)]
+pub struct Model {
+    /// The public id.
+    pub id: String,
+    /// What it can be asked to do.
+    pub operations: Vec<Operation>,
+    /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
+    pub targets: Vec<Target>,
+    /// What a unit costs; all zero only where the file says `free: true`.
+    pub prices: Prices,
+    /// What one request can use at most.
+    pub limits: ModelLimits,
+    /// `owned_by` in model lists.
+    pub owned_by: String,
+}
+
+/// One place where a model is served.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The provider.
+    pub upstream: Arc<Upstream>,
+    /// The provider's name for the model.
+    pub model: String,
+    /// Lower is tried first.
+    pub priority: u32,
+    /// The share among targets of one priority.
+    pub weight: u32,
+}
+
+/// What one request to a model can use at most. `0` stands for "does not apply".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Tokens of input that the model takes (its context window).
+    pub input_tokens_max: u64,
+    /// Tokens that it can put out in one answer, reasoning included.
+    pub output_tokens_max: u64,
+    /// Vector sizes that an embedding model can give; empty when any is passed through.
+    pub dimensions: Vec<u32>,
+}
+
+impl Snapshot {
+    /// The model with this id, if it is listed.
+    #[must_use]
+    pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
+        self.models_by_id.get(id)
+    }
+}

@@ -1,0 +1,111 @@
+//! Everything that can go wrong with a request, in the project's own words.
+//!
+//! Lower layers say *what* happened ([`ErrorKind`]) and what the customer may read; only
+//! `gateway/respond.rs` knows statuses, codes, envelopes and headers.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+/// What happened. One variant per answer that a customer can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The request is malformed or asks for something that the contract does not allow.
+    InvalidRequest,
+    /// The message breaks HTTP framing; the connection is closed behind the answer.
+    BadFraming,
+    /// No key, or one that does not exist.
+    Unauthorized,
+    /// The account has less money than this request may cost, even with nothing in flight.
+    InsufficientBalance,
+    /// The account has the money, but holds of requests in flight cover it.
+    BalanceHeld,
+    /// The key is disabled, expired or not allowed to use the model.
+    PermissionDenied,
+    /// No such model, or none that this operation may use.
+    ModelNotFound,
+    /// No such path.
+    NotFound,
+    /// The path exists, but not with this method.
+    MethodNotAllowed,
+    /// The body did not arrive within its time.
+    RequestTimeout,
+    /// The same id was used before with another content.
+    IdempotencyConflict,
+    /// The body is larger than the cap.
+    PayloadTooLarge,
+    /// The body's content type or content encoding is not one that is read here.
+    UnsupportedMediaType,
+    /// The header block is too large.
+    HeaderTooLarge,
+    /// A bug or an impossible state on our side.
+    Internal,
+    /// No upstream could serve the request, or the upstream's account is at fault.
+    UpstreamUnavailable,
+    /// The upstream answered with something that is not an answer.
+    BadGateway,
+    /// The gateway cannot take the request now: memory budget used up, disk nearly full, draining.
+    Overloaded,
+    /// The upstream did not answer in time.
+    UpstreamTimeout,
+    /// The answer was cut because it reached its hold and the balance covers no more.
+    BalanceExhausted,
+    /// The customer went away. Never sent; kept for logs and metrics.
+    ClientGone,
+}
+
+/// A failure on its way to the customer.
+#[derive(Debug)]
+pub struct GatewayError {
+    /// What happened.
+    pub kind: ErrorKind,
+    /// What the customer reads. Says what to do; holds no secret, no prompt, no internal name.
+    pub message: Cow<'static, str>,
+    /// The request field at fault, as `error.param`.
+    pub param: Option<Cow<'static, str>>,
+    /// When trying again makes sense.
+    pub retry_after: Option<Duration>,
+    /// What the operator's log says beside it.
+    pub cause: Option<String>,
+}
+
+impl GatewayError {
+    /// An error with only a public message.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into(), param: None, retry_after: None, cause: None }
+    }
+
+    /// A 400 that names the field at fault.
+    pub fn invalid(
+        param: impl Into<Cow<'static, str>>,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { param: Some(param.into()), ..Self::new(ErrorKind::InvalidRequest, message) }
+    }
+
+    /// Adds when to try again.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.retry_after = Some(delay);
+        self
+    }
+
+    /// Adds what only the operator may read.
+    #[must_use]
+    pub fn cause(mut self, cause: impl fmt::Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+}
+
+impl fmt::Display for GatewayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.message)?;
+        match &self.cause {
+            Some(cause) => write!(f, " ({cause})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for GatewayError {}

@@ -1,0 +1,6 @@
+//! The `tollgate` command.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {}

@@ -1,0 +1,244 @@
+//! Money as integers: nano-dollars for amounts, femto-dollars inside a price.
+//!
+//! One US dollar is 10⁹ nano-dollars, so an `i64` holds ± 9.2 billion dollars. A price may be finer
+//! than a nano-dollar per unit ($0.0375 per million tokens is 37.5 nano-dollars per token), so rates
+//! and running totals are femto-dollars (10⁻¹⁵) in `i128` and are rounded **up, once, at the end**.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Nano-dollars in one US dollar.
+const NANOUSD_PER_USD: u64 = 1_000_000_000;
+/// Femto-dollars in one nano-dollar.
+const FEMTOUSD_PER_NANOUSD: i128 = 1_000_000;
+
+/// An amount of money in nano-dollars (10⁻⁹ US dollars). May be negative only as a difference.
+///
+/// In binary formats it is the integer; in JSON and YAML it is a decimal string of dollars such as
+/// `"10.00"`, because a JSON number would pass through a float in most clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanousd(i64);
+
+impl Nanousd {
+    /// No money.
+    pub const ZERO: Self = Self(0);
+    /// The largest amount that can be represented, about $9.2 billion.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// The amount of `nanousd` nano-dollars.
+    #[must_use]
+    pub const fn new(nanousd: i64) -> Self {
+        Self(nanousd)
+    }
+
+    /// The integer number of nano-dollars.
+    #[must_use]
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The sum, or `None` past the range.
+    #[must_use]
+    pub const fn checked_add(self, other: Self) -> Option<Self> {
+        match self.0.checked_add(other.0) {
+            Some(sum) => Some(Self(sum)),
+            None => None,
+        }
+    }
+
+    /// The difference, or `None` past the range. May be negative.
+    #[must_use]
+    pub const fn checked_sub(self, other: Self) -> Option<Self> {
+        match self.0.checked_sub(other.0) {
+            Some(difference) => Some(Self(difference)),
+            None => None,
+        }
+    }
+
+    /// The difference, but never below zero.
+    #[must_use]
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0).max(0))
+    }
+
+    /// True below zero.
+    #[must_use]
+    pub const fn is_negative(self) -> bool {
+        self.0 < 0
+    }
+
+    /// True for exactly no money.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for Nanousd {
+    /// Dollars with at least two and at most nine decimals, and no currency sign: `10.00`, `0.000150`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let magnitude = self.0.unsigned_abs();
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let (whole, fraction) = (magnitude / NANOUSD_PER_USD, magnitude % NANOUSD_PER_USD);
+        let digits = format!("{fraction:09}");
+        let kept = digits.trim_end_matches('0');
+        write!(f, "{sign}{whole}.{kept:0<2}")
+    }
+}
+
+/// Why a text is not an amount of dollars.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseMoneyError(&'static str);
+
+impl fmt::Display for ParseMoneyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for ParseMoneyError {}
+
+impl FromStr for Nanousd {
+    type Err = ParseMoneyError;
+
+    /// Reads dollars: digits, optionally a point and one to nine digits. No sign, exponent or space.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const SHAPE: ParseMoneyError =
+            ParseMoneyError("expected dollars as a decimal string such as \"10.00\"");
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if !all_digits(whole) || !all_digits(fraction) {
+            return Err(SHAPE);
+        }
+        if fraction.len() > 9 {
+            return Err(ParseMoneyError(
+                "at most nine decimals: one nano-dollar is the smallest amount",
+            ));
+        }
+        let too_large = ParseMoneyError("the amount is larger than 9.2 billion dollars");
+        format!("{whole}{fraction:0<9}").parse::<i64>().map(Self).map_err(|_| too_large)
+    }
+}
+
+impl Serialize for Nanousd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            serializer.serialize_i64(self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Nanousd {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            let text = String::deserialize(deserializer)?;
+            text.parse().map_err(serde::de::Error::custom)
+        } else {
+            i64::deserialize(deserializer).map(Self)
+        }
+    }
+}
+
+/// What one unit (a token, an image, a second, a character) costs, in femto-dollars (10⁻¹⁵ dollars).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Rate(i64);
+
+impl Rate {
+    /// The rate of `femtousd` femto-dollars per unit.
+    #[must_use]
+    pub const fn from_femtousd(femtousd: i64) -> Self {
+        Self(femtousd)
+    }
+
+    /// Femto-dollars per unit.
+    #[must_use]
+    pub const fn femtousd(self) -> i64 {
+        self.0
+    }
+}
+
+/// A running total in femto-dollars. It saturates instead of wrapping: a total past the range is
+/// larger than any hold, so it can only be refused or capped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge(i128);
+
+impl Charge {
+    /// Adds `units` at `rate`.
+    #[must_use]
+    pub fn plus(self, units: u64, rate: Rate) -> Self {
+        let cost = i128::from(units).saturating_mul(i128::from(rate.0));
+        Self(self.0.saturating_add(cost))
+    }
+
+    /// The total in nano-dollars, rounded up. This is the only rounding that a request sees.
+    #[must_use]
+    pub fn round_up(self) -> Nanousd {
+        let quotient = self.0.div_euclid(FEMTOUSD_PER_NANOUSD);
+        let remainder = self.0.rem_euclid(FEMTOUSD_PER_NANOUSD);
+        let nanousd = quotient.saturating_add(i128::from(remainder > 0));
+        Nanousd(i64::try_from(nanousd).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_read_and_print_the_same_value() {
+        for (text, nanousd, printed) in [
+            ("10.00", 10_000_000_000, "10.00"),
+            ("0", 0, "0.00"),
+            ("0.000000001", 1, "0.000000001"),
+            ("1.5", 1_500_000_000, "1.50"),
+            ("9223372036.854775807", i64::MAX, "9223372036.854775807"),
+        ] {
+            let amount: Nanousd = text.parse().expect(text);
+            assert_eq!(amount.get(), nanousd, "{text} in nano-dollars");
+            assert_eq!(amount.to_string(), printed, "{text} printed");
+        }
+    }
+
+    #[test]
+    fn what_is_not_dollars_is_refused() {
+        for text in [
+            "",
+            ".",
+            "1.",
+            ".5",
+            "-1",
+            "+1",
+            "1e3",
+            " 1",
+            "1,0",
+            "0.0000000001",
+            "9223372036.854775808",
+            "NaN",
+        ] {
+            assert!(text.parse::<Nanousd>().is_err(), "{text:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_total_is_rounded_up_once() {
+        let third = Rate::from_femtousd(333_333);
+        assert_eq!(Charge::default().plus(3, third).round_up(), Nanousd::new(1));
+        assert_eq!(
+            Charge::default().plus(1, third).plus(1, third).plus(1, third).round_up(),
+            Nanousd::new(1)
+        );
+        assert_eq!(Charge::default().plus(4, third).round_up(), Nanousd::new(2));
+        assert_eq!(Charge::default().round_up(), Nanousd::ZERO);
+        assert_eq!(
+            Charge::default().plus(u64::MAX, Rate::from_femtousd(i64::MAX)).round_up(),
+            Nanousd::MAX
+        );
+    }
+}
