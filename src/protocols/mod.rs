@@ -1,5 +1,9 @@
 //! Pure codecs: bytes in, data out; no I/O and no clock.
 
+pub mod json;
+pub mod json_splice;
+pub mod sse;
+
 use std::fmt;
 
 /// What a customer can ask for: one per kind of endpoint.

@@ -1,0 +1,598 @@
+//! A strict reader for the top level of a JSON object: one pass, borrowed slices, nothing rebuilt.
+//!
+//! It refuses what JSON parsers disagree on, because a disagreement between the gateway and an
+//! upstream is a way past billing: duplicate keys, a byte-order mark, numbers that overflow a
+//! double, lone surrogates, NUL, nesting past [`DEPTH_MAX`] and anything behind the closing brace.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+/// The deepest nesting accepted. Real requests stay below 20; a stack of bits fits one word.
+pub const DEPTH_MAX: u32 = 64;
+/// The most members that a top-level object may have. Real requests have fewer than 40.
+const MEMBERS_MAX: usize = 512;
+/// The longest number accepted, in bytes. Without an exponent it is then below 10³⁰⁰, so finite.
+const NUMBER_BYTES_MAX: usize = 300;
+
+/// Why a body is not acceptable JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonError {
+    /// Byte offset in the body.
+    pub offset: usize,
+    /// What is wrong there, for the customer to read.
+    pub message: Cow<'static, str>,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (at byte {})", self.message, self.offset)
+    }
+}
+
+/// The members of one JSON object, by position in the text that was read.
+#[derive(Debug)]
+pub struct Object<'a> {
+    text: &'a [u8],
+    members: Vec<Member<'a>>,
+    close: usize,
+    keys_escaped: bool,
+}
+
+#[derive(Debug)]
+struct Member<'a> {
+    key: Cow<'a, str>,
+    value: Range<usize>,
+}
+
+/// A value inside an [`Object`]: its text and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value<'a> {
+    text: &'a [u8],
+    /// Its byte range in the text that the object was read from.
+    pub range: Range<usize>,
+}
+
+impl<'a> Object<'a> {
+    /// Reads `text`, which must be exactly one JSON object, with white space around it at most.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its byte offset.
+    pub fn parse(text: &'a [u8]) -> Result<Self, JsonError> {
+        if text.starts_with(b"\xef\xbb\xbf") {
+            return Err(JsonError { offset: 0, message: "a byte-order mark is not JSON".into() });
+        }
+        if let Err(error) = std::str::from_utf8(text) {
+            return Err(JsonError {
+                offset: error.valid_up_to(),
+                message: "the body is not valid UTF-8".into(),
+            });
+        }
+        Scanner { text, at: 0, keys_escaped: false }.document()
+    }
+
+    /// The value of `key`.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Value<'a>> {
+        let member = self.members.iter().find(|member| member.key == key)?;
+        let text = self.text.get(member.value.clone())?;
+        Some(Value { text, range: member.value.clone() })
+    }
+
+    /// The value of `key` unless it is absent or `null`, which the field treats alike.
+    #[must_use]
+    pub fn get_non_null(&self, key: &str) -> Option<Value<'a>> {
+        self.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A key that equals one of `names` but for upper and lower case: some parsers would take it.
+    #[must_use]
+    pub fn case_variant_of(&self, names: &[&str]) -> Option<&str> {
+        let is_variant =
+            |key: &str| names.iter().any(|name| *name != key && name.eq_ignore_ascii_case(key));
+        self.members.iter().map(|member| member.key.as_ref()).find(|key| is_variant(key))
+    }
+
+    /// Whether any key, at any depth, was written with an escape.
+    #[must_use]
+    pub fn has_escaped_keys(&self) -> bool {
+        self.keys_escaped
+    }
+
+    /// Where a further member can be inserted, and whether a comma must stand before it.
+    #[must_use]
+    pub fn insertion_point(&self) -> (usize, bool) {
+        match self.members.last() {
+            Some(last) => (last.value.end, true),
+            None => (self.close, false),
+        }
+    }
+
+    /// The whole text.
+    #[must_use]
+    pub fn text(&self) -> &'a [u8] {
+        self.text
+    }
+}
+
+impl<'a> Value<'a> {
+    /// True for `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.text == b"null"
+    }
+
+    /// The text of the value.
+    #[must_use]
+    pub fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// The boolean, if it is one.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.text {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The unsigned integer, if it is written as one: no sign, point or exponent.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        let digits = self.text.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(self.text).ok().filter(|_| digits)?.parse().ok()
+    }
+
+    /// The number, if it is one.
+    #[must_use]
+    pub fn as_f64(&self) -> Option<f64> {
+        let first = *self.text.first()?;
+        let is_number = first == b'-' || first.is_ascii_digit();
+        std::str::from_utf8(self.text).ok().filter(|_| is_number)?.parse().ok()
+    }
+
+    /// The string without its escapes, if it is one.
+    #[must_use]
+    pub fn as_str(&self) -> Option<Cow<'a, str>> {
+        let inner = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        unescape(inner, self.text)
+    }
+
+    /// The members, if it is an object. Their ranges count from the start of this value.
+    ///
+    /// # Errors
+    /// When it is not an object, or has a duplicate key.
+    pub fn as_object(&self) -> Result<Object<'a>, JsonError> {
+        Object::parse(self.text)
+    }
+
+    /// The elements, if it is an array. Their ranges count from the start of this value.
+    #[must_use]
+    pub fn as_array(&self) -> Option<Vec<Value<'a>>> {
+        let mut scanner = Scanner { text: self.text, at: 0, keys_escaped: false };
+        scanner.eat(b'[').then_some(())?;
+        let mut elements = Vec::new();
+        scanner.space();
+        if scanner.eat(b']') {
+            return Some(elements);
+        }
+        loop {
+            scanner.space();
+            let range = scanner.value(1).ok()?;
+            elements.push(Value { text: self.text.get(range.clone())?, range });
+            scanner.space();
+            if !scanner.eat(b',') {
+                return scanner.eat(b']').then_some(elements);
+            }
+        }
+    }
+
+    /// Whether it is an array.
+    #[must_use]
+    pub fn is_array(&self) -> bool {
+        self.text.starts_with(b"[")
+    }
+}
+
+/// `inner` is the text between the quotes of `quoted`.
+fn unescape<'a>(inner: &'a [u8], quoted: &[u8]) -> Option<Cow<'a, str>> {
+    if memchr::memchr(b'\\', inner).is_none() {
+        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+    }
+    serde_json::from_slice::<String>(quoted).ok().map(Cow::Owned)
+}
+
+struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    keys_escaped: bool,
+}
+
+impl<'a> Scanner<'a> {
+    fn fail<T>(&self, message: impl Into<Cow<'static, str>>) -> Result<T, JsonError> {
+        Err(JsonError { offset: self.at, message: message.into() })
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn document(mut self) -> Result<Object<'a>, JsonError> {
+        self.space();
+        if !self.eat(b'{') {
+            return self.fail("the body must be a JSON object");
+        }
+        let mut members: Vec<Member<'a>> = Vec::with_capacity(12);
+        self.space();
+        let mut more = !self.eat(b'}');
+        while more {
+            self.space();
+            let start = self.at;
+            let key = self.key()?;
+            if members.iter().any(|member| member.key == key) {
+                let message = format!("duplicate key {key:?}");
+                return Err(JsonError { offset: start, message: message.into() });
+            }
+            if members.len() == MEMBERS_MAX {
+                return self.fail(format!("more than {MEMBERS_MAX} members in one object"));
+            }
+            self.space();
+            let value = self.value(1)?;
+            members.push(Member { key, value });
+            self.space();
+            more = self.eat(b',');
+            if !more && !self.eat(b'}') {
+                return self.fail("expected `,` or `}`");
+            }
+        }
+        let close = self.at.saturating_sub(1);
+        self.space();
+        if self.at < self.text.len() {
+            return self.fail("unexpected text behind the JSON object");
+        }
+        Ok(Object { text: self.text, members, close, keys_escaped: self.keys_escaped })
+    }
+
+    /// A key and the colon behind it.
+    fn key(&mut self) -> Result<Cow<'a, str>, JsonError> {
+        let start = self.at;
+        if self.peek() != Some(b'"') {
+            return self.fail("expected a key in double quotes");
+        }
+        self.key_text()?;
+        let quoted = self.text.get(start..self.at).unwrap_or_default();
+        self.space();
+        if !self.eat(b':') {
+            return self.fail("expected `:` behind the key");
+        }
+        let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+        match unescape(inner, quoted) {
+            Some(key) => Ok(key),
+            None => self.fail("the key is not a valid string"),
+        }
+    }
+
+    fn key_text(&mut self) -> Result<(), JsonError> {
+        let start = self.at;
+        self.string()?;
+        let written = self.text.get(start..self.at).unwrap_or_default();
+        self.keys_escaped |= memchr::memchr(b'\\', written).is_some();
+        Ok(())
+    }
+
+    /// Any value, with everything inside it, without recursion: one bit per open level says
+    /// whether it is an object.
+    fn value(&mut self, depth_outside: u32) -> Result<Range<usize>, JsonError> {
+        let start = self.at;
+        let mut objects: u64 = 0;
+        let mut depth: u32 = 0;
+        loop {
+            match self.peek() {
+                Some(open @ (b'{' | b'[')) => {
+                    if depth + depth_outside >= DEPTH_MAX {
+                        return self.fail(format!("nested deeper than {DEPTH_MAX} levels"));
+                    }
+                    self.at += 1;
+                    depth += 1;
+                    objects = objects << 1 | u64::from(open == b'{');
+                    self.space();
+                    if !self.eat(if open == b'{' { b'}' } else { b']' }) {
+                        self.member_key(objects)?;
+                        continue;
+                    }
+                    depth -= 1;
+                    objects >>= 1;
+                }
+                Some(b'"') => self.string()?,
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                _ => self.literal()?,
+            }
+            // A value ended here: close what closes behind it, or go on to the next element.
+            loop {
+                if depth == 0 {
+                    return Ok(start..self.at);
+                }
+                self.space();
+                let in_object = objects & 1 == 1;
+                if self.eat(b',') {
+                    self.space();
+                    self.member_key(objects)?;
+                    break;
+                }
+                if !self.eat(if in_object { b'}' } else { b']' }) {
+                    let expected =
+                        if in_object { "expected `,` or `}`" } else { "expected `,` or `]`" };
+                    return self.fail(expected);
+                }
+                depth -= 1;
+                objects >>= 1;
+            }
+        }
+    }
+
+    /// Inside an object: the key and colon before the next value. Inside an array: nothing.
+    fn member_key(&mut self, objects: u64) -> Result<(), JsonError> {
+        if objects & 1 == 0 {
+            return Ok(());
+        }
+        if self.peek() != Some(b'"') {
+            return self.fail("expected a key in double quotes");
+        }
+        self.key_text()?;
+        self.space();
+        if !self.eat(b':') {
+            return self.fail("expected `:` behind the key");
+        }
+        self.space();
+        Ok(())
+    }
+
+    fn literal(&mut self) -> Result<(), JsonError> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        for word in [&b"true"[..], b"false", b"null"] {
+            if rest.starts_with(word) {
+                self.at += word.len();
+                return Ok(());
+            }
+        }
+        self.fail(if rest.is_empty() {
+            "the JSON text ends too early"
+        } else {
+            "expected a JSON value"
+        })
+    }
+
+    fn number(&mut self) -> Result<(), JsonError> {
+        let start = self.at;
+        self.eat(b'-');
+        let leading_zero = self.eat(b'0');
+        let digits = self.digits();
+        if leading_zero == (digits > 0) {
+            return self.fail("malformed number");
+        }
+        if self.eat(b'.') && self.digits() == 0 {
+            return self.fail("malformed number");
+        }
+        let exponent = matches!(self.peek(), Some(b'e' | b'E'));
+        if exponent {
+            self.at += 1;
+            if !self.eat(b'+') {
+                self.eat(b'-');
+            }
+            if self.digits() == 0 {
+                return self.fail("malformed number");
+            }
+        }
+        let written = self.text.get(start..self.at).unwrap_or_default();
+        let parsed = || std::str::from_utf8(written).ok()?.parse::<f64>().ok();
+        let finite = !exponent || parsed().is_some_and(f64::is_finite);
+        if finite && written.len() <= NUMBER_BYTES_MAX {
+            Ok(())
+        } else {
+            self.fail("the number is out of range")
+        }
+    }
+
+    fn digits(&mut self) -> usize {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        self.at - start
+    }
+
+    /// A string with its quotes.
+    fn string(&mut self) -> Result<(), JsonError> {
+        self.at += 1;
+        loop {
+            self.at = plain_text_end(self.text, self.at);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                Some(_) => return self.fail("an unescaped control character in a string"),
+                None => return self.fail("the JSON text ends inside a string"),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), JsonError> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(b'u') => match self.unicode_escape()? {
+                0 => self.fail("a NUL character in a string"),
+                0xD800..=0xDBFF => {
+                    let low = self.eat(b'\\') && self.peek() == Some(b'u');
+                    if low && (0xDC00..=0xDFFF).contains(&self.unicode_escape()?) {
+                        return Ok(());
+                    }
+                    self.fail("a lone surrogate in a string")
+                }
+                0xDC00..=0xDFFF => self.fail("a lone surrogate in a string"),
+                _ => Ok(()),
+            },
+            _ => self.fail("an unknown escape in a string"),
+        }
+    }
+
+    /// Reads `uXXXX`.
+    fn unicode_escape(&mut self) -> Result<u32, JsonError> {
+        let digits = self.text.get(self.at + 1..self.at + 5).unwrap_or_default();
+        let all_hex = digits.len() == 4 && digits.iter().all(u8::is_ascii_hexdigit);
+        match std::str::from_utf8(digits).ok().filter(|_| all_hex) {
+            Some(hex) => {
+                self.at += 5;
+                u32::from_str_radix(hex, 16).or_else(|_| self.fail("a malformed \\u escape"))
+            }
+            None => self.fail("a malformed \\u escape"),
+        }
+    }
+}
+
+/// The position of the first quote, backslash or control character from `at` on, eight bytes at a
+/// time: prompts are megabytes of plain text, and this loop is what reading them costs.
+fn plain_text_end(text: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    let zero_byte = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_ne_bytes(*chunk);
+        let quote = zero_byte(word ^ (ONES * u64::from(b'"')));
+        let backslash = zero_byte(word ^ (ONES * u64::from(b'\\')));
+        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
+        if quote | backslash | control != 0 {
+            break;
+        }
+        at += 8;
+    }
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().position(special).unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn finds_members_and_their_ranges() {
+        let text = br#" {"model" : "gpt-4o", "n":2,"stream":true, "x":[{"model":"no"}],"u":null} "#;
+        let object = Object::parse(text).expect("valid");
+        assert_eq!(object.get("model").and_then(|v| v.as_str()).as_deref(), Some("gpt-4o"));
+        assert_eq!(object.get("n").and_then(|v| v.as_u64()), Some(2));
+        assert_eq!(object.get("stream").and_then(|v| v.as_bool()), Some(true));
+        assert_eq!(object.get_non_null("u"), None);
+        let value = object.get("x").expect("x");
+        assert_eq!(&text[value.range.clone()], br#"[{"model":"no"}]"#);
+        assert_eq!(value.as_array().expect("array").len(), 1);
+    }
+
+    #[test]
+    fn an_escaped_key_is_the_same_key() {
+        let object = Object::parse(br#"{"mod\u0065l":"a"}"#).expect("valid");
+        assert_eq!(object.get("model").and_then(|v| v.as_str()).as_deref(), Some("a"));
+        assert!(object.has_escaped_keys());
+        let twice = Object::parse(br#"{"model":"a","mod\u0065l":"b"}"#).expect_err("twins");
+        assert!(twice.message.contains("duplicate key"), "{twice}");
+    }
+
+    #[test]
+    fn refuses_what_parsers_disagree_on() {
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(64), "]".repeat(64));
+        let long_number = format!("{{\"a\":{}}}", "1".repeat(600));
+        let cases: [(&str, &[u8]); 26] = [
+            ("empty", b""),
+            ("array", b"[]"),
+            ("duplicate", br#"{"a":1,"a":2}"#),
+            ("trailing text", br#"{"a":1} x"#),
+            ("two documents", br#"{"a":1}{"a":2}"#),
+            ("byte-order mark", b"\xef\xbb\xbf{}"),
+            ("bad UTF-8", b"{\"a\":\"\xff\"}"),
+            ("overflow", br#"{"a":1e400}"#),
+            ("nested overflow", br#"{"a":[[-1e999]]}"#),
+            ("long number", long_number.as_bytes()),
+            ("depth", deep.as_bytes()),
+            ("lone high surrogate", br#"{"a":"\ud83d"}"#),
+            ("high surrogate and another escape", br#"{"a":"\ud83d\n"}"#),
+            ("lone low surrogate", br#"{"a":"\ude00"}"#),
+            ("escaped NUL", br#"{"a":"\u0000"}"#),
+            ("raw NUL", b"{\"a\":\"\0\"}"),
+            ("raw newline", b"{\"a\":\"\n\"}"),
+            ("leading zero", br#"{"a":01}"#),
+            ("bare point", br#"{"a":1.}"#),
+            ("plus sign", br#"{"a":+1}"#),
+            ("NaN", br#"{"a":NaN}"#),
+            ("trailing comma", br#"{"a":1,}"#),
+            ("trailing comma in an array", br#"{"a":[1,]}"#),
+            ("comment", br#"{"a":1/**/}"#),
+            ("single quotes", br#"{'a':1}"#),
+            ("cut off", br#"{"a":{"b":[1,{"c":"#),
+        ];
+        for (name, text) in cases {
+            assert!(Object::parse(text).is_err(), "{name} was accepted");
+        }
+        let deepest = format!("{{\"a\":{}1{}}}", "[".repeat(63), "]".repeat(63));
+        assert!(Object::parse(deepest.as_bytes()).is_ok(), "64 levels are allowed");
+        assert!(Object::parse(r#"{"a":"\ud83d\ude00 é 😀"}"#.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn case_variants_are_found() {
+        let object = Object::parse(br#"{"Model":"a","N":1}"#).expect("valid");
+        assert_eq!(object.case_variant_of(&["model", "stream"]), Some("Model"));
+        let exact = Object::parse(br#"{"model":"a"}"#).expect("valid");
+        assert_eq!(exact.case_variant_of(&["model", "stream"]), None);
+    }
+
+    proptest! {
+        /// Whatever is accepted, serde_json reads the same way; and nothing panics.
+        #[test]
+        fn agrees_with_serde_json(text in r#"[\{\}\[\]:,"\\u0-9a-fdDeE.+\-ntr l sx]{0,40}"#) {
+            if Object::parse(text.as_bytes()).is_ok() {
+                let parsed: Result<serde_json::Value, _> = serde_json::from_str(&text);
+                prop_assert!(parsed.is_ok_and(|v| v.is_object()), "accepted {text:?}");
+            }
+        }
+
+        #[test]
+        fn reads_what_serde_json_writes(
+            strings in proptest::collection::btree_map("[^\u{0}]{0,12}", "[^\u{0}]{0,40}", 0..6),
+        ) {
+            let text = serde_json::to_vec(&strings).expect("serialise");
+            let object = Object::parse(&text).expect("valid JSON was refused");
+            for (key, value) in &strings {
+                let read = object.get(key).and_then(|v| v.as_str()).map(Cow::into_owned);
+                prop_assert_eq!(read.as_ref(), Some(value));
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(object) = Object::parse(&bytes) {
+                prop_assert!(object.text() == bytes.as_slice());
+            }
+        }
+    }
+}

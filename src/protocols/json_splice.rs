@@ -1,0 +1,86 @@
+//! Edits to a JSON body that leave every other byte where it was.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::json::Object;
+
+/// Replacements of byte ranges, applied together.
+#[derive(Debug, Default)]
+pub struct Splice {
+    edits: Vec<(Range<usize>, Cow<'static, str>)>,
+}
+
+impl Splice {
+    /// Replaces the bytes of `range`.
+    pub fn replace(&mut self, range: Range<usize>, json: impl Into<Cow<'static, str>>) {
+        self.edits.push((range, json.into()));
+    }
+
+    /// Adds a member to `object`, whose text starts at `offset` in the body.
+    pub fn insert(&mut self, object: &Object<'_>, offset: usize, member: &str) {
+        let (at, comma) = object.insertion_point();
+        let text = if comma { format!(",{member}") } else { member.to_owned() };
+        self.edits.push((offset + at..offset + at, text.into()));
+    }
+
+    /// True when the body stays as it is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// The edited body. Without edits it is the same bytes, not a copy.
+    #[must_use]
+    pub fn apply(mut self, body: &Bytes) -> Bytes {
+        if self.edits.is_empty() {
+            return body.clone();
+        }
+        self.edits.sort_by_key(|(range, _)| range.start);
+        let added: usize = self.edits.iter().map(|(_, json)| json.len()).sum();
+        let mut edited = Vec::with_capacity(body.len() + added);
+        let mut copied = 0;
+        for (range, json) in &self.edits {
+            edited.extend_from_slice(body.get(copied..range.start).unwrap_or_default());
+            edited.extend_from_slice(json.as_bytes());
+            copied = range.end;
+        }
+        edited.extend_from_slice(body.get(copied..).unwrap_or_default());
+        edited.into()
+    }
+}
+
+/// `text` as a JSON string with its quotes.
+#[must_use]
+pub fn json_string(text: &str) -> String {
+    serde_json::Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_edited_bytes_change() {
+        let body = Bytes::from_static(br#"{ "model" : "a" ,"o": {} , "x":1.0e0}"#);
+        let object = Object::parse(&body).expect("valid");
+        let mut splice = Splice::default();
+        splice.replace(object.get("model").expect("model").range, json_string("b\"c"));
+        let nested = object.get("o").expect("o");
+        splice.insert(&nested.as_object().expect("object"), nested.range.start, "\"u\":true");
+        splice.insert(&object, 0, "\"y\":2");
+        let edited = splice.apply(&body);
+        assert_eq!(
+            std::str::from_utf8(&edited),
+            Ok(r#"{ "model" : "b\"c" ,"o": {"u":true} , "x":1.0e0,"y":2}"#)
+        );
+    }
+
+    #[test]
+    fn no_edit_is_no_copy() {
+        let body = Bytes::from_static(b"{}");
+        assert_eq!(Splice::default().apply(&body).as_ptr(), body.as_ptr(), "same memory");
+    }
+}
