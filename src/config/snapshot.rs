@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::ledger::RecoveryPolicy;
 use crate::price::Prices;
-use crate::protocols::{Dialect, Operation};
+use crate::protocols::{Dialect, ModelLimits, Operation};
 use crate::secret::Secret;
 
 /// Everything that the two YAML files say.
@@ -154,17 +154,6 @@ pub struct Target {
     pub priority: u32,
     /// The share among targets of one priority.
     pub weight: u32,
-}
-
-/// What one request to a model can use at most. `0` stands for "does not apply".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelLimits {
-    /// Tokens of input that the model takes (its context window).
-    pub input_tokens_max: u64,
-    /// Tokens that it can put out in one answer, reasoning included.
-    pub output_tokens_max: u64,
-    /// Vector sizes that an embedding model can give; empty when any is passed through.
-    pub dimensions: Vec<u32>,
 }
 
 impl Snapshot {

@@ -1,10 +1,184 @@
 //! Pure codecs: bytes in, data out; no I/O and no clock.
+//!
+//! A [`Codec`] speaks one operation to upstreams of some dialects. It reads a request once into a
+//! [`Call`], which knows the most that the request can use and the bytes to change for a target;
+//! the call makes a [`Meter`] for each response, which relays it and counts what was used. A new
+//! protocol is one file here and one line in [`REGISTRY`].
 
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+
+use bytes::Bytes;
+
+use crate::error::GatewayError;
+use crate::price::{Usage, UsageSource};
+
+pub mod openai_chat;
+pub mod embeddings;
+
+pub mod estimate;
 pub mod json;
+pub mod json_scan;
 pub mod json_splice;
 pub mod sse;
 
-use std::fmt;
+use json::Object;
+use json_splice::Splice;
+
+/// Every codec of this build.
+pub static REGISTRY: &[&dyn Codec] = &[&openai_chat::OpenaiChat, &embeddings::OpenaiEmbeddings];
+
+/// How one operation is spoken to upstreams of some dialects.
+pub trait Codec: Sync + fmt::Debug {
+    /// What it does.
+    fn operation(&self) -> Operation;
+
+    /// Which upstreams understand it.
+    fn dialects(&self) -> &'static [Dialect];
+
+    /// The path below an upstream's base URL.
+    fn path(&self) -> &'static str;
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// An invalid request, naming the field, by the constraints of the contract and of the model.
+    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError>;
+}
+
+/// A request that was read and found valid.
+pub trait Call: Send + Sync + fmt::Debug {
+    /// Whether the customer asked for server-sent events.
+    fn streams(&self) -> bool;
+
+    /// The most that the request can use: what the hold must cover.
+    fn bound(&self) -> Usage;
+
+    /// The least that the request uses once an upstream has taken it: its estimated input.
+    fn floor(&self) -> Usage;
+
+    /// What changes in the body for a target that calls the model `upstream_model`.
+    fn splice(&self, upstream_model: &str) -> Splice;
+
+    /// A meter for a successful response.
+    fn meter(&self, framing: Framing) -> Box<dyn Meter>;
+}
+
+/// Relays one successful response and counts what it used.
+pub trait Meter: Send + Sync {
+    /// Takes a chunk from the upstream; returns what goes to the customer now, possibly nothing.
+    fn relay(&mut self, chunk: Bytes) -> Bytes;
+
+    /// The upstream ended the response in an orderly way: what is left to send.
+    fn finish(&mut self) -> Bytes;
+
+    /// Whether the response was whole. False for a stream that stopped without saying so.
+    fn is_complete(&self) -> bool;
+
+    /// What has been relayed so far for certain: the hold must cover it before more is relayed.
+    fn relayed(&self) -> Usage;
+
+    /// What the response used, and how that is known.
+    fn measure(&self) -> (Usage, UsageSource);
+
+    /// Whether the body can change on its way, so that the upstream's `Content-Length` is void.
+    fn changes_length(&self) -> bool;
+}
+
+/// How a response is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// One JSON document.
+    Json,
+    /// Server-sent events.
+    Sse,
+}
+
+/// What one request to a model can use at most. `0` stands for "does not apply".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Tokens of input that the model takes (its context window).
+    pub input_tokens_max: u64,
+    /// Tokens that it can put out in one answer, reasoning included.
+    pub output_tokens_max: u64,
+    /// Vector sizes that an embedding model can give; empty when any is passed through.
+    pub dimensions: Vec<u32>,
+}
+
+/// The codec for `operation` over an upstream that speaks `dialect`, if this build has one.
+#[must_use]
+pub fn codec(operation: Operation, dialect: Dialect) -> Option<&'static dyn Codec> {
+    let fits =
+        |codec: &&&dyn Codec| codec.operation() == operation && codec.dialects().contains(&dialect);
+    REGISTRY.iter().find(fits).copied()
+}
+
+/// Whether this build can serve `operation` over an upstream that speaks `dialect`.
+#[must_use]
+pub fn is_served(operation: Operation, dialect: Dialect) -> bool {
+    codec(operation, dialect).is_some()
+}
+
+/// Where a request names its model, and how.
+#[derive(Debug)]
+struct ModelField {
+    range: Range<usize>,
+    name: String,
+}
+
+impl ModelField {
+    fn read(body: &Object<'_>) -> Self {
+        let value = body.get("model");
+        let name = value.as_ref().and_then(json::Value::as_str).unwrap_or_default().into_owned();
+        Self { range: value.map(|value| value.range).unwrap_or_default(), name }
+    }
+
+    /// The bytes to overwrite, unless the upstream uses the same name.
+    fn to_rename(&self, upstream_model: &str) -> Option<Range<usize>> {
+        (self.name != upstream_model).then(|| self.range.clone())
+    }
+}
+
+/// Refuses a key that some parsers would take for a billing field and others would not.
+fn refuse_case_variants(body: &Object<'_>, fields: &[&str]) -> Result<(), GatewayError> {
+    match body.case_variant_of(fields) {
+        None => Ok(()),
+        Some(key) => {
+            let message = format!("`{key}` is not a field; field names are lower-case");
+            Err(GatewayError::invalid(key.to_owned(), message))
+        }
+    }
+}
+
+/// An optional integer field within `range`.
+fn integer(
+    body: &Object<'_>,
+    field: &'static str,
+    range: RangeInclusive<u64>,
+) -> Result<Option<u64>, GatewayError> {
+    let Some(value) = body.get_non_null(field) else { return Ok(None) };
+    let Some(number) = value.as_u64().filter(|number| range.contains(number)) else {
+        let (from, to) = range.into_inner();
+        let message = if to == u64::MAX {
+            format!("`{field}` must be an integer of at least {from}")
+        } else {
+            format!("`{field}` must be an integer from {from} to {to}")
+        };
+        return Err(GatewayError::invalid(field, message));
+    };
+    Ok(Some(number))
+}
+
+/// An optional boolean field.
+fn boolean(body: &Object<'_>, field: &'static str) -> Result<Option<bool>, GatewayError> {
+    match body.get_non_null(field) {
+        None => Ok(None),
+        Some(value) => match value.as_bool() {
+            Some(value) => Ok(Some(value)),
+            None => Err(GatewayError::invalid(field, format!("`{field}` must be a boolean"))),
+        },
+    }
+}
 
 /// What a customer can ask for: one per kind of endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +258,17 @@ impl Dialect {
     pub const ALL: [Self; 6] =
         [Self::Openai, Self::Anthropic, Self::Dashscope, Self::Ark, Self::Xai, Self::Voyage];
 
+    /// The header that carries the operator's credential, and its value.
+    #[must_use]
+    pub fn credential_header(self, credential: &str) -> (&'static str, String) {
+        match self {
+            Self::Anthropic => ("x-api-key", credential.to_owned()),
+            Self::Openai | Self::Dashscope | Self::Ark | Self::Xai | Self::Voyage => {
+                ("authorization", format!("Bearer {credential}"))
+            }
+        }
+    }
+
     /// The word used in YAML.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -102,10 +287,4 @@ impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// Whether this build can serve `operation` over an upstream that speaks `dialect`.
-#[must_use]
-pub fn is_served(operation: Operation, dialect: Dialect) -> bool {
-    matches!((operation, dialect), (Operation::Chat | Operation::Embeddings, Dialect::Openai))
 }

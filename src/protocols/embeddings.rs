@@ -1,0 +1,259 @@
+//! `POST /v1/embeddings` over upstreams that speak OpenAI's protocol. Spec section 2.8.
+//!
+//! OpenAI's SDKs ask for `encoding_format: "base64"` when their caller asks for nothing, and decode
+//! little-endian 32-bit floats. An upstream that answers with floats all the same has its vectors
+//! re-encoded here; every other byte of its answer stays.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
+
+use super::estimate::TextSize;
+use super::json::{Object, Value};
+use super::json_scan::UsageScan;
+use super::json_splice::{Splice, json_string};
+use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
+use crate::error::GatewayError;
+use crate::price::{Usage, UsageSource};
+
+/// Fields that decide what a call costs.
+const BILLING_FIELDS: [&str; 4] = ["model", "input", "encoding_format", "dimensions"];
+/// Inputs at most in one request: OpenAI's own limit.
+const INPUTS_MAX: usize = 2048;
+
+/// The codec.
+#[derive(Debug)]
+pub struct OpenaiEmbeddings;
+
+impl Codec for OpenaiEmbeddings {
+    fn operation(&self) -> Operation {
+        Operation::Embeddings
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Openai]
+    }
+
+    fn path(&self) -> &'static str {
+        "/embeddings"
+    }
+
+    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+        super::refuse_case_variants(body, &BILLING_FIELDS)?;
+        let input = read_input(body)?;
+        check_dimensions(body, limits)?;
+        let per_input =
+            if limits.input_tokens_max == 0 { u64::MAX } else { limits.input_tokens_max };
+        let input_tokens_max = input.bytes.min(per_input.saturating_mul(input.count));
+        Ok(Box::new(EmbeddingsCall {
+            base64: reads_base64(body)?,
+            model: super::ModelField::read(body),
+            bound: Usage { input_tokens: input_tokens_max, ..Usage::default() },
+            floor: Usage {
+                input_tokens: input.tokens_estimate.min(input_tokens_max),
+                ..Usage::default()
+            },
+        }))
+    }
+}
+
+struct Input {
+    count: u64,
+    /// No tokenizer makes more tokens than there are bytes, and a token id takes at least one.
+    bytes: u64,
+    tokens_estimate: u64,
+}
+
+/// Reads `input`: a string, an array of strings, an array of token ids, or an array of those.
+fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
+    let invalid = || {
+        let message = "`input` must be a non-empty string, array of strings or array of token ids";
+        GatewayError::invalid("input", message)
+    };
+    let value = body.get_non_null("input").ok_or_else(invalid)?;
+    let is_text = |value: &Value<'_>| value.text().starts_with(b"\"") && value.text() != b"\"\"";
+    let is_id = |value: &Value<'_>| value.as_u64().is_some();
+    let text = value.text();
+    let mut input =
+        Input { count: 1, bytes: text.len() as u64, tokens_estimate: TextSize::of(text).tokens() };
+    if is_text(&value) {
+        return Ok(input);
+    }
+    let elements = value.as_array().filter(|elements| !elements.is_empty()).ok_or_else(invalid)?;
+    if elements.iter().all(is_id) {
+        input.tokens_estimate = elements.len() as u64;
+        return Ok(input);
+    }
+    if elements.len() > INPUTS_MAX {
+        let message =
+            format!("`input` has {} elements; at most {INPUTS_MAX} are allowed", elements.len());
+        return Err(GatewayError::invalid("input", message));
+    }
+    input.count = elements.len() as u64;
+    if elements.iter().all(is_text) {
+        return Ok(input);
+    }
+    let mut ids: u64 = 0;
+    for element in &elements {
+        let tokens = element.as_array().filter(|tokens| tokens.iter().all(is_id));
+        ids += tokens.filter(|tokens| !tokens.is_empty()).ok_or_else(invalid)?.len() as u64;
+    }
+    input.tokens_estimate = ids;
+    Ok(input)
+}
+
+fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
+    let Some(asked) = super::integer(body, "dimensions", 1..=u64::from(u32::MAX))? else {
+        return Ok(());
+    };
+    let known = &limits.dimensions;
+    if known.is_empty() || known.iter().any(|size| u64::from(*size) == asked) {
+        return Ok(());
+    }
+    let sizes: Vec<String> = known.iter().map(u32::to_string).collect();
+    let message = format!("`dimensions` must be one of {} for this model", sizes.join(", "));
+    Err(GatewayError::invalid("dimensions", message))
+}
+
+fn reads_base64(body: &Object<'_>) -> Result<bool, GatewayError> {
+    let Some(format) = body.get_non_null("encoding_format") else { return Ok(false) };
+    match format.as_str().as_deref() {
+        Some("float") => Ok(false),
+        Some("base64") => Ok(true),
+        _ => Err(GatewayError::invalid(
+            "encoding_format",
+            "`encoding_format` must be `float` or `base64`",
+        )),
+    }
+}
+
+#[derive(Debug)]
+struct EmbeddingsCall {
+    base64: bool,
+    model: super::ModelField,
+    bound: Usage,
+    floor: Usage,
+}
+
+impl Call for EmbeddingsCall {
+    fn streams(&self) -> bool {
+        false
+    }
+
+    fn bound(&self) -> Usage {
+        self.bound
+    }
+
+    fn floor(&self) -> Usage {
+        self.floor
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = Splice::default();
+        if let Some(range) = self.model.to_rename(upstream_model) {
+            splice.replace(range, json_string(upstream_model));
+        }
+        splice
+    }
+
+    fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
+        Box::new(EmbeddingsMeter {
+            scan: UsageScan::default(),
+            held: self.base64.then(BytesMut::new),
+            floor: self.floor,
+            bound: self.bound,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct WireUsage {
+    prompt_tokens: u64,
+}
+
+struct EmbeddingsMeter {
+    scan: UsageScan,
+    /// The whole answer, when vectors may have to be re-encoded.
+    held: Option<BytesMut>,
+    floor: Usage,
+    bound: Usage,
+}
+
+impl Meter for EmbeddingsMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.scan.feed(&chunk);
+        match &mut self.held {
+            None => chunk,
+            Some(held) => {
+                held.extend_from_slice(&chunk);
+                Bytes::new()
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Bytes {
+        match self.held.take() {
+            None => Bytes::new(),
+            Some(held) => floats_to_base64(&held.freeze()),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.scan.is_whole()
+    }
+
+    fn relayed(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        if !self.scan.is_whole() {
+            return (Usage::default(), UsageSource::None);
+        }
+        let reported = self
+            .scan
+            .usage()
+            .and_then(|usage| serde_json::from_slice::<WireUsage>(usage).ok())
+            .map(|usage| usage.prompt_tokens)
+            .filter(|tokens| *tokens <= self.bound.input_tokens.max(self.floor.input_tokens));
+        match reported {
+            Some(input_tokens) => {
+                (Usage { input_tokens, ..Usage::default() }, UsageSource::Upstream)
+            }
+            None => (self.floor, UsageSource::Estimated),
+        }
+    }
+
+    fn changes_length(&self) -> bool {
+        self.held.is_some()
+    }
+}
+
+/// Re-encodes every vector of floats in an embeddings answer. An answer of another shape, or one
+/// that is base64 already, comes back as it was.
+fn floats_to_base64(answer: &Bytes) -> Bytes {
+    let Ok(object) = Object::parse(answer) else { return answer.clone() };
+    let Some(data) = object.get("data") else { return answer.clone() };
+    let mut splice = Splice::default();
+    for item in data.as_array().unwrap_or_default() {
+        let Ok(members) = item.as_object() else { continue };
+        let Some(vector) = members.get("embedding").filter(Value::is_array) else { continue };
+        let Some(encoded) = encode_vector(vector.text()) else { continue };
+        let start = data.range.start + item.range.start + vector.range.start;
+        splice.replace(start..start + vector.text().len(), json_string(&encoded));
+    }
+    splice.apply(answer)
+}
+
+/// A JSON array of numbers as base64 of little-endian 32-bit floats.
+fn encode_vector(array: &[u8]) -> Option<String> {
+    let inner = array.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let text = std::str::from_utf8(inner).ok()?;
+    let mut bytes = Vec::with_capacity(inner.len() / 2);
+    for number in text.split(',') {
+        let value: f32 = number.trim().parse().ok()?;
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    Some(STANDARD.encode(bytes))
+}

@@ -1,0 +1,510 @@
+//! `POST /v1/chat/completions` over upstreams that speak OpenAI's protocol.
+//!
+//! Spec sections 2.1 and 8. Stream chunks and usage figures: OpenAI's API reference, "Chat
+//! completions", and the differences of its imitators that are named where they are read.
+
+use std::ops::{Range, RangeInclusive};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::estimate::TextSize;
+use super::json::{Object, Value};
+use super::json_scan::UsageScan;
+use super::json_splice::{Splice, json_string};
+use super::sse::{self, Events, Verdict};
+use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
+use crate::error::GatewayError;
+use crate::price::{Usage, UsageSource};
+
+/// Fields that decide what a call costs: a spelling that only some parsers take for them is refused.
+const BILLING_FIELDS: [&str; 7] =
+    ["model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "messages"];
+/// Ranges of spec section 8.
+const RANGES: [(&str, RangeInclusive<f64>); 4] = [
+    ("temperature", 0.0..=2.0),
+    ("top_p", 0.0..=1.0),
+    ("presence_penalty", -2.0..=2.0),
+    ("frequency_penalty", -2.0..=2.0),
+];
+/// Stop sequences at most (spec section 8).
+const STOP_MAX: usize = 4;
+/// Choices at most: OpenAI's own limit for `n`.
+const CHOICES_MAX: u64 = 128;
+/// Texts that occur in every body with input whose tokens its bytes do not bound: media by
+/// reference. Finding one in a prompt's text only makes the hold larger.
+const MEDIA_MARKS: [&[u8]; 4] = [b"_url\"", b"audio\"", b"\"file", b"\"video"];
+
+/// The codec.
+#[derive(Debug)]
+pub struct OpenaiChat;
+
+impl Codec for OpenaiChat {
+    fn operation(&self) -> Operation {
+        Operation::Chat
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Openai]
+    }
+
+    fn path(&self) -> &'static str {
+        "/chat/completions"
+    }
+
+    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+        super::refuse_case_variants(body, &BILLING_FIELDS)?;
+        check_messages(body)?;
+        for (field, range) in RANGES {
+            check_range(body, field, &range)?;
+        }
+        check_stop(body)?;
+        let choices = super::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
+        let asked = super::integer(body, "max_tokens", 1..=u64::MAX)?.max(super::integer(
+            body,
+            "max_completion_tokens",
+            1..=u64::MAX,
+        )?);
+        let output_tokens_max =
+            asked.unwrap_or(limits.output_tokens_max).min(limits.output_tokens_max);
+        let stream = super::boolean(body, "stream")?.unwrap_or(false);
+        let text = body.text();
+        let unbounded = body.has_escaped_keys()
+            || MEDIA_MARKS.iter().any(|mark| memchr::memmem::find(text, mark).is_some());
+        let input_tokens_max = if unbounded {
+            limits.input_tokens_max
+        } else {
+            limits.input_tokens_max.min(text.len() as u64)
+        };
+        let floor_tokens = TextSize::of(text).tokens().min(input_tokens_max);
+        Ok(Box::new(ChatCall {
+            stream,
+            usage_options: if stream { UsageOptions::read(body)? } else { UsageOptions::Asked },
+            model: super::ModelField::read(body),
+            bound: Usage {
+                input_tokens: input_tokens_max,
+                output_tokens: output_tokens_max.saturating_mul(choices),
+                ..Usage::default()
+            },
+            floor: Usage { input_tokens: floor_tokens, ..Usage::default() },
+            possible: Usage {
+                input_tokens: limits.input_tokens_max,
+                output_tokens: limits.output_tokens_max.saturating_mul(choices),
+                ..Usage::default()
+            },
+        }))
+    }
+}
+
+fn check_messages(body: &Object<'_>) -> Result<(), GatewayError> {
+    let missing = || GatewayError::invalid("messages", "`messages` must be a non-empty array");
+    let messages = body.get_non_null("messages").ok_or_else(missing)?;
+    let first = messages.text().get(1..).map(<[u8]>::trim_ascii_start).unwrap_or_default();
+    if !messages.is_array() || first.starts_with(b"]") {
+        return Err(missing());
+    }
+    Ok(())
+}
+
+fn check_range(
+    body: &Object<'_>,
+    field: &'static str,
+    range: &RangeInclusive<f64>,
+) -> Result<(), GatewayError> {
+    match body.get_non_null(field).map(|value| value.as_f64()) {
+        None => Ok(()),
+        Some(Some(number)) if range.contains(&number) => Ok(()),
+        Some(_) => Err(GatewayError::invalid(
+            field,
+            format!("`{field}` must be a number from {} to {}", range.start(), range.end()),
+        )),
+    }
+}
+
+fn check_stop(body: &Object<'_>) -> Result<(), GatewayError> {
+    let Some(stop) = body.get_non_null("stop") else { return Ok(()) };
+    let is_text = |value: &Value<'_>| value.text().starts_with(b"\"");
+    let valid = is_text(&stop)
+        || stop.as_array().is_some_and(|all| all.len() <= STOP_MAX && all.iter().all(is_text));
+    if valid {
+        return Ok(());
+    }
+    let message = format!("`stop` must be a string or an array of at most {STOP_MAX} strings");
+    Err(GatewayError::invalid("stop", message))
+}
+
+/// What must change so that the upstream reports usage at the end of a stream.
+#[derive(Debug)]
+enum UsageOptions {
+    /// The customer asked for it: the chunk is the customer's too.
+    Asked,
+    /// There is no `stream_options`: insert one at this position.
+    Insert { at: usize, comma: bool },
+    /// `stream_options` has no `include_usage`: insert it at this position.
+    InsertInside { at: usize, comma: bool },
+    /// Overwrite this value with what turns usage on.
+    Replace(Range<usize>, &'static str),
+}
+
+impl UsageOptions {
+    fn read(body: &Object<'_>) -> Result<Self, GatewayError> {
+        const FIELD: &str = "stream_options";
+        let invalid = |message: String| GatewayError::invalid(FIELD, message);
+        let Some(options) = body.get(FIELD) else {
+            let (at, comma) = body.insertion_point();
+            return Ok(Self::Insert { at, comma });
+        };
+        if options.is_null() {
+            return Ok(Self::Replace(options.range, r#"{"include_usage":true}"#));
+        }
+        let object = options
+            .as_object()
+            .map_err(|error| invalid(format!("`stream_options`: {}", error.message)))?;
+        super::refuse_case_variants(&object, &["include_usage"])?;
+        let offset = options.range.start;
+        let Some(value) = object.get("include_usage") else {
+            let (at, comma) = object.insertion_point();
+            return Ok(Self::InsertInside { at: offset + at, comma });
+        };
+        match value.as_bool() {
+            Some(true) => Ok(Self::Asked),
+            None if !value.is_null() => {
+                Err(invalid("`stream_options.include_usage` must be a boolean".to_owned()))
+            }
+            _ => Ok(Self::Replace(offset + value.range.start..offset + value.range.end, "true")),
+        }
+    }
+
+    fn splice(&self, splice: &mut Splice) {
+        let with_comma = |comma: bool, member: &str| {
+            if comma { format!(",{member}") } else { member.to_owned() }
+        };
+        match self {
+            Self::Asked => {}
+            Self::Insert { at, comma } => splice.replace(
+                *at..*at,
+                with_comma(*comma, r#""stream_options":{"include_usage":true}"#),
+            ),
+            Self::InsertInside { at, comma } => {
+                splice.replace(*at..*at, with_comma(*comma, r#""include_usage":true"#));
+            }
+            Self::Replace(range, json) => splice.replace(range.clone(), *json),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ChatCall {
+    stream: bool,
+    usage_options: UsageOptions,
+    model: super::ModelField,
+    bound: Usage,
+    floor: Usage,
+    /// What the model could use at all: a report above it is not believed.
+    possible: Usage,
+}
+
+impl Call for ChatCall {
+    fn streams(&self) -> bool {
+        self.stream
+    }
+
+    fn bound(&self) -> Usage {
+        self.bound
+    }
+
+    fn floor(&self) -> Usage {
+        self.floor
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = Splice::default();
+        if let Some(range) = self.model.to_rename(upstream_model) {
+            splice.replace(range, json_string(upstream_model));
+        }
+        self.usage_options.splice(&mut splice);
+        splice
+    }
+
+    fn meter(&self, framing: Framing) -> Box<dyn Meter> {
+        let (floor, possible) = (self.floor, self.possible);
+        match framing {
+            Framing::Json => Box::new(JsonMeter { scan: UsageScan::default(), floor, possible }),
+            Framing::Sse => Box::new(StreamMeter {
+                events: Events::default(),
+                tally: Tally {
+                    usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
+                    possible,
+                    ..Tally::default()
+                },
+                floor,
+            }),
+        }
+    }
+}
+
+/// The `usage` object, as OpenAI and its imitators write it.
+#[derive(Debug, Default, Deserialize)]
+struct WireUsage {
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<WirePromptDetails>,
+    #[serde(default)]
+    completion_tokens_details: Option<WireCompletionDetails>,
+    /// DeepSeek's name for cached input.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WirePromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    #[serde(default)]
+    cache_write_tokens: Option<u64>,
+    /// Qwen's name for cache writes.
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WireCompletionDetails {
+    #[serde(default)]
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    /// The usage in disjoint kinds, unless it is more than the model can use.
+    fn to_usage(&self, possible: &Usage) -> Option<Usage> {
+        let prompt = self.prompt_tokens_details.as_ref();
+        let cached = prompt.and_then(|details| details.cached_tokens);
+        let read = cached.or(self.prompt_cache_hit_tokens).unwrap_or(0).min(self.prompt_tokens);
+        let written = prompt
+            .and_then(|details| details.cache_write_tokens.or(details.cache_creation_input_tokens));
+        let written = written.unwrap_or(0).min(self.prompt_tokens.saturating_sub(read));
+        let reasoning = self
+            .completion_tokens_details
+            .as_ref()
+            .and_then(|details| details.reasoning_tokens)
+            .unwrap_or(0);
+        // xAI counts reasoning beside `completion_tokens`; only the total gives it away.
+        let counted = self.prompt_tokens.saturating_add(self.completion_tokens);
+        let reasoning_outside = reasoning > 0
+            && self.total_tokens.is_some_and(|total| total == counted.saturating_add(reasoning));
+        let output = if reasoning_outside {
+            self.completion_tokens.saturating_add(reasoning)
+        } else {
+            self.completion_tokens
+        };
+        let believable =
+            self.prompt_tokens <= possible.input_tokens && output <= possible.output_tokens;
+        believable.then(|| Usage {
+            input_tokens: self.prompt_tokens.saturating_sub(read).saturating_sub(written),
+            cache_read_tokens: read,
+            cache_write_tokens: written,
+            output_tokens: output,
+            ..Usage::default()
+        })
+    }
+}
+
+struct JsonMeter {
+    scan: UsageScan,
+    floor: Usage,
+    possible: Usage,
+}
+
+impl Meter for JsonMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.scan.feed(&chunk);
+        chunk
+    }
+
+    fn finish(&mut self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.scan.is_whole()
+    }
+
+    fn relayed(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        if !self.scan.is_whole() {
+            // A part of a JSON document is of no use to anybody.
+            return (Usage::default(), UsageSource::None);
+        }
+        let reported = self
+            .scan
+            .usage()
+            .and_then(|usage| serde_json::from_slice::<WireUsage>(usage).ok())
+            .and_then(|usage| usage.to_usage(&self.possible));
+        match reported {
+            Some(usage) => (usage, UsageSource::Upstream),
+            None => {
+                let text = usize::try_from(self.scan.text_bytes()).unwrap_or(usize::MAX);
+                let output_tokens = (text as u64).div_ceil(4).min(self.possible.output_tokens);
+                (Usage { output_tokens, ..self.floor }, UsageSource::Estimated)
+            }
+        }
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+}
+
+#[derive(Deserialize)]
+struct WireChunk {
+    #[serde(default)]
+    choices: Vec<WireChoice>,
+    #[serde(default)]
+    usage: Option<serde_json::Value>,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct WireChoice {
+    #[serde(default)]
+    delta: Option<WireDelta>,
+    #[serde(default)]
+    finish_reason: Option<IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireDelta {
+    content: TextSize,
+    refusal: TextSize,
+    /// Reasoning text, under the two names that providers use.
+    reasoning_content: TextSize,
+    reasoning: TextSize,
+    tool_calls: Option<Vec<WireToolCall>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireToolCall {
+    function: WireFunction,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireFunction {
+    name: TextSize,
+    arguments: TextSize,
+}
+
+impl WireDelta {
+    fn size(&self) -> TextSize {
+        let mut size = self.content;
+        size.add(self.refusal);
+        size.add(self.reasoning_content);
+        size.add(self.reasoning);
+        for call in self.tool_calls.iter().flatten() {
+            size.add(call.function.name);
+            size.add(call.function.arguments);
+        }
+        size
+    }
+}
+
+/// What a stream has shown so far.
+#[derive(Default)]
+struct Tally {
+    /// The usage chunk was asked for by us, not by the customer.
+    usage_is_ours: bool,
+    possible: Usage,
+    usage: Option<Usage>,
+    text: TextSize,
+    /// Deltas that carried text: no model puts less than one token into one.
+    deltas: u64,
+    ended: bool,
+    done: bool,
+}
+
+impl Tally {
+    fn judge(&mut self, event: &[u8]) -> Verdict {
+        if self.done {
+            // Nothing belongs behind `[DONE]`: a second one, or a usage that nobody should believe.
+            return Verdict::Drop;
+        }
+        let data = sse::data(event);
+        if data.as_ref() == b"[DONE]" {
+            self.done = true;
+            return Verdict::Keep;
+        }
+        let Ok(chunk) = serde_json::from_slice::<WireChunk>(&data) else { return Verdict::Keep };
+        self.ended |= chunk.error.is_some();
+        for choice in &chunk.choices {
+            let size = choice.delta.as_ref().map(WireDelta::size).unwrap_or_default();
+            self.deltas += u64::from(!size.is_empty());
+            self.text.add(size);
+            self.ended |= choice.finish_reason.is_some();
+        }
+        let Some(usage) = chunk.usage.filter(|usage| !usage.is_null()) else {
+            return Verdict::Keep;
+        };
+        let wire = serde_json::from_value::<WireUsage>(usage).ok();
+        if let Some(usage) = wire.and_then(|usage| usage.to_usage(&self.possible)) {
+            self.usage = Some(usage);
+        }
+        let only_usage = chunk.choices.is_empty();
+        if only_usage && self.usage_is_ours { Verdict::Drop } else { Verdict::Keep }
+    }
+}
+
+struct StreamMeter {
+    events: Events,
+    tally: Tally,
+    floor: Usage,
+}
+
+impl Meter for StreamMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.events.relay(&chunk, |event| self.tally.judge(event))
+    }
+
+    fn finish(&mut self) -> Bytes {
+        // Some servers leave out the blank line behind the last event.
+        let rest = self.events.take_unfinished();
+        if rest.is_empty() || self.tally.judge(&rest) == Verdict::Drop {
+            return Bytes::new();
+        }
+        let mut whole = rest.to_vec();
+        whole.extend_from_slice(b"\n\n");
+        whole.into()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.tally.done || self.tally.ended
+    }
+
+    fn relayed(&self) -> Usage {
+        Usage { output_tokens: self.tally.deltas, ..self.floor }
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        if let Some(usage) = self.tally.usage {
+            return (usage, UsageSource::Upstream);
+        }
+        if self.tally.deltas == 0 && !self.is_complete() {
+            return (Usage::default(), UsageSource::None);
+        }
+        let output_tokens = self.tally.text.tokens().max(self.tally.deltas);
+        (Usage { output_tokens, ..self.floor }, UsageSource::Estimated)
+    }
+
+    fn changes_length(&self) -> bool {
+        true
+    }
+}
