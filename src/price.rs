@@ -32,6 +32,18 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Nothing was used.
+    pub const ZERO: Self = Self {
+        input_tokens: 0,
+        cache_read_tokens: 0,
+        cache_write_tokens: 0,
+        cache_write_1h_tokens: 0,
+        output_tokens: 0,
+        images: 0,
+        seconds: 0,
+        characters: 0,
+    };
+
     /// All input tokens, cached or not.
     #[must_use]
     pub fn input_tokens_total(&self) -> u64 {

@@ -208,9 +208,6 @@ impl Meter for EmbeddingsMeter {
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
-        if !self.scan.is_whole() {
-            return (Usage::default(), UsageSource::None);
-        }
         let reported = self
             .scan
             .usage()
@@ -256,4 +253,110 @@ fn encode_vector(array: &[u8]) -> Option<String> {
         bytes.extend_from_slice(&value.to_le_bytes());
     }
     Some(STANDARD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: &[u8] = include_bytes!("../../tests/fixtures/openai_embeddings/request.json");
+    const RESPONSE: &[u8] = include_bytes!("../../tests/fixtures/openai_embeddings/response.json");
+
+    fn read(body: &[u8]) -> Result<Box<dyn Call>, GatewayError> {
+        let object = Object::parse(body).expect("JSON");
+        let limits = ModelLimits {
+            input_tokens_max: 50,
+            dimensions: vec![256, 512],
+            ..ModelLimits::default()
+        };
+        OpenaiEmbeddings.read(&object, &limits)
+    }
+
+    fn relay(request: &[u8], response: &[u8]) -> (Vec<u8>, Box<dyn Meter>) {
+        let mut meter = read(request).expect("valid").meter(Framing::Json);
+        let mut out = Vec::new();
+        for piece in response.chunks(9) {
+            out.extend_from_slice(&meter.relay(Bytes::copy_from_slice(piece)));
+        }
+        out.extend_from_slice(&meter.finish());
+        (out, meter)
+    }
+
+    #[test]
+    fn floats_become_base64_for_who_asked_for_it() {
+        let (out, meter) = relay(REQUEST, RESPONSE);
+        let text = String::from_utf8(out).expect("text");
+        // struct.pack("<3f", 0.5, -1.25, 3) and struct.pack("<3f", 1e-3, 0, -0.0) in Python.
+        let expected = std::str::from_utf8(RESPONSE)
+            .expect("text")
+            .replace("[0.5,-1.25,3]", "\"AAAAPwAAoL8AAEBA\"")
+            .replace("[1e-3,0,-0.0]", "\"bxKDOgAAAAAAAACA\"");
+        assert_eq!(text, expected);
+        assert_eq!(
+            meter.measure(),
+            (Usage { input_tokens: 4, ..Usage::ZERO }, UsageSource::Upstream)
+        );
+        let (again, _) = relay(REQUEST, text.as_bytes());
+        assert_eq!(again, text.as_bytes(), "base64 stays as it is");
+    }
+
+    #[test]
+    fn floats_stay_floats_for_who_did_not_ask() {
+        let (out, meter) = relay(br#"{"model":"m","input":"a"}"#, RESPONSE);
+        assert_eq!(out, RESPONSE);
+        assert!(!meter.changes_length());
+    }
+
+    #[test]
+    fn a_missing_or_impossible_usage_is_estimated() {
+        for response in [
+            &br#"{"data":[]}"#[..],
+            br#"{"data":[],"usage":{"prompt_tokens":-4}}"#,
+            br#"{"data":[],"usage":{"prompt_tokens":99999}}"#,
+        ] {
+            let (_, meter) = relay(REQUEST, response);
+            let (usage, source) = meter.measure();
+            assert_eq!(source, UsageSource::Estimated);
+            assert!((1..=30).contains(&usage.input_tokens), "{usage:?}");
+        }
+    }
+
+    #[test]
+    fn every_shape_of_input_is_taken_and_bounded() {
+        for (input, bound) in
+            [(r#""abc""#, 5), (r#"["a","b"]"#, 9), ("[6151,12]", 9), ("[[6151],[1,2]]", 14)]
+        {
+            let body = format!(r#"{{"model":"m","input":{input}}}"#);
+            let call = read(body.as_bytes()).expect(input);
+            assert_eq!(call.bound().input_tokens, bound, "{input}");
+        }
+        let long = format!(r#"{{"model":"m","input":"{}"}}"#, "x".repeat(100));
+        assert_eq!(
+            read(long.as_bytes()).expect("long").bound().input_tokens,
+            50,
+            "the model's limit"
+        );
+    }
+
+    #[test]
+    fn invalid_requests_name_the_field() {
+        for (fields, param) in [
+            (r#""input":"""#, "input"),
+            (r#""input":[]"#, "input"),
+            (r#""input":{}"#, "input"),
+            (r#""input":["a",1]"#, "input"),
+            (r#""input":[[1],[]]"#, "input"),
+            (r#""input":[[1],["a"]]"#, "input"),
+            (r#""input":[-1]"#, "input"),
+            (r#""input":"a","dimensions":300"#, "dimensions"),
+            (r#""input":"a","encoding_format":"hex""#, "encoding_format"),
+            (r#""Input":"a","input":"a""#, "Input"),
+        ] {
+            let body = format!(r#"{{"model":"m",{fields}}}"#);
+            let error = read(body.as_bytes()).expect_err(fields);
+            assert_eq!(error.param.as_deref(), Some(param), "{fields}: {error}");
+        }
+        let many = format!(r#"{{"model":"m","input":[{}]}}"#, vec!["\"a\""; 2049].join(","));
+        assert_eq!(read(many.as_bytes()).expect_err("2049").param.as_deref(), Some("input"));
+    }
 }

@@ -28,6 +28,12 @@ impl TextSize {
         Self { ascii: (text.len() - other_bytes) as u64, other: other_chars as u64 }
     }
 
+    /// A text of which only the number of bytes is known.
+    #[must_use]
+    pub fn of_ascii(bytes: u64) -> Self {
+        Self { ascii: bytes, other: 0 }
+    }
+
     /// Adds another text.
     pub fn add(&mut self, more: Self) {
         self.ascii = self.ascii.saturating_add(more.ascii);

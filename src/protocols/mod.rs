@@ -78,7 +78,7 @@ pub trait Meter: Send + Sync {
     /// What has been relayed so far for certain: the hold must cover it before more is relayed.
     fn relayed(&self) -> Usage;
 
-    /// What the response used, and how that is known.
+    /// What the response used as far as it got, and how that is known.
     fn measure(&self) -> (Usage, UsageSource);
 
     /// Whether the body can change on its way, so that the upstream's `Content-Length` is void.

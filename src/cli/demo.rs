@@ -1,0 +1,135 @@
+//! `tollgate demo`: the whole product on one machine, with nothing to set up.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::serve::{self, Places, Running, Start};
+use crate::config::{Overrides, Sources};
+use crate::ledger::{AccountId, Ledger, NewKey};
+use crate::money::Nanousd;
+use crate::sim::{Sim, SimOptions};
+
+/// What the demo account gets, once.
+const CREDIT: Nanousd = Nanousd::new(10_000_000_000);
+/// The name of the demo account, by which a second start finds it.
+const ACCOUNT_NAME: &str = "demo";
+/// The id of the demo grant: the same at every start, so it is given once.
+const GRANT_ID: &str = "demo-credit";
+/// The addresses of a demo without flags.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+
+/// Run the gateway on simulated upstreams, with an account, credit and a key.
+#[derive(Debug, Args)]
+pub(super) struct Demo {
+    #[command(flatten)]
+    places: Places,
+    /// Print one JSON line with addresses, admin token and key when ready, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Demo {
+    pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
+        let sim = Sim::start(SimOptions::default()).context("cannot start the simulated upstreams")?;
+        let places = &mut self.places;
+        places.listen = places.listen.or(Some(LISTEN));
+        places.admin = places.admin.or(Some(ADMIN));
+        let data = places.data.get_or_insert_with(|| PathBuf::from("data/demo"));
+        std::fs::create_dir_all(&*data).with_context(|| format!("cannot create {}", data.display()))?;
+        if places.log == log::LevelFilter::Info {
+            // The demo's standard error is for people; `--log debug` brings the lines back.
+            places.log = log::LevelFilter::Warn;
+        }
+        let sources = Sources::Embedded;
+        let overrides =
+            Overrides { every_upstream_at: Some(sim.addr()), ..places.overrides() };
+        let Some(config) = serve::load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
+        let model = config.models.first().map(|model| model.id.clone()).unwrap_or_default();
+        let (json, log) = (self.json, places.log);
+        serve::run(Start { sources, overrides, config, log }, |running| {
+            let key = prepare(&running.ledger)?;
+            if json {
+                print_json(running, &key);
+            } else {
+                print_welcome(running, &key, &model);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// An account with credit, and a new key: the old one cannot be shown again.
+fn prepare(ledger: &Ledger) -> anyhow::Result<String> {
+    tokio::task::block_in_place(|| {
+        tokio::runtime::Handle::current().block_on(async {
+            let account = demo_account(ledger).await?;
+            ledger.grant(account, GRANT_ID, CREDIT).await?;
+            let new = NewKey { name: "demo".to_owned(), models: None, expires_at: None };
+            let (secret, _) = ledger.create_key(account, new).await?;
+            Ok(secret.expose().to_owned())
+        })
+    })
+}
+
+async fn demo_account(ledger: &Ledger) -> anyhow::Result<AccountId> {
+    let found = ledger.accounts().into_iter().find(|account| account.name == ACCOUNT_NAME);
+    match found {
+        Some(account) => Ok(account.id),
+        None => Ok(ledger.create_account(ACCOUNT_NAME).await?.id),
+    }
+}
+
+fn print_json(running: &Running, key: &str) {
+    let line = serde_json::json!({
+        "base_url": running.base_url(),
+        "admin_url": running.admin_url(),
+        "admin_token": running.admin_token.expose(),
+        "api_key": key,
+    });
+    println!("{line}");
+}
+
+fn print_welcome(running: &Running, key: &str, model: &str) {
+    let (base, admin) = (running.base_url(), running.admin_url());
+    let token = running.admin_token.expose();
+    println!(
+        r#"Tollgate is running on simulated upstreams: no provider is called, no money is spent.
+
+  base URL     {base}/v1
+  API key      {key}
+  balance      $10.00, prepaid
+  admin API    {admin}   (token {token})
+
+Paste into another terminal:
+
+  # A chat call, streamed
+  curl -N {base}/v1/chat/completions \
+    -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \
+    -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+
+  # What it cost
+  curl {base}/v1/balance -H 'Authorization: Bearer {key}'
+
+  # The same with OpenAI's SDK: pip install openai
+  python3 - <<'PY'
+from openai import OpenAI
+client = OpenAI(base_url="{base}/v1", api_key="{key}")
+stream = client.chat.completions.create(
+    model="{model}", stream=True, messages=[{{"role": "user", "content": "Hello!"}}])
+for chunk in stream:
+    print(chunk.choices[0].delta.content or "", end="", flush=True)
+print()
+PY
+
+  # What the operator sees
+  curl {admin}/admin/v1/accounts -H 'Authorization: Bearer {token}'
+  curl {admin}/metrics
+
+Stop with Ctrl-C. The ledger stays: a second start finds the account and its balance again."#
+    );
+}

@@ -1,0 +1,54 @@
+//! The commands, one file each.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod serve;
+mod demo;
+mod check;
+mod schema;
+mod sim;
+mod ledger;
+mod signals;
+
+/// An AI gateway that bills exactly: one address and one key in front of many model providers.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway.
+    Serve(serve::Serve),
+    /// Run the gateway on simulated upstreams, with an account, credit and a key.
+    Demo(demo::Demo),
+    /// Check routes.yaml and models.yaml, and say everything that is wrong with them.
+    Check(check::Check),
+    /// Print the JSON Schema of a configuration file.
+    Schema(schema::Schema),
+    /// Run the simulated upstreams alone.
+    Sim(sim::SimCommand),
+    /// Work on a ledger that no gateway has open.
+    Ledger(ledger::LedgerCommand),
+}
+
+impl Cli {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// What stopped it, for the person at the terminal.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Serve(command) => command.run(),
+            Command::Demo(command) => command.run(),
+            Command::Check(command) => command.run(),
+            Command::Schema(command) => command.run(),
+            Command::Sim(command) => command.run(),
+            Command::Ledger(command) => command.run(),
+        }
+    }
+}

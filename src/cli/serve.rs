@@ -1,0 +1,354 @@
+//! `tollgate serve`: one process from its configuration to its last settlement.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use parking_lot::Mutex;
+use pingora::apps::HttpServerOptions;
+use pingora::proxy::ProxyServiceBuilder;
+use pingora::server::Fds;
+use pingora::server::configuration::ServerConf;
+use pingora::services::Service as _;
+use tokio::sync::watch;
+
+use super::signals::{Asked, Signals};
+use crate::admin::{self, AdminState, Readiness};
+use crate::config::snapshot::Snapshot;
+use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
+use crate::gateway::{Gateway, GatewayParts};
+use crate::ledger::{self, Ledger};
+use crate::logging;
+use crate::metrics::Metrics;
+use crate::secret::Secret;
+
+/// Requests on one connection before it is closed, so that clients spread anew over load-balanced
+/// gateways and per-connection memory is given back.
+const REQUESTS_PER_CONNECTION_MAX: u32 = 10_000;
+/// An HTTP/2 connection without a request is closed after this time.
+const H2_IDLE_TIMEOUT: Duration = Duration::from_secs(650);
+/// How often the end of the requests in flight is looked for while draining.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
+
+/// Run the gateway.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Listeners, upstreams, routes, limits and the store.
+    #[arg(long, default_value = "routes.yaml", value_name = "FILE")]
+    routes: PathBuf,
+    /// Models, their targets and prices.
+    #[arg(long, default_value = "models.yaml", value_name = "FILE")]
+    models: PathBuf,
+    #[command(flatten)]
+    places: Places,
+    /// Print one JSON line with the addresses on standard output when ready.
+    #[arg(long)]
+    ready_json: bool,
+}
+
+/// Where a gateway listens and keeps its data, when not as `routes.yaml` says.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct Places {
+    /// Customer-facing address; port 0 takes any free port.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Option<SocketAddr>,
+    /// Address of the admin API.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) admin: Option<SocketAddr>,
+    /// Directory of the ledger.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// What is logged: error, warn, info, debug or trace.
+    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    pub(super) log: log::LevelFilter,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let sources = Sources::Files { routes: self.routes, models: self.models };
+        let overrides = self.places.overrides();
+        let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
+        let ready_json = self.ready_json;
+        run(Start { sources, overrides, config, log: self.places.log }, |running| {
+            if ready_json {
+                let line = serde_json::json!({
+                    "base_url": running.base_url(),
+                    "admin_url": running.admin_url(),
+                });
+                println!("{line}");
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Places {
+    pub(super) fn overrides(&self) -> Overrides {
+        Overrides {
+            listen: self.listen,
+            admin: self.admin,
+            data_dir: self.data.clone(),
+            ..Overrides::default()
+        }
+    }
+}
+
+/// What a gateway starts from.
+pub(super) struct Start {
+    pub(super) sources: Sources,
+    pub(super) overrides: Overrides,
+    pub(super) config: Snapshot,
+    pub(super) log: log::LevelFilter,
+}
+
+/// A gateway that takes requests.
+pub(super) struct Running {
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) admin_token: Secret,
+    listen: Vec<SocketAddr>,
+    admin: SocketAddr,
+}
+
+impl Running {
+    /// The customers' address, as a URL without a path.
+    pub(super) fn base_url(&self) -> String {
+        self.listen.first().map(|address| url(*address)).unwrap_or_default()
+    }
+
+    /// The admin API's address, as a URL without a path.
+    pub(super) fn admin_url(&self) -> String {
+        url(self.admin)
+    }
+}
+
+/// An address that can be called: one that listens everywhere is called on loopback.
+fn url(address: SocketAddr) -> String {
+    let mut callable = address;
+    if address.ip().is_unspecified() {
+        let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
+        callable.set_ip(loopback.parse().unwrap_or(address.ip()));
+    }
+    format!("http://{callable}")
+}
+
+/// Loads the configuration and prints what there is to say about it. `None` when it has errors.
+pub(super) fn load(sources: &Sources, overrides: &Overrides) -> Option<Snapshot> {
+    match crate::config::load(sources, overrides) {
+        Ok((snapshot, warnings)) => {
+            print(&warnings);
+            Some(snapshot)
+        }
+        Err(errors) => {
+            print(&errors);
+            None
+        }
+    }
+}
+
+fn print(diagnostics: &[Diagnostic]) {
+    for diagnostic in diagnostics {
+        eprintln!("{}", diagnostic.render());
+    }
+}
+
+/// Runs a gateway until a signal ends it. `ready` is called once it takes requests.
+pub(super) fn run(
+    start: Start,
+    ready: impl FnOnce(&Running) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    logging::install(start.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(start, ready));
+    // Whatever still runs was cut by the deadline; it must not keep the process.
+    runtime.shutdown_background();
+    logging::flush();
+    result
+}
+
+async fn serve(
+    start: Start,
+    ready: impl FnOnce(&Running) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let Start { sources, overrides, config, .. } = start;
+    let grace = config.shutdown_grace;
+    let metrics = Arc::new(Metrics::new());
+    let listeners = bind_all(&config)?;
+    let admin_listener = bind(config.admin.address)?;
+    let admin_address = admin_listener.local_addr()?;
+
+    let (ledger, recovery) = open_ledger(&config, &metrics)?;
+    log::info!(
+        "ledger open: {} records replayed, {} holds in doubt, {} ms",
+        recovery.records_replayed,
+        recovery.in_doubt.len(),
+        recovery.took.as_millis(),
+    );
+    let admin_token = match &config.admin.token {
+        Some(token) => token.clone(),
+        None => kept_token(&config.store.data_dir)?,
+    };
+    let listen = listeners.iter().map(|(address, _, _)| *address).collect();
+    let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
+    let readiness = Arc::new(Readiness::default());
+    let mut signals = Signals::listen()?;
+
+    let (stop, stopped) = watch::channel(false);
+    let parts = GatewayParts {
+        config: Arc::clone(&handle),
+        ledger: Arc::clone(&ledger),
+        metrics: Arc::clone(&metrics),
+    };
+    let services = start_proxy(parts, listeners, &stopped);
+    let state = AdminState {
+        ledger: Arc::clone(&ledger),
+        metrics: Arc::clone(&metrics),
+        config: Arc::clone(&handle),
+        readiness: Arc::clone(&readiness),
+        token: admin_token.clone(),
+    };
+    let admin = tokio::spawn(admin::serve(admin_listener, state));
+    readiness.set_ready();
+    let running = Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
+    ready(&running)?;
+
+    loop {
+        match signals.next().await {
+            Asked::Reload => reload(&handle, &metrics),
+            Asked::Stop => break,
+            Asked::Drain => {
+                readiness.set_draining();
+                stop.send_replace(true);
+                drain(&metrics, grace, &mut signals).await;
+                break;
+            }
+        }
+    }
+    stop.send_replace(true);
+    services.iter().for_each(tokio::task::JoinHandle::abort);
+    admin.abort();
+    ledger.close().await.context("closing the ledger")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until nothing is in flight, the grace is over, or SIGINT asks not to wait.
+async fn drain(metrics: &Metrics, grace: Duration, signals: &mut Signals) {
+    let started = Instant::now();
+    log::info!("draining: {} requests in flight", metrics.in_flight());
+    while metrics.in_flight() > 0 && started.elapsed() < grace {
+        tokio::select! {
+            () = tokio::time::sleep(DRAIN_POLL) => {}
+            asked = signals.next() => if asked == Asked::Stop { break },
+        }
+    }
+    log::info!("drained: {} requests cut", metrics.in_flight());
+}
+
+/// Swaps the configuration, or keeps the one that runs and says why.
+fn reload(handle: &ConfigHandle, metrics: &Metrics) {
+    match handle.reload() {
+        Ok(reloaded) => {
+            metrics.config_reloaded(true);
+            for warning in &reloaded.warnings {
+                log::warn!("{}", warning.render());
+            }
+            for field in &reloaded.restart_only {
+                log::warn!("configuration: {field} has changed and takes effect after a restart");
+            }
+            log::info!("configuration reloaded: {}", handle.load().hash);
+        }
+        Err(errors) => {
+            metrics.config_reloaded(false);
+            for error in &errors {
+                log::error!("{}", error.render());
+            }
+            log::error!("configuration not reloaded: the running one stays in force");
+        }
+    }
+}
+
+type Bound = (SocketAddr, TcpListener, bool);
+
+fn bind_all(config: &Snapshot) -> anyhow::Result<Vec<Bound>> {
+    let bind_one = |listener: &crate::config::snapshot::Listener| {
+        let socket = bind(listener.address)?;
+        Ok((socket.local_addr()?, socket, listener.h2c))
+    };
+    config.listeners.iter().map(bind_one).collect()
+}
+
+fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let socket = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn open_ledger(
+    config: &Snapshot,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<(Arc<Ledger>, ledger::Recovery)> {
+    let observer = Arc::clone(metrics);
+    let options = ledger::Options {
+        dir: config.store.data_dir.clone(),
+        recovery: config.store.recovery,
+        on_commit: Some(Box::new(move |commit| observer.committed(&commit))),
+    };
+    Ledger::open(options).with_context(|| {
+        format!("cannot open the ledger in {}", config.store.data_dir.display())
+    })
+}
+
+/// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
+/// an error of ours before anything runs, and port 0 is known.
+fn start_proxy(
+    parts: GatewayParts,
+    listeners: Vec<Bound>,
+    stopped: &watch::Receiver<bool>,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let conf = Arc::new(ServerConf::default());
+    let start_one = |(address, socket, h2c): Bound| {
+        let mut options = HttpServerOptions::default();
+        options.h2c = h2c;
+        options.keepalive_request_limit = Some(REQUESTS_PER_CONNECTION_MAX);
+        options.h2_idle_timeout = Some(H2_IDLE_TIMEOUT);
+        let gateway = Gateway::new(parts.clone());
+        let mut service =
+            ProxyServiceBuilder::new(&conf, gateway).server_options(options).build();
+        let name = address.to_string();
+        service.add_tcp(&name);
+        let mut fds = Fds::new();
+        fds.add(name, socket.into_raw_fd());
+        let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
+        tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })
+    };
+    listeners.into_iter().map(start_one).collect()
+}
+
+/// The admin token that a gateway without a configured one made for itself, at its first start.
+fn kept_token(data_dir: &Path) -> anyhow::Result<Secret> {
+    let path = data_dir.join("admin-token");
+    match std::fs::read_to_string(&path) {
+        Ok(token) if !token.trim().is_empty() => return Ok(Secret::new(token.trim().to_owned())),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).context(format!("cannot read {}", path.display())),
+    }
+    let token = Secret::new_token();
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    writeln!(file, "{}", token.expose())?;
+    file.sync_all()?;
+    log::info!("admin token written to {}", path.display());
+    Ok(token)
+}

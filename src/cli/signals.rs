@@ -1,0 +1,41 @@
+//! What the operating system asks of a running gateway.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A request by signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// SIGTERM: finish what is in flight, then exit.
+    Drain,
+    /// SIGINT: exit now.
+    Stop,
+    /// SIGHUP: read the configuration again.
+    Reload,
+}
+
+/// The signals that are listened to.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// Starts to listen; must be called inside a runtime.
+    pub(super) fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Drain,
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hang_up.recv() => Asked::Reload,
+        }
+    }
+}

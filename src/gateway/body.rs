@@ -1,0 +1,165 @@
+//! Reading a whole request body, under a cap and a budget for all bodies together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, EXPECT};
+use pingora::proxy::Session;
+
+use super::replayed::Replayed;
+use crate::error::{ErrorKind, GatewayError};
+
+/// Pingora replays a body to a second upstream from a buffer of this size.
+const REPLAY_BYTES_MAX: usize = 64 * 1024;
+/// When to try again after the budget was used up. Bodies leave as fast as upstreams take them.
+const RETRY_BUDGET: Duration = Duration::from_secs(1);
+
+/// The bytes of all request bodies that are held at one time.
+#[derive(Debug)]
+pub(super) struct BodyBudget {
+    held: AtomicUsize,
+}
+
+impl BodyBudget {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { held: AtomicUsize::new(0) })
+    }
+
+    /// Bytes held now.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+/// A body and its share of the budget, given back on drop.
+#[derive(Debug)]
+pub(super) struct HeldBody {
+    pub(super) bytes: Bytes,
+    _share: Share,
+}
+
+#[derive(Debug)]
+struct Share {
+    budget: Arc<BodyBudget>,
+    bytes: usize,
+}
+
+impl Share {
+    /// Takes `more` bytes of the budget, or nothing.
+    fn grow(&mut self, more: usize, max: usize) -> bool {
+        let before = self.budget.held.fetch_add(more, Ordering::Relaxed);
+        if before.saturating_add(more) > max {
+            self.budget.held.fetch_sub(more, Ordering::Relaxed);
+            return false;
+        }
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// How much may be read, and how long that may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadLimits {
+    /// The largest body, in bytes.
+    pub(super) body_bytes_max: usize,
+    /// All bodies together, in bytes.
+    pub(super) budget_bytes_max: usize,
+    /// The time for the whole body.
+    pub(super) timeout: Duration,
+}
+
+/// Reads the whole body, and leaves the session so that Pingora calls `request_body_filter` on
+/// every try.
+///
+/// It does if its replay buffer holds the end of the body and was not overrun. With a known length,
+/// buffering therefore starts when the rest fits, and a read never returns more than fits. Without
+/// one it starts at once, which serves short bodies; for longer ones the session is [`Replayed`].
+///
+/// # Errors
+/// `PayloadTooLarge`, `Overloaded` when the budget is used up, `RequestTimeout`, and `ClientGone`
+/// or `BadFraming` when the body cannot be read to its end.
+pub(super) async fn read(
+    session: &mut Session,
+    budget: &Arc<BodyBudget>,
+    limits: ReadLimits,
+) -> Result<HeldBody, GatewayError> {
+    let length = content_length(session);
+    let too_large = || {
+        let max = limits.body_bytes_max;
+        let message = format!("The request body is larger than {max} bytes.");
+        GatewayError::new(ErrorKind::PayloadTooLarge, message)
+    };
+    if length.is_some_and(|length| length > limits.body_bytes_max) {
+        return Err(too_large());
+    }
+    if expects_continue(session) {
+        // Pingora leaves it to whoever reads. The upstream must not be asked a second time.
+        session.write_continue_response().await.map_err(|error| unreadable(&error))?;
+        session.req_header_mut().remove_header(&EXPECT);
+    }
+    let mut share = Share { budget: Arc::clone(budget), bytes: 0 };
+    let mut bytes = BytesMut::new();
+    let all = async {
+        loop {
+            let rest = length.map_or(0, |length| length.saturating_sub(bytes.len()));
+            if rest <= REPLAY_BYTES_MAX {
+                session.enable_retry_buffering();
+            }
+            let piece = session.read_request_body().await.map_err(|error| unreadable(&error))?;
+            let Some(piece) = piece else { return Ok(()) };
+            if bytes.len() + piece.len() > limits.body_bytes_max {
+                return Err(too_large());
+            }
+            if !share.grow(piece.len(), limits.budget_bytes_max) {
+                let message = "Too many large requests are in flight. Try again shortly.";
+                let error = GatewayError::new(ErrorKind::Overloaded, message);
+                return Err(error.retry_after(RETRY_BUDGET));
+            }
+            if bytes.is_empty() {
+                // One allocation for what is declared, as long as somebody who only declares much
+                // does not get much.
+                bytes.reserve(rest.min(16 * REPLAY_BYTES_MAX).max(piece.len()));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+    };
+    match tokio::time::timeout(limits.timeout, all).await {
+        Ok(result) => result?,
+        Err(_) => {
+            let seconds = limits.timeout.as_secs();
+            let message = format!("The request body did not arrive within {seconds} seconds.");
+            return Err(GatewayError::new(ErrorKind::RequestTimeout, message));
+        }
+    }
+    if session.get_retry_buffer().is_none() && !session.is_body_empty() {
+        Replayed::wrap(&mut session.downstream_session);
+    }
+    Ok(HeldBody { bytes: bytes.freeze(), _share: share })
+}
+
+fn expects_continue(session: &Session) -> bool {
+    session.get_header_bytes(EXPECT).eq_ignore_ascii_case(b"100-continue")
+}
+
+fn content_length(session: &Session) -> Option<usize> {
+    let value = session.req_header().headers.get(CONTENT_LENGTH)?;
+    value.to_str().ok()?.parse().ok()
+}
+
+fn unreadable(error: &pingora::Error) -> GatewayError {
+    use pingora::ErrorType;
+    let kind = match error.etype() {
+        ErrorType::ConnectionClosed | ErrorType::ReadError => ErrorKind::ClientGone,
+        ErrorType::ReadTimedout => ErrorKind::RequestTimeout,
+        _ => ErrorKind::BadFraming,
+    };
+    GatewayError::new(kind, "The request body could not be read to its end.").cause(error)
+}

@@ -1,0 +1,169 @@
+//! One request's state: what every hook knows, and the stage that it has reached.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pingora::http::ResponseHeader;
+
+use super::body::HeldBody;
+use crate::config::snapshot::{Route, Snapshot, Target};
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::{Key, RequestId};
+use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
+use crate::protocols::Framing;
+
+/// A request on its way.
+pub struct Exchange {
+    pub(super) id: RequestId,
+    pub(super) started: Instant,
+    /// The configuration that this request sees from beginning to end.
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) route: Option<Arc<Route>>,
+    pub(super) key: Option<Arc<Key>>,
+    /// The path of a request that was answered here, as logs name it.
+    pub(super) local_route: &'static str,
+    pub(super) model: Option<Arc<Model>>,
+    pub(super) stream: bool,
+    pub(super) request_bytes: u64,
+    pub(super) first_byte: Option<Duration>,
+    pub(super) stage: Stage,
+    /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
+    pub(super) failure: Option<GatewayError>,
+    metrics: Arc<Metrics>,
+}
+
+/// How far a request has come. Each stage is made from the one before.
+pub(super) enum Stage {
+    /// Nothing is promised yet, or it was answered without an upstream.
+    Unpaid,
+    /// The money is held; targets are being tried.
+    Sending(Box<Sending>),
+    /// A response is on its way to the customer.
+    Relaying(Box<Response>),
+    /// It is over.
+    Settled(Settled),
+}
+
+/// A paid request that no target has answered yet.
+pub(super) struct Sending {
+    pub(super) admitted: Admitted,
+    pub(super) body: HeldBody,
+    /// The targets still to try, the next one first.
+    pub(super) targets: VecDeque<Target>,
+    /// The try under way.
+    pub(super) attempt: Option<Attempt>,
+    /// Why the last try failed.
+    pub(super) last_failure: Option<GatewayError>,
+}
+
+/// One try of one target.
+pub(super) struct Attempt {
+    pub(super) target: Target,
+    pub(super) request: UpstreamRequest,
+    /// The body was handed to Pingora in this try.
+    pub(super) body_emitted: bool,
+}
+
+/// A response that is being relayed.
+pub(super) struct Response {
+    pub(super) relaying: Relaying,
+    pub(super) framing: Framing,
+    pub(super) target: Target,
+    /// Bytes given to Pingora to send.
+    pub(super) bytes_passed: usize,
+    /// The closing event was passed; whatever still comes is swallowed.
+    pub(super) cut: bool,
+}
+
+impl Exchange {
+    pub(super) fn new(snapshot: Arc<Snapshot>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            id: RequestId::new(),
+            started: Instant::now(),
+            snapshot,
+            route: None,
+            key: None,
+            local_route: "",
+            model: None,
+            stream: false,
+            request_bytes: 0,
+            first_byte: None,
+            stage: Stage::Unpaid,
+            failure: None,
+            metrics,
+        }
+    }
+
+    /// The name of the upstream that was tried last, or answers now.
+    pub(super) fn upstream_name(&self) -> &str {
+        match &self.stage {
+            Stage::Sending(sending) => {
+                sending.attempt.as_ref().map_or("", |attempt| &attempt.target.upstream.name)
+            }
+            Stage::Relaying(response) => &response.target.upstream.name,
+            Stage::Unpaid | Stage::Settled(_) => "",
+        }
+    }
+
+    /// The try under way, if there is one.
+    pub(super) fn attempt(&mut self) -> Option<&mut Attempt> {
+        match &mut self.stage {
+            Stage::Sending(sending) => sending.attempt.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Moves from sending to relaying: the target has answered well. The request body is let go.
+    pub(super) fn begin_relaying(&mut self, framing: Framing) -> Option<&mut Response> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Unpaid);
+        let Stage::Sending(sending) = stage else {
+            self.stage = stage;
+            return None;
+        };
+        let Sending { admitted, attempt, .. } = *sending;
+        let relaying = Relaying::new(admitted, framing);
+        let target = attempt?.target;
+        let response = Response { relaying, framing, target, bytes_passed: 0, cut: false };
+        self.stage = Stage::Relaying(Box::new(response));
+        match &mut self.stage {
+            Stage::Relaying(response) => Some(response),
+            _ => None,
+        }
+    }
+
+    /// Ends the money's part of the request. Later calls return what the first one settled.
+    pub(super) fn settle(&mut self, ending: Ending) -> Settled {
+        let settled = match std::mem::replace(&mut self.stage, Stage::Unpaid) {
+            Stage::Unpaid => Settled::NOTHING,
+            Stage::Sending(sending) => sending.admitted.settle(ending),
+            Stage::Relaying(response) => response.relaying.settle(ending),
+            Stage::Settled(settled) => settled,
+        };
+        self.stage = Stage::Settled(settled);
+        settled
+    }
+}
+
+impl Sending {
+    /// What to answer when no target is left.
+    pub(super) fn give_up(&mut self) -> GatewayError {
+        self.last_failure.take().unwrap_or_else(|| {
+            let message = "No upstream could serve the request. Try again shortly.";
+            GatewayError::new(ErrorKind::UpstreamUnavailable, message)
+        })
+    }
+}
+
+/// How a successful response is framed, or `None` for one that no client of ours could read.
+pub(super) fn framing(header: &ResponseHeader) -> Option<Framing> {
+    let value = header.headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    if media_type.eq_ignore_ascii_case("text/event-stream") {
+        Some(Framing::Sse)
+    } else if media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json") {
+        Some(Framing::Json)
+    } else {
+        None
+    }
+}

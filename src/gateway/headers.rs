@@ -1,0 +1,203 @@
+//! Which headers cross the gateway: everything, but what belongs to one side only.
+
+use http::HeaderMap;
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED,
+    HeaderName, HOST, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use pingora::http::{RequestHeader, ResponseHeader};
+
+use crate::ledger::RequestId;
+use crate::pipeline::UpstreamRequest;
+
+use super::respond::X_REQUEST_ID;
+
+/// The customer's credentials and address, and what is said between two neighbours only. The
+/// provider headers are the operator's to send: an organization of the customer's would not fit
+/// the operator's key.
+const REQUEST_ONLY: [&str; 24] = [
+    AUTHORIZATION.as_str(),
+    PROXY_AUTHORIZATION.as_str(),
+    COOKIE.as_str(),
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "x-amz-security-token",
+    "ocp-apim-subscription-key",
+    "openai-organization",
+    "openai-project",
+    FORWARDED.as_str(),
+    VIA.as_str(),
+    "x-real-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+    CONNECTION.as_str(),
+    "keep-alive",
+    "proxy-connection",
+    TE.as_str(),
+    TRAILER.as_str(),
+    UPGRADE.as_str(),
+    EXPECT.as_str(),
+    TRANSFER_ENCODING.as_str(),
+    "http2-settings",
+];
+/// Further headers with these beginnings stay behind.
+const REQUEST_ONLY_PREFIXES: [&str; 2] = ["x-forwarded-", "x-goog-"];
+
+/// What an upstream says to the operator's account and machine, not to the customer.
+const RESPONSE_ONLY: [&str; 12] = [
+    "set-cookie",
+    "set-cookie2",
+    AUTHORIZATION.as_str(),
+    "proxy-authenticate",
+    "www-authenticate",
+    "x-api-key",
+    "api-key",
+    "openai-organization",
+    "openai-project",
+    "alt-svc",
+    "strict-transport-security",
+    "server",
+];
+/// Further headers with these beginnings stay behind: limits of the operator's account are not the
+/// customer's.
+const RESPONSE_ONLY_PREFIXES: [&str; 3] = ["x-ratelimit-", "anthropic-ratelimit-", "cf-"];
+
+/// Turns the customer's request header into the upstream's.
+///
+/// # Errors
+/// When a configured value is not a valid header value.
+pub(super) fn to_upstream(
+    header: &mut RequestHeader,
+    request: &UpstreamRequest,
+    id: RequestId,
+) -> pingora::Result<()> {
+    let nominated = nominated(&header.headers);
+    remove(header.headers.keys(), &REQUEST_ONLY, &REQUEST_ONLY_PREFIXES)
+        .into_iter()
+        .chain(nominated)
+        .for_each(|name| drop(header.remove_header(&name)));
+    let uri = request.path.parse().map_err(|error| {
+        pingora::Error::because(pingora::ErrorType::InternalError, "bad upstream path", error)
+    })?;
+    header.set_uri(uri);
+    header.insert_header(HOST, request.authority.as_str())?;
+    header.insert_header(CONTENT_LENGTH, request.body.len().to_string())?;
+    // What is compressed cannot be metered as it passes.
+    header.insert_header(ACCEPT_ENCODING, "identity")?;
+    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    if let Some((name, value)) = &request.credential {
+        header.insert_header(*name, value.as_str())?;
+    }
+    Ok(())
+}
+
+/// Turns the upstream's response header into the customer's. `credential` is what must not be in
+/// it, wherever the upstream might have put it.
+///
+/// # Errors
+/// When the request id is not a valid header value, which it always is.
+pub(super) fn to_customer(
+    header: &mut ResponseHeader,
+    credential: Option<&str>,
+    id: RequestId,
+) -> pingora::Result<()> {
+    let leaks = |value: &[u8]| {
+        credential.is_some_and(|secret| {
+            !secret.is_empty() && memchr::memmem::find(value, secret.as_bytes()).is_some()
+        })
+    };
+    let leaking: Vec<HeaderName> = header
+        .headers
+        .iter()
+        .filter(|(_, value)| leaks(value.as_bytes()))
+        .map(|(name, _)| name.clone())
+        .collect();
+    remove(header.headers.keys(), &RESPONSE_ONLY, &RESPONSE_ONLY_PREFIXES)
+        .into_iter()
+        .chain(leaking)
+        .for_each(|name| drop(header.remove_header(&name)));
+    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    Ok(())
+}
+
+/// The names among `present` that are listed or have a listed beginning.
+fn remove<'a>(
+    present: impl Iterator<Item = &'a HeaderName>,
+    listed: &[&str],
+    prefixes: &[&str],
+) -> Vec<HeaderName> {
+    let goes = |name: &&HeaderName| {
+        let name = name.as_str();
+        listed.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+    };
+    present.filter(goes).cloned().collect()
+}
+
+/// The headers that `Connection` names: they go no further than the next neighbour.
+fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        // These are set anew for the upstream; removing them here would change nothing.
+        .filter(|name| *name != CONTENT_LENGTH && *name != HOST)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstream_header(lines: &[(&'static str, &'static str)]) -> RequestHeader {
+        let mut header = RequestHeader::build("POST", b"/v1/chat/completions", None).expect("header");
+        for (name, value) in lines {
+            header.append_header(*name, *value).expect("line");
+        }
+        let request = UpstreamRequest {
+            path: "/v1/chat/completions".to_owned(),
+            authority: "api.example.com".to_owned(),
+            credential: Some(("authorization", "Bearer operator".to_owned())),
+            body: bytes::Bytes::from_static(b"{}"),
+        };
+        to_upstream(&mut header, &request, RequestId::new()).expect("rewritten");
+        header
+    }
+
+    #[test]
+    fn the_customers_credentials_stay_here() {
+        let header = upstream_header(&[
+            ("authorization", "Bearer customer"),
+            ("x-api-key", "customer"),
+            ("cookie", "customer"),
+            ("x-forwarded-for", "customer"),
+            ("connection", "x-secret, close"),
+            ("x-secret", "customer"),
+            ("anthropic-beta", "kept"),
+            ("x-stainless-lang", "kept"),
+        ]);
+        let text = format!("{:?}", header.headers);
+        assert!(!text.contains("customer"), "{text}");
+        assert_eq!(text.matches("kept").count(), 2, "{text}");
+        assert_eq!(header.headers[AUTHORIZATION], "Bearer operator");
+        assert_eq!(header.headers[HOST], "api.example.com");
+        assert_eq!(header.headers[CONTENT_LENGTH], "2");
+    }
+
+    #[test]
+    fn the_operators_secrets_stay_here() {
+        let mut header = ResponseHeader::build(200, None).expect("header");
+        for (name, value) in [
+            ("set-cookie", "a=1"),
+            ("x-echo", "your key was operator-canary, was it not"),
+            ("x-ratelimit-remaining-requests", "1"),
+            ("openai-processing-ms", "12"),
+        ] {
+            header.append_header(name, value).expect("line");
+        }
+        to_customer(&mut header, Some("operator-canary"), RequestId::new()).expect("rewritten");
+        let names: Vec<&str> = header.headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["openai-processing-ms", "x-request-id"]);
+    }
+}

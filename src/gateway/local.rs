@@ -1,0 +1,101 @@
+//! Requests that the gateway answers itself: models and balance.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::config::snapshot::{Model, Snapshot};
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::{Key, Ledger};
+use crate::pipeline;
+
+/// What the gateway answers without an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Local<'a> {
+    /// `GET /v1/models`
+    Models,
+    /// `GET /v1/models/{id}`
+    Model(&'a str),
+    /// `GET /v1/balance`
+    Balance,
+}
+
+impl<'a> Local<'a> {
+    /// The local answer at `path`, if there is one.
+    pub(super) fn at(path: &'a str) -> Option<Self> {
+        match path {
+            "/v1/models" => Some(Self::Models),
+            "/v1/balance" => Some(Self::Balance),
+            _ => path.strip_prefix("/v1/models/").filter(|id| !id.is_empty()).map(Self::Model),
+        }
+    }
+
+    /// The path as metrics and logs name it.
+    pub(super) fn route(self) -> &'static str {
+        match self {
+            Self::Models => "/v1/models",
+            Self::Model(_) => "/v1/models/{id}",
+            Self::Balance => "/v1/balance",
+        }
+    }
+
+    /// The document.
+    pub(super) fn answer(
+        self,
+        snapshot: &Snapshot,
+        ledger: &Ledger,
+        key: &Key,
+    ) -> Result<Value, GatewayError> {
+        match self {
+            Self::Models => {
+                let usable = snapshot.models.iter().filter(|model| pipeline::may_use(key, &model.id));
+                let data: Vec<Value> = usable.map(|model| describe(model)).collect();
+                Ok(json!({"object": "list", "data": data}))
+            }
+            Self::Model(id) => {
+                let usable = |model: &&std::sync::Arc<Model>| pipeline::may_use(key, &model.id);
+                match snapshot.model(id).filter(usable) {
+                    Some(model) => Ok(describe(model)),
+                    None => Err(GatewayError::new(
+                        ErrorKind::ModelNotFound,
+                        "This model does not exist, or this API key may not use it.",
+                    )),
+                }
+            }
+            Self::Balance => {
+                let account = ledger.account(key.account).ok_or_else(|| {
+                    GatewayError::new(ErrorKind::Internal, "The account could not be read.")
+                })?;
+                Ok(json!({
+                    "object": "balance",
+                    "currency": "USD",
+                    "granted": account.balance.granted,
+                    "available": account.balance.available,
+                    "held": account.balance.held,
+                    "spent": account.balance.spent,
+                }))
+            }
+        }
+    }
+}
+
+fn describe(model: &Model) -> Value {
+    // OpenAI's shape; there is no creation time to tell.
+    json!({"id": model.id, "object": "model", "created": 0, "owned_by": model.owned_by})
+}
+
+/// The answer for a path that leads nowhere: it says where else to go.
+pub(super) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
+    let shown: String = path.chars().take(80).collect();
+    let mut paths: Vec<String> =
+        snapshot.routes.iter().map(|route| format!("POST {}", route.path)).collect();
+    let local = ["GET /v1/models", "GET /v1/models/{id}", "GET /v1/balance"];
+    paths.extend(local.map(str::to_owned));
+    let message = format!("There is nothing at {shown:?}. There are: {}.", paths.join(", "));
+    GatewayError::new(ErrorKind::NotFound, message)
+}
+
+/// The answer for the right path with the wrong method.
+pub(super) fn wrong_method(allowed: &Method) -> GatewayError {
+    let message = format!("This path takes {allowed} requests.");
+    GatewayError::new(ErrorKind::MethodNotAllowed, message)
+}

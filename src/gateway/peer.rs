@@ -1,0 +1,77 @@
+//! The connection to a target, and what a failure of it means.
+
+use std::net::SocketAddr;
+
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType};
+
+use crate::config::snapshot::Upstream;
+use crate::error::{ErrorKind, GatewayError};
+
+/// The peer for one try. HTTP/1.1 always: one try has a connection of its own then, so a failure
+/// says exactly what was sent and what was not.
+pub(super) fn peer(upstream: &Upstream, address: SocketAddr) -> HttpPeer {
+    let mut peer = HttpPeer::new(address, upstream.tls, upstream.host.clone());
+    let timeouts = &upstream.timeouts;
+    peer.options.set_http_version(1, 1);
+    peer.options.connection_timeout = Some(timeouts.connect);
+    peer.options.total_connection_timeout = Some(timeouts.connect);
+    peer.options.read_timeout = Some(timeouts.first_byte);
+    peer.options.write_timeout = Some(timeouts.write);
+    peer.options.idle_timeout = Some(timeouts.idle);
+    peer
+}
+
+/// What the customer reads when a try failed without an answer.
+pub(super) fn failed(error: &Error) -> GatewayError {
+    let (kind, message) = match error.etype() {
+        ErrorType::ReadTimedout => {
+            (ErrorKind::UpstreamTimeout, "The upstream did not answer in time.")
+        }
+        _ => (
+            ErrorKind::UpstreamUnavailable,
+            "No upstream could serve the request. Try again shortly.",
+        ),
+    };
+    GatewayError::new(kind, message).cause(error)
+}
+
+/// What the customer reads when an upstream's name cannot be found.
+pub(super) fn unresolved(error: &std::io::Error) -> GatewayError {
+    let message = "No upstream could serve the request. Try again shortly.";
+    GatewayError::new(ErrorKind::UpstreamUnavailable, message).cause(error)
+}
+
+/// What an upstream's refusal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The customer's request is at fault, or must be repeated later: the answer is relayed.
+    Customers,
+    /// The upstream is busy: another target may not be; the last answer is relayed.
+    Busy,
+    /// The upstream, or the operator's account there, is at fault: another target may do, and the
+    /// customer never reads about it.
+    Upstreams,
+}
+
+/// Reads a status of 300 or more.
+pub(super) fn refusal(status: u16) -> Refusal {
+    match status {
+        429 => Refusal::Busy,
+        // The operator's key, balance or model name is at fault, or the server is.
+        300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 408 | 500.. => Refusal::Upstreams,
+        _ => Refusal::Customers,
+    }
+}
+
+/// What the customer reads instead of an upstream's own failure.
+pub(super) fn refused(status: u16) -> GatewayError {
+    let (kind, message) = match status {
+        408 | 504 => (ErrorKind::UpstreamTimeout, "The upstream did not answer in time."),
+        _ => (
+            ErrorKind::UpstreamUnavailable,
+            "No upstream could serve the request. Try again shortly.",
+        ),
+    };
+    GatewayError::new(kind, message).cause(format!("the upstream answered {status}"))
+}

@@ -1,0 +1,253 @@
+//! The one [`ProxyHttp`]: every hook says what happens, in a few lines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorSource, ErrorType, Result};
+
+use super::body::BodyBudget;
+use super::exchange::{Attempt, Exchange, Stage};
+use super::{framing, headers, peer, receive, relay, respond};
+use crate::balance::Addresses;
+use crate::config::ConfigHandle;
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::pipeline;
+
+/// What the gateway works with.
+#[derive(Clone)]
+pub struct GatewayParts {
+    /// The running configuration.
+    pub config: Arc<ConfigHandle>,
+    /// Accounts, keys and money.
+    pub ledger: Arc<Ledger>,
+    /// What Prometheus reads.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The proxy.
+pub struct Gateway {
+    pub(super) config: Arc<ConfigHandle>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) bodies: Arc<BodyBudget>,
+    addresses: Addresses,
+}
+
+impl Gateway {
+    /// A gateway over these parts.
+    #[must_use]
+    pub fn new(parts: GatewayParts) -> Self {
+        let GatewayParts { config, ledger, metrics } = parts;
+        let bodies = BodyBudget::new(Arc::clone(&metrics));
+        Self { config, ledger, metrics, bodies, addresses: Addresses::default() }
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Exchange;
+
+    fn new_ctx(&self) -> Exchange {
+        self.metrics.in_flight_begin();
+        Exchange::new(self.config.load(), Arc::clone(&self.metrics))
+    }
+
+    /// None: what Pingora would add, compression, is not for streams that are metered.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+        let limits = &exchange.snapshot.limits;
+        session.set_read_timeout(Some(limits.read_timeout));
+        session.set_write_timeout(Some(limits.write_timeout));
+        framing::check(session).map_err(|error| exchange.fail(error))
+    }
+
+    async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+        match receive::receive(self, session, exchange).await {
+            Ok(received) => Ok(received == receive::Received::Answered),
+            Err(error) => Err(exchange.fail(error)),
+        }
+    }
+
+    async fn upstream_peer(&self, _: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
+        let failure = 'next: {
+            let Stage::Sending(sending) = &mut exchange.stage else {
+                break 'next GatewayError::new(ErrorKind::Internal, "The request was not admitted.");
+            };
+            while let Some(target) = sending.targets.pop_front() {
+                let upstream = &target.upstream;
+                let found = self.addresses.find(&upstream.host, upstream.port).await;
+                let request = pipeline::rewrite(&sending.admitted, &target, &sending.body.bytes);
+                match (found, request) {
+                    (Ok(address), Some(request)) => {
+                        let peer = peer::peer(upstream, address);
+                        sending.attempt = Some(Attempt { target, request, body_emitted: false });
+                        return Ok(Box::new(peer));
+                    }
+                    (Err(error), _) => sending.last_failure = Some(peer::unresolved(&error)),
+                    (Ok(_), None) => {}
+                }
+            }
+            sending.give_up()
+        };
+        Err(exchange.fail(failure))
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _: &mut Session,
+        header: &mut RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let id = exchange.id;
+        let Some(attempt) = exchange.attempt() else { return Ok(()) };
+        attempt.body_emitted = false;
+        headers::to_upstream(header, &attempt.request, id)
+    }
+
+    /// Puts the whole rewritten body in the place of what Pingora replays, once a try.
+    async fn request_body_filter(
+        &self,
+        _: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let Some(attempt) = exchange.attempt() else { return Ok(()) };
+        *body = if !std::mem::replace(&mut attempt.body_emitted, true) {
+            Some(attempt.request.body.clone())
+        } else if end_of_stream {
+            None
+        } else {
+            // `None` would end the upstream's body here.
+            Some(Bytes::new())
+        };
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _: &mut Session,
+        header: &mut ResponseHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        relay::accept(header, exchange)
+    }
+
+    async fn response_filter(
+        &self,
+        _: &mut Session,
+        header: &mut ResponseHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        relay::begin(header, exchange).await
+    }
+
+    fn response_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Duration>> {
+        relay::piece(session, body, end_of_stream, exchange)
+    }
+
+    /// Nothing reached the target: the next one may be tried.
+    fn fail_to_connect(
+        &self,
+        _: &mut Session,
+        _: &HttpPeer,
+        exchange: &mut Exchange,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        if let Stage::Sending(sending) = &mut exchange.stage {
+            sending.last_failure = Some(peer::failed(&error));
+            // With no target left, `upstream_peer` says so.
+            error.set_retry(true);
+        }
+        error
+    }
+
+    fn error_while_proxy(
+        &self,
+        _: &HttpPeer,
+        session: &mut Session,
+        mut error: Box<Error>,
+        exchange: &mut Exchange,
+        connection_reused: bool,
+    ) -> Box<Error> {
+        let retry = !respond::begun(session) && exchange.may_retry(&error, connection_reused);
+        error.set_retry(retry);
+        error
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        exchange: &mut Exchange,
+    ) -> FailToProxy {
+        relay::fail(session, error, exchange).await
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, exchange: &mut Exchange) {
+        exchange.finish(session, error);
+    }
+
+    /// Failures are in the access log, with the request's id.
+    fn suppress_error_log(&self, _: &Session, _: &Exchange, _: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _: &Session,
+        _: &Exchange,
+        _: &Error,
+        _: ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+}
+
+impl Exchange {
+    /// Notes what to answer, and stops Pingora.
+    pub(super) fn fail(&mut self, error: GatewayError) -> Box<Error> {
+        let (status, _, _) = respond::wire(error.kind);
+        self.failure = Some(error);
+        Error::new(ErrorType::HTTPStatus(status))
+    }
+
+    /// Whether another try is safe: never for work that a target may have begun.
+    fn may_retry(&mut self, error: &Error, connection_reused: bool) -> bool {
+        if error.retry() {
+            // `relay::accept` has seen a refusal, and a target is left.
+            return true;
+        }
+        let Stage::Sending(sending) = &mut self.stage else { return false };
+        if *error.esource() != ErrorSource::Upstream {
+            return false;
+        }
+        sending.last_failure = Some(peer::failed(error));
+        let unanswered = matches!(
+            error.etype(),
+            ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError
+        );
+        let Some(attempt) = sending.attempt.take_if(|_| connection_reused && unanswered) else {
+            return false;
+        };
+        // The upstream closed an idle connection while the request was on its way: try it again,
+        // on what will sooner or later be a new one.
+        sending.targets.push_front(attempt.target);
+        true
+    }
+}

@@ -1,0 +1,118 @@
+//! From a request header to a paid request: route, authenticate, read, and the pipeline.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use http::Method;
+use http::header::CONTENT_ENCODING;
+use pingora::proxy::Session;
+
+use super::body::{self, ReadLimits};
+use super::exchange::{Exchange, Sending, Stage};
+use super::local::{self, Local};
+use super::proxy::Gateway;
+use super::respond;
+use crate::balance;
+use crate::clock::UnixMs;
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::Key;
+use crate::pipeline::{self, Resolved};
+use crate::protocols::json::Object;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// It is paid for and goes to an upstream.
+    Paid,
+    /// It was answered here.
+    Answered,
+}
+
+/// Takes a request in.
+pub(super) async fn receive(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<Received, GatewayError> {
+    let head = session.req_header();
+    let path = head.uri.path();
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let Some(route) = snapshot.routes.iter().find(|route| route.path == path) else {
+        return answer_here(gateway, session, exchange).await;
+    };
+    exchange.route = Some(Arc::clone(route));
+    if head.method != Method::POST {
+        return Err(local::wrong_method(&Method::POST));
+    }
+    let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
+    exchange.key = Some(Arc::clone(&key));
+    let encoding = head.headers.get(CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| encoding != "identity") {
+        let message = "Compressed request bodies are not read. Send the body without Content-Encoding.";
+        return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
+    }
+    let limits = ReadLimits {
+        body_bytes_max: route.body_bytes_max,
+        budget_bytes_max: snapshot.limits.body_memory_bytes_max,
+        timeout: snapshot.limits.body_timeout,
+    };
+    let body = body::read(session, &gateway.bodies, limits).await?;
+    exchange.request_bytes = body.bytes.len() as u64;
+
+    let object = Object::parse(&body.bytes).map_err(|error| pipeline::bad_json(&error))?;
+    let resolved = pipeline::resolve(&snapshot, key, route.operation, &object)?;
+    exchange.model = Some(Arc::clone(&resolved.model));
+    let validated = pipeline::validate(resolved, &object)?;
+    exchange.stream = validated.call.streams();
+    let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated)?;
+    let targets = targets(&admitted.resolved);
+    exchange.stage = Stage::Sending(Box::new(Sending {
+        admitted,
+        body,
+        targets,
+        attempt: None,
+        last_failure: None,
+    }));
+    Ok(Received::Paid)
+}
+
+/// The model's targets in the order in which to try them.
+fn targets(resolved: &Resolved) -> VecDeque<crate::config::snapshot::Target> {
+    let targets: Vec<_> = resolved.targets().map(|(target, _)| target).collect();
+    let ranks: Vec<_> = targets.iter().map(|target| (target.priority, target.weight)).collect();
+    let order = balance::order(&ranks, |below| fastrand::u64(..below));
+    order.into_iter().filter_map(|index| targets.get(index).map(|target| (*target).clone())).collect()
+}
+
+async fn answer_here(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<Received, GatewayError> {
+    let head = session.req_header();
+    let path = head.uri.path();
+    let Some(local) = Local::at(path) else {
+        return Err(local::not_found(&exchange.snapshot, path));
+    };
+    exchange.local_route = local.route();
+    if head.method != Method::GET && head.method != Method::HEAD {
+        return Err(local::wrong_method(&Method::GET));
+    }
+    let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
+    let document = answer(local, gateway, exchange, &key)?;
+    exchange.key = Some(key);
+    let id = exchange.id;
+    respond::json(session, id, &document).await.map_err(|error| {
+        GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(error)
+    })?;
+    Ok(Received::Answered)
+}
+
+fn answer(
+    local: Local<'_>,
+    gateway: &Gateway,
+    exchange: &Exchange,
+    key: &Key,
+) -> Result<serde_json::Value, GatewayError> {
+    local.answer(&exchange.snapshot, &gateway.ledger, key)
+}

@@ -1,0 +1,198 @@
+//! From an upstream's response to the customer's: accept or try the next target, wait for the hold,
+//! pass pieces on, and end well whatever happens.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, TRANSFER_ENCODING};
+use pingora::http::ResponseHeader;
+use pingora::proxy::{FailToProxy, Session};
+use pingora::{Error, ErrorSource, ErrorType, Result};
+
+use super::exchange::{Exchange, Response, Stage, framing};
+use super::peer::{self, Refusal};
+use super::{headers, respond};
+use crate::error::{ErrorKind, GatewayError};
+use crate::pipeline::Step;
+use crate::protocols::Framing;
+
+/// How long a piece waits when the extension of its hold is still being written. A flush takes less
+/// than a millisecond; the piece is late only on a disk that is late.
+const EXTENSION_WAIT: Duration = Duration::from_millis(5);
+
+/// Looks at a response header before any of it reaches the customer. A refusal that another target
+/// may not give goes to the next target; one that is nobody's business but the operator's is
+/// replaced by an error of ours.
+pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result<()> {
+    let status = header.status.as_u16();
+    let Stage::Sending(sending) = &mut exchange.stage else { return Ok(()) };
+    let refusal = match status {
+        ..200 => return Ok(()),
+        200..300 if framing(header).is_some() => return Ok(()),
+        200..300 => Refusal::Upstreams,
+        _ => peer::refusal(status),
+    };
+    if refusal == Refusal::Customers {
+        return Ok(());
+    }
+    if !sending.targets.is_empty() {
+        sending.last_failure = Some(peer::refused(status));
+        let mut error = Error::new_up(ErrorType::HTTPStatus(status));
+        error.set_retry(true);
+        return Err(error);
+    }
+    if refusal == Refusal::Busy {
+        return Ok(());
+    }
+    Err(exchange.fail(peer::refused(status)))
+}
+
+/// Turns the response header into the customer's. A successful response waits here until the hold
+/// that pays for it is on disk: it was being written while the upstream worked.
+pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) -> Result<()> {
+    if header.status.is_informational() {
+        return Ok(());
+    }
+    exchange.first_byte = Some(exchange.started.elapsed());
+    let id = exchange.id;
+    let credential = exchange.attempt().and_then(|attempt| attempt.target.upstream.credential.clone());
+    headers::to_customer(header, credential.as_ref().map(|secret| secret.expose()), id)?;
+    let Some(framing) = framing(header).filter(|_| header.status.is_success()) else {
+        return Ok(());
+    };
+    if let Stage::Sending(sending) = &exchange.stage {
+        if let Err(error) = sending.admitted.hold.durable().await {
+            let message = "The gateway could not record the request. Nothing was charged.";
+            return Err(exchange.fail(GatewayError::new(ErrorKind::Internal, message).cause(error)));
+        }
+    }
+    let Some(response) = exchange.begin_relaying(framing) else { return Ok(()) };
+    if response.relaying.changes_length() && header.remove_header(&CONTENT_LENGTH).is_some() {
+        header.insert_header(TRANSFER_ENCODING, "chunked")?;
+    }
+    if framing == Framing::Sse {
+        header.insert_header(CACHE_CONTROL, "no-cache")?;
+        // nginx and others buffer a response unless they are told not to.
+        header.insert_header("x-accel-buffering", "no")?;
+    }
+    Ok(())
+}
+
+/// Passes a piece of a response on.
+pub(super) fn piece(
+    session: &Session,
+    body: &mut Option<Bytes>,
+    end_of_stream: bool,
+    exchange: &mut Exchange,
+) -> Result<Option<Duration>> {
+    let Stage::Relaying(response) = &mut exchange.stage else { return Ok(None) };
+    if response.cut {
+        *body = Some(Bytes::new());
+        // An error drops what was filtered in the same batch, so it waits for all to be written.
+        let written = session.body_bytes_sent() >= response.bytes_passed;
+        return if written && !end_of_stream {
+            Err(Error::new(ErrorType::Custom("the hold is used up")))
+        } else {
+            Ok(None)
+        };
+    }
+    let mut wait = None;
+    let mut out = match response.relaying.relay(body.take().unwrap_or_default()) {
+        Step::Relay(bytes) => bytes,
+        Step::RelayWhenDurable(bytes) => {
+            wait = Some(EXTENSION_WAIT);
+            bytes
+        }
+        Step::Exhausted => {
+            response.cut = true;
+            respond::error_event(exchange.failure.insert(exhausted()))
+        }
+    };
+    if end_of_stream && !response.cut {
+        out = append(out, response.relaying.finish());
+        if response.framing == Framing::Sse && !response.relaying.is_complete() {
+            out = append(out, respond::error_event(exchange.failure.insert(stopped())));
+        }
+    }
+    response.bytes_passed += out.len();
+    // Nothing to send is an empty piece, which Pingora leaves out; `None` is kept for the end.
+    *body = Some(out).filter(|out| !out.is_empty() || !end_of_stream);
+    Ok(wait)
+}
+
+/// Ends a request that failed: with an error, or with an error event if the answer had begun.
+pub(super) async fn fail(
+    session: &mut Session,
+    error: &Error,
+    exchange: &mut Exchange,
+) -> FailToProxy {
+    let gone = *error.esource() == ErrorSource::Downstream && exchange.failure.is_none();
+    if gone {
+        let message = "The customer went away.";
+        exchange.failure = Some(GatewayError::new(ErrorKind::ClientGone, message).cause(error));
+        return FailToProxy { error_code: 0, can_reuse_downstream: false };
+    }
+    if respond::begun(session) {
+        end_begun(session, error, exchange).await;
+        return FailToProxy { error_code: 0, can_reuse_downstream: false };
+    }
+    let failure = exchange.failure.get_or_insert_with(|| match *error.esource() {
+        ErrorSource::Upstream => peer::failed(error),
+        _ => GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(error),
+    });
+    let reusable = failure.kind != ErrorKind::BadFraming && session.is_body_done();
+    if !reusable {
+        session.set_keepalive(None);
+    }
+    let (status, _, _) = respond::wire(failure.kind);
+    let sent = failure.kind == ErrorKind::ClientGone
+        || respond::error(session, exchange.id, failure).await.is_ok();
+    FailToProxy { error_code: status, can_reuse_downstream: reusable && sent }
+}
+
+/// A stream gets an error event: without one, its reader would take the end for a success. Anything
+/// else is cut off, which no reader of a declared length or a JSON document can overlook.
+async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange) {
+    let Stage::Relaying(response) = &mut exchange.stage else { return };
+    if response.framing != Framing::Sse {
+        exchange.failure.get_or_insert_with(|| stopped().cause(error));
+        return;
+    }
+    let closing = if response.cut {
+        Bytes::new()
+    } else {
+        respond::error_event(exchange.failure.insert(stopped().cause(error)))
+    };
+    // A customer who is gone cannot be told.
+    drop(session.write_response_body(Some(closing), true).await);
+}
+
+fn exhausted() -> GatewayError {
+    let message = "The answer was cut: it reached what was held for it, and the balance covers no \
+                   more. Add credit, or lower `max_tokens`.";
+    GatewayError::new(ErrorKind::BalanceExhausted, message)
+}
+
+fn stopped() -> GatewayError {
+    let message = "The upstream stopped in the middle of the answer. What was delivered is charged.";
+    GatewayError::new(ErrorKind::BadGateway, message)
+}
+
+fn append(first: Bytes, second: Bytes) -> Bytes {
+    match (first.is_empty(), second.is_empty()) {
+        (_, true) => first,
+        (true, false) => second,
+        (false, false) => {
+            let mut both = BytesMut::from(first);
+            both.extend_from_slice(&second);
+            both.freeze()
+        }
+    }
+}
+
+impl Response {
+    /// Whether the stream was ended on purpose.
+    pub(super) fn was_cut(&self) -> bool {
+        self.cut
+    }
+}

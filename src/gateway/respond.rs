@@ -1,0 +1,147 @@
+//! From a failure to bytes: the only place that knows statuses, codes, envelopes and the headers
+//! that SDKs act on.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+use serde_json::json;
+
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::RequestId;
+
+/// The header that names the request; SDKs show it as the request id.
+pub(super) const X_REQUEST_ID: &str = "x-request-id";
+/// OpenAI's and Anthropic's SDKs obey it above their own rules.
+const X_SHOULD_RETRY: &str = "x-should-retry";
+
+/// Status, `error.type` and `error.code` of a kind. Spec section 7; types as OpenAI writes them.
+pub(super) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
+    match kind {
+        ErrorKind::InvalidRequest | ErrorKind::BadFraming => {
+            (400, "invalid_request_error", "invalid_request_error")
+        }
+        ErrorKind::Unauthorized => (401, "authentication_error", "unauthorized"),
+        ErrorKind::InsufficientBalance => (402, "billing_error", "insufficient_balance"),
+        ErrorKind::BalanceHeld => (402, "billing_error", "balance_held"),
+        ErrorKind::BalanceExhausted => (402, "billing_error", "insufficient_balance"),
+        ErrorKind::PermissionDenied => (403, "permission_error", "permission_denied"),
+        ErrorKind::ModelNotFound => (404, "invalid_request_error", "model_not_found"),
+        ErrorKind::NotFound => (404, "invalid_request_error", "not_found"),
+        ErrorKind::MethodNotAllowed => (405, "invalid_request_error", "method_not_allowed"),
+        ErrorKind::RequestTimeout => (408, "invalid_request_error", "request_timeout"),
+        ErrorKind::IdempotencyConflict => (409, "invalid_request_error", "idempotency_conflict"),
+        ErrorKind::PayloadTooLarge => (413, "invalid_request_error", "request_too_large"),
+        ErrorKind::UnsupportedMediaType => {
+            (415, "invalid_request_error", "unsupported_media_type")
+        }
+        ErrorKind::HeaderTooLarge => (431, "invalid_request_error", "headers_too_large"),
+        ErrorKind::ClientGone => (499, "invalid_request_error", "client_closed_request"),
+        ErrorKind::Internal => (500, "api_error", "internal_error"),
+        ErrorKind::UpstreamUnavailable => (502, "api_error", "service_unavailable"),
+        ErrorKind::BadGateway => (502, "api_error", "BadGateway"),
+        ErrorKind::Overloaded => (503, "api_error", "ServiceUnavailable"),
+        ErrorKind::UpstreamTimeout => (504, "api_error", "RequestTimeout"),
+    }
+}
+
+/// Whether an SDK that repeats the request by itself could do any good, or harm.
+fn should_retry(kind: ErrorKind) -> Option<bool> {
+    match kind {
+        ErrorKind::Unauthorized
+        | ErrorKind::InsufficientBalance
+        | ErrorKind::BalanceHeld
+        | ErrorKind::BalanceExhausted
+        | ErrorKind::PermissionDenied
+        | ErrorKind::ModelNotFound
+        | ErrorKind::NotFound
+        | ErrorKind::MethodNotAllowed
+        | ErrorKind::IdempotencyConflict
+        // The upstream has taken the work and may still be at it.
+        | ErrorKind::UpstreamTimeout => Some(false),
+        ErrorKind::InvalidRequest
+        | ErrorKind::BadFraming
+        | ErrorKind::RequestTimeout
+        | ErrorKind::PayloadTooLarge
+        | ErrorKind::UnsupportedMediaType
+        | ErrorKind::HeaderTooLarge
+        | ErrorKind::ClientGone
+        | ErrorKind::Internal
+        | ErrorKind::UpstreamUnavailable
+        | ErrorKind::BadGateway
+        | ErrorKind::Overloaded => None,
+    }
+}
+
+/// The error as OpenAI's clients read it, with all four keys.
+fn body(error: &GatewayError) -> serde_json::Value {
+    let (_, kind, code) = wire(error.kind);
+    json!({"error": {
+        "message": error.message,
+        "type": kind,
+        "param": error.param,
+        "code": code,
+    }})
+}
+
+/// The event that ends a stream which has already begun: SDKs raise when they read it, and take a
+/// stream that just stops for a success.
+pub(super) fn error_event(error: &GatewayError) -> Bytes {
+    format!("data: {}\n\n", body(error)).into()
+}
+
+/// Whether the answer to the customer has begun. A `100 Continue` is not an answer.
+pub(super) fn begun(session: &Session) -> bool {
+    session.response_written().is_some_and(|header| !header.status.is_informational())
+}
+
+/// Answers with an error.
+pub(super) async fn error(
+    session: &mut Session,
+    id: RequestId,
+    error: &GatewayError,
+) -> pingora::Result<()> {
+    let (status, _, _) = wire(error.kind);
+    let text = body(error).to_string();
+    let mut header = json_header(status, id, text.len())?;
+    if let Some(delay) = error.retry_after {
+        header.insert_header(RETRY_AFTER, delay.as_secs().max(1).to_string())?;
+    }
+    if let Some(retry) = should_retry(error.kind) {
+        header.insert_header(X_SHOULD_RETRY, if retry { "true" } else { "false" })?;
+    }
+    if status == 401 {
+        header.insert_header(http::header::WWW_AUTHENTICATE, "Bearer")?;
+    }
+    if error.kind == ErrorKind::BadFraming {
+        session.set_keepalive(None);
+    }
+    send(session, header, text.into()).await
+}
+
+/// Answers 200 with a JSON document.
+pub(super) async fn json(
+    session: &mut Session,
+    id: RequestId,
+    document: &serde_json::Value,
+) -> pingora::Result<()> {
+    let text = document.to_string();
+    let header = json_header(200, id, text.len())?;
+    send(session, header, text.into()).await
+}
+
+fn json_header(status: u16, id: RequestId, length: usize) -> pingora::Result<ResponseHeader> {
+    let mut header = ResponseHeader::build(status, Some(8))?;
+    header.insert_header(CONTENT_TYPE, "application/json")?;
+    header.insert_header(CONTENT_LENGTH, length.to_string())?;
+    header.insert_header(CACHE_CONTROL, "no-store")?;
+    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    Ok(header)
+}
+
+async fn send(session: &mut Session, header: ResponseHeader, body: Bytes) -> pingora::Result<()> {
+    session.write_response_header(Box::new(header), false).await?;
+    let head_only = session.req_header().method == http::Method::HEAD;
+    let body = Some(body).filter(|_| !head_only);
+    session.write_response_body(body, true).await
+}

@@ -1,0 +1,90 @@
+//! What the request can cost, and whether the account can pay it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::{Hold, Ledger, Refusal, RequestId, Reserve};
+use crate::money::Nanousd;
+use crate::pipeline::{Resolved, Validated};
+use crate::price::Prices;
+use crate::protocols::Call;
+
+/// When a customer whose money is in flight should try again. Most calls end within seconds.
+const RETRY_HELD: Duration = Duration::from_secs(2);
+/// When to try again after the store refused new holds.
+const RETRY_STORE: Duration = Duration::from_secs(10);
+
+/// A request that is paid for: from here on it ends in exactly one settlement.
+#[derive(Debug)]
+pub struct Admitted {
+    /// What came before.
+    pub resolved: Resolved,
+    /// What its protocol says about it.
+    pub call: Box<dyn Call>,
+    /// The money. Dropping it without settling voids it.
+    pub hold: Hold,
+    /// The prices at this moment; a reload does not change them for this request.
+    pub prices: Prices,
+}
+
+/// Holds the most that the request can cost.
+///
+/// # Errors
+/// `InsufficientBalance`, `BalanceHeld`, or `Overloaded` when the store takes no new holds.
+pub fn admit(
+    ledger: &Arc<Ledger>,
+    request: RequestId,
+    validated: Validated,
+) -> Result<Admitted, GatewayError> {
+    let Validated { resolved, call } = validated;
+    let prices = resolved.model.prices;
+    let amount = most(&prices, call.as_ref());
+    let floor = prices.cost(&call.floor()).min(amount);
+    let hold = ledger
+        .reserve(Reserve {
+            account: resolved.key.account,
+            key: resolved.key.id,
+            model: &resolved.model.id,
+            request,
+            amount,
+            floor,
+        })
+        .map_err(|refusal| refused(&refusal, amount))?;
+    Ok(Admitted { resolved, call, hold, prices })
+}
+
+/// The most that the call can cost: every input token billed in the dearest way.
+fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
+    let dearest = Prices { input: prices.input_dearest(), ..*prices };
+    dearest.cost(&call.bound())
+}
+
+fn refused(refusal: &Refusal, amount: Nanousd) -> GatewayError {
+    match refusal {
+        Refusal::Insufficient { available } => GatewayError::new(
+            ErrorKind::InsufficientBalance,
+            format!(
+                "This request can cost up to ${amount}, and the balance is ${available}. \
+                 Add credit, or lower `max_tokens`."
+            ),
+        ),
+        Refusal::Held { available, held } => GatewayError::new(
+            ErrorKind::BalanceHeld,
+            format!(
+                "This request can cost up to ${amount}; ${available} is free and ${held} is held \
+                 by requests in flight. Try again when they have ended, or add credit."
+            ),
+        )
+        .retry_after(RETRY_HELD),
+        Refusal::UnknownAccount => {
+            GatewayError::new(ErrorKind::PermissionDenied, "This API key's account is closed.")
+        }
+        Refusal::DiskFull | Refusal::Stopped => GatewayError::new(
+            ErrorKind::Overloaded,
+            "The gateway cannot take new requests at the moment. Try again shortly.",
+        )
+        .retry_after(RETRY_STORE)
+        .cause(format!("the ledger refused a hold: {refusal:?}")),
+    }
+}

@@ -1,0 +1,79 @@
+//! Who is asking.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use crate::clock::UnixMs;
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::{Key, Ledger};
+use crate::secret::KeyHash;
+
+/// Anthropic's SDKs send the key in this header, alone or beside `Authorization`.
+const X_API_KEY: &str = "x-api-key";
+
+/// Finds the key that the request presents, in `Authorization: Bearer` or `x-api-key`.
+///
+/// Whatever is presented takes the same way: it is hashed and looked up. So neither the time nor
+/// the answer says how close a guess was.
+///
+/// # Errors
+/// `Unauthorized` for no key or an unknown one; `PermissionDenied` for a disabled or expired one.
+pub fn authenticate(
+    ledger: &Ledger,
+    headers: &HeaderMap,
+    now: UnixMs,
+) -> Result<Arc<Key>, GatewayError> {
+    let presented = bearer(headers).or_else(|| single(headers, X_API_KEY)).unwrap_or_default();
+    let key = ledger.key(&KeyHash::of(presented)).ok_or_else(|| {
+        let message = if presented.is_empty() {
+            "No API key was sent. Send it as `Authorization: Bearer sk-…`."
+        } else {
+            "The API key is not valid. Check that it was copied whole."
+        };
+        GatewayError::new(ErrorKind::Unauthorized, message)
+    })?;
+    let denied = |message: &'static str| Err(GatewayError::new(ErrorKind::PermissionDenied, message));
+    if key.disabled {
+        return denied("This API key is disabled. Use another key, or ask for it to be enabled.");
+    }
+    if key.expires_at.is_some_and(|expires_at| expires_at <= now) {
+        return denied("This API key has expired. Use another key.");
+    }
+    Ok(key)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = single(headers, AUTHORIZATION.as_str())?;
+    let (scheme, key) = value.split_at_checked("bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
+}
+
+/// The header's value, if it was sent exactly once: of two, nobody can say which one counts.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    values.next().is_none().then(|| first.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bearer_scheme_is_read_in_any_case_and_only_once() {
+        let header = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, http::HeaderValue::from_static(value));
+            }
+            bearer(&headers).map(<[u8]>::to_vec)
+        };
+        assert_eq!(header(&["Bearer sk-1"]), Some(b"sk-1".to_vec()));
+        assert_eq!(header(&["bEARER  sk-1 "]), Some(b"sk-1".to_vec()));
+        assert_eq!(header(&["Basic sk-1"]), None);
+        assert_eq!(header(&["Bearer"]), None);
+        assert_eq!(header(&["Bearer sk-1", "Bearer sk-2"]), None, "two keys are no key");
+    }
+}

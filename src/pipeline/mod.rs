@@ -1,0 +1,21 @@
+//! What a request goes through, one file a stage: authenticate → resolve → validate → admit →
+//! rewrite → meter → settle.
+//!
+//! Each stage takes what the stage before it made, so money cannot be settled that was not
+//! reserved. Nothing here knows HTTP statuses or Pingora.
+
+mod authenticate;
+mod resolve;
+mod validate;
+mod admit;
+mod rewrite;
+mod meter;
+mod settle;
+
+pub use authenticate::authenticate;
+pub use resolve::{Resolved, bad_json, may_use, resolve};
+pub use validate::{Validated, validate};
+pub use admit::{Admitted, admit};
+pub use rewrite::{UpstreamRequest, rewrite};
+pub use meter::{Relaying, Step};
+pub use settle::{Ending, Settled};

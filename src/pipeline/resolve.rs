@@ -1,0 +1,88 @@
+//! Which model is meant, and whether this key may use it here.
+
+use std::sync::Arc;
+
+use crate::config::snapshot::{Model, Snapshot, Target};
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::Key;
+use crate::protocols::json::{JsonError, Object};
+use crate::protocols::{self, Codec, Operation};
+
+/// A request whose model is known.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The model.
+    pub model: Arc<Model>,
+    /// Who asks.
+    pub key: Arc<Key>,
+    /// What is asked.
+    pub operation: Operation,
+}
+
+impl Resolved {
+    /// The targets that this build can serve the operation over, with their codecs, best first.
+    pub fn targets(&self) -> impl Iterator<Item = (&Target, &'static dyn Codec)> {
+        let served = |target| Some((target, codec_for(self.operation, target)?));
+        self.model.targets.iter().filter_map(served)
+    }
+}
+
+/// The codec that speaks `operation` to the target.
+pub(super) fn codec_for(operation: Operation, target: &Target) -> Option<&'static dyn Codec> {
+    protocols::codec(operation, target.upstream.dialect)
+}
+
+/// Looks the request's `model` up.
+///
+/// # Errors
+/// `InvalidRequest` without a model or with one of another kind, `ModelNotFound`, and
+/// `PermissionDenied` when the key's list of models does not have it.
+pub fn resolve(
+    snapshot: &Snapshot,
+    key: Arc<Key>,
+    operation: Operation,
+    body: &Object<'_>,
+) -> Result<Resolved, GatewayError> {
+    let missing = || GatewayError::invalid("model", "`model` must be a non-empty string");
+    let name = body.get("model").and_then(|value| value.as_str()).ok_or_else(missing)?;
+    if name.is_empty() {
+        return Err(missing());
+    }
+    let Some(model) = snapshot.model(&name) else {
+        // The name comes from outside: quoted, escaped and cut before it goes into a message.
+        let shown: String = name.chars().take(64).collect();
+        let message = format!("The model {shown:?} does not exist. `GET /v1/models` lists those that do.");
+        let error = GatewayError::new(ErrorKind::ModelNotFound, message);
+        return Err(GatewayError { param: Some("model".into()), ..error });
+    };
+    if !may_use(&key, &model.id) {
+        let message = format!("This API key may not use the model `{}`.", model.id);
+        let error = GatewayError::new(ErrorKind::PermissionDenied, message);
+        return Err(GatewayError { param: Some("model".into()), ..error });
+    }
+    if !model.operations.contains(&operation) {
+        let kinds: Vec<_> = model.operations.iter().map(|operation| operation.as_str()).collect();
+        let message = format!(
+            "The model `{}` cannot be used for {operation}; it is for {}.",
+            model.id,
+            kinds.join(", ")
+        );
+        return Err(GatewayError::invalid("model", message));
+    }
+    Ok(Resolved { model: Arc::clone(model), key, operation })
+}
+
+/// Whether the key's list of models, if it has one, names this model.
+#[must_use]
+pub fn may_use(key: &Key, model_id: &str) -> bool {
+    key.models.as_ref().is_none_or(|models| models.iter().any(|model| model == model_id))
+}
+
+/// A body that is not acceptable JSON, as an answer.
+#[must_use]
+pub fn bad_json(error: &JsonError) -> GatewayError {
+    GatewayError::new(
+        ErrorKind::InvalidRequest,
+        format!("The request body is not acceptable JSON: {error}."),
+    )
+}
