@@ -1,0 +1,65 @@
+//! `tollgate demo` as a child process.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A running demo with an account of $10; ended on drop.
+pub struct Demo {
+    /// The customers' address without a path.
+    pub base_url: String,
+    /// The admin API's address without a path.
+    pub admin_url: String,
+    /// The admin API's bearer token.
+    pub admin_token: String,
+    /// A key of the demo account.
+    pub api_key: String,
+    /// The process.
+    pub child: Child,
+    _data: Option<tempfile::TempDir>,
+}
+
+impl Demo {
+    /// Starts a demo on free ports with a ledger of its own.
+    pub fn start() -> Self {
+        let data = tempfile::tempdir().expect("a directory");
+        let mut demo = Self::on(data.path());
+        demo._data = Some(data);
+        demo
+    }
+
+    /// Starts a demo on free ports over the ledger in `data`.
+    pub fn on(data: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(["demo", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+        let line = lines.next().expect("a line when it is ready").expect("text");
+        let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let field = |name: &str| ready[name].as_str().unwrap_or_else(|| panic!("{name} in {line}")).to_owned();
+        // Nothing else may come on standard output, and a full pipe must not stop the demo.
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                panic!("more than one line on standard output: {line}");
+            }
+        });
+        Self {
+            base_url: field("base_url"),
+            admin_url: field("admin_url"),
+            admin_token: field("admin_token"),
+            api_key: field("api_key"),
+            child,
+            _data: None,
+        }
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
