@@ -1,3 +1,4 @@
 //! The proxy: Pingora's hooks, each a few lines that call the pipeline.
 
+mod connection;
 mod framing;
