@@ -1,6 +1,7 @@
 //! Tollgate: an AI gateway that bills exactly.
 
 pub mod config;
+pub mod gateway;
 pub mod ledger;
 pub mod protocols;
 

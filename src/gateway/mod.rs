@@ -1,15 +1,16 @@
 //! The proxy: Pingora's hooks, each a few lines that call the pipeline.
 
+mod connection;
+mod framing;
 mod proxy;
 mod exchange;
-mod framing;
+mod receive;
+mod local;
 mod body;
 mod replayed;
 mod headers;
 mod peer;
-mod respond;
-mod local;
-mod receive;
 mod relay;
+mod respond;
 
 pub use proxy::{Gateway, GatewayParts};

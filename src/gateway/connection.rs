@@ -1,0 +1,441 @@
+//! Customers' connections: request heads are read here, within a time and a size, and refused in
+//! the gateway's own words, before Pingora parses them.
+//!
+//! Pingora 0.9.1 bounds each read but not a whole head, waits without end for the first 24 bytes
+//! where HTTP/2 is spoken without TLS, and answers a malformed head with an empty 400. So this
+//! stands in front of its `HttpProxy`: it hands over heads that are complete and sound, and
+//! connections that speak HTTP/2.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ServerApp};
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::l4::stream::Stream as TcpStream;
+use pingora::proxy::{HttpProxy, ProxyHttp, http_proxy};
+use pingora::server::ShutdownWatch;
+use pingora::server::configuration::ServerConf;
+use pingora::time::timeout;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::framing;
+use crate::error::{ErrorKind, GatewayError};
+
+/// How an HTTP/2 connection begins (RFC 9113, section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The largest request head: as much as Pingora allows over HTTP/2. Browsers stay below 16 KiB.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// What a head gets at first; ordinary ones need no more.
+const HEAD_BYTES_INITIAL: usize = 4 * 1024;
+/// The time within which a head must be complete, and within which the first one must begin.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may wait for its next request. Cloud load balancers keep idle connections
+/// for up to 600 s, and lose a request when the other end closes first.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
+/// How long, and for how many bytes, a refused customer is listened to after the answer. Closing
+/// with unread bytes resets the connection, and the answer may be lost with it.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Writes a refusal as a whole HTTP/1.1 message that says `connection: close`.
+pub(super) type Refuse = fn(&GatewayError) -> Bytes;
+
+/// The application behind every customer-facing address.
+pub struct Connections<P> {
+    proxy: Arc<HttpProxy<P>>,
+    speaks_http2: bool,
+    refuse: Refuse,
+    open: Arc<AtomicUsize>,
+}
+
+impl<P> Connections<P>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    /// Puts `proxy` behind a listener; `open` counts its connections.
+    ///
+    /// On shutdown idle connections are closed, so `open` is zero as soon as the last answer has
+    /// left: requests that are still being read and bytes that are still being written count.
+    pub(super) fn new(
+        conf: &Arc<ServerConf>,
+        proxy: P,
+        speaks_http2: bool,
+        refuse: Refuse,
+        open: Arc<AtomicUsize>,
+    ) -> Self {
+        let mut options = HttpServerOptions::default();
+        options.h2c = speaks_http2;
+        options.h2_idle_timeout = Some(IDLE_TIMEOUT);
+        let mut proxy = http_proxy(conf, proxy);
+        proxy.server_options = Some(options);
+        Self { proxy: Arc::new(proxy), speaks_http2, refuse, open }
+    }
+
+    async fn serve(&self, mut stream: Stream, shutdown: &ShutdownWatch) {
+        let mut reused: Option<HttpPersistentSettings> = None;
+        loop {
+            let head = match self.next_head(&mut stream, reused.is_none(), shutdown).await {
+                Head::Sound(head) => head,
+                Head::Refused(error) => return say_and_close(stream, &(self.refuse)(&error)).await,
+                Head::Http2(begun) => return self.serve_http2(stream, &begun, shutdown).await,
+                Head::None => return,
+            };
+            let mut session = ServerSession::new_http1(stream);
+            match reused {
+                Some(settings) => settings.apply_to_session(&mut session),
+                None => session.set_keepalive(Some(IDLE_TIMEOUT.as_secs())),
+            }
+            session.set_pipelined_prefix(head);
+            let Some(next) = self.proxy.process_new_http(session, shutdown).await else { return };
+            (stream, reused) = next.consume();
+        }
+    }
+
+    async fn serve_http2(&self, stream: Stream, begun: &[u8], shutdown: &ShutdownWatch) {
+        // Only plain TCP gets here: over TLS the protocol is agreed on in the handshake.
+        let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
+        stream.rewind(begun);
+        self.proxy.process_new(stream, shutdown).await;
+    }
+
+    /// Reads the next head.
+    async fn next_head(
+        &self,
+        stream: &mut Stream,
+        is_first: bool,
+        shutdown: &ShutdownWatch,
+    ) -> Head {
+        let mut head = BytesMut::with_capacity(HEAD_BYTES_INITIAL);
+        let wait = if is_first { HEAD_TIMEOUT } else { IDLE_TIMEOUT };
+        let mut shutdown = shutdown.clone();
+        tokio::select! {
+            biased; // what has arrived is served, even while shutting down
+            begun = timeout(wait, stream.read_buf(&mut head)) => match begun {
+                Ok(Ok(bytes)) if bytes > 0 => {}
+                _ => return Head::None,
+            },
+            _ = shutdown.wait_for(|is_shutting_down| *is_shutting_down) => return Head::None,
+        }
+        let may_be_http2 = is_first && self.speaks_http2;
+        match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2)).await {
+            Ok(head) => head,
+            Err(_) => Head::Refused(GatewayError::new(
+                ErrorKind::RequestTimeout,
+                "The request head did not arrive in time.",
+            )),
+        }
+    }
+}
+
+/// What came over a connection.
+enum Head {
+    /// A complete and sound HTTP/1 head, and what follows it.
+    Sound(BytesMut),
+    /// The beginning of an HTTP/2 connection.
+    Http2(BytesMut),
+    /// A head that is not taken.
+    Refused(GatewayError),
+    /// Nothing: the customer is gone, or had nothing more to ask.
+    None,
+}
+
+/// Reads until the head in `bytes` is complete, and checks it.
+async fn complete(stream: &mut Stream, mut bytes: BytesMut, may_be_http2: bool) -> Head {
+    let mut lines = LineScan::default();
+    loop {
+        if may_be_http2 && bytes.starts_with(HTTP2_PREFACE) {
+            return Head::Http2(bytes);
+        }
+        // The preface holds an empty line, at which it would look like a complete head.
+        let is_undecided = may_be_http2 && HTTP2_PREFACE.starts_with(&bytes);
+        if !is_undecided && let Some(head) = lines.head_of(&bytes) {
+            return match framing::check_head(head) {
+                Ok(()) => Head::Sound(bytes),
+                Err(error) => Head::Refused(error),
+            };
+        }
+        if bytes.len() >= HEAD_BYTES_MAX {
+            return Head::Refused(GatewayError::new(
+                ErrorKind::HeaderTooLarge,
+                "The request head is too large.",
+            ));
+        }
+        match stream.read_buf(&mut bytes).await {
+            Ok(count) if count > 0 => {}
+            _ => return Head::None,
+        }
+    }
+}
+
+/// Finds the end of a head that arrives in pieces, looking at each byte once.
+#[derive(Default)]
+struct LineScan {
+    line_start: usize,
+    scanned: usize,
+}
+
+impl LineScan {
+    /// The head, up to its empty line, or up to the first line that ends in a bare LF: such a head
+    /// may never have an end that both sides agree on, and the check refuses it.
+    fn head_of<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        while let Some(offset) = memchr::memchr(b'\n', bytes.get(self.scanned..)?) {
+            let end = self.scanned + offset;
+            let line = bytes.get(self.line_start..end)?;
+            if line == b"\r" || !line.ends_with(b"\r") {
+                return bytes.get(..=end);
+            }
+            self.line_start = end + 1;
+            self.scanned = end + 1;
+        }
+        self.scanned = bytes.len();
+        None
+    }
+}
+
+/// Sends `answer`, says that no more will come, and listens a little for what is still under way.
+async fn say_and_close(mut stream: Stream, answer: &[u8]) {
+    let said = async {
+        stream.write_all(answer).await?;
+        stream.flush().await?;
+        AsyncWriteExt::shutdown(&mut stream).await?;
+        let mut unread = BytesMut::with_capacity(HEAD_BYTES_MAX);
+        let mut bytes_read = 0;
+        while bytes_read < LINGER_BYTES_MAX {
+            unread.clear();
+            match stream.read_buf(&mut unread).await? {
+                0 => break,
+                count => bytes_read += count,
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    // A customer who does not read the answer has been refused all the same.
+    drop(timeout(LINGER_TIMEOUT, said).await);
+}
+
+/// Counts a connection for as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(open: &'a AtomicUsize) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl<P> ServerApp for Connections<P>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let _counted = Counted::new(&self.open);
+        self.serve(stream, shutdown).await;
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener, TcpStream as Client};
+
+    use pingora::proxy::Session;
+    use pingora::upstreams::peer::HttpPeer;
+    use tokio::sync::watch;
+
+    use super::*;
+
+    /// Answers every request with its path and the bytes of its body.
+    struct Echo;
+
+    #[async_trait]
+    impl ProxyHttp for Echo {
+        type CTX = ();
+
+        fn new_ctx(&self) {}
+
+        async fn request_filter(
+            &self,
+            session: &mut Session,
+            (): &mut (),
+        ) -> pingora::Result<bool> {
+            let mut answer = session.req_header().uri.path().to_owned().into_bytes();
+            while let Some(chunk) = session.read_request_body().await? {
+                answer.extend_from_slice(&chunk);
+            }
+            let mut header = pingora::http::ResponseHeader::build(200, None)?;
+            header.insert_header("content-length", answer.len())?;
+            session.write_response_header(Box::new(header), false).await?;
+            session.write_response_body(Some(answer.into()), true).await?;
+            Ok(true)
+        }
+
+        async fn upstream_peer(
+            &self,
+            _: &mut Session,
+            (): &mut (),
+        ) -> pingora::Result<Box<HttpPeer>> {
+            unreachable!("request_filter answers")
+        }
+    }
+
+    struct Running {
+        address: SocketAddr,
+        open: Arc<AtomicUsize>,
+        shutdown: watch::Sender<bool>,
+        _runtime: tokio::runtime::Runtime,
+    }
+
+    fn refuse(error: &GatewayError) -> Bytes {
+        format!("HTTP/1.1 999 {:?}\r\nconnection: close\r\n\r\n", error.kind).into()
+    }
+
+    fn run() -> Running {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("a non-blocking listener");
+        let address = listener.local_addr().expect("an address");
+        let (shutdown, watched) = watch::channel(false);
+        let open = Arc::new(AtomicUsize::new(0));
+        let conf = Arc::new(ServerConf::default());
+        let app = Arc::new(Connections::new(&conf, Echo, true, refuse, Arc::clone(&open)));
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+            while let Ok((stream, _)) = listener.accept().await {
+                let (app, watched) = (Arc::clone(&app), watched.clone());
+                tokio::spawn(async move {
+                    app.process_new(Box::new(TcpStream::from(stream)), &watched).await;
+                });
+            }
+        });
+        Running { address, open, shutdown, _runtime: runtime }
+    }
+
+    fn connect(running: &Running) -> Client {
+        let client = Client::connect(running.address).expect("a connection");
+        client.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        client
+    }
+
+    /// Sends `request` and reads until the other end closes or `until` has come.
+    fn ask(client: &mut Client, request: &[u8], until: &str) -> String {
+        client.write_all(request).expect("the request leaves");
+        let (mut answer, mut chunk) = (String::new(), [0; 4096]);
+        while !answer.contains(until) {
+            match client.read(&mut chunk) {
+                Ok(count) if count > 0 => {
+                    answer.push_str(&String::from_utf8_lossy(&chunk[..count]));
+                }
+                _ => break,
+            }
+        }
+        answer
+    }
+
+    const NEVER: &str = "\u{0}";
+
+    #[test]
+    fn requests_follow_each_other_on_a_connection() {
+        let running = run();
+        let mut client = connect(&running);
+        for round in 0..3 {
+            let request =
+                format!("POST /{round} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
+            let answer = ask(&mut client, request.as_bytes(), "body");
+            assert!(answer.contains(&format!("/{round}body")), "round {round}: {answer}");
+        }
+        let chunked = b"POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbo";
+        client.write_all(chunked).expect("half of a request leaves");
+        let answer = ask(&mut client, b"dy\r\n0\r\n\r\n", "body");
+        assert!(answer.contains("/cbody"), "a body that comes in pieces: {answer}");
+    }
+
+    #[test]
+    fn a_head_may_come_byte_by_byte() {
+        let running = run();
+        let mut client = connect(&running);
+        client.set_nodelay(true).expect("no delay");
+        for byte in b"GET /slow HTTP/1.1\r\nHost: a\r\n\r" {
+            client.write_all(&[*byte]).expect("a byte leaves");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let answer = ask(&mut client, b"\n", "/slow");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let answer = ask(&mut connect(&running), b"GET / HTTP/1.0\r\n\r\n", NEVER);
+        assert!(answer.starts_with("HTTP/1.1 200"), "shorter than HTTP/2's preface: {answer}");
+    }
+
+    #[test]
+    fn unsound_heads_are_refused_at_once() {
+        let running = run();
+        let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'y'; 2 * HEAD_BYTES_MAX]].concat();
+        let many = ["GET / HTTP/1.1\r\n", &"X: y\r\n".repeat(300), "\r\n"].concat();
+        let cases: [(&[u8], &str); 6] = [
+            (b"GET / HTTP/1.1\nHost: a\n\n", "999 BadFraming"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nX: \n", "999 BadFraming"),
+            (b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "999 BadFraming"),
+            (b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", "999 BadFraming"),
+            (&long, "999 HeaderTooLarge"),
+            (many.as_bytes(), "999 HeaderTooLarge"),
+        ];
+        for (request, refusal) in cases {
+            let answer = ask(&mut connect(&running), request, NEVER);
+            assert!(answer.contains(refusal), "expected {refusal}, read {answer:?}");
+        }
+    }
+
+    #[test]
+    fn http2_is_handed_over_whole() {
+        let running = run();
+        let mut client = connect(&running);
+        client.set_nodelay(true).expect("no delay");
+        for byte in HTTP2_PREFACE {
+            client.write_all(&[*byte]).expect("a byte leaves");
+        }
+        client.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("an empty SETTINGS frame leaves");
+        let mut frame = [0; 9];
+        client.read_exact(&mut frame).expect("a frame comes back");
+        assert_eq!(frame[3], 4, "the server's SETTINGS");
+    }
+
+    #[test]
+    fn shutting_down_closes_what_is_idle() {
+        let running = run();
+        let (mut used, mut fresh) = (connect(&running), connect(&running));
+        ask(&mut used, b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n", "/a");
+        let deadline = std::time::Instant::now() + Duration::from_secs(5);
+        while running.open.load(Ordering::Relaxed) < 2 && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert_eq!(running.open.load(Ordering::Relaxed), 2, "both connections count");
+        running.shutdown.send(true).expect("somebody listens");
+        for client in [&mut used, &mut fresh] {
+            assert_eq!(client.read(&mut [0]).expect("a clean close"), 0, "an idle one is closed");
+        }
+        while running.open.load(Ordering::Relaxed) > 0 && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert_eq!(running.open.load(Ordering::Relaxed), 0, "none is left");
+    }
+}

@@ -1,0 +1,375 @@
+//! What a request head may look like on the wire, stricter than the HTTP parser behind it.
+//!
+//! Proxies are attacked where two parsers read one message differently (request smuggling), so
+//! every form that RFC 9112 calls an error, or lets a recipient repair, is refused here and the
+//! connection is closed behind the answer. HTTP/2 frames its messages itself; there only the
+//! number of fields is left to check.
+
+use http::HeaderMap;
+use pingora::proxy::Session;
+
+use crate::error::{ErrorKind, GatewayError};
+
+/// The most header fields in a request. SDKs and browsers send fewer than 40, proxies add a few.
+pub(super) const FIELDS_MAX: usize = 100;
+
+/// Checks the head of the request that `session` has read.
+///
+/// # Errors
+/// As [`check_head`] and [`check_fields`].
+pub(super) fn check(session: &Session) -> Result<(), GatewayError> {
+    match session.as_http1() {
+        Some(http1) => check_head(&http1.get_headers_raw_bytes()),
+        None => check_fields(&session.req_header().headers),
+    }
+}
+
+/// Checks the fields of a request whose framing another layer has checked (HTTP/2).
+///
+/// # Errors
+/// [`ErrorKind::HeaderTooLarge`] past [`FIELDS_MAX`] fields.
+pub(super) fn check_fields(headers: &HeaderMap) -> Result<(), GatewayError> {
+    if headers.len() > FIELDS_MAX { Err(too_many_fields()) } else { Ok(()) }
+}
+
+/// Checks an HTTP/1 request head as it came over the wire: every byte from the request line to the
+/// empty line that ends it, both included. RFC 9112, sections 2 to 6.
+///
+/// # Errors
+/// [`ErrorKind::HeaderTooLarge`] past [`FIELDS_MAX`] fields, else [`ErrorKind::BadFraming`].
+pub(super) fn check_head(head: &[u8]) -> Result<(), GatewayError> {
+    let mut lines = Lines { rest: head };
+    let line = lines.next().unwrap_or(Err(bad("The request has no request line.")))?;
+    let request_line = RequestLine::parse(line)?;
+    let mut fields = Fields::default();
+    for line in lines {
+        let line = line?;
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = split_field(line)?;
+        fields.take(name, value)?;
+    }
+    fields.agree_with(&request_line)
+}
+
+/// The lines of a head, each of which must end in CR LF and hold no other CR: a parser that takes
+/// a bare LF or CR for a line end sees other fields than one that does not.
+struct Lines<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Result<&'a [u8], GatewayError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let ended =
+            memchr::memchr(b'\n', self.rest).and_then(|end| self.rest.split_at_checked(end));
+        let Some((line, rest)) = ended else {
+            return Some(Err(bad("The request head ends in the middle of a line.")));
+        };
+        self.rest = rest.get(1..).unwrap_or_default();
+        Some(match line.strip_suffix(b"\r") {
+            Some(line) if memchr::memchr(b'\r', line).is_none() => Ok(line),
+            _ => Err(bad("Lines of the request head must end in CR LF.")),
+        })
+    }
+}
+
+/// `POST /v1/chat/completions HTTP/1.1`
+struct RequestLine<'a> {
+    target: &'a [u8],
+    is_http_10: bool,
+}
+
+impl<'a> RequestLine<'a> {
+    fn parse(line: &'a [u8]) -> Result<Self, GatewayError> {
+        let malformed = || bad("The request line is malformed.");
+        let mut parts = line.splitn(3, |&byte| byte == b' ');
+        let (Some(method), Some(target), Some(version)) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            return Err(malformed());
+        };
+        if method.is_empty() || !method.iter().copied().all(is_token) || target.is_empty() {
+            return Err(malformed());
+        }
+        if !target.iter().copied().all(is_target) {
+            return Err(bad("The request target holds bytes that must be percent-encoded."));
+        }
+        match version {
+            b"HTTP/1.1" => Ok(Self { target, is_http_10: false }),
+            b"HTTP/1.0" => Ok(Self { target, is_http_10: true }),
+            _ => Err(bad("The HTTP version is not one that is spoken here.")),
+        }
+    }
+
+    /// The authority of a target in absolute form (`http://host/path`).
+    fn authority(&self) -> Option<&'a [u8]> {
+        let after_scheme = memchr::memmem::find(self.target, b"://")?;
+        if self.target.starts_with(b"/") {
+            return None;
+        }
+        let rest = self.target.get(after_scheme + 3..)?;
+        rest.split(|byte| matches!(byte, b'/' | b'?')).next()
+    }
+}
+
+/// The fields that decide where the message ends and whom it is for.
+#[derive(Default)]
+struct Fields<'a> {
+    count: usize,
+    host: Option<&'a [u8]>,
+    content_length: Option<&'a [u8]>,
+    transfer_encoding: Option<&'a [u8]>,
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), GatewayError> {
+        self.count += 1;
+        if self.count > FIELDS_MAX {
+            return Err(too_many_fields());
+        }
+        let once = if name.eq_ignore_ascii_case(b"host") {
+            &mut self.host
+        } else if name.eq_ignore_ascii_case(b"content-length") {
+            &mut self.content_length
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            &mut self.transfer_encoding
+        } else if name.eq_ignore_ascii_case(b"connection") {
+            return check_connection(value);
+        } else {
+            return Ok(());
+        };
+        match once.replace(value) {
+            None => Ok(()),
+            Some(_) => {
+                Err(bad("Host, Content-Length and Transfer-Encoding may be sent only once."))
+            }
+        }
+    }
+
+    fn agree_with(&self, line: &RequestLine<'_>) -> Result<(), GatewayError> {
+        match (self.host, line.authority()) {
+            (None, _) if !line.is_http_10 => return Err(bad("A request needs a Host.")),
+            (Some(host), _) if host.is_empty() || !host.iter().copied().all(is_authority) => {
+                return Err(bad("The Host is malformed."));
+            }
+            (Some(host), Some(authority)) if !host.eq_ignore_ascii_case(authority) => {
+                return Err(bad("The Host differs from the request target's."));
+            }
+            _ => {}
+        }
+        // A number that u64 cannot hold would wrap in a careless parser.
+        let is_length = |value: &[u8]| {
+            !value.is_empty() && value.len() < 20 && value.iter().all(u8::is_ascii_digit)
+        };
+        match (self.content_length, self.transfer_encoding) {
+            (Some(_), Some(_)) => {
+                Err(bad("Content-Length and Transfer-Encoding exclude each other."))
+            }
+            (Some(length), None) if !is_length(length) => {
+                Err(bad("The Content-Length is not a number of bytes."))
+            }
+            (None, Some(_)) if line.is_http_10 => Err(bad("HTTP/1.0 knows no Transfer-Encoding.")),
+            (None, Some(coding)) if !coding.eq_ignore_ascii_case(b"chunked") => {
+                Err(bad("The only Transfer-Encoding that is read here is chunked."))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Splits `name: value` and checks both. A line that begins with a blank (an obsolete line fold) or
+/// has one before its colon fails as a name.
+fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), GatewayError> {
+    let split = memchr::memchr(b':', line).and_then(|colon| line.split_at_checked(colon));
+    let Some((name, value)) = split else {
+        return Err(bad("A header line has no colon."));
+    };
+    if name.is_empty() || !name.iter().copied().all(is_token) {
+        return Err(bad("A header name is malformed."));
+    }
+    let value = value.get(1..).unwrap_or_default().trim_ascii();
+    // Visible ASCII, blanks, and the bytes above ASCII that RFC 9110 section 5.5 puts up with.
+    if !value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f)) {
+        return Err(bad("A header value holds control characters."));
+    }
+    Ok((name, value))
+}
+
+/// `Connection` may name fields that end at the next hop. Naming those that frame and address the
+/// message would have them dropped on the way (RFC 9110, section 7.6.1).
+fn check_connection(value: &[u8]) -> Result<(), GatewayError> {
+    const KEPT: [&[u8]; 3] = [b"host", b"content-length", b"transfer-encoding"];
+    let names_kept = value
+        .split(|&byte| byte == b',')
+        .any(|option| KEPT.iter().any(|name| option.trim_ascii().eq_ignore_ascii_case(name)));
+    if names_kept { Err(bad("Connection names a field that must be kept.")) } else { Ok(()) }
+}
+
+/// `tchar` of RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// The characters of RFC 3986, and the bracket and bar that clients send unescaped in queries. A
+/// backslash is not one of them: some parsers read it as a slash.
+fn is_target(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%[]|".contains(&byte)
+}
+
+/// Host, port and brackets (RFC 3986, section 3.2); no user name.
+fn is_authority(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte)
+}
+
+fn too_many_fields() -> GatewayError {
+    GatewayError::new(ErrorKind::HeaderTooLarge, "The request has too many header fields.")
+}
+
+fn bad(message: &'static str) -> GatewayError {
+    GatewayError::new(ErrorKind::BadFraming, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(head: &[u8]) -> Option<ErrorKind> {
+        check_head(head).err().map(|error| error.kind)
+    }
+
+    /// A head with these lines after a good request line and host.
+    fn with(lines: &str) -> Option<ErrorKind> {
+        kind(format!("POST /v1/x HTTP/1.1\r\nHost: a\r\n{lines}\r\n").as_bytes())
+    }
+
+    #[test]
+    fn ordinary_heads_pass() {
+        let heads: [&[u8]; 7] = [
+            b"GET / HTTP/1.0\r\n\r\n",
+            b"GET /v1/models?limit=1000&a[]=1 HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n",
+            b"POST http://a:80/v1/x HTTP/1.1\r\nHost: A:80\r\nContent-Length: 005\r\n\r\n",
+            b"POST /x?to=http://b/ HTTP/1.1\r\nHost:a\r\nContent-Length:\t5 \r\n\r\n",
+            b"POST /x HTTP/1.1\r\nhost: a\r\nTRANSFER-ENCODING: Chunked\r\n\r\n",
+            b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, te\r\n\r\n",
+            b"GET /x HTTP/1.1\r\nHost: a\r\nX-Name: caf\xc3\xa9 \xff\r\nX-Empty:\r\n\r\n",
+        ];
+        for head in heads {
+            assert_eq!(kind(head), None, "{} should pass", head.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn request_lines_with_two_readings_are_refused() {
+        let lines: [&[u8]; 19] = [
+            b"",
+            b"\r\n",
+            b"GET / HTTP/1.1",
+            b"GET /\r\n",
+            b"GET  / HTTP/1.1\r\n",
+            b"GET / HTTP/1.1 \r\n",
+            b"GET\t/\tHTTP/1.1\r\n",
+            b"GE(T / HTTP/1.1\r\n",
+            b" / HTTP/1.1\r\n",
+            b"GET /a b HTTP/1.1\r\n",
+            b"GET /a\0b HTTP/1.1\r\n",
+            b"GET /a\x01b HTTP/1.1\r\n",
+            b"GET /\xff HTTP/1.1\r\n",
+            b"GET /a#b HTTP/1.1\r\n",
+            b"GET http:\\\\b/ HTTP/1.1\r\n",
+            b"GET / HTTP/1.2\r\n",
+            b"GET / HTTP/2.0\r\n",
+            b"GET / http/1.1\r\n",
+            b"GET / HTTP/1.1\n",
+        ];
+        for line in lines {
+            let head = [line, b"Host: a\r\n\r\n"].concat();
+            assert_eq!(kind(&head), Some(ErrorKind::BadFraming), "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn every_framing_trick_is_refused() {
+        let tricks = [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+            "Content-Length: 5\r\nContent-Length: 5\r\n",
+            "Content-Length: 5\r\ncontent-length: 6\r\n",
+            "Content-Length: 5, 5\r\n",
+            "Content-Length: +5\r\n",
+            "Content-Length: -5\r\n",
+            "Content-Length: 0x5\r\n",
+            "Content-Length: 5 5\r\n",
+            "Content-Length: 5.0\r\n",
+            "Content-Length:\r\n",
+            "Content-Length: 18446744073709551621\r\n",
+            "Content-Length : 5\r\n",
+            "Content-Length\r\n",
+            "Transfer-Encoding: chunked, identity\r\n",
+            "Transfer-Encoding: identity, chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: xchunked\r\n",
+            "Transfer-Encoding: \"chunked\"\r\n",
+            "Transfer-Encoding: \x0bchunked\r\n",
+            "Transfer-Encoding:\r\n",
+            "Connection: close, Content-Length\r\n",
+            "Connection: host\r\n",
+            "Connection: transfer-encoding\r\n",
+            "Host: a\r\n",
+            "Host: b\r\n",
+            "X: a\r\n b\r\n",
+            "X: a\r\n\tb\r\n",
+            "X: a\nContent-Length: 5\r\n",
+            "X: a\rContent-Length: 5\r\n",
+            "X: a\0b\r\n",
+            "X: a\x7f\r\n",
+            "X : a\r\n",
+            "X\t: a\r\n",
+            "X(: a\r\n",
+            ": a\r\n",
+            "X\u{e9}: a\r\n",
+        ];
+        for trick in tricks {
+            assert_eq!(with(trick), Some(ErrorKind::BadFraming), "{trick:?} passed");
+        }
+    }
+
+    #[test]
+    fn hosts_that_say_two_things_are_refused() {
+        let heads = [
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: user@a\r\n\r\n",
+            "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET http://b?x HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET http://a@b/ HTTP/1.1\r\nHost: b\r\n\r\n",
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n",
+        ];
+        for head in heads {
+            assert_eq!(kind(head.as_bytes()), Some(ErrorKind::BadFraming), "{head:?} passed");
+        }
+    }
+
+    #[test]
+    fn the_number_of_fields_is_bounded() {
+        let lines = |count: usize| "X: y\r\n".repeat(count);
+        assert_eq!(with(&lines(FIELDS_MAX - 1)), None, "Host and {} more", FIELDS_MAX - 1);
+        assert_eq!(with(&lines(FIELDS_MAX)), Some(ErrorKind::HeaderTooLarge));
+        let mut headers = HeaderMap::new();
+        for _ in 0..FIELDS_MAX {
+            headers.append("x", http::HeaderValue::from_static("y"));
+        }
+        assert!(check_fields(&headers).is_ok(), "{FIELDS_MAX} fields over HTTP/2");
+        headers.append("x", http::HeaderValue::from_static("y"));
+        assert!(check_fields(&headers).is_err(), "one field more over HTTP/2");
+    }
+}
