@@ -7,16 +7,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
 use parking_lot::Mutex;
-use pingora::apps::HttpServerOptions;
-use pingora::proxy::ProxyServiceBuilder;
 use pingora::server::Fds;
-use pingora::server::configuration::ServerConf;
 use pingora::services::Service as _;
+use pingora::services::listening::Service;
 use tokio::sync::watch;
 
 use super::signals::{Asked, Signals};
@@ -29,11 +28,6 @@ use crate::logging;
 use crate::metrics::Metrics;
 use crate::secret::Secret;
 
-/// Requests on one connection before it is closed, so that clients spread anew over load-balanced
-/// gateways and per-connection memory is given back.
-const REQUESTS_PER_CONNECTION_MAX: u32 = 10_000;
-/// An HTTP/2 connection without a request is closed after this time.
-const H2_IDLE_TIMEOUT: Duration = Duration::from_secs(650);
 /// How often the end of the requests in flight is looked for while draining.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
@@ -205,7 +199,8 @@ async fn serve(
         ledger: Arc::clone(&ledger),
         metrics: Arc::clone(&metrics),
     };
-    let services = start_proxy(parts, listeners, &stopped);
+    let open = Arc::new(AtomicUsize::new(0));
+    let services = start_proxy(parts, listeners, &stopped, &open);
     let state = AdminState {
         ledger: Arc::clone(&ledger),
         metrics: Arc::clone(&metrics),
@@ -225,7 +220,7 @@ async fn serve(
             Asked::Drain => {
                 readiness.set_draining();
                 stop.send_replace(true);
-                drain(&metrics, grace, &mut signals).await;
+                drain(&open, grace, &mut signals).await;
                 break;
             }
         }
@@ -237,17 +232,19 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until nothing is in flight, the grace is over, or SIGINT asks not to wait.
-async fn drain(metrics: &Metrics, grace: Duration, signals: &mut Signals) {
+/// Waits until the last connection is closed, the grace is over, or SIGINT asks not to wait. Idle
+/// connections close at once; the others when their request has been answered.
+async fn drain(open: &AtomicUsize, grace: Duration, signals: &mut Signals) {
     let started = Instant::now();
-    log::info!("draining: {} requests in flight", metrics.in_flight());
-    while metrics.in_flight() > 0 && started.elapsed() < grace {
+    let left = || open.load(Ordering::Relaxed);
+    log::info!("draining: {} connections open", left());
+    while left() > 0 && started.elapsed() < grace {
         tokio::select! {
             () = tokio::time::sleep(DRAIN_POLL) => {}
             asked = signals.next() => if asked == Asked::Stop { break },
         }
     }
-    log::info!("drained: {} requests cut", metrics.in_flight());
+    log::info!("drained: {} connections cut", left());
 }
 
 /// Swaps the configuration, or keeps the one that runs and says why.
@@ -310,17 +307,12 @@ fn start_proxy(
     parts: GatewayParts,
     listeners: Vec<Bound>,
     stopped: &watch::Receiver<bool>,
+    open: &Arc<AtomicUsize>,
 ) -> Vec<tokio::task::JoinHandle<()>> {
-    let conf = Arc::new(ServerConf::default());
     let start_one = |(address, socket, h2c): Bound| {
-        let mut options = HttpServerOptions::default();
-        options.h2c = h2c;
-        options.keepalive_request_limit = Some(REQUESTS_PER_CONNECTION_MAX);
-        options.h2_idle_timeout = Some(H2_IDLE_TIMEOUT);
-        let gateway = Gateway::new(parts.clone());
-        let mut service =
-            ProxyServiceBuilder::new(&conf, gateway).server_options(options).build();
         let name = address.to_string();
+        let app = Gateway::new(parts.clone()).behind(h2c, Arc::clone(open));
+        let mut service = Service::new(name.clone(), app);
         service.add_tcp(&name);
         let mut fds = Fds::new();
         fds.add(name, socket.into_raw_fd());

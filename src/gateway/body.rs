@@ -10,6 +10,7 @@ use pingora::proxy::Session;
 
 use super::replayed::Replayed;
 use crate::error::{ErrorKind, GatewayError};
+use crate::metrics::Metrics;
 
 /// Pingora replays a body to a second upstream from a buffer of this size.
 const REPLAY_BYTES_MAX: usize = 64 * 1024;
@@ -17,30 +18,23 @@ const REPLAY_BYTES_MAX: usize = 64 * 1024;
 const RETRY_BUDGET: Duration = Duration::from_secs(1);
 
 /// The bytes of all request bodies that are held at one time.
-#[derive(Debug)]
 pub(super) struct BodyBudget {
     held: AtomicUsize,
+    metrics: Arc<Metrics>,
 }
 
 impl BodyBudget {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { held: AtomicUsize::new(0) })
-    }
-
-    /// Bytes held now.
-    pub(super) fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+    pub(super) fn new(metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { held: AtomicUsize::new(0), metrics })
     }
 }
 
 /// A body and its share of the budget, given back on drop.
-#[derive(Debug)]
 pub(super) struct HeldBody {
     pub(super) bytes: Bytes,
     _share: Share,
 }
 
-#[derive(Debug)]
 struct Share {
     budget: Arc<BodyBudget>,
     bytes: usize,
@@ -55,6 +49,7 @@ impl Share {
             return false;
         }
         self.bytes += more;
+        self.budget.metrics.body_bytes_add(more);
         true
     }
 }
@@ -62,6 +57,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.metrics.body_bytes_sub(self.bytes);
     }
 }
 
@@ -157,7 +153,9 @@ fn content_length(session: &Session) -> Option<usize> {
 fn unreadable(error: &pingora::Error) -> GatewayError {
     use pingora::ErrorType;
     let kind = match error.etype() {
-        ErrorType::ConnectionClosed | ErrorType::ReadError => ErrorKind::ClientGone,
+        ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::H2Error => {
+            ErrorKind::ClientGone
+        }
         ErrorType::ReadTimedout => ErrorKind::RequestTimeout,
         _ => ErrorKind::BadFraming,
     };

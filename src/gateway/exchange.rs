@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use pingora::http::ResponseHeader;
 
 use super::body::HeldBody;
-use crate::config::snapshot::{Route, Snapshot, Target};
+use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Key, RequestId};
+use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
 use crate::protocols::Framing;
 
@@ -30,7 +31,7 @@ pub struct Exchange {
     pub(super) stage: Stage,
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
     pub(super) failure: Option<GatewayError>,
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// How far a request has come. Each stage is made from the one before.

@@ -12,5 +12,7 @@ mod headers;
 mod peer;
 mod relay;
 mod respond;
+mod record;
 
+pub use connection::Connections;
 pub use proxy::{Gateway, GatewayParts};

@@ -1,17 +1,20 @@
 //! The one [`ProxyHttp`]: every hook says what happens, in a few lines.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
+use pingora::server::configuration::ServerConf;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
 use super::body::BodyBudget;
+use super::connection::Connections;
 use super::exchange::{Attempt, Exchange, Stage};
 use super::{framing, headers, peer, receive, relay, respond};
 use crate::balance::Addresses;
@@ -20,6 +23,9 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::pipeline;
+
+/// The most tries that Pingora makes for one request.
+const TRIES_MAX: usize = 64;
 
 /// What the gateway works with.
 #[derive(Clone)]
@@ -49,6 +55,15 @@ impl Gateway {
         let bodies = BodyBudget::new(Arc::clone(&metrics));
         Self { config, ledger, metrics, bodies, addresses: Addresses::default() }
     }
+
+    /// The gateway behind a listener. `open` counts the listener's connections.
+    #[must_use]
+    pub fn behind(self, h2c: bool, open: Arc<AtomicUsize>) -> Connections<Self> {
+        let mut conf = ServerConf::default();
+        // A try is bounded by the targets of its model; Pingora's own bound only must not be lower.
+        conf.max_retries = TRIES_MAX;
+        Connections::new(&Arc::new(conf), self, h2c, respond::refusal, open)
+    }
 }
 
 #[async_trait]
@@ -67,7 +82,12 @@ impl ProxyHttp for Gateway {
         let limits = &exchange.snapshot.limits;
         session.set_read_timeout(Some(limits.read_timeout));
         session.set_write_timeout(Some(limits.write_timeout));
-        framing::check(session).map_err(|error| exchange.fail(error))
+        match session.as_http2() {
+            // The heads of HTTP/1.1 were checked before Pingora read them.
+            None => Ok(()),
+            Some(_) => framing::check_fields(&session.req_header().headers)
+                .map_err(|error| exchange.fail(error)),
+        }
     }
 
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {

@@ -9,7 +9,7 @@ use pingora::http::ResponseHeader;
 use pingora::proxy::{FailToProxy, Session};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
-use super::exchange::{Exchange, Response, Stage, framing};
+use super::exchange::{Exchange, Stage, framing};
 use super::peer::{self, Refusal};
 use super::{headers, respond};
 use crate::error::{ErrorKind, GatewayError};
@@ -187,12 +187,5 @@ fn append(first: Bytes, second: Bytes) -> Bytes {
             both.extend_from_slice(&second);
             both.freeze()
         }
-    }
-}
-
-impl Response {
-    /// Whether the stream was ended on purpose.
-    pub(super) fn was_cut(&self) -> bool {
-        self.cut
     }
 }

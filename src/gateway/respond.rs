@@ -119,6 +119,19 @@ pub(super) async fn error(
     send(session, header, text.into()).await
 }
 
+/// A whole HTTP/1.1 answer for a request whose head was not taken: the connection closes behind it.
+pub(super) fn refusal(error: &GatewayError) -> Bytes {
+    let (status, _, _) = wire(error.kind);
+    let reason = http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
+    let (reason, id, text) = (reason.unwrap_or_default(), RequestId::new(), body(error).to_string());
+    format!(
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n{X_REQUEST_ID}: {id}\r\nconnection: close\r\n\r\n{text}",
+        text.len(),
+    )
+    .into()
+}
+
 /// Answers 200 with a JSON document.
 pub(super) async fn json(
     session: &mut Session,

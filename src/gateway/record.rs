@@ -1,0 +1,79 @@
+//! The end of a request: its money, its metrics, its line in the access log.
+
+use pingora::proxy::Session;
+use pingora::{Error, ErrorSource};
+
+use super::exchange::{Exchange, Stage};
+use super::respond;
+use crate::finished::{self, Finished};
+use crate::pipeline::Ending;
+
+impl Exchange {
+    /// Settles the money and tells metrics and log, once.
+    pub(super) fn finish(&mut self, session: &Session, error: Option<&Error>) {
+        let paid = matches!(self.stage, Stage::Sending(_) | Stage::Relaying(_));
+        let upstream = self.upstream_name().to_owned();
+        let settled = self.settle(self.ending(error));
+        let head = session.req_header();
+        let written = session.response_written().map(|header| header.status.as_u16());
+        let refused = written.filter(|status| *status >= 400).map(|_| "upstream_refused");
+        let failure = self.failure.as_ref().map(|failure| respond::wire(failure.kind).2);
+        if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
+            log::warn!("request {}: {failure}", self.id);
+        }
+        let account = self.key.as_ref().map(|key| key.account.to_string());
+        let key = self.key.as_ref().map(|key| key.id.to_string());
+        Finished {
+            request_id: &self.id.to_string(),
+            account_id: account.as_deref(),
+            key_id: key.as_deref(),
+            client: session.client_addr().and_then(|address| Some(address.as_inet()?.ip())),
+            method: head.method.as_str(),
+            route: self.route.as_ref().map_or(self.local_route, |route| &route.path),
+            operation: self.route.as_ref().map(|route| route.operation),
+            model: self.model.as_ref().map_or("", |model| &model.id),
+            upstream: &upstream,
+            status: written.unwrap_or(0),
+            error_code: failure.or(refused).unwrap_or_default(),
+            streamed: self.stream,
+            bytes_in: self.request_bytes,
+            bytes_out: session.body_bytes_sent() as u64,
+            duration: self.started.elapsed(),
+            ttfb: self.first_byte,
+            settled: paid.then_some(finished::Settled {
+                usage: settled.usage,
+                source: settled.source,
+                cost: settled.charged,
+            }),
+        }
+        .report(&self.metrics);
+    }
+
+    /// How the request ended, as far as money is concerned.
+    fn ending(&self, error: Option<&Error>) -> Ending {
+        let gone = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream);
+        match &self.stage {
+            Stage::Relaying(response) if response.cut => Ending::Exhausted,
+            Stage::Relaying(_) if gone => Ending::ClientGone,
+            Stage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
+            // The upstream has the request, and charges what it has begun.
+            Stage::Sending(sending)
+                if gone && sending.attempt.as_ref().is_some_and(|attempt| attempt.body_emitted) =>
+            {
+                Ending::ClientGone
+            }
+            _ => Ending::UpstreamFailed,
+        }
+    }
+}
+
+/// A request whose task was dropped, as when the drain's deadline cuts it, is settled all the same:
+/// for what had reached the customer.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Sending(_) | Stage::Relaying(_)) {
+            self.settle(Ending::UpstreamFailed);
+        }
+        self.metrics.in_flight_end();
+    }
+}
