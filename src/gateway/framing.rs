@@ -6,23 +6,11 @@
 //! number of fields is left to check.
 
 use http::HeaderMap;
-use pingora::proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
 
 /// The most header fields in a request. SDKs and browsers send fewer than 40, proxies add a few.
 pub(super) const FIELDS_MAX: usize = 100;
-
-/// Checks the head of the request that `session` has read.
-///
-/// # Errors
-/// As [`check_head`] and [`check_fields`].
-pub(super) fn check(session: &Session) -> Result<(), GatewayError> {
-    match session.as_http1() {
-        Some(http1) => check_head(&http1.get_headers_raw_bytes()),
-        None => check_fields(&session.req_header().headers),
-    }
-}
 
 /// Checks the fields of a request whose framing another layer has checked (HTTP/2).
 ///
