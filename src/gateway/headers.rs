@@ -1,10 +1,7 @@
 //! Which headers cross the gateway: everything, but what belongs to one side only.
 
 use http::HeaderMap;
-use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED,
-    HeaderName, HOST, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
-};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, HeaderName};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use crate::ledger::RequestId;
@@ -16,9 +13,9 @@ use super::respond::X_REQUEST_ID;
 /// provider headers are the operator's to send: an organization of the customer's would not fit
 /// the operator's key.
 const REQUEST_ONLY: [&str; 24] = [
-    AUTHORIZATION.as_str(),
-    PROXY_AUTHORIZATION.as_str(),
-    COOKIE.as_str(),
+    "authorization",
+    "proxy-authorization",
+    "cookie",
     "x-api-key",
     "api-key",
     "x-goog-api-key",
@@ -26,19 +23,19 @@ const REQUEST_ONLY: [&str; 24] = [
     "ocp-apim-subscription-key",
     "openai-organization",
     "openai-project",
-    FORWARDED.as_str(),
-    VIA.as_str(),
+    "forwarded",
+    "via",
     "x-real-ip",
     "cf-connecting-ip",
     "true-client-ip",
-    CONNECTION.as_str(),
+    "connection",
     "keep-alive",
     "proxy-connection",
-    TE.as_str(),
-    TRAILER.as_str(),
-    UPGRADE.as_str(),
-    EXPECT.as_str(),
-    TRANSFER_ENCODING.as_str(),
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "transfer-encoding",
     "http2-settings",
 ];
 /// Further headers with these beginnings stay behind.
@@ -48,7 +45,7 @@ const REQUEST_ONLY_PREFIXES: [&str; 2] = ["x-forwarded-", "x-goog-"];
 const RESPONSE_ONLY: [&str; 12] = [
     "set-cookie",
     "set-cookie2",
-    AUTHORIZATION.as_str(),
+    "authorization",
     "proxy-authenticate",
     "www-authenticate",
     "x-api-key",
@@ -148,6 +145,8 @@ fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
 
 #[cfg(test)]
 mod tests {
+    use http::header::AUTHORIZATION;
+
     use super::*;
 
     fn upstream_header(lines: &[(&'static str, &'static str)]) -> RequestHeader {

@@ -24,7 +24,8 @@ use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::pipeline;
 
-/// The most tries that Pingora makes for one request.
+/// The most tries that Pingora makes for one request. Its targets bound them; Pingora's own bound
+/// must not be lower.
 const TRIES_MAX: usize = 64;
 
 /// What the gateway works with.
@@ -59,9 +60,7 @@ impl Gateway {
     /// The gateway behind a listener. `open` counts the listener's connections.
     #[must_use]
     pub fn behind(self, h2c: bool, open: Arc<AtomicUsize>) -> Connections<Self> {
-        let mut conf = ServerConf::default();
-        // A try is bounded by the targets of its model; Pingora's own bound only must not be lower.
-        conf.max_retries = TRIES_MAX;
+        let conf = ServerConf { max_retries: TRIES_MAX, ..ServerConf::default() };
         Connections::new(&Arc::new(conf), self, h2c, respond::refusal, open)
     }
 }

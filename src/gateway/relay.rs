@@ -60,11 +60,11 @@ pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) 
     let Some(framing) = framing(header).filter(|_| header.status.is_success()) else {
         return Ok(());
     };
-    if let Stage::Sending(sending) = &exchange.stage {
-        if let Err(error) = sending.admitted.hold.durable().await {
-            let message = "The gateway could not record the request. Nothing was charged.";
-            return Err(exchange.fail(GatewayError::new(ErrorKind::Internal, message).cause(error)));
-        }
+    if let Stage::Sending(sending) = &exchange.stage
+        && let Err(error) = sending.admitted.hold.durable().await
+    {
+        let message = "The gateway could not record the request. Nothing was charged.";
+        return Err(exchange.fail(GatewayError::new(ErrorKind::Internal, message).cause(error)));
     }
     let Some(response) = exchange.begin_relaying(framing) else { return Ok(()) };
     if response.relaying.changes_length() && header.remove_header(&CONTENT_LENGTH).is_some() {
