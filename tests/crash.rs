@@ -1,0 +1,111 @@
+//! kill -9 under load: what was acknowledged is there, and the books balance.
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use harness::{Admin, Demo};
+use serde_json::{Value, json};
+
+/// Kills in one run. `TOLLGATE_CRASH_ROUNDS` sets another number.
+const ROUNDS: u64 = 50;
+/// Customers that call at the same time.
+const CALLERS: usize = 8;
+
+/// What the ledger acknowledged: for each account, the request ids of settlements that were read
+/// back, with the charge.
+type Acknowledged = Arc<Mutex<BTreeMap<String, BTreeMap<String, String>>>>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_survives_kill_9() {
+    let rounds = std::env::var("TOLLGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let rounds = rounds.unwrap_or(ROUNDS);
+    let seed = fastrand::u64(..);
+    println!("seed {seed}, {rounds} rounds");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let data = tempfile::tempdir().expect("a directory");
+    let acknowledged = Acknowledged::default();
+    let mut grants: i64 = 0;
+    let account = {
+        let demo = Demo::on(data.path());
+        Admin::of(&demo).customer("1000.00").await.account
+    };
+    for round in 0..rounds {
+        let mut demo = Demo::on(data.path());
+        let admin = Admin::of(&demo);
+        let entries = entries_by_request(&admin, &account).await;
+        for (request, charge) in acknowledged.lock().expect("lock").entry(account.clone()).or_default().iter() {
+            assert_eq!(entries.get(request), Some(charge), "round {round}: a settlement was lost");
+        }
+        let balance = admin.settled(&account).await;
+        assert_eq!(balance.granted, 1_000_000_000_000 + grants, "round {round}: a grant was lost");
+        let key = admin.post(&format!("/accounts/{account}/keys"), json!({"name": "round"})).await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|_| tokio::spawn(call_until(stop.clone(), demo.base_url.clone(), key["key"].clone())))
+            .collect();
+        let grant = json!({"amount": "0.01", "id": format!("round-{round}")});
+        admin.post(&format!("/accounts/{account}/grants"), grant).await;
+        grants += 10_000_000;
+        tokio::time::sleep(Duration::from_millis(random.u64(20..200))).await;
+        let seen = entries_by_request(&admin, &account).await;
+        acknowledged.lock().expect("lock").entry(account.clone()).or_default().extend(seen);
+        tokio::time::sleep(Duration::from_millis(random.u64(0..30))).await;
+        demo.child.kill().expect("SIGKILL");
+        demo.child.wait().expect("ended");
+        stop.store(true, Ordering::Relaxed);
+        for caller in callers {
+            caller.await.expect("no panic");
+        }
+        if round % 10 == 0 {
+            // Recovery itself may be killed too: the next start must not mind.
+            drop(Demo::on(data.path()));
+        }
+        verify(data.path(), round);
+    }
+}
+
+/// `tollgate ledger verify`: the chain, every record, and I1 to I7.
+fn verify(data: &std::path::Path, round: u64) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["ledger", "verify", "--data"])
+        .arg(data)
+        .output()
+        .expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "round {round}: {text}{errors}");
+}
+
+async fn call_until(stop: Arc<AtomicBool>, base_url: String, key: Value) {
+    let http = reqwest::Client::new();
+    let key = key.as_str().expect("a key");
+    for stream in [false, true].into_iter().cycle() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let body = json!({"model": "gpt-4o-mini", "max_tokens": 20, "stream": stream,
+            "messages": [{"role": "user", "content": "hi"}]});
+        let call = http.post(format!("{base_url}/v1/chat/completions")).bearer_auth(key).json(&body);
+        match call.send().await {
+            Ok(answer) => drop(answer.bytes().await),
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
+/// The charges of the account's settlements that the API tells, by request.
+async fn entries_by_request(admin: &Admin, account: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for entry in admin.entries(account).await {
+        if let (Some("post"), Some(request)) = (entry["kind"].as_str(), entry["request_id"].as_str()) {
+            let charge = entry["amount"].as_str().expect("an amount").to_owned();
+            assert_eq!(found.insert(request.to_owned(), charge), None, "{request} was charged twice");
+        }
+    }
+    found
+}

@@ -1,0 +1,100 @@
+//! The admin API, for tests that need accounts of their own.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::Demo;
+
+/// A client of the admin API.
+pub struct Admin {
+    url: String,
+    token: String,
+    http: reqwest::Client,
+}
+
+/// An account and one key of it.
+pub struct Customer {
+    pub account: String,
+    pub key: String,
+}
+
+impl Admin {
+    pub fn of(demo: &Demo) -> Self {
+        Self {
+            url: format!("{}/admin/v1", demo.admin_url),
+            token: demo.admin_token.clone(),
+            http: reqwest::Client::new(),
+        }
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Value {
+        let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token);
+        let answer = request.json(&body).send().await.expect("the admin API answers");
+        let status = answer.status();
+        let value: Value = answer.json().await.expect("JSON");
+        assert!(status.is_success(), "POST {path} {body}: {status} {value}");
+        value
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
+        request.send().await.expect("the admin API answers").json().await.expect("JSON")
+    }
+
+    /// A new account with this much credit in dollars, and a key.
+    pub async fn customer(&self, credit: &str) -> Customer {
+        let account = self.post("/accounts", json!({"name": "test"})).await;
+        let account = account["id"].as_str().expect("an id").to_owned();
+        let grant = json!({"amount": credit, "id": "first"});
+        self.post(&format!("/accounts/{account}/grants"), grant).await;
+        let key = self.post(&format!("/accounts/{account}/keys"), json!({"name": "test"})).await;
+        Customer { account, key: key["key"].as_str().expect("a key").to_owned() }
+    }
+
+    /// The account's balance in nano-dollars, once nothing is in flight: granted, available, spent.
+    pub async fn settled(&self, account: &str) -> Balance {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let balance = self.balance(account).await;
+            if balance.held == 0 {
+                return balance;
+            }
+            assert!(Instant::now() < deadline, "a hold stayed open: {balance:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The account's balance as it is.
+    pub async fn balance(&self, account: &str) -> Balance {
+        let value = self.get(&format!("/accounts/{account}")).await;
+        let amount = |name: &str| {
+            let text = value["balance"][name].as_str().unwrap_or_else(|| panic!("{name}: {value}"));
+            text.parse::<tollgate::money::Nanousd>().expect("dollars").get()
+        };
+        let balance = Balance {
+            granted: amount("granted"),
+            available: amount("available"),
+            held: amount("held"),
+            spent: amount("spent"),
+        };
+        let sum = balance.available + balance.held + balance.spent;
+        assert_eq!(balance.granted, sum, "granted = available + held + spent: {balance:?}");
+        balance
+    }
+
+    /// The newest entries of the account.
+    pub async fn entries(&self, account: &str) -> Vec<Value> {
+        let page = self.get(&format!("/accounts/{account}/entries?limit=1000")).await;
+        page["data"].as_array().unwrap_or_else(|| panic!("{page}")).clone()
+    }
+}
+
+/// An account's money in nano-dollars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balance {
+    pub granted: i64,
+    pub available: i64,
+    pub held: i64,
+    pub spent: i64,
+}

@@ -1,0 +1,184 @@
+//! What customers pay, whatever they, the upstream and the network do.
+//!
+//! The demo's `gpt-4o-mini` costs 150 nano-dollars an input token and 600 an output token.
+
+mod harness;
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use harness::{Admin, Customer, Demo};
+use serde_json::{Value, json};
+
+const INPUT: i64 = 150;
+const OUTPUT: i64 = 600;
+
+/// A chat request; `sim` are headers that tell the simulated upstream what to do.
+fn request(demo: &Demo, customer: &Customer, body: &Value, sim: &[(&str, &str)]) -> reqwest::RequestBuilder {
+    let url = format!("{}/v1/chat/completions", demo.base_url);
+    let request = reqwest::Client::new().post(url).bearer_auth(&customer.key).json(body);
+    sim.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+}
+
+fn hello(extra: Value) -> Value {
+    let mut body = json!({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hi"}]});
+    let members = extra.as_object().expect("an object").clone();
+    body.as_object_mut().expect("an object").extend(members);
+    body
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_thousand_calls_on_money_for_ten_exactly_ten_succeed() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    // What is used is what is held: the whole body as input, and all of max_tokens.
+    let body = hello(json!({"max_tokens": 100}));
+    let tokens = serde_json::to_vec(&body).expect("JSON").len() as i64;
+    let each = tokens * INPUT + 100 * OUTPUT;
+    let usage = format!("prompt={tokens},completion=100");
+    let credit = tollgate::money::Nanousd::new(each * 10).to_string();
+    let customer = admin.customer(&credit).await;
+    let http = reqwest::Client::new();
+    let calls = (0..1000).map(|_| {
+        let url = format!("{}/v1/chat/completions", demo.base_url);
+        let request = http.post(url).bearer_auth(&customer.key).json(&body).header("x-sim-usage", &usage);
+        async move {
+            let answer = request.send().await.expect("an answer");
+            (answer.status().as_u16(), answer.json::<Value>().await.expect("JSON"))
+        }
+    });
+    let answers: Vec<_> = futures_util::stream::iter(calls).buffer_unordered(200).collect().await;
+    let paid = answers.iter().filter(|(status, _)| *status == 200).count();
+    assert_eq!(paid, 10, "exactly ten calls are paid for");
+    for (status, answer) in answers.iter().filter(|(status, _)| *status != 200) {
+        let code = answer["error"]["code"].as_str().unwrap_or_default();
+        assert!(*status == 402 && ["insufficient_balance", "balance_held"].contains(&code), "{status} {answer}");
+    }
+    let balance = admin.settled(&customer.account).await;
+    assert_eq!((balance.available, balance.spent), (0, each * 10), "{balance:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_of_the_upstream_cost_nothing() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("1.00").await;
+    for (fault, status) in [
+        ("status=500", 502),
+        ("status=401", 502),
+        ("status=404", 502),
+        ("status=400", 400),
+        ("status=429", 429),
+        ("reset", 502),
+        ("reset-after-body", 502),
+    ] {
+        let call = request(&demo, &customer, &hello(json!({})), &[("x-sim-fault", fault)]);
+        let answer = call.send().await.expect("an answer");
+        assert_eq!(answer.status(), status, "{fault}");
+        assert!(answer.headers().contains_key("x-request-id"), "{fault}");
+        let body: Value = answer.json().await.expect("JSON");
+        assert!(body["error"]["message"].is_string(), "{fault}: {body}");
+        let balance = admin.settled(&customer.account).await;
+        assert_eq!(balance.spent, 0, "{fault} was charged");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_that_is_missing_or_cannot_be_true_is_estimated() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    for stream in [false, true] {
+        for fault in ["no-usage", "forged-usage=negative", "forged-usage=huge"] {
+            let customer = admin.customer("1.00").await;
+            let call = request(&demo, &customer, &hello(json!({"stream": stream})), &[("x-sim-fault", fault)]);
+            let answer = call.send().await.expect("an answer");
+            assert_eq!(answer.status(), 200, "{fault}");
+            answer.bytes().await.expect("a whole answer");
+            let balance = admin.settled(&customer.account).await;
+            assert!((1..100_000).contains(&balance.spent), "{fault}, stream {stream}: {balance:?}");
+            let entries = admin.entries(&customer.account).await;
+            let sources: Vec<_> = entries.iter().filter_map(|entry| entry["usage_source"].as_str()).collect();
+            assert_eq!(sources, ["estimated"], "{fault}, stream {stream}: {entries:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hangs_up_pays_for_what_was_relayed() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("1.00").await;
+    let slow = [("x-sim-chunks", "200"), ("x-sim-interval-ms", "20")];
+    let call = request(&demo, &customer, &hello(json!({"stream": true})), &slow);
+    let mut stream = call.send().await.expect("an answer").bytes_stream();
+    for _ in 0..5 {
+        stream.next().await.expect("a chunk").expect("bytes");
+    }
+    drop(stream);
+    let balance = admin.settled(&customer.account).await;
+    assert!(balance.spent >= 4 * OUTPUT, "at least what was read: {balance:?}");
+    assert!(balance.spent < 100 * OUTPUT, "not what was never sent: {balance:?}");
+    let entries = admin.entries(&customer.account).await;
+    assert!(entries.iter().any(|entry| entry["usage_source"] == "estimated"), "{entries:?}");
+
+    // Hanging up before the first byte is no way to use a model for nothing either.
+    let before = balance.spent;
+    let call = request(&demo, &customer, &hello(json!({})), &[("x-sim-delay-ms", "2000")]);
+    let hung_up = tokio::time::timeout(Duration::from_millis(300), call.send()).await;
+    assert!(hung_up.is_err(), "the answer was to take longer");
+    let balance = admin.settled(&customer.account).await;
+    assert!(balance.spent > before, "the input was charged: {balance:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_reaches_its_hold_takes_a_second_or_is_cut() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    // The upstream goes on for 400 chunks whatever `max_tokens` says.
+    let runaway = [("x-sim-chunks", "400"), ("x-sim-interval-ms", "2"), ("x-sim-fault", "ignore-max-tokens")];
+    let body = hello(json!({"stream": true, "max_tokens": 10}));
+    let text = |customer: Customer| {
+        let call = request(&demo, &customer, &body, &runaway);
+        async move {
+            let text = call.send().await.expect("an answer").text().await.expect("text");
+            (customer, text)
+        }
+    };
+    let (rich, whole) = text(admin.customer("1.00").await).await;
+    assert!(whole.trim_end().ends_with("data: [DONE]"), "money for more: {whole}");
+    let balance = admin.settled(&rich.account).await;
+    assert!(balance.spent >= 400 * OUTPUT, "all of it was paid for: {balance:?}");
+
+    let (poor, cut) = text(admin.customer("0.0001").await).await;
+    let last = cut.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    assert!(last.contains("insufficient_balance"), "no money for more: {last}");
+    let balance = admin.settled(&poor.account).await;
+    assert!(balance.available >= 0 && balance.spent > 0, "{balance:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_money_is_402_and_says_which_kind() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("0.000001").await;
+    let answer = request(&demo, &customer, &hello(json!({})), &[]).send().await.expect("an answer");
+    assert_eq!(answer.status(), 402);
+    assert_eq!(answer.headers()["x-should-retry"], "false");
+    let body: Value = answer.json().await.expect("JSON");
+    assert_eq!(body["error"]["code"], "insufficient_balance", "{body}");
+
+    // Money for one call, and one call in flight.
+    let customer = admin.customer("0.00003").await;
+    let small = hello(json!({"max_tokens": 10}));
+    let slow = request(&demo, &customer, &small, &[("x-sim-delay-ms", "1000")]);
+    let slow = tokio::spawn(slow.send());
+    while admin.balance(&customer.account).await.held == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let answer = request(&demo, &customer, &small, &[]).send().await.expect("an answer");
+    assert_eq!(answer.status(), 402);
+    assert!(answer.headers().contains_key("retry-after"), "when to try again");
+    let body: Value = answer.json().await.expect("JSON");
+    assert_eq!(body["error"]["code"], "balance_held", "{body}");
+    assert_eq!(slow.await.expect("no panic").expect("an answer").status(), 200);
+}
