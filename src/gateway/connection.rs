@@ -80,13 +80,13 @@ where
         Self { proxy: Arc::new(proxy), speaks_http2, refuse, open }
     }
 
-    async fn serve(&self, mut stream: Stream, shutdown: &ShutdownWatch) {
+    async fn serve(&self, mut stream: Stream, mut shutdown: ShutdownWatch) {
         let mut reused: Option<HttpPersistentSettings> = None;
         loop {
-            let head = match self.next_head(&mut stream, reused.is_none(), shutdown).await {
+            let head = match self.next_head(&mut stream, reused.is_none(), &mut shutdown).await {
                 Head::Sound(head) => head,
                 Head::Refused(error) => return say_and_close(stream, &(self.refuse)(&error)).await,
-                Head::Http2(begun) => return self.serve_http2(stream, &begun, shutdown).await,
+                Head::Http2(begun) => return self.serve_http2(stream, &begun, &shutdown).await,
                 Head::None => return,
             };
             let mut session = ServerSession::new_http1(stream);
@@ -98,7 +98,7 @@ where
                 }
             }
             session.set_pipelined_prefix(head);
-            let Some(next) = self.proxy.process_new_http(session, shutdown).await else { return };
+            let Some(next) = self.proxy.process_new_http(session, &shutdown).await else { return };
             (stream, reused) = next.consume();
         }
     }
@@ -115,11 +115,10 @@ where
         &self,
         stream: &mut Stream,
         is_first: bool,
-        shutdown: &ShutdownWatch,
+        shutdown: &mut ShutdownWatch,
     ) -> Head {
         let mut head = BytesMut::with_capacity(HEAD_BYTES_INITIAL);
         let wait = if is_first { HEAD_TIMEOUT } else { IDLE_TIMEOUT };
-        let mut shutdown = shutdown.clone();
         tokio::select! {
             biased; // what has arrived is served, even while shutting down
             begun = timeout(wait, stream.read_buf(&mut head)) => match begun {
@@ -253,7 +252,7 @@ where
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let _counted = Counted::new(&self.open);
-        self.serve(stream, shutdown).await;
+        self.serve(stream, shutdown.clone()).await;
         None
     }
 
