@@ -7,6 +7,9 @@ pub mod protocols;
 
 pub mod clock;
 pub mod error;
+pub mod finished;
+pub mod logging;
+pub mod metrics;
 pub mod money;
 pub mod price;
 pub mod secret;

@@ -1,0 +1,195 @@
+//! Logs: one JSON object a line on standard error, and the `log` crate's backend.
+//!
+//! Every line has `ts`, `level` and `target`; an ordinary line has `msg`, the access log's lines
+//! (target `access`) have what is known of one finished request. A line never holds a key, a prompt
+//! or a header's value, and what comes from outside is escaped, so one line is always one record.
+//!
+//! A request's thread only formats its line into a bounded buffer; a thread of its own writes what
+//! has gathered. When standard error does not keep up, lines are dropped and
+//! counted: a request never waits for its log.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use log::kv::{self, VisitSource};
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use crate::finished::Finished;
+
+mod line;
+mod queue;
+
+use line::Line;
+use queue::{Queue, Urgency};
+
+/// Other crates are heard from this level on, whatever the level of our own lines: below it, some of
+/// them print the headers that they handle, and with those, keys.
+const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
+/// The target of the access log's lines.
+const ACCESS: &str = "access";
+/// How long [`flush`] waits for a standard error that takes nothing.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+static QUEUE: Queue = Queue::new();
+
+/// Sends log lines of `level` and above to standard error, and panics too. A second call only
+/// changes the level.
+pub fn install(level: LevelFilter) {
+    install_to(level, io::stderr());
+}
+
+/// Like [`install`], into any sink.
+pub fn install_to(level: LevelFilter, sink: impl Write + Send + 'static) {
+    log::set_max_level(level);
+    if log::set_logger(&Backend).is_err() {
+        return;
+    }
+    let writer = std::thread::Builder::new().name("log".to_owned());
+    if let Err(error) = writer.spawn(move || QUEUE.write_to(sink)) {
+        eprintln!("no log will be written: its thread did not start: {error}");
+    }
+    std::panic::set_hook(Box::new(panicked));
+}
+
+/// Waits until everything logged so far is written, but not longer than a second. To be called
+/// before the process ends.
+pub fn flush() {
+    QUEUE.flush(FLUSH_TIMEOUT);
+}
+
+/// Lines given up since the start because they could not be written fast enough.
+#[must_use]
+pub fn lines_dropped() -> u64 {
+    QUEUE.lines_dropped()
+}
+
+/// Writes the access line of a request that is over, at level `info`. Does not wait.
+pub fn access(finished: &Finished<'_>) {
+    if log::max_level() >= LevelFilter::Info {
+        Line::with(Level::Info, ACCESS, |line| {
+            write_access(line, finished);
+            QUEUE.push(line.finish(), Urgency::Gather);
+        });
+    }
+}
+
+fn write_access(line: &mut Line, finished: &Finished<'_>) {
+    line.text("request_id", finished.request_id);
+    line.text_if_some("account_id", finished.account_id);
+    line.text_if_some("key_id", finished.key_id);
+    if let Some(client) = finished.client {
+        line.display("client", client);
+    }
+    line.text("method", finished.method);
+    line.text("route", finished.route);
+    if let Some(operation) = finished.operation {
+        line.text("operation", operation.as_str());
+    }
+    line.text("model", finished.model);
+    line.text("upstream", finished.upstream);
+    line.number("status", finished.status.into());
+    line.text("code", finished.error_code);
+    line.truth("stream", finished.streamed);
+    line.number("bytes_in", finished.bytes_in);
+    line.number("bytes_out", finished.bytes_out);
+    line.milliseconds("duration_ms", finished.duration);
+    if let Some(ttfb) = finished.ttfb {
+        line.milliseconds("ttfb_ms", ttfb);
+    }
+    let Some(settled) = &finished.settled else { return };
+    let usage = &settled.usage;
+    for (name, units) in [
+        ("input_tokens", usage.input_tokens),
+        ("cache_read_tokens", usage.cache_read_tokens),
+        ("cache_write_tokens", usage.cache_write_tokens),
+        ("cache_write_1h_tokens", usage.cache_write_1h_tokens),
+        ("output_tokens", usage.output_tokens),
+        ("images", usage.images),
+        ("seconds", usage.seconds),
+        ("characters", usage.characters),
+    ] {
+        if units > 0 {
+            line.number(name, units);
+        }
+    }
+    line.text("usage_source", settled.source.as_str());
+    line.display("cost_usd", settled.cost);
+}
+
+/// The backend of the `log` crate's macros.
+struct Backend;
+
+impl Log for Backend {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let ours = metadata.target().split("::").next() == Some(env!("CARGO_CRATE_NAME"));
+        let level = if ours { LevelFilter::Trace } else { FOREIGN_LEVEL };
+        metadata.level() <= level.min(log::max_level())
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let urgency = if record.level() <= Level::Warn { Urgency::AtOnce } else { Urgency::Gather };
+        Line::with(record.level(), record.target(), |line| {
+            line.display("msg", record.args());
+            write_fields(line, record.key_values());
+            QUEUE.push(line.finish(), urgency);
+        });
+    }
+
+    fn flush(&self) {
+        flush();
+    }
+}
+
+/// The key-value pairs of a `log` call, in an object of their own: their names are free.
+fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
+    struct Fields<'a>(&'a mut Line);
+
+    impl<'kvs> VisitSource<'kvs> for Fields<'_> {
+        fn visit_pair(
+            &mut self,
+            key: kv::Key<'kvs>,
+            value: kv::Value<'kvs>,
+        ) -> Result<(), kv::Error> {
+            let (line, key) = (&mut *self.0, key.as_str());
+            match (value.to_u64(), value.to_bool()) {
+                (Some(number), _) => line.number(key, number),
+                (_, Some(truth)) => line.truth(key, truth),
+                _ => line.display(key, value),
+            }
+            Ok(())
+        }
+    }
+
+    if fields.count() > 0 {
+        line.open("fields");
+        if let Err(error) = fields.visit(&mut Fields(line)) {
+            line.display("unreadable", error);
+        }
+        line.close();
+    }
+}
+
+/// Logs a panic, and has it written before the thread goes on. Only a literal message is told: a
+/// formatted one may quote what was being worked on, and that may be a prompt.
+fn panicked(info: &std::panic::PanicHookInfo<'_>) {
+    let literal = info.payload().downcast_ref::<&'static str>();
+    let backtrace = std::backtrace::Backtrace::capture();
+    Line::with(Level::Error, "panic", |line| {
+        line.text("msg", literal.unwrap_or(&"(a message that was made at run time is not logged)"));
+        if let Some(location) = info.location() {
+            line.display("location", location);
+        }
+        line.text_if_some("thread", std::thread::current().name());
+        if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
+            line.display("backtrace", &backtrace);
+        }
+        QUEUE.push(line.finish(), Urgency::AtOnce);
+    });
+    flush();
+}
+
+#[cfg(test)]
+mod tests;

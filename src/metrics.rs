@@ -1,0 +1,245 @@
+//! What Prometheus sees. The only module that names the `prometheus` crate.
+//!
+//! Names follow Prometheus' conventions: base units, `_total` on counters. Labels take values from
+//! the configuration and from constants only, so that no customer can make series: never a key, an
+//! account, a request id or a model that was not found. `docs/metrics.md` is the reference.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use prometheus::{
+    CounterVec, Gauge, Histogram, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
+};
+
+use crate::clock::UnixMs;
+use crate::finished::Finished;
+use crate::money::Nanousd;
+
+mod process;
+mod register;
+mod scraped;
+mod series;
+
+use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauge};
+use scraped::Scraped;
+use series::Series;
+
+/// From a refusal made in memory to a long reasoning answer, in seconds.
+const LATENCY_BUCKETS: [f64; 16] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0];
+/// From a disk with a write cache to a disk in trouble, in seconds.
+const COMMIT_BUCKETS: [f64; 13] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+/// Records that share one flush: doubling from a request on its own.
+const COMMIT_RECORD_BUCKETS: [f64; 11] =
+    [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+
+/// The labels of everything that is counted per request.
+const SERIES_LABELS: [&str; 3] = ["route", "model", "upstream"];
+
+/// All metrics of one process, in a registry of their own.
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    ttfb: HistogramVec,
+    tokens: IntCounterVec,
+    spend: CounterVec,
+    settlements: IntCounterVec,
+    in_flight: IntGauge,
+    body_bytes: IntGauge,
+    commit_duration: Histogram,
+    commit_records: Histogram,
+    reload_ok: IntGauge,
+    reload_time: Gauge,
+    /// By model, then the few routes and upstreams that the model was used with.
+    series: RwLock<HashMap<String, Vec<Arc<Series>>>>,
+    /// One scrape at a time brings these up to date.
+    scraped: Mutex<Scraped>,
+}
+
+/// What the ledger says of itself at the time of a scrape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerFigures {
+    /// Holds that have not ended yet.
+    pub open_holds: u64,
+    /// All that was ever delivered and could not be charged.
+    pub written_off: Nanousd,
+}
+
+impl Metrics {
+    /// A fresh set, all at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let registry = Registry::new();
+        let r = &registry;
+        build_info(r);
+        let per_series = |name, help| histograms(r, name, help, &SERIES_LABELS, &LATENCY_BUCKETS);
+        Self {
+            requests: int_counters(
+                r,
+                "tollgate_requests_total",
+                "Requests that are over.",
+                &["route", "model", "upstream", "status", "code"],
+            ),
+            duration: per_series(
+                "tollgate_request_duration_seconds",
+                "From a request's header to the end of its answer.",
+            ),
+            ttfb: per_series(
+                "tollgate_request_ttfb_seconds",
+                "From a request's header to the first byte of its answer.",
+            ),
+            tokens: int_counters(r, "tollgate_tokens_total", "Tokens billed.", &["model", "kind"]),
+            spend: counters(
+                r,
+                "tollgate_spend_dollars_total",
+                "US dollars charged. Rounded to a float: the ledger has the exact figure.",
+                &["model"],
+            ),
+            settlements: int_counters(
+                r,
+                "tollgate_settlements_total",
+                "Requests billed, by where their usage figures come from.",
+                &["model", "usage_source"],
+            ),
+            in_flight: int_gauge(r, "tollgate_requests_in_flight", "Requests being served now."),
+            body_bytes: int_gauge(
+                r,
+                "tollgate_request_body_bytes",
+                "Bytes of request bodies held in memory now.",
+            ),
+            commit_duration: histogram(
+                r,
+                "tollgate_journal_commit_duration_seconds",
+                "Time that one group of journal records took to be on disk.",
+                &COMMIT_BUCKETS,
+            ),
+            commit_records: histogram(
+                r,
+                "tollgate_journal_commit_records",
+                "Records that shared one journal commit.",
+                &COMMIT_RECORD_BUCKETS,
+            ),
+            reload_ok: int_gauge(
+                r,
+                "tollgate_config_last_reload_successful",
+                "1 when the last attempt to load the configuration succeeded, else 0.",
+            ),
+            reload_time: gauge(
+                r,
+                "tollgate_config_last_reload_success_timestamp_seconds",
+                "When the running configuration was loaded (Unix time).",
+            ),
+            series: RwLock::default(),
+            scraped: Mutex::new(Scraped::new(r)),
+            registry,
+        }
+    }
+
+    /// Counts a request that is over. About 0.2 µs.
+    pub fn record(&self, finished: &Finished<'_>) {
+        self.series(finished.route, finished.model, finished.upstream).record(self, finished);
+    }
+
+    /// Counts a request as in flight, until [`Metrics::in_flight_end`].
+    pub fn in_flight_begin(&self) {
+        self.in_flight.inc();
+    }
+
+    /// Ends what [`Metrics::in_flight_begin`] began.
+    pub fn in_flight_end(&self) {
+        self.in_flight.dec();
+    }
+
+    /// Requests being served now.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        u64::try_from(self.in_flight.get()).unwrap_or(0)
+    }
+
+    /// Counts `bytes` of request bodies as held in memory.
+    pub fn body_bytes_add(&self, bytes: usize) {
+        self.body_bytes.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Counts `bytes` of request bodies as given back.
+    pub fn body_bytes_sub(&self, bytes: usize) {
+        self.body_bytes.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Counts one group commit of the journal.
+    #[expect(clippy::cast_precision_loss, reason = "a group has far fewer than 2^53 records")]
+    pub fn journal_committed(&self, took: Duration, records: usize) {
+        self.commit_duration.observe(took.as_secs_f64());
+        self.commit_records.observe(records as f64);
+    }
+
+    /// Says how an attempt to load the configuration ended. The first load counts too.
+    pub fn config_reloaded(&self, succeeded: bool) {
+        self.reload_ok.set(i64::from(succeeded));
+        if succeeded {
+            self.reload_time.set(unix_seconds());
+        }
+    }
+
+    /// Everything in Prometheus' text format, version 0.0.4.
+    #[must_use]
+    pub fn encode(&self, ledger: LedgerFigures) -> String {
+        let scraped = self.scraped.lock();
+        scraped.update(ledger);
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|error| {
+            log::error!("metrics could not be written: {error}");
+            String::new()
+        })
+    }
+
+    fn series(&self, route: &str, model: &str, upstream: &str) -> Arc<Series> {
+        let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
+        if let Some(known) = self.series.read().get(model).and_then(|all| all.iter().find(is_it)) {
+            return Arc::clone(known);
+        }
+        let mut by_model = self.series.write();
+        let all = by_model.entry(model.to_owned()).or_default();
+        if let Some(known) = all.iter().find(is_it) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(Series::new(self, route, model, upstream));
+        all.push(Arc::clone(&new));
+        new
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The version, and when the process started, which does not change either.
+fn build_info(r: &Registry) {
+    let version = Opts::new("tollgate_build_info", "Constant 1, labelled with the version.")
+        .const_label("version", env!("CARGO_PKG_VERSION"));
+    add(r, IntGauge::with_opts(version)).set(1);
+    let started = gauge(r, "process_start_time_seconds", "When the process started (Unix time).");
+    started.set(unix_seconds());
+}
+
+#[expect(clippy::cast_precision_loss, reason = "documented: the exact figure is the ledger's")]
+fn dollars(amount: Nanousd) -> f64 {
+    amount.get() as f64 / 1e9
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "milliseconds since 1970 fit 2^53 until the year 287396"
+)]
+fn unix_seconds() -> f64 {
+    UnixMs::now().0 as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Figures that live elsewhere and are read when Prometheus asks.
+
+use prometheus::{Counter, IntGauge, Registry};
+
+use super::register::{counter, int_gauge};
+use super::{LedgerFigures, dollars, process};
+use crate::logging;
+
+/// The metrics that these figures go to.
+pub(super) struct Scraped {
+    open_holds: IntGauge,
+    written_off: Counter,
+    lines_dropped: Counter,
+    process: Option<ProcessMetrics>,
+}
+
+/// The process's own figures, under the names that every Prometheus client uses.
+struct ProcessMetrics {
+    cpu: Counter,
+    resident: IntGauge,
+    threads: IntGauge,
+    fds_open: IntGauge,
+    fds_max: IntGauge,
+}
+
+impl Scraped {
+    pub(super) fn new(r: &Registry) -> Self {
+        Self {
+            open_holds: int_gauge(r, "tollgate_open_holds", "Holds that have not ended yet."),
+            written_off: counter(
+                r,
+                "tollgate_written_off_dollars_total",
+                "US dollars of work that was delivered and could not be charged.",
+            ),
+            lines_dropped: counter(
+                r,
+                "tollgate_log_lines_dropped_total",
+                "Log lines given up because they could not be written fast enough.",
+            ),
+            process: process::read().map(|_| ProcessMetrics::new(r)),
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "2^53 dropped lines are out of reach")]
+    pub(super) fn update(&self, ledger: LedgerFigures) {
+        self.open_holds.set(i64::try_from(ledger.open_holds).unwrap_or(i64::MAX));
+        advance(&self.written_off, dollars(ledger.written_off));
+        advance(&self.lines_dropped, logging::lines_dropped() as f64);
+        if let (Some(metrics), Some(reading)) = (&self.process, process::read()) {
+            advance(&metrics.cpu, reading.cpu_seconds);
+            metrics.resident.set(reading.resident_bytes);
+            metrics.threads.set(reading.threads);
+            metrics.fds_open.set(reading.fds_open);
+            metrics.fds_max.set(reading.fds_max);
+        }
+    }
+}
+
+impl ProcessMetrics {
+    fn new(r: &Registry) -> Self {
+        Self {
+            cpu: counter(r, "process_cpu_seconds_total", "User and system processor time used."),
+            resident: int_gauge(r, "process_resident_memory_bytes", "Resident memory."),
+            threads: int_gauge(r, "process_threads", "Threads."),
+            fds_open: int_gauge(r, "process_open_fds", "Open file descriptors."),
+            fds_max: int_gauge(r, "process_max_fds", "The limit on file descriptors, -1 for none."),
+        }
+    }
+}
+
+/// Brings a counter up to a total that is kept elsewhere. Never down: a counter may not fall.
+fn advance(counter: &Counter, total: f64) {
+    counter.inc_by((total - counter.get()).max(0.0));
+}

@@ -1,0 +1,113 @@
+//! What is counted per request, resolved once so that a request only adds to atomics.
+
+use std::sync::OnceLock;
+
+use prometheus::{Counter, Histogram, IntCounter};
+
+use super::{Metrics, dollars};
+use crate::finished::{Finished, Settled};
+use crate::price::UsageSource;
+
+/// The resolved metrics of one route, model and upstream: a request only adds to atomics.
+pub(super) struct Series {
+    pub(super) route: String,
+    pub(super) upstream: String,
+    succeeded: IntCounter,
+    duration: Histogram,
+    ttfb: Histogram,
+    /// Made when something is billed, so that refusals make no empty series.
+    billed: OnceLock<Billed>,
+}
+
+impl Series {
+    pub(super) fn new(metrics: &Metrics, route: &str, model: &str, upstream: &str) -> Self {
+        let labels = [route, model, upstream];
+        Self {
+            route: route.to_owned(),
+            upstream: upstream.to_owned(),
+            succeeded: metrics.requests.with_label_values(&[route, model, upstream, "2xx", ""]),
+            duration: metrics.duration.with_label_values(&labels),
+            ttfb: metrics.ttfb.with_label_values(&labels),
+            billed: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn record(&self, metrics: &Metrics, finished: &Finished<'_>) {
+        let class = status_class(finished.status);
+        if class == "2xx" && finished.error_code.is_empty() {
+            self.succeeded.inc();
+        } else {
+            let labels =
+                [finished.route, finished.model, finished.upstream, class, finished.error_code];
+            metrics.requests.with_label_values(&labels).inc();
+        }
+        self.duration.observe(finished.duration.as_secs_f64());
+        if let Some(ttfb) = finished.ttfb {
+            self.ttfb.observe(ttfb.as_secs_f64());
+        }
+        if let Some(settled) = &finished.settled {
+            self.billed.get_or_init(|| Billed::new(metrics, finished.model)).record(settled);
+        }
+    }
+}
+
+/// The resolved metrics of what one model was billed.
+struct Billed {
+    input: IntCounter,
+    cache_read: IntCounter,
+    cache_write: IntCounter,
+    output: IntCounter,
+    spend: Counter,
+    by_upstream: IntCounter,
+    estimated: IntCounter,
+    unused: IntCounter,
+}
+
+impl Billed {
+    fn new(metrics: &Metrics, model: &str) -> Self {
+        let tokens = |kind| metrics.tokens.with_label_values(&[model, kind]);
+        let source = |it: UsageSource| metrics.settlements.with_label_values(&[model, it.as_str()]);
+        Self {
+            input: tokens("input"),
+            cache_read: tokens("cache_read"),
+            cache_write: tokens("cache_write"),
+            output: tokens("output"),
+            spend: metrics.spend.with_label_values(&[model]),
+            by_upstream: source(UsageSource::Upstream),
+            estimated: source(UsageSource::Estimated),
+            unused: source(UsageSource::None),
+        }
+    }
+
+    fn record(&self, settled: &Settled) {
+        let usage = &settled.usage;
+        let written = usage.cache_write_tokens.saturating_add(usage.cache_write_1h_tokens);
+        for (counter, tokens) in [
+            (&self.input, usage.input_tokens),
+            (&self.cache_read, usage.cache_read_tokens),
+            (&self.cache_write, written),
+            (&self.output, usage.output_tokens),
+        ] {
+            if tokens > 0 {
+                counter.inc_by(tokens);
+            }
+        }
+        self.spend.inc_by(dollars(settled.cost).max(0.0));
+        match settled.source {
+            UsageSource::Upstream => self.by_upstream.inc(),
+            UsageSource::Estimated => self.estimated.inc(),
+            UsageSource::None => self.unused.inc(),
+        }
+    }
+}
+
+fn status_class(status: u16) -> &'static str {
+    match status {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        500..=599 => "5xx",
+        _ => "none",
+    }
+}
