@@ -1,15 +1,28 @@
 //! Tollgate: an AI gateway that bills exactly.
+//!
+//! The modules in the order in which a request meets them; `ARCHITECTURE.md` is the map.
 
-pub mod config;
+// The request's path.
 pub mod gateway;
-pub mod ledger;
+pub mod pipeline;
 pub mod protocols;
+pub mod balance;
+pub mod ledger;
 
-pub mod clock;
-pub mod error;
+// What it is told, and what it tells.
+pub mod config;
+pub mod admin;
 pub mod finished;
-pub mod logging;
 pub mod metrics;
+pub mod logging;
+
+// The commands, and upstreams to try them on.
+pub mod cli;
+pub mod sim;
+
+// What everything is made of.
+pub mod error;
 pub mod money;
 pub mod price;
 pub mod secret;
+pub mod clock;
