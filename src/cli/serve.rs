@@ -294,7 +294,7 @@ fn open_ledger(
     let options = ledger::Options {
         dir: config.store.data_dir.clone(),
         recovery: config.store.recovery,
-        on_commit: Some(Box::new(move |commit| observer.committed(&commit))),
+        on_commit: Some(Box::new(move |commit| observer.journal_committed(commit.took, commit.records))),
     };
     Ledger::open(options).with_context(|| {
         format!("cannot open the ledger in {}", config.store.data_dir.display())
