@@ -1,0 +1,111 @@
+//! The README is run: the commands that the demo prints, and the YAML that it shows.
+
+mod harness;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use harness::python;
+
+const README: &str = include_str!("../README.md");
+
+/// Ended on drop.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a newcomer sees: the demo's text up to its last line.
+fn welcome(data: &Path) -> (Running, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut text = String::new();
+    for line in BufReader::new(child.stdout.take().expect("stdout")).lines() {
+        let line = line.expect("text");
+        text.push_str(&line);
+        text.push('\n');
+        if line.starts_with("Stop with Ctrl-C") {
+            break;
+        }
+    }
+    (Running(child), text)
+}
+
+/// The commands in the demo's text: each follows a comment and ends at an empty line.
+fn commands(text: &str) -> Vec<String> {
+    let paste = text.split_once("Paste into another terminal:").expect("commands to paste").1;
+    let unindented: Vec<&str> = paste.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+    let joined = unindented.join("\n");
+    let blocks = joined.split("\n\n").filter(|block| block.trim_start().starts_with('#'));
+    blocks.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_commands_that_the_demo_prints_work_when_pasted() {
+    let data = tempfile::tempdir().expect("a directory");
+    let (_running, text) = welcome(data.path());
+    let venv = python::environment();
+    let path = format!("{}:{}", venv.join("bin").display(), std::env::var("PATH").expect("PATH"));
+    let mut ran = 0;
+    for command in commands(&text) {
+        let output = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", &command])
+            .env("PATH", &path)
+            .output()
+            .expect("bash runs");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}\n{printed}{errors}");
+        let expected = match ran {
+            0 => "data: [DONE]",
+            1 => "\"available\":\"9.99",
+            2 => " ",
+            _ => "tollgate",
+        };
+        let expected = if ran == 3 { "\"name\":\"demo\"" } else { expected };
+        assert!(printed.contains(expected), "{command}\nexpected {expected:?} in:\n{printed}");
+        assert!(!printed.contains("\"error\""), "{command}\n{printed}");
+        ran += 1;
+    }
+    assert_eq!(ran, 4, "the demo's commands:\n{text}");
+}
+
+#[test]
+fn the_readme_shows_the_two_commands() {
+    for command in ["\ncargo run --release -- demo\n", "\ncargo test\n"] {
+        assert!(README.contains(command), "{command:?} is not in the README");
+    }
+}
+
+/// The YAML blocks of the README, together, are a configuration that `tollgate check` accepts.
+#[test]
+fn the_yaml_of_the_readme_is_accepted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let blocks: Vec<&str> = README
+        .split("```yaml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .collect();
+    assert_eq!(blocks.len(), 2, "one block for each file");
+    for (name, block) in ["routes.yaml", "models.yaml"].iter().zip(&blocks) {
+        fs::write(directory.path().join(name), block).expect("written");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["check", "--routes", "routes.yaml", "--models", "models.yaml"])
+        .current_dir(directory.path())
+        .env("OPENAI_API_KEY", "sk-test")
+        .output()
+        .expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+}
