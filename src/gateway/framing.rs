@@ -41,8 +41,8 @@ pub(super) fn check_head(head: &[u8]) -> Result<(), GatewayError> {
     fields.agree_with(&request_line)
 }
 
-/// The lines of a head, each of which must end in CR LF and hold no other CR: a parser that takes
-/// a bare LF or CR for a line end sees other fields than one that does not.
+/// The lines of a head, each of which must end in CR LF: a parser that takes a bare LF for a line
+/// end sees other fields than one that does not. A bare CR fails as what it stands in.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -60,10 +60,8 @@ impl<'a> Iterator for Lines<'a> {
             return Some(Err(bad("The request head ends in the middle of a line.")));
         };
         self.rest = rest.get(1..).unwrap_or_default();
-        Some(match line.strip_suffix(b"\r") {
-            Some(line) if memchr::memchr(b'\r', line).is_none() => Ok(line),
-            _ => Err(bad("Lines of the request head must end in CR LF.")),
-        })
+        let line = line.strip_suffix(b"\r");
+        Some(line.ok_or_else(|| bad("Lines of the request head must end in CR LF.")))
     }
 }
 
