@@ -9,3 +9,5 @@ pub mod error;
 pub mod money;
 pub mod price;
 pub mod secret;
+
+pub mod sim;
