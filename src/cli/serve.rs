@@ -48,7 +48,7 @@ pub(super) struct Serve {
 }
 
 /// Where a gateway listens and keeps its data, when not as `routes.yaml` says.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct Places {
     /// Customer-facing address; port 0 takes any free port.
     #[arg(long, value_name = "ADDRESS")]
@@ -228,7 +228,7 @@ async fn serve(
     stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
-    ledger.close().await.context("closing the ledger")?;
+    ledger.close().await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -292,9 +292,11 @@ fn open_ledger(
 ) -> anyhow::Result<(Arc<Ledger>, ledger::Recovery)> {
     let observer = Arc::clone(metrics);
     let options = ledger::Options {
-        dir: config.store.data_dir.clone(),
         recovery: config.store.recovery,
-        on_commit: Some(Box::new(move |commit| observer.journal_committed(commit.took, commit.records))),
+        on_commit: Some(Box::new(move |commit| {
+            observer.journal_committed(commit.took, commit.records);
+        })),
+        ..ledger::Options::new(&config.store.data_dir)
     };
     Ledger::open(options).with_context(|| {
         format!("cannot open the ledger in {}", config.store.data_dir.display())
