@@ -1,4 +1,71 @@
 //! Money: accounts, keys, holds and settlements, exact across crashes.
+//!
+//! The way of a call: [`Ledger::reserve`] → [`Hold::durable`] before the first byte to the customer
+//! → [`Hold::post`] or [`Hold::void`].
+//!
+//! | File | What it knows |
+//! |---|---|
+//! | `hold` | the money path: set aside, extend, post, void |
+//! | `admin` | accounts, grants, refunds, keys |
+//! | `statement` | entries, usage, calls in doubt |
+//! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `audit` its invariants |
+//! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
+//! | `store` | sled, a projection of the journal for queries; `projection` sums up, `projector` is the thread |
+//! | `recovery` | opening: load, replay, rebuild, end what a crash left open |
+//! | `verify` | the whole journal checked offline |
+//!
+//! Decisions are taken in memory, under the lock of the account's shard: decide, give the record its
+//! place in the journal, apply. The journal's order within an account is therefore the order of the
+//! decisions, and a replay gives the same state.
+
+mod account;
+mod admin;
+pub mod audit;
+pub mod core;
+mod error;
+mod hold;
+mod ids;
+mod journal;
+mod projection;
+mod projector;
+mod record;
+mod recovery;
+mod statement;
+mod store;
+mod verify;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+
+use self::core::Core;
+use self::journal::{Journal, Stopped};
+use self::projector::Backlog;
+use self::store::Store;
+use crate::money::Nanousd;
+use crate::secret::KeyHash;
+
+pub use self::account::{Account, Balance};
+pub use self::admin::{Granted, KeyPatch, NewKey};
+pub use self::error::{LedgerError, OpenError, Refusal, Violation};
+pub use self::hold::{Hold, Posted, Reserve, Settlement};
+pub use self::ids::{AccountId, HoldId, KeyId, ParseIdError, RequestId, Seq};
+pub use self::projection::UsageTotal;
+pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
+pub use self::recovery::Recovery;
+pub use self::statement::{Call, Entry, EntryKind, InDoubt, UsageRow};
+pub use self::verify::{Report, verify};
+
+/// Accounts are spread over this many locks: many more than there are threads, so that two calls
+/// seldom meet.
+const SHARDS: usize = 64;
 
 /// What happens at boot to a hold that a crash left open. Either way it is listed as in doubt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,4 +75,216 @@ pub enum RecoveryPolicy {
     Void,
     /// The customer pays the least that the call must have cost (its estimated input).
     Floor,
+}
+
+/// One group commit, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Records in it.
+    pub records: usize,
+    /// Bytes that the journal grew by.
+    pub bytes: u64,
+    /// How long the write and the flush took.
+    pub took: Duration,
+}
+
+/// Called by the committer thread after each group commit; must be quick.
+pub type OnCommit = Box<dyn Fn(Commit) + Send + Sync>;
+
+/// How to open a ledger.
+pub struct Options {
+    /// The data directory; made if it does not exist. One process at a time.
+    pub dir: PathBuf,
+    /// What happens to holds that a crash left open.
+    pub recovery: RecoveryPolicy,
+    /// Told about each group commit.
+    pub on_commit: Option<OnCommit>,
+    /// New holds are refused while fewer bytes than this are free.
+    pub disk_free_bytes_min: u64,
+}
+
+impl Options {
+    /// The usual options for the ledger in `dir`.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            recovery: RecoveryPolicy::default(),
+            on_commit: None,
+            disk_free_bytes_min: journal::committer::FREE_BYTES_MIN,
+        }
+    }
+}
+
+/// The open ledger of one data directory.
+pub struct Ledger {
+    shards: Vec<Mutex<Core>>,
+    keys: RwLock<Keys>,
+    journal: Arc<Journal>,
+    backlog: Arc<Backlog>,
+    store: Arc<Store>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Locked for as long as the ledger is open.
+    _lock: File,
+}
+
+/// All keys, for authentication.
+#[derive(Default)]
+struct Keys {
+    by_hash: HashMap<KeyHash, Arc<Key>>,
+    by_id: HashMap<KeyId, Arc<Key>>,
+}
+
+impl Keys {
+    fn insert(&mut self, key: Arc<Key>) {
+        self.by_hash.insert(key.hash, Arc::clone(&key));
+        self.by_id.insert(key.id, key);
+    }
+}
+
+impl Ledger {
+    /// Opens the ledger of a directory, or makes one: loads what sled has, replays the rest of the
+    /// journal, and ends the holds that a crash left open.
+    ///
+    /// Blocks; call it before requests are served.
+    ///
+    /// # Errors
+    /// [`OpenError`]. Nothing is changed then, apart from a sled ledger that was moved aside to be
+    /// rebuilt.
+    pub fn open(options: Options) -> Result<(Arc<Self>, Recovery), OpenError> {
+        recovery::open(options)
+    }
+
+    /// The key that was presented, if it exists; whether it may be used is the caller's to check.
+    #[must_use]
+    pub fn key(&self, hash: &KeyHash) -> Option<Arc<Key>> {
+        self.keys.read().by_hash.get(hash).cloned()
+    }
+
+    /// The key of this id.
+    #[must_use]
+    pub fn key_by_id(&self, id: KeyId) -> Option<Arc<Key>> {
+        self.keys.read().by_id.get(&id).cloned()
+    }
+
+    /// The keys of an account, oldest first.
+    #[must_use]
+    pub fn keys_of(&self, account: AccountId) -> Vec<Arc<Key>> {
+        let mut keys: Vec<_> = self.shard(account).lock().keys(account).cloned().collect();
+        keys.sort_by_key(|key| (key.created_at, key.id));
+        keys
+    }
+
+    /// The account of this id, as it is now.
+    #[must_use]
+    pub fn account(&self, id: AccountId) -> Option<Account> {
+        self.shard(id).lock().account(id).cloned()
+    }
+
+    /// All accounts, oldest first.
+    #[must_use]
+    pub fn accounts(&self) -> Vec<Account> {
+        let shards = self.shards.iter();
+        let mut accounts: Vec<_> =
+            shards.flat_map(|shard| shard.lock().accounts().cloned().collect::<Vec<_>>()).collect();
+        accounts.sort_by_key(|account| (account.created_at, account.id));
+        accounts
+    }
+
+    /// What all calls cost beyond what their accounts could pay.
+    #[must_use]
+    pub fn written_off(&self) -> Nanousd {
+        self.accounts().iter().fold(Nanousd::ZERO, |sum, account| {
+            sum.checked_add(account.written_off).unwrap_or(Nanousd::MAX)
+        })
+    }
+
+    /// How many holds are open.
+    #[must_use]
+    pub fn open_holds(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().open_holds() as u64).sum()
+    }
+
+    /// The hash of the whole state, as [`audit::state_hash`] defines it. Stops all decisions while
+    /// it is taken.
+    #[must_use]
+    pub fn state_hash(&self) -> [u8; 32] {
+        let shards: Vec<_> = self.shards.iter().map(Mutex::lock).collect();
+        audit::state_hash(shards.iter().map(|shard| &**shard))
+    }
+
+    /// Closes the ledger: takes nothing more, and returns once everything is in journal and sled, so
+    /// that the next start has nothing to replay. Holds that are still open are in doubt then.
+    pub async fn close(self: &Arc<Self>) {
+        let ledger = Arc::clone(self);
+        if let Err(error) = tokio::task::spawn_blocking(move || ledger.shut()).await {
+            log::error!("the ledger did not close cleanly: {error}");
+        }
+    }
+
+    fn shut(&self) {
+        self.journal.stop();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                log::error!("a thread of the ledger panicked");
+            }
+        }
+    }
+
+    fn shard(&self, account: AccountId) -> &Mutex<Core> {
+        &self.shards[shard_index(account)]
+    }
+
+    /// Gives a decided record its place in the journal and makes it so. The caller holds the lock of
+    /// the account's shard since before the decision.
+    fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, Stopped> {
+        let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
+        let seq = self.journal.enqueue(record.clone(), hold)?;
+        if let Err(violation) = core.apply(seq, &record) {
+            // The decision and the rules contradict each other. To go on would put memory and
+            // journal apart; the record has most likely not reached the disk.
+            fatal(&format!("the ledger contradicts itself: {violation}"));
+        }
+        Ok(seq)
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ledger")
+    }
+}
+
+impl From<Stopped> for LedgerError {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
+/// The shard of an account; below [`SHARDS`]. Ids are random, so the remainder spreads them.
+fn shard_index(account: AccountId) -> usize {
+    usize::try_from(account.number() % SHARDS as u64).unwrap_or(0)
+}
+
+/// Empty state, one part per shard.
+fn new_cores() -> Vec<Core> {
+    (0..SHARDS).map(|_| Core::default()).collect()
+}
+
+/// Makes names that were added to or removed from a directory durable.
+fn sync_directory(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Ends the process where going on could lose or invent money.
+fn fatal(what: &str) -> ! {
+    log::error!("{what}; the process ends so that no money is lost");
+    eprintln!("tollgate: {what}; the process ends so that no money is lost");
+    std::process::abort()
 }

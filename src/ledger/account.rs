@@ -1,0 +1,141 @@
+//! An account's money, and how a record moves it.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::UnixMs;
+use crate::ledger::AccountId;
+use crate::ledger::record::{OpenHold, Record};
+use crate::money::Nanousd;
+
+/// Where an account's money is. Always `granted = available + held + spent`, and nothing negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Balance {
+    /// Everything that was ever paid in.
+    pub granted: Nanousd,
+    /// What can be held for new calls.
+    pub available: Nanousd,
+    /// What open holds cover.
+    pub held: Nanousd,
+    /// What settled calls have cost, less refunds.
+    pub spent: Nanousd,
+}
+
+/// An account as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Its id.
+    pub id: AccountId,
+    /// What the operator calls it.
+    pub name: String,
+    /// When it was opened.
+    pub created_at: UnixMs,
+    /// Its money.
+    pub balance: Balance,
+    /// What its calls cost beyond its holds, borne by the operator.
+    pub written_off: Nanousd,
+}
+
+impl Balance {
+    /// Whether `granted = available + held + spent` and nothing is negative (I1, I2).
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let parts = [self.available, self.held, self.spent];
+        let sum = parts.iter().try_fold(Nanousd::ZERO, |sum, part| sum.checked_add(*part));
+        sum == Some(self.granted) && parts.iter().all(|part| !part.is_negative())
+    }
+}
+
+impl Account {
+    /// An account without money.
+    #[must_use]
+    pub(crate) fn new(id: AccountId, name: String, created_at: UnixMs) -> Self {
+        Self { id, name, created_at, balance: Balance::default(), written_off: Nanousd::ZERO }
+    }
+
+    /// This account after `movement`.
+    ///
+    /// # Errors
+    /// The rule that it would break.
+    pub(crate) fn after(&self, movement: &Movement) -> Result<(Balance, Nanousd), &'static str> {
+        const OVERFLOW: &str = "the amount does not fit the account";
+        let moved = |from: Nanousd, by: Nanousd| from.checked_add(by).ok_or(OVERFLOW);
+        let balance = Balance {
+            granted: moved(self.balance.granted, movement.granted)?,
+            available: moved(self.balance.available, movement.available)?,
+            held: moved(self.balance.held, movement.held)?,
+            spent: moved(self.balance.spent, movement.spent)?,
+        };
+        if !balance.is_sound() {
+            return Err("the account would be overdrawn");
+        }
+        Ok((balance, moved(self.written_off, movement.written_off)?))
+    }
+}
+
+/// What a record adds to each part of an account; negative where it takes away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Movement {
+    granted: Nanousd,
+    available: Nanousd,
+    held: Nanousd,
+    spent: Nanousd,
+    written_off: Nanousd,
+}
+
+impl Movement {
+    /// What `record` moves, where `hold` is the hold that it extends or ends, as it stood before.
+    ///
+    /// # Errors
+    /// The rule that the record breaks.
+    pub(crate) fn of(record: &Record, hold: Option<&OpenHold>) -> Result<Self, &'static str> {
+        let held = hold.map_or(Nanousd::ZERO, |hold| hold.amount);
+        match record {
+            Record::AccountCreated { .. } | Record::KeyCreated(_) | Record::KeyUpdated(_) => {
+                Ok(Self::default())
+            }
+            Record::Granted { amount, .. } => {
+                Ok(Self { granted: *amount, available: *amount, ..Self::default() })
+            }
+            Record::Refunded { amount, .. } => {
+                Ok(Self { available: *amount, spent: negated(*amount)?, ..Self::default() })
+            }
+            Record::Reserved(reservation) => Self::set_aside(reservation.amount),
+            Record::Extended { amount, .. } => Self::set_aside(*amount),
+            Record::Posted { charged, written_off, .. } => {
+                Ok(Self { written_off: *written_off, ..Self::ended(held, *charged)? })
+            }
+            Record::Recovered { charged, .. } => Self::ended(held, *charged),
+            Record::Voided { .. } => Self::ended(held, Nanousd::ZERO),
+        }
+    }
+
+    fn set_aside(amount: Nanousd) -> Result<Self, &'static str> {
+        Ok(Self { available: negated(amount)?, held: amount, ..Self::default() })
+    }
+
+    fn ended(held: Nanousd, charged: Nanousd) -> Result<Self, &'static str> {
+        let released = held.checked_sub(charged).filter(|released| !released.is_negative());
+        Ok(Self {
+            available: released.ok_or("more was charged than the hold covers")?,
+            held: negated(held)?,
+            spent: charged,
+            ..Self::default()
+        })
+    }
+
+    /// Both movements together, or `None` past the range.
+    pub(crate) fn plus(&self, other: &Self) -> Option<Self> {
+        Some(Self {
+            granted: self.granted.checked_add(other.granted)?,
+            available: self.available.checked_add(other.available)?,
+            held: self.held.checked_add(other.held)?,
+            spent: self.spent.checked_add(other.spent)?,
+            written_off: self.written_off.checked_add(other.written_off)?,
+        })
+    }
+}
+
+fn negated(amount: Nanousd) -> Result<Nanousd, &'static str> {
+    Nanousd::ZERO.checked_sub(amount).ok_or("the amount is out of range")
+}

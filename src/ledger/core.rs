@@ -1,0 +1,401 @@
+//! The rules of money as a pure state machine: no I/O, no clock, no randomness.
+//!
+//! `decide_…` looks at the state and gives the record of what may happen, or why it may not;
+//! [`Core::apply`] makes it so and checks every rule again. The running ledger keeps one `Core` per
+//! shard of accounts; replay and tests use the same type, so what a journal means is written once.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::clock::UnixMs;
+use crate::ledger::account::{Account, Movement};
+use crate::ledger::error::{LedgerError, Refusal, Violation};
+use crate::ledger::record::{Key, OpenHold, Record, Reservation};
+use crate::ledger::{AccountId, HoldId, KeyId, RecoveryPolicy, Seq};
+use crate::money::Nanousd;
+use crate::price::{Usage, UsageSource};
+
+/// The state of some accounts: all of them, or a shard.
+#[derive(Debug, Default)]
+pub struct Core {
+    pub(super) accounts: HashMap<AccountId, AccountState>,
+    pub(super) holds: HashMap<HoldId, OpenHold>,
+}
+
+#[derive(Debug)]
+pub(super) struct AccountState {
+    pub(super) account: Account,
+    pub(super) keys: HashMap<KeyId, Arc<Key>>,
+    pub(super) grants: HashMap<String, Grant>,
+    pub(super) refunds: HashMap<String, Refund>,
+    /// What was given back of each hold: the sum over `refunds`.
+    refunded: HashMap<HoldId, Nanousd>,
+}
+
+/// A grant that was made, kept so that its id is granted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Grant {
+    pub(super) seq: Seq,
+    pub(super) amount: Nanousd,
+}
+
+/// A refund that was made, kept so that its id is refunded once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Refund {
+    pub(super) seq: Seq,
+    pub(super) hold: HoldId,
+    pub(super) amount: Nanousd,
+}
+
+/// What a request that carries its own id comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is new: this happens.
+    New(Record),
+    /// It was done before, at this place.
+    Repeated(Seq),
+}
+
+/// How a charge is covered: see [`Core::decide_post`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Post {
+    /// What must be set aside first, when the charge exceeds the hold.
+    pub extension: Option<Record>,
+    /// The end of the hold.
+    pub record: Record,
+    /// What the customer pays.
+    pub charged: Nanousd,
+    /// What falls on the operator.
+    pub written_off: Nanousd,
+}
+
+impl Core {
+    /// The account, if it is here.
+    #[must_use]
+    pub fn account(&self, id: AccountId) -> Option<&Account> {
+        self.accounts.get(&id).map(|state| &state.account)
+    }
+
+    /// All accounts that are here, in no order.
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.values().map(|state| &state.account)
+    }
+
+    /// The keys of an account, in no order.
+    pub fn keys(&self, account: AccountId) -> impl Iterator<Item = &Arc<Key>> {
+        self.accounts.get(&account).into_iter().flat_map(|state| state.keys.values())
+    }
+
+    /// The hold, while it is open.
+    #[must_use]
+    pub fn hold(&self, id: HoldId) -> Option<&OpenHold> {
+        self.holds.get(&id)
+    }
+
+    /// All open holds, in no order.
+    pub fn holds(&self) -> impl Iterator<Item = (HoldId, &OpenHold)> {
+        self.holds.iter().map(|(id, hold)| (*id, hold))
+    }
+
+    /// How many holds are open.
+    #[must_use]
+    pub fn open_holds(&self) -> usize {
+        self.holds.len()
+    }
+
+    /// A grant of `amount` under the caller's `id`.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Conflict`], and [`LedgerError::Invalid`] for
+    /// an amount that is not positive or does not fit the account.
+    pub fn decide_grant(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        let state = self.state(account)?;
+        if let Some(grant) = state.grants.get(id) {
+            return repeated(grant.amount == amount, grant.seq);
+        }
+        let record = Record::Granted { account, id: id.to_owned(), amount, at };
+        let fits = Movement::of(&record, None).and_then(|movement| state.account.after(&movement));
+        if amount <= Nanousd::ZERO || fits.is_err() {
+            return Err(LedgerError::Invalid("a grant must be above zero and fit the account"));
+        }
+        Ok(Decision::New(record))
+    }
+
+    /// A refund of `amount` on `hold`, which was settled for `charged`.
+    ///
+    /// # Errors
+    /// As for a grant, and [`LedgerError::RefundTooLarge`].
+    pub fn decide_refund(
+        &self,
+        (account, id): (AccountId, &str),
+        (hold, charged): (HoldId, Nanousd),
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        let state = self.state(account)?;
+        if let Some(refund) = state.refunds.get(id) {
+            return repeated((refund.hold, refund.amount) == (hold, amount), refund.seq);
+        }
+        if amount <= Nanousd::ZERO {
+            return Err(LedgerError::Invalid("a refund must be above zero"));
+        }
+        if !state.can_refund(hold, charged, amount) {
+            let refunded = state.refunded.get(&hold).copied().unwrap_or_default();
+            return Err(LedgerError::RefundTooLarge { charged, refunded });
+        }
+        Ok(Decision::New(Record::Refunded {
+            account,
+            id: id.to_owned(),
+            hold,
+            amount,
+            charged,
+            at,
+        }))
+    }
+
+    /// What became of the refund `id` of an account, if there is one: its hold, amount and place.
+    pub(super) fn refund(&self, account: AccountId, id: &str) -> Option<Refund> {
+        self.accounts.get(&account)?.refunds.get(id).copied()
+    }
+
+    /// Sets money aside for a call.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownAccount`], [`Refusal::Insufficient`] or [`Refusal::Held`].
+    pub fn decide_reserve(&self, reservation: Arc<Reservation>) -> Result<Record, Refusal> {
+        self.can_hold(reservation.account, reservation.amount)?;
+        Ok(Record::Reserved(reservation))
+    }
+
+    /// Sets `amount` more aside under an open hold of `account`.
+    ///
+    /// # Errors
+    /// As for a reservation.
+    pub fn decide_extend(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Record, Refusal> {
+        self.can_hold(account, amount)?;
+        Ok(Record::Extended { account, hold, amount, at })
+    }
+
+    /// Settles an open hold for `charge`. What the hold does not cover is set aside first as far as
+    /// the account can pay it, and the rest is written off. `None` if the hold is not open.
+    #[must_use]
+    pub fn decide_post(
+        &self,
+        hold: HoldId,
+        charge: Nanousd,
+        (usage, source): (Usage, UsageSource),
+        at: UnixMs,
+    ) -> Option<Post> {
+        let open = self.holds.get(&hold)?;
+        let account = open.reservation.account;
+        let available = self.account(account)?.balance.available;
+        let charge = charge.max(Nanousd::ZERO);
+        let excess = charge.saturating_sub(open.amount);
+        let covered = excess.min(available);
+        let written_off = excess.saturating_sub(covered);
+        let charged = charge.saturating_sub(written_off);
+        let extension = (covered > Nanousd::ZERO).then_some(Record::Extended {
+            account,
+            hold,
+            amount: covered,
+            at,
+        });
+        let record = Record::Posted { account, hold, charged, written_off, usage, source, at };
+        Some(Post { extension, record, charged, written_off })
+    }
+
+    /// Ends a hold that a crash left open. `None` if it is not open.
+    #[must_use]
+    pub fn decide_recovery(
+        &self,
+        hold: HoldId,
+        policy: RecoveryPolicy,
+        at: UnixMs,
+    ) -> Option<Record> {
+        let open = self.holds.get(&hold)?;
+        let charged = match policy {
+            RecoveryPolicy::Void => Nanousd::ZERO,
+            RecoveryPolicy::Floor => open.reservation.floor.min(open.amount),
+        };
+        Some(Record::Recovered { account: open.reservation.account, hold, charged, at })
+    }
+
+    /// Makes `record`, which stands at `seq`, so.
+    ///
+    /// # Errors
+    /// The rule that it breaks; the state is then as it was.
+    pub fn apply(&mut self, seq: Seq, record: &Record) -> Result<(), Violation> {
+        let violation = |rule| Violation::new(seq, record, rule);
+        if let Record::AccountCreated { account, name, at } = record {
+            if self.accounts.contains_key(account) {
+                return Err(violation("the account exists already"));
+            }
+            self.restore_account(Account::new(*account, name.clone(), *at));
+            return Ok(());
+        }
+        let account = record.account();
+        let state =
+            self.accounts.get_mut(&account).ok_or_else(|| violation("there is no such account"))?;
+        let hold = match record.open_hold() {
+            None => None,
+            Some(id) => {
+                let open = self.holds.get(&id).filter(|hold| hold.reservation.account == account);
+                Some(open.ok_or_else(|| violation("the hold is not open, or another account's"))?)
+            }
+        };
+        check_amounts(record).map_err(violation)?;
+        state.check(record).map_err(violation)?;
+        let (balance, written_off) = Movement::of(record, hold)
+            .and_then(|movement| state.account.after(&movement))
+            .map_err(violation)?;
+        state.account.balance = balance;
+        state.account.written_off = written_off;
+        state.remember(seq, record);
+        match record {
+            Record::Reserved(reservation) => {
+                let hold =
+                    OpenHold { reservation: Arc::clone(reservation), amount: reservation.amount };
+                self.holds.insert(HoldId::from_number(seq), hold);
+            }
+            Record::Extended { hold, amount, .. } => {
+                if let Some(open) = self.holds.get_mut(hold) {
+                    // `held` has just taken the same sum without overflow.
+                    open.amount = open.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                }
+            }
+            Record::Posted { hold, .. }
+            | Record::Voided { hold, .. }
+            | Record::Recovered { hold, .. } => {
+                self.holds.remove(hold);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn restore_account(&mut self, account: Account) {
+        let state = AccountState {
+            account,
+            keys: HashMap::new(),
+            grants: HashMap::new(),
+            refunds: HashMap::new(),
+            refunded: HashMap::new(),
+        };
+        self.accounts.insert(state.account.id, state);
+    }
+
+    pub(super) fn restore_hold(&mut self, id: HoldId, hold: OpenHold) {
+        self.holds.insert(id, hold);
+    }
+
+    pub(super) fn state_mut(&mut self, account: AccountId) -> Option<&mut AccountState> {
+        self.accounts.get_mut(&account)
+    }
+
+    fn state(&self, account: AccountId) -> Result<&AccountState, LedgerError> {
+        self.accounts.get(&account).ok_or(LedgerError::UnknownAccount(account))
+    }
+
+    fn can_hold(&self, account: AccountId, amount: Nanousd) -> Result<(), Refusal> {
+        let balance = self.account(account).ok_or(Refusal::UnknownAccount)?.balance;
+        let (available, held) = (balance.available, balance.held);
+        if amount <= available {
+            return Ok(());
+        }
+        let with_held = available.checked_add(held).unwrap_or(Nanousd::MAX);
+        Err(if amount <= with_held {
+            Refusal::Held { available, held }
+        } else {
+            Refusal::Insufficient { available }
+        })
+    }
+}
+
+impl AccountState {
+    fn can_refund(&self, hold: HoldId, charged: Nanousd, amount: Nanousd) -> bool {
+        let before = self.refunded.get(&hold).copied().unwrap_or_default();
+        before.checked_add(amount).is_some_and(|sum| sum <= charged)
+    }
+
+    /// Rules beyond the movement of money.
+    fn check(&self, record: &Record) -> Result<(), &'static str> {
+        match record {
+            Record::Granted { id, .. } if self.grants.contains_key(id) => {
+                Err("the grant was made before")
+            }
+            Record::Refunded { id, .. } if self.refunds.contains_key(id) => {
+                Err("the refund was made before")
+            }
+            Record::Refunded { hold, charged, amount, .. }
+                if !self.can_refund(*hold, *charged, *amount) =>
+            {
+                Err("the refunds of a hold exceed its charge")
+            }
+            Record::KeyCreated(key) if self.keys.contains_key(&key.id) => {
+                Err("the key exists already")
+            }
+            Record::KeyUpdated(key) => match self.keys.get(&key.id) {
+                Some(known) if known.hash == key.hash => Ok(()),
+                _ => Err("there is no such key"),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn remember(&mut self, seq: Seq, record: &Record) {
+        match record {
+            Record::Granted { id, amount, .. } => {
+                self.grants.insert(id.clone(), Grant { seq, amount: *amount });
+            }
+            Record::Refunded { id, hold, amount, .. } => {
+                self.restore_refund(id.clone(), Refund { seq, hold: *hold, amount: *amount });
+            }
+            Record::KeyCreated(key) | Record::KeyUpdated(key) => {
+                self.keys.insert(key.id, Arc::clone(key));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn restore_refund(&mut self, id: String, refund: Refund) {
+        let sum = self.refunded.entry(refund.hold).or_default();
+        // Bounded by the hold's charge, which is an amount itself.
+        *sum = sum.checked_add(refund.amount).unwrap_or(Nanousd::MAX);
+        self.refunds.insert(id, refund);
+    }
+}
+
+/// Amounts that are given must be positive; amounts that are set aside or charged, not negative.
+fn check_amounts(record: &Record) -> Result<(), &'static str> {
+    let sound = match record {
+        Record::Granted { amount, .. }
+        | Record::Refunded { amount, .. }
+        | Record::Extended { amount, .. } => *amount > Nanousd::ZERO,
+        Record::Reserved(reservation) => {
+            Nanousd::ZERO <= reservation.floor && reservation.floor <= reservation.amount
+        }
+        Record::Posted { charged, written_off, .. } => {
+            !charged.is_negative() && !written_off.is_negative()
+        }
+        Record::Recovered { charged, .. } => !charged.is_negative(),
+        _ => true,
+    };
+    if sound { Ok(()) } else { Err("the amount is out of range") }
+}
+
+fn repeated(same: bool, seq: Seq) -> Result<Decision, LedgerError> {
+    if same { Ok(Decision::Repeated(seq)) } else { Err(LedgerError::Conflict) }
+}

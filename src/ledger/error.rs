@@ -1,0 +1,205 @@
+//! Why the ledger said no, or cannot go on.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::ledger::record::Record;
+use crate::ledger::{AccountId, HoldId, KeyId, Seq};
+use crate::money::Nanousd;
+
+/// Why no money was set aside. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The account has less than was asked for, even with nothing in flight.
+    Insufficient {
+        /// What it could spend at this moment.
+        available: Nanousd,
+    },
+    /// The account has the money, but open holds cover it.
+    Held {
+        /// What it could spend at this moment.
+        available: Nanousd,
+        /// What open holds cover.
+        held: Nanousd,
+    },
+    /// There is no such account.
+    UnknownAccount,
+    /// The disk is nearly full; the rest is kept for settlements.
+    DiskFull,
+    /// The ledger is closed.
+    Stopped,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Insufficient { available } => {
+                write!(f, "the balance is too low: {available} available")
+            }
+            Self::Held { available, held } => {
+                write!(f, "calls in flight hold the balance: {available} available, {held} held")
+            }
+            Self::UnknownAccount => f.write_str("there is no such account"),
+            Self::DiskFull => f.write_str("the ledger's disk is nearly full"),
+            Self::Stopped => f.write_str("the ledger is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why an operator's request to the ledger failed. Nothing has changed then, except under
+/// [`LedgerError::Stopped`], after which the caller repeats the request with the same id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LedgerError {
+    /// There is no such account.
+    UnknownAccount(AccountId),
+    /// There is no such key.
+    UnknownKey(KeyId),
+    /// The account has no settled hold of this id.
+    UnknownHold(HoldId),
+    /// The id was used before, with another content.
+    Conflict,
+    /// The refunds of one hold would exceed what it was charged.
+    RefundTooLarge {
+        /// What the hold was charged.
+        charged: Nanousd,
+        /// What was given back before.
+        refunded: Nanousd,
+    },
+    /// A value is out of its range; the text says which and what would do.
+    Invalid(&'static str),
+    /// The ledger closed before the change was on disk.
+    Stopped,
+    /// The sled ledger cannot be read or written; it is rebuilt from the journal at the next start.
+    Store(String),
+}
+
+impl fmt::Display for LedgerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownAccount(id) => write!(f, "there is no account {id}"),
+            Self::UnknownKey(id) => write!(f, "there is no key {id}"),
+            Self::UnknownHold(id) => write!(f, "the account has no settled hold {id}"),
+            Self::Conflict => f.write_str("this id was used before with another content"),
+            Self::RefundTooLarge { charged, refunded } => write!(
+                f,
+                "refunds cannot exceed the charge: {charged} charged, {refunded} refunded before"
+            ),
+            Self::Invalid(what) => f.write_str(what),
+            Self::Stopped => f.write_str("the ledger closed before the change was on disk"),
+            Self::Store(cause) => write!(f, "the sled ledger failed: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for LedgerError {}
+
+/// A record that the state before it does not allow. In a journal it means damage or a bug.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The record's place.
+    pub seq: Seq,
+    /// Whose record it is.
+    pub account: AccountId,
+    /// What it breaks.
+    pub rule: &'static str,
+}
+
+impl Violation {
+    pub(crate) fn new(seq: Seq, record: &Record, rule: &'static str) -> Self {
+        Self { seq, account: record.account(), rule }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} of {}: {}", self.seq, self.account, self.rule)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Why the ledger did not open.
+#[derive(Debug)]
+pub enum OpenError {
+    /// A file or directory cannot be used.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process has the directory open.
+    InUse(PathBuf),
+    /// The journal has bytes that were not written like this.
+    Damaged {
+        /// The segment.
+        path: PathBuf,
+        /// Where in it, in bytes from its beginning.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The journal ends before what was already applied from it.
+    JournalBehind {
+        /// The last record found.
+        journal: Seq,
+        /// The last record applied.
+        applied: Seq,
+    },
+    /// The journal is whole, but says something that cannot have happened.
+    Violation(Violation),
+    /// A fresh sled ledger cannot be made.
+    Store(String),
+}
+
+impl OpenError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::InUse(path) => write!(
+                f,
+                "{}: another process uses this ledger; stop it first, or choose another directory",
+                path.display()
+            ),
+            Self::Damaged { path, offset, what } => write!(
+                f,
+                "{}: damaged at byte {offset}: {what}. Nothing was changed. Restore this file from \
+                 a backup; if there is none, `tollgate ledger verify` shows how far the journal can \
+                 be trusted",
+                path.display()
+            ),
+            Self::JournalBehind { journal, applied } => write!(
+                f,
+                "the journal ends at record {journal}, but record {applied} was already applied: \
+                 the journal lost acknowledged records. Nothing was changed. Restore the journal \
+                 directory from a backup that has record {applied}"
+            ),
+            Self::Violation(violation) => write!(
+                f,
+                "the journal contradicts itself: {violation}. Nothing was changed. Run `tollgate \
+                 ledger verify` and restore the journal from a backup"
+            ),
+            Self::Store(cause) => write!(f, "the sled ledger cannot be made: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Violation(violation) => Some(violation),
+            _ => None,
+        }
+    }
+}

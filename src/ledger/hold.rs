@@ -1,0 +1,203 @@
+//! The money path: set money aside for a call, and end it exactly once.
+//!
+//! Everything here is decided in memory under the lock of the account's shard, and never waits for
+//! a disk. A [`Hold`] cannot be copied, and ending it consumes it: to settle twice does not compile.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use crate::clock::UnixMs;
+use crate::ledger::core::Core;
+use crate::ledger::error::{LedgerError, Refusal};
+use crate::ledger::record::{Record, Reservation, VoidReason};
+use crate::ledger::{AccountId, HoldId, KeyId, Ledger, RequestId, Seq};
+use crate::money::Nanousd;
+use crate::price::{Usage, UsageSource};
+
+/// What a call asks to have set aside.
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    /// Who pays.
+    pub account: AccountId,
+    /// With which key.
+    pub key: KeyId,
+    /// The public id of the model that is called.
+    pub model: Arc<str>,
+    /// The call.
+    pub request: RequestId,
+    /// The most that the call can cost. Less than zero counts as zero.
+    pub amount: Nanousd,
+    /// The least that it costs once an upstream has begun on it: what the customer pays under
+    /// [`RecoveryPolicy::Floor`](crate::ledger::RecoveryPolicy) if this process dies meanwhile.
+    /// Counts as `amount` where it is more.
+    pub floor: Nanousd,
+}
+
+/// What a call came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Settlement {
+    /// What it costs. It may exceed the hold: see [`Hold::post`].
+    pub charge: Nanousd,
+    /// What was used.
+    pub usage: Usage,
+    /// Who says so.
+    pub source: UsageSource,
+}
+
+/// Who bears what a call cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// What the customer paid.
+    pub charged: Nanousd,
+    /// What falls on the operator, because the customer's money did not reach.
+    pub written_off: Nanousd,
+}
+
+/// Money set aside for one call. Ends with [`Hold::post`] or [`Hold::void`]; dropping it without
+/// either gives the money back and is logged as the bug that it is.
+#[must_use = "a hold that is dropped gives the money back"]
+#[derive(Debug)]
+pub struct Hold {
+    ledger: Arc<Ledger>,
+    account: AccountId,
+    id: HoldId,
+    amount: Nanousd,
+    /// The last record that this hold stands on: its own, or its last extension's.
+    last_seq: Seq,
+    is_open: bool,
+}
+
+impl Ledger {
+    /// Sets money aside for a call. In memory; see [`Hold::durable`] for when it is on disk.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing has changed then.
+    pub fn reserve(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
+        let amount = reserve.amount.max(Nanousd::ZERO);
+        let reservation = Arc::new(Reservation {
+            account: reserve.account,
+            key: reserve.key,
+            model: reserve.model,
+            request: reserve.request,
+            amount,
+            floor: reserve.floor.clamp(Nanousd::ZERO, amount),
+            at: UnixMs::now(),
+        });
+        let account = reserve.account;
+        let seq = self.set_aside(account, |core| core.decide_reserve(reservation))?;
+        Ok(Hold {
+            ledger: Arc::clone(self),
+            account,
+            id: HoldId::from_number(seq),
+            amount,
+            last_seq: seq,
+            is_open: true,
+        })
+    }
+
+    fn set_aside(
+        &self,
+        account: AccountId,
+        decide: impl FnOnce(&Core) -> Result<Record, Refusal>,
+    ) -> Result<Seq, Refusal> {
+        if self.journal.is_disk_full() {
+            return Err(Refusal::DiskFull);
+        }
+        let mut core = self.shard(account).lock();
+        let record = decide(&core)?;
+        self.commit(&mut core, record).map_err(|_| Refusal::Stopped)
+    }
+}
+
+impl Hold {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> HoldId {
+        self.id
+    }
+
+    /// What is set aside, extensions included.
+    #[must_use]
+    pub fn amount(&self) -> Nanousd {
+        self.amount
+    }
+
+    /// Sets `amount` more aside. Nothing happens for an amount that is not above zero.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the hold is then what it was.
+    pub fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal> {
+        if amount <= Nanousd::ZERO {
+            return Ok(());
+        }
+        let (account, id, at) = (self.account, self.id, UnixMs::now());
+        self.last_seq =
+            self.ledger.set_aside(account, |core| core.decide_extend(account, id, amount, at))?;
+        // The account's `held` has taken the same sum without overflow.
+        self.amount = self.amount.checked_add(amount).unwrap_or(Nanousd::MAX);
+        Ok(())
+    }
+
+    /// Whether it is on disk, so that bytes that it pays for may be sent.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.ledger.journal.is_durable(self.last_seq)
+    }
+
+    /// Waits until it is on disk. Usually it is by now, and this returns at once.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`] when the ledger closed before that.
+    pub async fn durable(&self) -> Result<(), LedgerError> {
+        Ok(self.ledger.journal.durable(self.last_seq).await?)
+    }
+
+    /// Ends the hold with what the call cost. A charge above the hold takes what it can from the
+    /// account's available money, and the rest is written off. Returns at once; the record is on disk
+    /// one group commit later.
+    pub fn post(mut self, settlement: Settlement) -> Posted {
+        let Settlement { charge, usage, source } = settlement;
+        let mut core = self.ledger.shard(self.account).lock();
+        let post = core.decide_post(self.id, charge, (usage, source), UnixMs::now());
+        let Some(post) = post else {
+            // Only `Hold` ends a hold, and it does so once.
+            log::error!("{} to be posted is not open: nothing is charged", self.id);
+            self.is_open = false;
+            return Posted { charged: Nanousd::ZERO, written_off: charge };
+        };
+        let committed = post
+            .extension
+            .map_or(Ok(0), |extension| self.ledger.commit(&mut core, extension))
+            .and_then(|_| self.ledger.commit(&mut core, post.record));
+        drop(core);
+        self.is_open = false;
+        if committed.is_err() {
+            log::error!("{} was posted after the ledger had closed: it is in doubt", self.id);
+        }
+        Posted { charged: post.charged, written_off: post.written_off }
+    }
+
+    /// Ends the hold without a charge.
+    pub fn void(mut self, reason: VoidReason) {
+        self.end(reason);
+    }
+
+    fn end(&mut self, reason: VoidReason) {
+        self.is_open = false;
+        let (account, hold, at) = (self.account, self.id, UnixMs::now());
+        let record = Record::Voided { account, hold, reason, at };
+        let committed = self.ledger.commit(&mut self.ledger.shard(account).lock(), record);
+        if committed.is_err() {
+            log::error!("{hold} was voided after the ledger had closed: it is in doubt");
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.is_open {
+            log::error!("{} of {} was dropped without an end: it is voided", self.id, self.account);
+            self.end(VoidReason::Abandoned);
+        }
+    }
+}

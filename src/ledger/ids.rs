@@ -1,0 +1,191 @@
+//! The names of things: accounts, keys, requests, holds and places in the journal.
+//!
+//! Each is an integer with a prefix in text. In binary formats (the journal) it is the integer, in
+//! JSON the text.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use once_cell::sync::Lazy;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::clock::UnixMs;
+
+/// A record's place in the journal, counted from 1. Zero stands before the first record.
+pub type Seq = u64;
+
+/// Why a text is not an id of the kind that was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseIdError {
+    prefix: &'static str,
+    digits: usize,
+}
+
+impl fmt::Display for ParseIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected \"{}\" and {} lower-case hex digits", self.prefix, self.digits)
+    }
+}
+
+impl std::error::Error for ParseIdError {}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($int:ty), $prefix:literal, $digits:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name($int);
+
+        impl $name {
+            /// The id with this number.
+            #[must_use]
+            pub const fn from_number(number: $int) -> Self {
+                Self(number)
+            }
+
+            /// Its number.
+            #[must_use]
+            pub const fn number(self) -> $int {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{:0", $digits, "x}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let error = ParseIdError { prefix: $prefix, digits: $digits };
+                let hex = text.strip_prefix($prefix).ok_or(error)?;
+                // Exactly one text per id, so that an id in a log or a URL compares as text.
+                let canonical = hex.len() == $digits
+                    && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+                if !canonical {
+                    return Err(error);
+                }
+                <$int>::from_str_radix(hex, 16).map(Self).map_err(|_| error)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if serializer.is_human_readable() {
+                    serializer.collect_str(self)
+                } else {
+                    self.0.serialize(serializer)
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                if deserializer.is_human_readable() {
+                    let text = String::deserialize(deserializer)?;
+                    text.parse().map_err(serde::de::Error::custom)
+                } else {
+                    <$int>::deserialize(deserializer).map(Self)
+                }
+            }
+        }
+    };
+}
+
+id!(
+    /// A customer's account, `acct_` and 16 hex digits. Random.
+    AccountId(u64), "acct_", 16
+);
+id!(
+    /// A customer's API key, `key_` and 16 hex digits. Random, and no secret.
+    KeyId(u64), "key_", 16
+);
+id!(
+    /// One customer request, `req_` and 32 hex digits. Ordered by time.
+    RequestId(u128), "req_", 32
+);
+id!(
+    /// A hold, `hold_` and 16 hex digits: the [`Seq`] of the record that made it.
+    HoldId(u64), "hold_", 16
+);
+
+impl AccountId {
+    /// A new random id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random_number())
+    }
+}
+
+impl KeyId {
+    /// A new random id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random_number())
+    }
+}
+
+/// What sets this process's request ids apart from those of others that started in the same
+/// millisecond.
+static PROCESS: Lazy<u32> = Lazy::new(|| {
+    let [a, b, c, d, ..] = random_number().to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+});
+
+/// Requests named so far by this process.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+
+impl RequestId {
+    /// A new id: 48 bits of milliseconds since 1970, 32 bits of this process, 48 bits of a counter.
+    /// Costs one clock reading and one atomic addition.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "every call gives another id")]
+    pub fn new() -> Self {
+        const BITS_48: u128 = (1 << 48) - 1;
+        let time_ms = u128::from(UnixMs::now().0) & BITS_48;
+        let count = u128::from(REQUESTS.fetch_add(1, Ordering::Relaxed)) & BITS_48;
+        Self(time_ms << 80 | u128::from(*PROCESS) << 48 | count)
+    }
+}
+
+#[expect(clippy::expect_used, reason = "without randomness no id may be made; there is no way on")]
+fn random_number() -> u64 {
+    getrandom::u64().expect("the operating system's random source failed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_has_one_text() {
+        let id = AccountId::from_number(0xabc);
+        assert_eq!(id.to_string(), "acct_0000000000000abc");
+        assert_eq!("acct_0000000000000abc".parse(), Ok(id));
+        for wrong in
+            ["acct_abc", "key_0000000000000abc", "acct_0000000000000ABC", "acct_+00000000000abc"]
+        {
+            assert!(wrong.parse::<AccountId>().is_err(), "{wrong:?} was accepted");
+        }
+        assert_eq!(serde_json::to_string(&id).expect("serializes"), "\"acct_0000000000000abc\"");
+        let bytes = postcard::to_stdvec(&id).expect("encodes");
+        assert_eq!(bytes, [0xbc, 0x15], "the varint of the number");
+        assert_eq!(postcard::from_bytes(&bytes), Ok(id));
+    }
+
+    #[test]
+    fn request_ids_differ_and_ascend() {
+        let ids: Vec<RequestId> = (0..1000).map(|_| RequestId::new()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "ids must ascend with time");
+        assert_eq!(ids[0].to_string().len(), "req_".len() + 32);
+    }
+}

@@ -1,0 +1,207 @@
+//! What a stretch of the journal changes in the sled ledger, summed up before it is written.
+//!
+//! A hold that is opened and ended within one window leaves no trace among the open holds; balances
+//! and usage are written once per window and account, entries as one value per account.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::UnixMs;
+use crate::ledger::account::{Account, Movement};
+use crate::ledger::core::{Grant, Refund};
+use crate::ledger::error::Violation;
+use crate::ledger::record::{Journaled, Key, OpenHold, Record};
+use crate::ledger::{AccountId, HoldId, KeyId, Seq};
+use crate::money::Nanousd;
+use crate::price::Usage;
+
+/// A chunk of entries that has reached this length takes no more. With the largest entry behind it,
+/// it stays below the 48 KiB from which sled moves values to files that it does not flush.
+const CHUNK_BYTES: usize = 32 << 10;
+const MS_PER_HOUR: u64 = 3_600_000;
+
+/// The hour of `at`, counted from 1970.
+pub(super) fn hour(at: UnixMs) -> u32 {
+    u32::try_from(at.0.div_euclid(MS_PER_HOUR)).unwrap_or(u32::MAX)
+}
+
+/// The first millisecond of an hour counted from 1970.
+pub(super) fn hour_begin(hour: u32) -> UnixMs {
+    UnixMs(u64::from(hour).saturating_mul(MS_PER_HOUR))
+}
+
+/// Everything that one window changes.
+#[derive(Default)]
+pub(super) struct Window {
+    pub(super) created: HashMap<AccountId, Account>,
+    pub(super) movements: HashMap<AccountId, Movement>,
+    pub(super) keys: HashMap<KeyId, Arc<Key>>,
+    pub(super) grants: Vec<(AccountId, String, Grant)>,
+    pub(super) refunds: Vec<(AccountId, String, Refund)>,
+    /// Holds as they are at the window's end; `None` for those that ended.
+    pub(super) holds: HashMap<HoldId, Option<OpenHold>>,
+    /// Holds that a crash had left open.
+    pub(super) in_doubt: Vec<Journaled>,
+    pub(super) entries: HashMap<AccountId, Vec<Chunk>>,
+    pub(super) usage: HashMap<UsageCell, UsageTotal>,
+    first_seq: Option<Seq>,
+}
+
+/// Entries of one account, one after the other.
+pub(super) struct Chunk {
+    pub(super) first_seq: Seq,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What usage is summed by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct UsageCell {
+    pub(super) account: AccountId,
+    pub(super) hour: u32,
+    pub(super) key: KeyId,
+    pub(super) model: Arc<str>,
+}
+
+/// What some calls used and cost together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageTotal {
+    /// Settled calls.
+    pub calls: u64,
+    /// What customers paid for them.
+    pub charged: Nanousd,
+    /// What they cost beyond that, borne by the operator.
+    pub written_off: Nanousd,
+    /// What they used.
+    pub usage: Usage,
+}
+
+impl UsageTotal {
+    /// Adds `other`. Figures past the range stay at its end: they are statistics, not balances.
+    pub(super) fn add(&mut self, other: &Self) {
+        let money = |a: Nanousd, b: Nanousd| a.checked_add(b).unwrap_or(Nanousd::MAX);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.charged = money(self.charged, other.charged);
+        self.written_off = money(self.written_off, other.written_off);
+        let (sum, more) = (&mut self.usage, &other.usage);
+        for (sum, more) in [
+            (&mut sum.input_tokens, more.input_tokens),
+            (&mut sum.cache_read_tokens, more.cache_read_tokens),
+            (&mut sum.cache_write_tokens, more.cache_write_tokens),
+            (&mut sum.cache_write_1h_tokens, more.cache_write_1h_tokens),
+            (&mut sum.output_tokens, more.output_tokens),
+            (&mut sum.images, more.images),
+            (&mut sum.seconds, more.seconds),
+            (&mut sum.characters, more.characters),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+impl Window {
+    /// Adds the next record of the journal.
+    ///
+    /// # Errors
+    /// For a record that no [`Core`](super::core::Core) would have taken.
+    pub(super) fn add(&mut self, journaled: Journaled) -> Result<(), Violation> {
+        let Journaled { seq, record, hold } = &journaled;
+        let (seq, account) = (*seq, record.account());
+        let first_seq = *self.first_seq.get_or_insert(seq);
+        let movement = Movement::of(record, hold.as_ref())
+            .map_err(|rule| Violation::new(seq, record, rule))?;
+        let sum = self.movements.entry(account).or_default();
+        *sum = sum
+            .plus(&movement)
+            .ok_or_else(|| Violation::new(seq, record, "the amounts of a window overflow"))?;
+        self.add_hold(seq, record, hold.as_ref(), first_seq);
+        match record {
+            Record::AccountCreated { name, at, .. } => {
+                self.created.insert(account, Account::new(account, name.clone(), *at));
+            }
+            Record::KeyCreated(key) | Record::KeyUpdated(key) => {
+                self.keys.insert(key.id, Arc::clone(key));
+            }
+            Record::Granted { id, amount, .. } => {
+                self.grants.push((account, id.clone(), Grant { seq, amount: *amount }));
+            }
+            Record::Refunded { id, hold, amount, .. } => {
+                let refund = Refund { seq, hold: *hold, amount: *amount };
+                self.refunds.push((account, id.clone(), refund));
+            }
+            Record::Posted { charged, written_off, usage, .. } => {
+                self.add_usage(record, hold.as_ref(), (*charged, *written_off), *usage);
+            }
+            Record::Recovered { charged, .. } => {
+                self.add_usage(record, hold.as_ref(), (*charged, Nanousd::ZERO), Usage::default());
+                self.in_doubt.push(journaled.clone());
+            }
+            Record::Reserved(_) | Record::Extended { .. } | Record::Voided { .. } => {}
+        }
+        if !matches!(
+            record,
+            Record::AccountCreated { .. } | Record::KeyCreated(_) | Record::KeyUpdated(_)
+        ) {
+            self.add_entry(account, &journaled)
+                .map_err(|rule| Violation::new(seq, &journaled.record, rule))?;
+        }
+        Ok(())
+    }
+
+    fn add_hold(&mut self, seq: Seq, record: &Record, before: Option<&OpenHold>, first_seq: Seq) {
+        match (record, before) {
+            (Record::Reserved(reservation), _) => {
+                let hold =
+                    OpenHold { reservation: Arc::clone(reservation), amount: reservation.amount };
+                self.holds.insert(HoldId::from_number(seq), Some(hold));
+            }
+            (Record::Extended { hold, amount, .. }, Some(before)) => {
+                // The core has added the same two without overflow.
+                let amount = before.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                self.holds.insert(*hold, Some(OpenHold { amount, ..before.clone() }));
+            }
+            _ => match record.open_hold() {
+                Some(hold) if hold.number() >= first_seq => {
+                    self.holds.remove(&hold);
+                }
+                Some(hold) => {
+                    self.holds.insert(hold, None);
+                }
+                None => {}
+            },
+        }
+    }
+
+    fn add_usage(
+        &mut self,
+        record: &Record,
+        hold: Option<&OpenHold>,
+        (charged, written_off): (Nanousd, Nanousd),
+        usage: Usage,
+    ) {
+        let Some(reservation) = hold.map(|hold| &hold.reservation) else { return };
+        let cell = UsageCell {
+            account: reservation.account,
+            hour: hour(record.at()),
+            key: reservation.key,
+            model: Arc::clone(&reservation.model),
+        };
+        let total = UsageTotal { calls: 1, charged, written_off, usage };
+        self.usage.entry(cell).or_default().add(&total);
+    }
+
+    fn add_entry(&mut self, account: AccountId, journaled: &Journaled) -> Result<(), &'static str> {
+        let chunks = self.entries.entry(account).or_default();
+        if chunks.last().is_none_or(|chunk| chunk.bytes.len() >= CHUNK_BYTES) {
+            chunks.push(Chunk { first_seq: journaled.seq, bytes: Vec::new() });
+        }
+        match chunks.last_mut() {
+            Some(chunk) => postcard::to_io(journaled, &mut chunk.bytes)
+                .map(|_| ())
+                .map_err(|_| "the entry cannot be encoded"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The thread that brings the sled ledger up to the journal, about once a second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use crate::ledger::Seq;
+use crate::ledger::error::LedgerError;
+use crate::ledger::journal::segment::Position;
+use crate::ledger::projection::Window;
+use crate::ledger::record::Journaled;
+use crate::ledger::store::{Store, StoreError};
+
+/// How long records gather before they are applied: it bounds what a start after a crash replays.
+const WINDOW: Duration = Duration::from_secs(1);
+/// This many records are applied before the window's time is over.
+pub(crate) const WINDOW_RECORDS_MAX: usize = 50_000;
+/// With this many records waiting (some 60 MB) the committer waits too.
+const BACKLOG_RECORDS_MAX: usize = 200_000;
+
+/// What one group commit wrote.
+pub(crate) struct Group {
+    pub(crate) records: Vec<Journaled>,
+    /// Where the journal ended behind it.
+    pub(crate) end: Position,
+}
+
+/// What is in the journal but not yet in sled.
+pub(crate) struct Backlog {
+    state: Mutex<State>,
+    arrived: Condvar,
+    room: Condvar,
+    applied: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    groups: Vec<Group>,
+    records: usize,
+    waiters: Vec<(Seq, oneshot::Sender<()>)>,
+    stopping: bool,
+    failed: Option<String>,
+}
+
+enum Due {
+    /// Someone waits to read.
+    Demanded,
+    /// The window or the backlog is full.
+    Window,
+    /// The journal has stopped.
+    Stop,
+}
+
+impl Backlog {
+    /// A backlog behind what sled has already.
+    pub(crate) fn new(applied: Seq) -> Self {
+        Self {
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            room: Condvar::new(),
+            applied: AtomicU64::new(applied),
+        }
+    }
+
+    /// Adds a group; waits while there is no room.
+    pub(crate) fn push(&self, group: Group) {
+        let mut state = self.state.lock();
+        while state.records >= BACKLOG_RECORDS_MAX && state.failed.is_none() {
+            self.room.wait(&mut state);
+        }
+        if state.failed.is_some() {
+            return;
+        }
+        state.records = state.records.saturating_add(group.records.len());
+        state.groups.push(group);
+        let is_awaited = state.groups.len() == 1
+            || state.records >= WINDOW_RECORDS_MAX
+            || !state.waiters.is_empty();
+        drop(state);
+        if is_awaited {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.arrived.notify_one();
+    }
+
+    /// Waits until sled has the record at `seq`, and asks for it now.
+    ///
+    /// # Errors
+    /// When sled has failed, or the ledger closed before that.
+    pub(crate) async fn applied(&self, seq: Seq) -> Result<(), LedgerError> {
+        let applied = {
+            let mut state = self.state.lock();
+            if self.applied.load(Ordering::Acquire) >= seq {
+                return Ok(());
+            }
+            if let Some(cause) = &state.failed {
+                return Err(LedgerError::Store(cause.clone()));
+            }
+            let (sender, applied) = oneshot::channel();
+            state.waiters.push((seq, sender));
+            applied
+        };
+        self.arrived.notify_one();
+        applied.await.map_err(|_| LedgerError::Stopped)
+    }
+
+    fn next_window(&self, flush_due: Option<Instant>) -> (Vec<Group>, Due) {
+        let mut deadline = flush_due;
+        let mut state = self.state.lock();
+        let due = loop {
+            if state.stopping {
+                break Due::Stop;
+            }
+            if !state.groups.is_empty() {
+                if !state.waiters.is_empty() {
+                    break Due::Demanded;
+                }
+                if state.records >= WINDOW_RECORDS_MAX {
+                    break Due::Window;
+                }
+                deadline = deadline.or_else(|| Some(Instant::now() + WINDOW));
+            }
+            match deadline {
+                None => self.arrived.wait(&mut state),
+                Some(deadline) => {
+                    if self.arrived.wait_until(&mut state, deadline).timed_out() {
+                        break Due::Window;
+                    }
+                }
+            }
+        };
+        state.records = 0;
+        let groups = std::mem::take(&mut state.groups);
+        drop(state);
+        self.room.notify_one();
+        (groups, due)
+    }
+
+    fn has_applied(&self, seq: Seq) {
+        let woken: Vec<_> = {
+            let mut state = self.state.lock();
+            self.applied.store(seq, Ordering::Release);
+            let (woken, waiting) =
+                std::mem::take(&mut state.waiters).into_iter().partition(|(at, _)| *at <= seq);
+            state.waiters = waiting;
+            woken
+        };
+        for (_, waiter) in woken {
+            // A reader that went away needs no answer.
+            waiter.send(()).ok();
+        }
+    }
+
+    /// Sled cannot go on: the journal does, and the next start brings sled up to it.
+    fn fail(&self, cause: &str) {
+        log::error!(
+            "the sled ledger failed and is left behind until the next start; money is safe in the \
+             journal, but statements and usage cannot be read: {cause}"
+        );
+        let mut state = self.state.lock();
+        state.failed = Some(cause.to_owned());
+        state.groups.clear();
+        state.waiters.clear();
+        self.room.notify_one();
+    }
+}
+
+/// What the projector thread owns.
+pub(crate) struct Projector {
+    pub(crate) backlog: Arc<Backlog>,
+    pub(crate) store: Arc<Store>,
+}
+
+impl Projector {
+    /// Runs until the journal stops, or sled fails.
+    pub(crate) fn run(self) {
+        if let Err(error) = self.project() {
+            self.backlog.fail(&error.to_string());
+        }
+    }
+
+    fn project(&self) -> Result<(), StoreError> {
+        let mut flush_due: Option<Instant> = None;
+        loop {
+            let (groups, due) = self.backlog.next_window(flush_due);
+            if let Some(end) = groups.last().map(|group| group.end) {
+                let mut window = Window::default();
+                for journaled in groups.into_iter().flat_map(|group| group.records) {
+                    window.add(journaled).map_err(|violation| StoreError(violation.to_string()))?;
+                }
+                self.store.apply(window, end)?;
+                self.backlog.has_applied(end.seq);
+                flush_due = flush_due.or_else(|| Some(Instant::now() + WINDOW));
+            }
+            let is_overdue = flush_due.is_some_and(|due| due <= Instant::now());
+            if flush_due.is_some() && (is_overdue || !matches!(due, Due::Demanded)) {
+                self.store.flush()?;
+                flush_due = None;
+            }
+            if matches!(due, Due::Stop) {
+                self.backlog.state.lock().waiters.clear();
+                return Ok(());
+            }
+        }
+    }
+}

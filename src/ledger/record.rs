@@ -1,0 +1,253 @@
+//! What the journal says: one [`Record`] per thing that happened to money or to a key.
+//!
+//! Records are encoded with postcard, so the order of variants and fields *is* the format: variants
+//! are only ever appended, and a variant that was ever written never changes.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::UnixMs;
+use crate::ledger::{AccountId, HoldId, KeyId, RequestId, Seq};
+use crate::money::Nanousd;
+use crate::price::{Usage, UsageSource};
+use crate::secret::KeyHash;
+
+/// One thing that happened. Every record belongs to exactly one account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Record {
+    /// An account was opened, without money.
+    AccountCreated {
+        /// Its id.
+        account: AccountId,
+        /// What the operator calls it.
+        name: String,
+        /// When.
+        at: UnixMs,
+    },
+    /// The operator gave money.
+    Granted {
+        /// Who got it.
+        account: AccountId,
+        /// The caller's id of this grant: the same id is granted once.
+        id: String,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// The operator gave back what a settled hold had cost.
+    Refunded {
+        /// Who got it.
+        account: AccountId,
+        /// The caller's id of this refund.
+        id: String,
+        /// The settled hold.
+        hold: HoldId,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// What that hold was charged: all refunds of it together stay within this.
+        charged: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// An API key was made.
+    KeyCreated(Arc<Key>),
+    /// An API key was changed; this is what it is from here on.
+    KeyUpdated(Arc<Key>),
+    /// Money was set aside for a call. The record's place names the hold.
+    Reserved(Arc<Reservation>),
+    /// More money was set aside under an open hold.
+    Extended {
+        /// Whose.
+        account: AccountId,
+        /// The open hold.
+        hold: HoldId,
+        /// How much more; above zero.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold ended with a charge; what it did not need is available again.
+    Posted {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends.
+        hold: HoldId,
+        /// What the customer pays; within the hold.
+        charged: Nanousd,
+        /// What the call cost beyond that, borne by the operator.
+        written_off: Nanousd,
+        /// What was used.
+        usage: Usage,
+        /// Who says so.
+        source: UsageSource,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold ended without a charge.
+    Voided {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends.
+        hold: HoldId,
+        /// Why.
+        reason: VoidReason,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold that a crash had left open was ended at the next start. It is in doubt what the call
+    /// really cost.
+    Recovered {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends.
+        hold: HoldId,
+        /// What the customer pays under the recovery policy; within the hold.
+        charged: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+}
+
+/// Money set aside for one call, as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Who pays.
+    pub account: AccountId,
+    /// With which key.
+    pub key: KeyId,
+    /// The public id of the model that is called.
+    pub model: Arc<str>,
+    /// The call.
+    pub request: RequestId,
+    /// The most that it can cost.
+    pub amount: Nanousd,
+    /// The least that it costs once an upstream has begun on it; within `amount`.
+    pub floor: Nanousd,
+    /// When.
+    pub at: UnixMs,
+}
+
+/// A customer's API key, without the key itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// Its id.
+    pub id: KeyId,
+    /// Who pays for what it calls.
+    pub account: AccountId,
+    /// What a presented key is compared with.
+    pub hash: KeyHash,
+    /// What its owner calls it.
+    pub name: String,
+    /// The models that it may call; `None` for all.
+    pub models: Option<Vec<String>>,
+    /// When it ends; `None` for never.
+    pub expires_at: Option<UnixMs>,
+    /// Whether it was switched off.
+    pub disabled: bool,
+    /// When it was made.
+    pub created_at: UnixMs,
+    /// When it was last changed.
+    pub updated_at: UnixMs,
+}
+
+/// Why a hold ended without a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VoidReason {
+    /// No upstream could be reached, or none took the request.
+    Unreached,
+    /// The upstream answered with an error and no usage.
+    UpstreamError,
+    /// The customer left before the upstream had begun.
+    ClientGone,
+    /// The hold was let go without a word: a bug, and logged as one.
+    Abandoned,
+}
+
+impl VoidReason {
+    /// The word used in logs and the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreached => "unreached",
+            Self::UpstreamError => "upstream_error",
+            Self::ClientGone => "client_gone",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// A hold that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenHold {
+    /// What it was made for.
+    pub reservation: Arc<Reservation>,
+    /// What is set aside now, extensions included.
+    pub amount: Nanousd,
+}
+
+/// A record with its place, and the hold that it touches as it stood just before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Journaled {
+    /// The place.
+    pub seq: Seq,
+    /// What happened.
+    pub record: Record,
+    /// The hold that is extended or ended.
+    pub hold: Option<OpenHold>,
+}
+
+impl Record {
+    /// Whose record it is.
+    #[must_use]
+    pub fn account(&self) -> AccountId {
+        match self {
+            Self::AccountCreated { account, .. }
+            | Self::Granted { account, .. }
+            | Self::Refunded { account, .. }
+            | Self::Extended { account, .. }
+            | Self::Posted { account, .. }
+            | Self::Voided { account, .. }
+            | Self::Recovered { account, .. } => *account,
+            Self::KeyCreated(key) | Self::KeyUpdated(key) => key.account,
+            Self::Reserved(reservation) => reservation.account,
+        }
+    }
+
+    /// When it happened.
+    #[must_use]
+    pub fn at(&self) -> UnixMs {
+        match self {
+            Self::AccountCreated { at, .. }
+            | Self::Granted { at, .. }
+            | Self::Refunded { at, .. }
+            | Self::Extended { at, .. }
+            | Self::Posted { at, .. }
+            | Self::Voided { at, .. }
+            | Self::Recovered { at, .. } => *at,
+            Self::KeyCreated(key) | Self::KeyUpdated(key) => key.updated_at,
+            Self::Reserved(reservation) => reservation.at,
+        }
+    }
+
+    /// The open hold that it extends or ends.
+    #[must_use]
+    pub fn open_hold(&self) -> Option<HoldId> {
+        match self {
+            Self::Extended { hold, .. }
+            | Self::Posted { hold, .. }
+            | Self::Voided { hold, .. }
+            | Self::Recovered { hold, .. } => Some(*hold),
+            _ => None,
+        }
+    }
+
+    /// Whether it ends the hold that it names.
+    #[must_use]
+    pub fn ends_hold(&self) -> bool {
+        matches!(self, Self::Posted { .. } | Self::Voided { .. } | Self::Recovered { .. })
+    }
+}

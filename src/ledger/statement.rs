@@ -1,0 +1,242 @@
+//! What happened to an account's money, for people and for the API: read from sled.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::clock::UnixMs;
+use crate::ledger::error::LedgerError;
+use crate::ledger::projection::{UsageTotal, hour, hour_begin};
+use crate::ledger::record::{Journaled, OpenHold, Record, VoidReason};
+use crate::ledger::store::{Store, StoreError};
+use crate::ledger::{AccountId, HoldId, KeyId, Ledger, RequestId, Seq};
+use crate::money::Nanousd;
+use crate::price::{Usage, UsageSource};
+
+/// The most entries that one query gives.
+const ENTRIES_MAX: usize = 1000;
+
+/// One line of an account's statement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Its place in the journal: what the next page is asked for with.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: UnixMs,
+    /// The call that it belongs to.
+    pub call: Option<Call>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EntryKind,
+}
+
+/// The call that an entry belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Call {
+    /// The hold that pays for it.
+    pub hold: HoldId,
+    /// The request.
+    pub request: RequestId,
+    /// The key that was used.
+    pub key: KeyId,
+    /// The public id of the model.
+    pub model: Arc<str>,
+    /// What was set aside when the entry was made, extensions included.
+    pub held: Nanousd,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EntryKind {
+    /// The operator gave money.
+    Grant {
+        /// The caller's id.
+        id: String,
+        /// How much.
+        amount: Nanousd,
+    },
+    /// Money was set aside for a call.
+    Hold {
+        /// How much.
+        amount: Nanousd,
+    },
+    /// More was set aside for a call.
+    Extension {
+        /// How much more.
+        amount: Nanousd,
+    },
+    /// A call was paid.
+    Settlement {
+        /// What the customer paid.
+        charged: Nanousd,
+        /// What it cost beyond that, borne by the operator.
+        written_off: Nanousd,
+        /// What was used.
+        usage: Usage,
+        /// Who says so.
+        usage_source: UsageSource,
+    },
+    /// A call cost nothing.
+    Void {
+        /// Why.
+        reason: VoidReason,
+    },
+    /// The operator gave back what a call had cost.
+    Refund {
+        /// The caller's id.
+        id: String,
+        /// The settled hold.
+        hold: HoldId,
+        /// How much.
+        amount: Nanousd,
+    },
+    /// A crash ended a call, and it is in doubt what it cost.
+    InDoubt {
+        /// What the customer paid under the recovery policy.
+        charged: Nanousd,
+    },
+}
+
+/// A call that was in flight when the process died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InDoubt {
+    /// Whose call it was.
+    pub account: AccountId,
+    /// The call.
+    pub call: Call,
+    /// When its money was set aside.
+    pub reserved_at: UnixMs,
+    /// When the hold was ended, at the start after the crash.
+    pub resolved_at: UnixMs,
+    /// What the customer paid under the recovery policy.
+    pub charged: Nanousd,
+}
+
+/// Usage of one account, key and model within one hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UsageRow {
+    /// The hour's beginning, in UTC.
+    pub hour: UnixMs,
+    /// The key.
+    pub key: KeyId,
+    /// The public id of the model.
+    pub model: Arc<str>,
+    /// What was used and charged.
+    pub total: UsageTotal,
+}
+
+impl Ledger {
+    /// At most `limit` (and never more than 1,000) entries of an account, newest first, from before
+    /// `before`. Everything that happened before the call is in it.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn entries(
+        &self,
+        account: AccountId,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        let limit = limit.min(ENTRIES_MAX);
+        let before = before.unwrap_or(Seq::MAX);
+        let found = self.query(move |store| store.entries(account, before, limit)).await?;
+        Ok(found.into_iter().filter_map(entry).collect())
+    }
+
+    /// The calls that were in flight in crashes, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn in_doubt(&self) -> Result<Vec<InDoubt>, LedgerError> {
+        let found = self.query(Store::in_doubt).await?;
+        Ok(found.iter().filter_map(in_doubt).collect())
+    }
+
+    /// The usage of an account in all hours that `range` touches, by hour, key and model.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn usage(
+        &self,
+        account: AccountId,
+        range: Range<UnixMs>,
+    ) -> Result<Vec<UsageRow>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        let last = UnixMs(range.end.0.saturating_sub(1));
+        let hours = hour(range.start)..hour(last).saturating_add(1);
+        let found = self.query(move |store| store.usage(account, hours)).await?;
+        let row = |(cell, total): (crate::ledger::projection::UsageCell, UsageTotal)| UsageRow {
+            hour: hour_begin(cell.hour),
+            key: cell.key,
+            model: cell.model,
+            total,
+        };
+        Ok(found.into_iter().map(row).collect())
+    }
+
+    /// Asks sled, off the async threads, once it has everything that was recorded before the call.
+    pub(super) async fn query<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let seq = self.journal.last_seq();
+        self.journal.durable(seq).await?;
+        self.backlog.applied(seq).await?;
+        let store = Arc::clone(&self.store);
+        match tokio::task::spawn_blocking(move || ask(&store)).await {
+            Ok(answer) => answer.map_err(|error| LedgerError::Store(error.to_string())),
+            Err(error) => Err(LedgerError::Store(error.to_string())),
+        }
+    }
+}
+
+fn entry(journaled: Journaled) -> Option<Entry> {
+    let Journaled { seq, record, hold } = journaled;
+    let at = record.at();
+    let mut call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
+    let kind = match record {
+        Record::Granted { id, amount, .. } => EntryKind::Grant { id, amount },
+        Record::Refunded { id, hold, amount, .. } => EntryKind::Refund { id, hold, amount },
+        Record::Reserved(reservation) => {
+            let amount = reservation.amount;
+            call = Some(call_of(HoldId::from_number(seq), &OpenHold { reservation, amount }));
+            EntryKind::Hold { amount }
+        }
+        Record::Extended { amount, .. } => EntryKind::Extension { amount },
+        Record::Posted { charged, written_off, usage, source, .. } => {
+            EntryKind::Settlement { charged, written_off, usage, usage_source: source }
+        }
+        Record::Voided { reason, .. } => EntryKind::Void { reason },
+        Record::Recovered { charged, .. } => EntryKind::InDoubt { charged },
+        Record::AccountCreated { .. } | Record::KeyCreated(_) | Record::KeyUpdated(_) => {
+            return None;
+        }
+    };
+    Some(Entry { seq, at, call, kind })
+}
+
+fn call_of(id: HoldId, hold: &OpenHold) -> Call {
+    Call {
+        hold: id,
+        request: hold.reservation.request,
+        key: hold.reservation.key,
+        model: Arc::clone(&hold.reservation.model),
+        held: hold.amount,
+    }
+}
+
+/// What a [`Record::Recovered`] says about the call.
+pub(super) fn in_doubt(journaled: &Journaled) -> Option<InDoubt> {
+    let hold = journaled.hold.as_ref()?;
+    let Record::Recovered { hold: id, charged, at, .. } = &journaled.record else { return None };
+    Some(InDoubt {
+        account: hold.reservation.account,
+        call: call_of(*id, hold),
+        reserved_at: hold.reservation.at,
+        resolved_at: *at,
+        charged: *charged,
+    })
+}

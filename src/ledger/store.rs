@@ -1,0 +1,324 @@
+//! The sled ledger: what queries read. The only file that names sled.
+//!
+//! It is a projection of the journal and can be rebuilt from it at any time. One tree, keys with a
+//! one-letter prefix, everything of one window in one batch together with the journal's position.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::account::Account;
+use super::core::{Core, Grant, Refund};
+use super::journal::segment::Position;
+use super::projection::{UsageCell, UsageTotal, Window};
+use super::record::{Journaled, Key, OpenHold, Record};
+use super::{AccountId, HoldId, KeyId, Seq, shard_index, sync_directory};
+use crate::money::Nanousd;
+
+/// Raised whenever keys or values change their meaning; another version is rebuilt from the journal.
+const LAYOUT_VERSION: u32 = 1;
+/// Sled's page cache. Boot reads accounts, keys and open holds once; afterwards only the rows of
+/// accounts that are active are touched.
+const CACHE_BYTES: u64 = 32 << 20;
+/// Values must stay in the log, which is flushed, rather than in sled's blob files, which are not.
+const SEGMENT_BYTES: usize = 8 << 20;
+
+const META: &[u8] = b"m";
+const ACCOUNT: u8 = b'a';
+const IN_DOUBT: u8 = b'd';
+const ENTRIES: u8 = b'e';
+const GRANT: u8 = b'g';
+const HOLD: u8 = b'h';
+const KEY: u8 = b'k';
+const REFUND: u8 = b'r';
+const USAGE: u8 = b'u';
+
+/// Why sled could not be read or written, in words.
+#[derive(Debug)]
+pub(super) struct StoreError(pub(super) String);
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<sled::Error> for StoreError {
+    fn from(error: sled::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<postcard::Error> for StoreError {
+    fn from(error: postcard::Error) -> Self {
+        Self(format!("a value cannot be read or written: {error}"))
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    layout: u32,
+    end: Position,
+}
+
+/// The open sled ledger.
+pub(super) struct Store {
+    db: sled::Db,
+    /// Sled's log. Its own `flush` reaches the kernel, not the disk, so this is flushed after it.
+    log: File,
+}
+
+impl Store {
+    /// Opens or creates it in `dir`.
+    pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
+        let is_new = !dir.exists();
+        let db = sled::Config::new()
+            .path(dir)
+            .cache_capacity(CACHE_BYTES)
+            .segment_size(SEGMENT_BYTES)
+            .flush_every_ms(None)
+            .open()?;
+        let log = fs::OpenOptions::new().read(true).write(true).open(dir.join("db"))?;
+        if is_new {
+            for entry in fs::read_dir(dir)? {
+                let path = entry?.path();
+                if path.is_dir() {
+                    sync_directory(&path)?
+                } else {
+                    File::open(&path)?.sync_all()?
+                }
+            }
+            sync_directory(dir)?;
+            sync_directory(dir.parent().unwrap_or(dir))?;
+        }
+        Ok(Self { db, log })
+    }
+
+    /// How much of the journal was applied; `None` when nothing ever was.
+    pub(super) fn end(&self) -> Result<Option<Position>, StoreError> {
+        let Some(value) = self.db.get(META)? else { return Ok(None) };
+        let meta: Meta = postcard::from_bytes(&value)?;
+        if meta.layout != LAYOUT_VERSION {
+            return Err(StoreError(format!("its layout is version {}", meta.layout)));
+        }
+        Ok(Some(meta.end))
+    }
+
+    /// Loads the state into `cores`, one per shard.
+    pub(super) fn load(&self, cores: &mut [Core]) -> Result<(), StoreError> {
+        let unknown = || StoreError("a row belongs to no account".to_owned());
+        for row in self.db.scan_prefix([ACCOUNT]) {
+            let account: Account = postcard::from_bytes(&row?.1)?;
+            cores[shard_index(account.id)].restore_account(account);
+        }
+        for row in self.db.scan_prefix([KEY]) {
+            let key: Arc<Key> = postcard::from_bytes(&row?.1)?;
+            let state =
+                cores[shard_index(key.account)].state_mut(key.account).ok_or_else(unknown)?;
+            state.keys.insert(key.id, key);
+        }
+        for row in self.db.scan_prefix([GRANT]) {
+            let (account, id, grant): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
+            let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
+            state.grants.insert(id, grant);
+        }
+        for row in self.db.scan_prefix([REFUND]) {
+            let (account, id, refund): (AccountId, String, Refund) = postcard::from_bytes(&row?.1)?;
+            let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
+            state.restore_refund(id, refund);
+        }
+        for row in self.db.scan_prefix([HOLD]) {
+            let (id, hold): (HoldId, OpenHold) = postcard::from_bytes(&row?.1)?;
+            cores[shard_index(hold.reservation.account)].restore_hold(id, hold);
+        }
+        Ok(())
+    }
+
+    /// Writes what `window` changed, and that the journal was applied up to `end`.
+    pub(super) fn apply(&self, mut window: Window, end: Position) -> Result<(), StoreError> {
+        let mut batch = sled::Batch::default();
+        for (id, movement) in &window.movements {
+            let mut account = match window.created.remove(id) {
+                Some(account) => account,
+                None => self
+                    .value(&key(ACCOUNT, &[&id.number().to_be_bytes()]))?
+                    .ok_or_else(|| StoreError(format!("there is no {id}")))?,
+            };
+            (account.balance, account.written_off) =
+                account.after(movement).map_err(|rule| StoreError(format!("{id}: {rule}")))?;
+            put(&mut batch, key(ACCOUNT, &[&id.number().to_be_bytes()]), &account)?;
+        }
+        for (id, row) in &window.keys {
+            put(&mut batch, key(KEY, &[&id.number().to_be_bytes()]), row)?;
+        }
+        for row @ (account, id, _) in &window.grants {
+            put(&mut batch, key(GRANT, &[&account.number().to_be_bytes(), id.as_bytes()]), row)?;
+        }
+        for row @ (account, id, _) in &window.refunds {
+            put(&mut batch, key(REFUND, &[&account.number().to_be_bytes(), id.as_bytes()]), row)?;
+        }
+        for (id, hold) in &window.holds {
+            let key = key(HOLD, &[&id.number().to_be_bytes()]);
+            match hold {
+                Some(hold) => put(&mut batch, key, &(id, hold))?,
+                None => batch.remove(key),
+            }
+        }
+        for journaled in &window.in_doubt {
+            put(&mut batch, key(IN_DOUBT, &[&journaled.seq.to_be_bytes()]), journaled)?;
+        }
+        for (account, chunks) in window.entries {
+            for chunk in chunks {
+                batch.insert(entries_key(account, chunk.first_seq), chunk.bytes);
+            }
+        }
+        for (cell, total) in &window.usage {
+            let key = usage_key(cell);
+            let mut sum: UsageTotal = self.value(&key)?.unwrap_or_default();
+            sum.add(total);
+            put(&mut batch, key, &sum)?;
+        }
+        put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
+        self.db.apply_batch(batch)?;
+        Ok(())
+    }
+
+    /// Makes everything applied so far durable.
+    pub(super) fn flush(&self) -> Result<(), StoreError> {
+        self.db.flush()?;
+        self.log.sync_data()?;
+        Ok(())
+    }
+
+    /// At most `limit` entries of an account from before `before`, newest first.
+    pub(super) fn entries(
+        &self,
+        account: AccountId,
+        before: Seq,
+        limit: usize,
+    ) -> Result<Vec<Journaled>, StoreError> {
+        let mut found = Vec::new();
+        for row in self.db.range(entries_key(account, 0)..entries_key(account, before)).rev() {
+            let mut chunk = read_chunk(&row?.1)?;
+            chunk.retain(|journaled| journaled.seq < before);
+            found.extend(chunk.into_iter().rev().take(limit.saturating_sub(found.len())));
+            if found.len() >= limit {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    pub(super) fn charged(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+    ) -> Result<Option<Nanousd>, StoreError> {
+        let of_hold = entries_key(account, hold.number());
+        let Some(begin) = self.db.range(entries_key(account, 0)..=of_hold).next_back() else {
+            return Ok(None);
+        };
+        let mut was_made = false;
+        // The end of a hold stands behind its beginning, as far as the call took.
+        for row in self.db.range(begin?.0..entries_key(account, Seq::MAX).into()) {
+            for journaled in read_chunk(&row?.1)? {
+                was_made |= journaled.seq == hold.number()
+                    && matches!(journaled.record, Record::Reserved(_));
+                match journaled.record {
+                    Record::Posted { hold: ended, charged, .. }
+                    | Record::Recovered { hold: ended, charged, .. }
+                        if ended == hold =>
+                    {
+                        return Ok(Some(charged));
+                    }
+                    Record::Voided { hold: ended, .. } if ended == hold => return Ok(None),
+                    _ => {}
+                }
+            }
+            if !was_made {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The ends of all holds that crashes had left open, oldest first.
+    pub(super) fn in_doubt(&self) -> Result<Vec<Journaled>, StoreError> {
+        let rows = self.db.scan_prefix([IN_DOUBT]);
+        rows.map(|row| Ok(postcard::from_bytes(&row?.1)?)).collect()
+    }
+
+    /// The usage of an account in the hours of `hours`, by hour, key and model.
+    pub(super) fn usage(
+        &self,
+        account: AccountId,
+        hours: std::ops::Range<u32>,
+    ) -> Result<Vec<(UsageCell, UsageTotal)>, StoreError> {
+        let bound = |hour: u32| key(USAGE, &[&account.number().to_be_bytes(), &hour.to_be_bytes()]);
+        let mut found = Vec::new();
+        for row in self.db.range(bound(hours.start)..bound(hours.end)) {
+            let (key, value) = row?;
+            let cell = read_usage_key(&key)
+                .ok_or_else(|| StoreError("a usage row's key cannot be read".to_owned()))?;
+            found.push((cell, postcard::from_bytes(&value)?));
+        }
+        Ok(found)
+    }
+
+    fn value<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
+        Ok(self.db.get(key)?.map(|value| postcard::from_bytes(&value)).transpose()?)
+    }
+}
+
+fn put(batch: &mut sled::Batch, key: Vec<u8>, value: &impl Serialize) -> Result<(), StoreError> {
+    batch.insert(key, postcard::to_stdvec(value)?);
+    Ok(())
+}
+
+fn key(prefix: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = vec![prefix];
+    parts.iter().for_each(|part| key.extend_from_slice(part));
+    key
+}
+
+fn entries_key(account: AccountId, first_seq: Seq) -> Vec<u8> {
+    key(ENTRIES, &[&account.number().to_be_bytes(), &first_seq.to_be_bytes()])
+}
+
+fn usage_key(cell: &UsageCell) -> Vec<u8> {
+    let (account, key_id) = (cell.account.number().to_be_bytes(), cell.key.number().to_be_bytes());
+    key(USAGE, &[&account, &cell.hour.to_be_bytes(), &key_id, cell.model.as_bytes()])
+}
+
+fn read_usage_key(key: &[u8]) -> Option<UsageCell> {
+    let (account, rest) = key.get(1..)?.split_first_chunk()?;
+    let (hour, rest) = rest.split_first_chunk()?;
+    let (key, model) = rest.split_first_chunk()?;
+    Some(UsageCell {
+        account: AccountId::from_number(u64::from_be_bytes(*account)),
+        hour: u32::from_be_bytes(*hour),
+        key: KeyId::from_number(u64::from_be_bytes(*key)),
+        model: std::str::from_utf8(model).ok()?.into(),
+    })
+}
+
+fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, StoreError> {
+    let mut entries = Vec::new();
+    while !bytes.is_empty() {
+        let (journaled, rest) = postcard::take_from_bytes(bytes)?;
+        entries.push(journaled);
+        bytes = rest;
+    }
+    Ok(entries)
+}
