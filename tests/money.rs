@@ -88,7 +88,7 @@ async fn usage_that_is_missing_or_cannot_be_true_is_estimated() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
     for stream in [false, true] {
-        for fault in ["no-usage", "forged-usage=negative", "forged-usage=huge"] {
+        for fault in ["usage-missing", "usage-negative", "usage-huge"] {
             let customer = admin.customer("1.00").await;
             let call = request(&demo, &customer, &hello(json!({"stream": stream})), &[("x-sim-fault", fault)]);
             let answer = call.send().await.expect("an answer");
@@ -108,7 +108,7 @@ async fn who_hangs_up_pays_for_what_was_relayed() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
     let customer = admin.customer("1.00").await;
-    let slow = [("x-sim-chunks", "200"), ("x-sim-interval-ms", "20")];
+    let slow = [("x-sim-chunks", "200"), ("x-sim-words", "1"), ("x-sim-interval-ms", "20")];
     let call = request(&demo, &customer, &hello(json!({"stream": true})), &slow);
     let mut stream = call.send().await.expect("an answer").bytes_stream();
     for _ in 0..5 {
@@ -135,7 +135,12 @@ async fn a_stream_that_reaches_its_hold_takes_a_second_or_is_cut() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
     // The upstream goes on for 400 chunks whatever `max_tokens` says.
-    let runaway = [("x-sim-chunks", "400"), ("x-sim-interval-ms", "2"), ("x-sim-fault", "ignore-max-tokens")];
+    let runaway = [
+        ("x-sim-chunks", "400"),
+        ("x-sim-words", "1"),
+        ("x-sim-interval-ms", "2"),
+        ("x-sim-max-tokens", "ignore"),
+    ];
     let body = hello(json!({"stream": true, "max_tokens": 10}));
     let text = |customer: Customer| {
         let call = request(&demo, &customer, &body, &runaway);

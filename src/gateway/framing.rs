@@ -41,8 +41,8 @@ pub(super) fn check_head(head: &[u8]) -> Result<(), GatewayError> {
     fields.agree_with(&request_line)
 }
 
-/// The lines of a head, each of which must end in CR LF and hold no other CR: a parser that takes
-/// a bare LF or CR for a line end sees other fields than one that does not.
+/// The lines of a head, each of which must end in CR LF: a parser that takes a bare LF for a line
+/// end sees other fields than one that does not. A bare CR fails as what it stands in.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -60,12 +60,13 @@ impl<'a> Iterator for Lines<'a> {
             return Some(Err(bad("The request head ends in the middle of a line.")));
         };
         self.rest = rest.get(1..).unwrap_or_default();
-        Some(match line.strip_suffix(b"\r") {
-            Some(line) if memchr::memchr(b'\r', line).is_none() => Ok(line),
-            _ => Err(bad("Lines of the request head must end in CR LF.")),
-        })
+        let line = line.strip_suffix(b"\r");
+        Some(line.ok_or_else(|| bad("Lines of the request head must end in CR LF.")))
     }
 }
+
+/// How a target in absolute form begins.
+const ABSOLUTE_FORM: [&[u8]; 2] = [b"http://", b"https://"];
 
 /// `POST /v1/chat/completions HTTP/1.1`
 struct RequestLine<'a> {
@@ -88,6 +89,10 @@ impl<'a> RequestLine<'a> {
         if !target.iter().copied().all(is_target) {
             return Err(bad("The request target holds bytes that must be percent-encoded."));
         }
+        let is_absolute = ABSOLUTE_FORM.iter().any(|scheme| target.starts_with(scheme));
+        if !(target.starts_with(b"/") || target == b"*" || is_absolute) {
+            return Err(bad("The request target is neither a path nor a URL."));
+        }
         match version {
             b"HTTP/1.1" => Ok(Self { target, is_http_10: false }),
             b"HTTP/1.0" => Ok(Self { target, is_http_10: true }),
@@ -97,11 +102,7 @@ impl<'a> RequestLine<'a> {
 
     /// The authority of a target in absolute form (`http://host/path`).
     fn authority(&self) -> Option<&'a [u8]> {
-        let after_scheme = memchr::memmem::find(self.target, b"://")?;
-        if self.target.starts_with(b"/") {
-            return None;
-        }
-        let rest = self.target.get(after_scheme + 3..)?;
+        let rest = ABSOLUTE_FORM.iter().find_map(|scheme| self.target.strip_prefix(*scheme))?;
         rest.split(|byte| matches!(byte, b'/' | b'?')).next()
     }
 }
@@ -181,12 +182,12 @@ fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), GatewayError> {
     if name.is_empty() || !name.iter().copied().all(is_token) {
         return Err(bad("A header name is malformed."));
     }
-    let value = value.get(1..).unwrap_or_default().trim_ascii();
+    let value = value.get(1..).unwrap_or_default();
     // Visible ASCII, blanks, and the bytes above ASCII that RFC 9110 section 5.5 puts up with.
     if !value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f)) {
         return Err(bad("A header value holds control characters."));
     }
-    Ok((name, value))
+    Ok((name, value.trim_ascii()))
 }
 
 /// `Connection` may name fields that end at the next hop. Naming those that frame and address the
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn request_lines_with_two_readings_are_refused() {
-        let lines: [&[u8]; 19] = [
+        let lines: [&[u8]; 22] = [
             b"",
             b"\r\n",
             b"GET / HTTP/1.1",
@@ -270,6 +271,9 @@ mod tests {
             b"GET /\xff HTTP/1.1\r\n",
             b"GET /a#b HTTP/1.1\r\n",
             b"GET http:\\\\b/ HTTP/1.1\r\n",
+            b"GET ftp://a/ HTTP/1.1\r\n",
+            b"GET x HTTP/1.1\r\n",
+            b"CONNECT a:80 HTTP/1.1\r\n",
             b"GET / HTTP/1.2\r\n",
             b"GET / HTTP/2.0\r\n",
             b"GET / http/1.1\r\n",
@@ -305,6 +309,7 @@ mod tests {
             "Transfer-Encoding: xchunked\r\n",
             "Transfer-Encoding: \"chunked\"\r\n",
             "Transfer-Encoding: \x0bchunked\r\n",
+            "Transfer-Encoding: \x0cchunked\r\n",
             "Transfer-Encoding:\r\n",
             "Connection: close, Content-Length\r\n",
             "Connection: host\r\n",

@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 use super::Demo;
 
 /// A client of the admin API.
-pub struct Admin {
+pub(crate) struct Admin {
     url: String,
     token: String,
     http: reqwest::Client,
 }
 
 /// An account and one key of it.
-pub struct Customer {
-    pub account: String,
-    pub key: String,
+pub(crate) struct Customer {
+    pub(crate) account: String,
+    pub(crate) key: String,
 }
 
 impl Admin {
-    pub fn of(demo: &Demo) -> Self {
+    pub(crate) fn of(demo: &Demo) -> Self {
         Self {
             url: format!("{}/admin/v1", demo.admin_url),
             token: demo.admin_token.clone(),
@@ -28,7 +28,7 @@ impl Admin {
         }
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Value {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
         let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token);
         let answer = request.json(&body).send().await.expect("the admin API answers");
         let status = answer.status();
@@ -37,13 +37,13 @@ impl Admin {
         value
     }
 
-    pub async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
         request.send().await.expect("the admin API answers").json().await.expect("JSON")
     }
 
     /// A new account with this much credit in dollars, and a key.
-    pub async fn customer(&self, credit: &str) -> Customer {
+    pub(crate) async fn customer(&self, credit: &str) -> Customer {
         let account = self.post("/accounts", json!({"name": "test"})).await;
         let account = account["id"].as_str().expect("an id").to_owned();
         let grant = json!({"amount": credit, "id": "first"});
@@ -53,7 +53,7 @@ impl Admin {
     }
 
     /// The account's balance in nano-dollars, once nothing is in flight: granted, available, spent.
-    pub async fn settled(&self, account: &str) -> Balance {
+    pub(crate) async fn settled(&self, account: &str) -> Balance {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let balance = self.balance(account).await;
@@ -66,7 +66,7 @@ impl Admin {
     }
 
     /// The account's balance as it is.
-    pub async fn balance(&self, account: &str) -> Balance {
+    pub(crate) async fn balance(&self, account: &str) -> Balance {
         let value = self.get(&format!("/accounts/{account}")).await;
         let amount = |name: &str| {
             let text = value["balance"][name].as_str().unwrap_or_else(|| panic!("{name}: {value}"));
@@ -84,7 +84,7 @@ impl Admin {
     }
 
     /// The newest entries of the account.
-    pub async fn entries(&self, account: &str) -> Vec<Value> {
+    pub(crate) async fn entries(&self, account: &str) -> Vec<Value> {
         let page = self.get(&format!("/accounts/{account}/entries?limit=1000")).await;
         page["data"].as_array().unwrap_or_else(|| panic!("{page}")).clone()
     }
@@ -92,9 +92,9 @@ impl Admin {
 
 /// An account's money in nano-dollars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Balance {
-    pub granted: i64,
-    pub available: i64,
-    pub held: i64,
-    pub spent: i64,
+pub(crate) struct Balance {
+    pub(crate) granted: i64,
+    pub(crate) available: i64,
+    pub(crate) held: i64,
+    pub(crate) spent: i64,
 }

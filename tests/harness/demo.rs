@@ -5,23 +5,23 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A running demo with an account of $10; ended on drop.
-pub struct Demo {
+pub(crate) struct Demo {
     /// The customers' address without a path.
-    pub base_url: String,
+    pub(crate) base_url: String,
     /// The admin API's address without a path.
-    pub admin_url: String,
+    pub(crate) admin_url: String,
     /// The admin API's bearer token.
-    pub admin_token: String,
+    pub(crate) admin_token: String,
     /// A key of the demo account.
-    pub api_key: String,
+    pub(crate) api_key: String,
     /// The process.
-    pub child: Child,
+    pub(crate) child: Child,
     _data: Option<tempfile::TempDir>,
 }
 
 impl Demo {
     /// Starts a demo on free ports with a ledger of its own.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let mut demo = Self::on(data.path());
         demo._data = Some(data);
@@ -29,7 +29,7 @@ impl Demo {
     }
 
     /// Starts a demo on free ports over the ledger in `data`.
-    pub fn on(data: &Path) -> Self {
+    pub(crate) fn on(data: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
             .args(["demo", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
             .arg(data)

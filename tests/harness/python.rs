@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// The environment's directory; made anew when the pins change. Test binaries that start together
 /// wait for the one that makes it.
-pub fn environment() -> PathBuf {
+pub(crate) fn environment() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let pins = root.join("tests/python/requirements.txt");
     let venv = root.join("target/python-venv");

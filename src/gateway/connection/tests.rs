@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream as Client};
 
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
+use proptest::prelude::*;
 use tokio::sync::watch;
 
 use super::*;
@@ -171,4 +172,75 @@ fn shutting_down_closes_what_is_idle() {
         std::thread::yield_now();
     }
     assert_eq!(running.open.load(Ordering::Relaxed), 0, "none is left");
+}
+
+/// A sound head with a few bytes, lines or words put in, taken out or doubled.
+fn mangled_heads() -> impl Strategy<Value = Vec<u8>> {
+    let sound = proptest::sample::select(vec![
+        "POST /v1/x?a=b HTTP/1.1\r\nHost: a:80\r\nX-Name: some value\r\nContent-Length: 5\r\n\
+         Connection: keep-alive\r\nAccept: */*\r\n\r\n",
+        "POST http://a:80/v1/x?a=b HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: a:80\r\n\r\n",
+        "GET / HTTP/1.0\r\nAccept: */*\r\n\r\n",
+    ]);
+    let put = prop_oneof![
+        any::<u8>().prop_map(|byte| vec![byte]),
+        proptest::sample::select(vec![
+            "\r\n",
+            "\n",
+            "\r",
+            " ",
+            "\t",
+            ":",
+            ",",
+            "\0",
+            "/",
+            "//",
+            "%",
+            "#",
+            "?",
+            "\\",
+            "@",
+            "[",
+            "*",
+            "http://a:80",
+            "HTTP/1.0",
+            "Transfer-Encoding: chunked\r\n",
+            "Content-Length: 5\r\n",
+            "Host: b\r\n",
+            "Expect: 100-continue\r\n",
+            "Upgrade: h2c\r\n",
+            "Connection: upgrade\r\n",
+        ])
+        .prop_map(|text| text.as_bytes().to_vec()),
+    ];
+    let edit = (any::<proptest::sample::Index>(), 0_usize..6, put);
+    (sound, proptest::collection::vec(edit, 0..4)).prop_map(|(sound, edits)| {
+        let mut head = sound.as_bytes().to_vec();
+        for (index, taken_out, put_in) in edits {
+            let at = index.index(head.len());
+            head.splice(at..(at + taken_out).min(head.len()), put_in);
+        }
+        head
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    /// The check is the stricter of the two: no customer ever reads Pingora's empty 400.
+    #[test]
+    fn pingora_takes_every_head_that_is_sound(bytes in mangled_heads()) {
+        let mut lines = LineScan::default();
+        let Some(head) = lines.head_of(&bytes) else { return Ok(()) };
+        if framing::check_head(head).is_err() {
+            return Ok(());
+        }
+        let (ours, _theirs) = tokio::io::duplex(1);
+        let mut session = ServerSession::new_http1(Box::new(ours));
+        session.set_pipelined_prefix(BytesMut::from(bytes.as_slice()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let read = runtime.block_on(session.read_request());
+        prop_assert!(matches!(read, Ok(true)), "{} was taken, then {read:?}", bytes.escape_ascii());
+        prop_assert_eq!(&session.to_h1_raw()[..], head, "Pingora repaired or cut the head");
+    }
 }

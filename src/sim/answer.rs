@@ -1,0 +1,84 @@
+//! An answer before it is sent.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::behaviour::{Behaviour, Break};
+use super::script::{self, EventStream, Step};
+
+/// Bytes that are neither JSON nor events, nor even text.
+const GARBAGE: &[u8] = b"data: {\"id\":\n\n\xFF\xFE\x00<html>not an answer</html>\x80";
+
+/// What goes back: status, the headers that differ between answers, and the body's steps.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) content_type: &'static str,
+    /// The announced length, where the body breaks off before it.
+    pub(super) announced_bytes: Option<usize>,
+    pub(super) retry_after: Option<String>,
+    pub(super) steps: Vec<Step>,
+}
+
+impl Answer {
+    /// 200 with a JSON body.
+    pub(super) fn json(body: impl Into<Bytes>, behaviour: &Behaviour) -> Self {
+        let body = body.into();
+        let is_cut = behaviour.faults.stop.is_some_and(|stop| stop.how == Break::Cut);
+        Self {
+            status: StatusCode::OK,
+            content_type: "application/json",
+            announced_bytes: is_cut.then_some(body.len()),
+            retry_after: None,
+            steps: script::whole(body, behaviour),
+        }
+    }
+
+    /// 200 with an event stream.
+    pub(super) fn events(stream: EventStream<'_>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            content_type: "text/event-stream; charset=utf-8",
+            announced_bytes: None,
+            retry_after: None,
+            steps: stream.into_steps(),
+        }
+    }
+
+    /// 200 with nonsense.
+    pub(super) fn garbage(streamed: bool) -> Self {
+        Self {
+            status: StatusCode::OK,
+            content_type: if streamed { "text/event-stream" } else { "application/json" },
+            announced_bytes: None,
+            retry_after: None,
+            steps: vec![Step::Write(Bytes::from_static(GARBAGE))],
+        }
+    }
+
+    /// An error in OpenAI's envelope, whose `type` and `code` follow from the status.
+    pub(super) fn error(status: StatusCode, message: &str, behaviour: &Behaviour) -> Self {
+        let (kind, code) = match status.as_u16() {
+            401 => ("invalid_request_error", Some("invalid_api_key")),
+            404 => ("invalid_request_error", Some("model_not_found")),
+            429 => ("requests", Some("rate_limit_exceeded")),
+            400..=499 => ("invalid_request_error", None),
+            _ => ("server_error", None),
+        };
+        let code = behaviour.error_code.as_deref().or(code);
+        let error =
+            serde_json::json!({"message": message, "type": kind, "param": null, "code": code});
+        Self {
+            status,
+            content_type: "application/json",
+            announced_bytes: None,
+            retry_after: behaviour.retry_after.clone(),
+            steps: vec![Step::Write(serde_json::json!({"error": error}).to_string().into())],
+        }
+    }
+
+    /// The 400 of a request that cannot be served.
+    pub(super) fn invalid(message: &str, behaviour: &Behaviour) -> Self {
+        Self::error(StatusCode::BAD_REQUEST, message, behaviour)
+    }
+}

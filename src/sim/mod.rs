@@ -1,0 +1,172 @@
+//! Simulated upstreams: a server that answers like a provider, or fails like one, for the demo, the
+//! tests and the benchmarks.
+//!
+//! It speaks OpenAI's protocol over HTTP/1.1 and HTTP/2 without TLS. Paths are matched by their end,
+//! under any prefix: `…/chat/completions`, `…/embeddings`, `…/models`, `…/models/{id}`.
+//! `GET /sim/requests` shows the last 1,024 requests. Each answer carries the SHA-256 and the length
+//! of the request's body as it arrived, in `x-sim-body-sha256` and `x-sim-body-bytes`.
+//!
+//! # Settings
+//!
+//! What it does is a [`Behaviour`], which can be set for the server ([`SimOptions`],
+//! [`Sim::set_behaviour`], `tollgate sim NAME=VALUE…`), changed for one base URL by a path segment
+//! `sim:NAME=VALUE;NAME=VALUE` (as in `http://127.0.0.1:9000/sim:fault=status=503/v1`), and changed
+//! for one request by headers `x-sim-NAME: VALUE`. The later one in this list wins.
+//!
+//! | Name | Value | Default |
+//! |---|---|---|
+//! | `delay-ms` | milliseconds from the request's last byte to the answer's first | 0 |
+//! | `chunks` | pieces of content in an answer, each a chunk when streamed | 8 |
+//! | `interval-ms` | milliseconds between two chunks | 0 |
+//! | `words` | words in a chunk; a word counts as a token | 2 |
+//! | `max-tokens` | `honour` or `ignore` the request's `max_tokens` | `honour` |
+//! | `usage` | reported tokens: `prompt=12,completion=34,cached=4,reasoning=3`, each optional | counted |
+//! | `dimensions` | size of vectors, when the request does not say | 256 |
+//! | `base64` | `on` or `off`: whether embeddings come in base64 when asked | `on` |
+//! | `key` | the bearer token that requests must carry, else 401 | none asked |
+//! | `retry-after` | `retry-after` of error answers | none |
+//! | `error-code` | `error.code` of error answers | by status |
+//! | `blind` | `on` or `off`: answer by path alone, without reading, hashing or recording the body | `off` |
+//! | `fault` | faults, separated by commas; repeated ones add up | none |
+//!
+//! # Faults
+//!
+//! | Fault | What happens |
+//! |---|---|
+//! | `none` | takes all faults set before away |
+//! | `status=N` | status N, 400 to 599, with an error body |
+//! | `reset`, `reset-after-body` | TCP RST once the head is read, or the whole request (over HTTP/2: of the stream) |
+//! | `hang` | the request is read and never answered |
+//! | `garbage` | 200 with bytes that are neither JSON nor events |
+//! | `cut-after=N` | after N chunks the connection closes, the body unfinished |
+//! | `eof-after=N` | after N chunks the body ends as if whole, without usage and `[DONE]` |
+//! | `hang-after=N` | after N chunks nothing more comes |
+//! | `error-after=N` | after N chunks an error event comes, and the body ends |
+//! | `usage-missing` | usage is never reported |
+//! | `usage-negative`, `usage-huge` | usage is below zero, or the most that 64 bits hold |
+//! | `usage-twice`, `usage-early`, `usage-late` | one more, tenfold usage after the honest one, in the middle of the content, or after `[DONE]` |
+//! | `done-missing`, `done-twice` | no `[DONE]`, or two |
+//! | `crlf`, `cr` | the lines of a stream end in `\r\n`, or `\r` |
+//! | `comments` | comments stand between events and inside them |
+//! | `split` | each event comes in several writes, cut at awkward places |
+//! | `utf8-split` | the words are not ASCII, and their characters are cut |
+//! | `trickle` | one byte for each write |
+//! | `giant=N` | one piece of content has N bytes |
+//! | `leak` | the headers carry a cookie and what looks like the operator's credentials |
+//!
+//! Unstreamed answers break off in their middle, whatever N is; `error-after`, `usage-twice`,
+//! `usage-early`, `usage-late`, `done-…`, `crlf`, `cr` and `comments` are for streams only.
+
+mod answer;
+mod behaviour;
+mod connection;
+mod openai;
+mod recorded;
+mod script;
+mod server;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use tokio::sync::watch;
+
+pub use behaviour::{
+    BadSetting, Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, UsageFigures, UsageForm,
+    Writes,
+};
+pub use recorded::Recorded;
+
+use server::Server;
+
+/// How to start a simulated upstream.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// Where to listen. Port 0 takes any free port, which is the default, on 127.0.0.1.
+    pub listen: SocketAddr,
+    /// What it does unless a path or a request's headers say otherwise.
+    pub behaviour: Behaviour,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), behaviour: Behaviour::default() }
+    }
+}
+
+/// A running simulated upstream. Dropping it ends it: open answers get half a second to finish.
+///
+/// It runs on a thread of its own, so it can be used from synchronous and asynchronous code alike.
+#[derive(Debug)]
+pub struct Sim {
+    addr: SocketAddr,
+    server: Arc<Server>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sim {
+    /// Starts to listen; when this returns, connections are taken.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or no thread can be started.
+    pub fn start(options: SimOptions) -> io::Result<Self> {
+        let server = Arc::new(Server::new(options.behaviour));
+        let (stop, stopped) = watch::channel(false);
+        let (bound, binding) = mpsc::sync_channel(1);
+        let on_thread = Arc::clone(&server);
+        let thread = std::thread::Builder::new().name("sim".to_owned()).spawn(move || {
+            server::run(&on_thread, options.listen, stopped, |result| drop(bound.send(result)));
+        })?;
+        let addr =
+            binding.recv().map_err(|_| io::Error::other("the simulator's thread ended"))??;
+        Ok(Self { addr, server, stop, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Its address as a base URL for an OpenAI client, `http://127.0.0.1:9000/v1`.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.addr)
+    }
+
+    /// The last requests, at most 1,024, oldest first.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.server.recorder.all()
+    }
+
+    /// How many requests were received whole since the start.
+    #[must_use]
+    pub fn requests_total(&self) -> u64 {
+        self.server.recorder.received()
+    }
+
+    /// How many requests are being read or answered now.
+    #[must_use]
+    pub fn requests_in_flight(&self) -> usize {
+        self.server.in_flight()
+    }
+
+    /// Changes what it does with requests that arrive from now on.
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
+        self.server.behaviour.store(Arc::new(behaviour));
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed when it happened; there is nothing to add here.
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `tollgate serve` with files, a ledger and ports of its own.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::wire::{Answer, ask};
+
+const ADMIN_TOKEN: &str = "admin-token-of-a-test";
+/// What the gateway sends to the recorder; no customer may ever read it.
+pub(crate) const UPSTREAM_KEY: &str = "sk-upstream-of-a-test";
+
+/// A running gateway with one account of $10 and a key of it; ended on drop.
+pub(crate) struct Gateway {
+    /// The customers' address.
+    pub(crate) address: SocketAddr,
+    /// A key of the account.
+    pub(crate) key: String,
+    admin: SocketAddr,
+    account: String,
+    child: Child,
+    _directory: tempfile::TempDir,
+}
+
+impl Gateway {
+    /// Starts a gateway whose only upstream is at `upstream`. Its model `m` does chat; of
+    /// `endless` an answer may be as long as the upstream likes. Bodies are at most 1 MiB, and must
+    /// arrive within 2 s.
+    pub(crate) fn start(upstream: SocketAddr) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = |name: &str, text: String| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).expect("the file is written");
+            path
+        };
+        let routes = file("routes.yaml", routes(upstream, directory.path()));
+        let models = file("models.yaml", MODELS.to_owned());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .arg("serve")
+            .arg("--routes")
+            .arg(routes)
+            .arg("--models")
+            .arg(models)
+            .args(["--ready-json", "--log", "warn"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let stdout = child.stdout.take().expect("standard output is piped");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("a line when it is ready");
+        let ready: Value = serde_json::from_str(&line).expect("a JSON line when it is ready");
+        let address = |field: &str| {
+            let url = ready[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}"));
+            url.trim_start_matches("http://").parse().expect("an address")
+        };
+        let (address, admin) = (address("base_url"), address("admin_url"));
+        let mut gateway = Self {
+            address,
+            key: String::new(),
+            admin,
+            account: String::new(),
+            child,
+            _directory: directory,
+        };
+        let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "test"}));
+        gateway.account = text(&account, "id");
+        gateway.grant("10.00", "first");
+        let path = format!("/admin/v1/accounts/{}/keys", gateway.account);
+        gateway.key = text(&gateway.admin("POST", &path, &json!({"name": "test"})), "key");
+        gateway
+    }
+
+    /// Gives the account more money, once per `id`.
+    pub(crate) fn grant(&self, amount: &str, id: &str) {
+        let path = format!("/admin/v1/accounts/{}/grants", self.account);
+        self.admin("POST", &path, &json!({"amount": amount, "id": id}));
+    }
+
+    /// The account's balance: `granted`, `available`, `held` and `spent`, as decimal texts.
+    pub(crate) fn balance(&self) -> Value {
+        let path = format!("/admin/v1/accounts/{}", self.account);
+        self.admin("GET", &path, &Value::Null)["balance"].clone()
+    }
+
+    /// A chat request with these header lines beside host and key, and this body.
+    pub(crate) fn chat(&self, lines: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\n{lines}\r\n",
+            self.key
+        );
+        [head.as_bytes(), body.as_ref()].concat()
+    }
+
+    /// A chat request with this body and its length.
+    pub(crate) fn chat_json(&self, body: impl AsRef<[u8]>) -> Vec<u8> {
+        let body = body.as_ref();
+        self.chat(&format!("Content-Length: {}\r\n", body.len()), body)
+    }
+
+    /// The most memory that the process has had resident, in bytes.
+    pub(crate) fn rss_bytes_max(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("the process lives");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("VmHWM");
+        let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("KiB");
+        kib * 1024
+    }
+
+    fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: admin\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let answer: Answer = ask(self.admin, request.as_bytes());
+        let status = answer.status();
+        assert!((200..300).contains(&status), "{method} {path} answered {answer:?}");
+        answer.json()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn text(document: &Value, field: &str) -> String {
+    document[field].as_str().unwrap_or_else(|| panic!("no {field} in {document}")).to_owned()
+}
+
+fn routes(upstream: SocketAddr, directory: &std::path::Path) -> String {
+    let data = directory.join("data");
+    let data = data.display();
+    format!(
+        "listeners:
+  - address: 127.0.0.1:0
+    h2c: true
+admin:
+  address: 127.0.0.1:0
+  token: {ADMIN_TOKEN}
+store:
+  data_dir: {data}
+limits:
+  body_max: 1MiB
+  body_memory_max: 64MiB
+  body_timeout: 2s
+  read_timeout: 2s
+  write_timeout: 2s
+upstreams:
+  recorder:
+    protocol: openai
+    base_url: http://{upstream}/v1
+    credential: {UPSTREAM_KEY}
+routes:
+  - {{ path: /v1/chat/completions, operation: chat }}
+"
+    )
+}
+
+const MODELS: &str = "models:
+  m:
+    operations: [chat]
+    targets:
+      - { upstream: recorder }
+    prices:
+      input_per_1m_tokens: 1
+      output_per_1m_tokens: 10
+    limits:
+      context_tokens_max: 100000
+      output_tokens_max: 1000
+  endless:
+    operations: [chat]
+    targets:
+      - { upstream: recorder, model: m }
+    prices:
+      input_per_1m_tokens: 0.000001
+      output_per_1m_tokens: 0.000001
+    limits:
+      context_tokens_max: 100000
+      output_tokens_max: 1000000000
+";

@@ -1,0 +1,15 @@
+//! The real binary as a child process, an upstream that records what reaches it, and raw sockets.
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
+
+mod admin;
+mod demo;
+mod gateway;
+pub(crate) mod python;
+mod recorder;
+mod wire;
+
+pub(crate) use admin::{Admin, Customer};
+pub(crate) use demo::Demo;
+pub(crate) use gateway::{Gateway, UPSTREAM_KEY};
+pub(crate) use recorder::Recorder;
+pub(crate) use wire::{Answer, ask, connect};

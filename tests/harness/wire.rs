@@ -1,0 +1,115 @@
+//! HTTP/1.1 by hand: what is sent is exactly what a test says.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// What came back over a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    /// Everything that was read.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the other end closed the connection.
+    pub(crate) is_closed: bool,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+impl Answer {
+    /// The status of the first response that is not informational; 0 without one.
+    pub(crate) fn status(&self) -> u16 {
+        self.head().get(9..12).and_then(|code| code.parse().ok()).unwrap_or(0)
+    }
+
+    /// The head of that response, without its empty line.
+    pub(crate) fn head(&self) -> String {
+        self.parts().0
+    }
+
+    /// What follows that head.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        self.parts().1
+    }
+
+    /// The value of a header of that response.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        self.head().lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        })
+    }
+
+    /// The body as JSON; null if it is none.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body()).unwrap_or_default()
+    }
+
+    /// How many responses there are, informational ones not counted.
+    pub(crate) fn responses(&self) -> usize {
+        let text = String::from_utf8_lossy(&self.bytes);
+        text.matches("HTTP/1.1 ").count() - text.matches("HTTP/1.1 1").count()
+    }
+
+    fn parts(&self) -> (String, Vec<u8>) {
+        let mut rest = self.bytes.as_slice();
+        loop {
+            let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") else {
+                return (String::new(), rest.to_vec());
+            };
+            let (head, body) = (&rest[..end], &rest[end + 4..]);
+            if !head.starts_with(b"HTTP/1.1 1") {
+                return (String::from_utf8_lossy(head).into_owned(), body.to_vec());
+            }
+            rest = body;
+        }
+    }
+
+    /// Whether the response says where it ends, and has come to that end.
+    fn is_whole(&self) -> bool {
+        let (head, body) = self.parts();
+        if head.is_empty() {
+            return false;
+        }
+        match self.header("content-length") {
+            Some(length) => length.parse().is_ok_and(|length: usize| body.len() >= length),
+            None => body.ends_with(b"0\r\n\r\n"),
+        }
+    }
+}
+
+/// Opens a connection whose reads give up after 5 s.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the gateway takes connections");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    stream.set_write_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    stream.set_nodelay(true).expect("no delay");
+    stream
+}
+
+/// Sends `request` over a new connection and reads the response; then, for a moment, whether the
+/// connection is closed or something else comes.
+pub(crate) fn ask(address: SocketAddr, request: &[u8]) -> Answer {
+    let mut stream = connect(address);
+    let begun = Instant::now();
+    // A refusal may come, and the connection close, before all is sent.
+    let _sent = stream.write_all(request);
+    let mut answer = Answer::default();
+    while !answer.is_closed && !answer.is_whole() && read_more(&mut stream, &mut answer) {}
+    answer.took = begun.elapsed();
+    let moment = Duration::from_millis(30);
+    stream.set_read_timeout(Some(moment)).expect("a timeout");
+    while !answer.is_closed && read_more(&mut stream, &mut answer) {}
+    answer
+}
+
+/// Whether a read brought anything, the end included.
+fn read_more(stream: &mut TcpStream, answer: &mut Answer) -> bool {
+    let mut chunk = [0; 16 * 1024];
+    match stream.read(&mut chunk) {
+        Ok(0) => answer.is_closed = true,
+        Ok(count) => answer.bytes.extend_from_slice(&chunk[..count]),
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => answer.is_closed = true,
+        Err(_) => return false,
+    }
+    true
+}

@@ -1,0 +1,297 @@
+//! What a hostile customer sends: each is refused in the gateway's own words, nothing reaches an
+//! upstream, nothing is charged, and honest requests are served as before.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod harness;
+#[path = "hostile/http1_rows.rs"]
+mod http1_rows;
+#[path = "hostile/http2.rs"]
+mod http2;
+#[path = "hostile/json_rows.rs"]
+mod json_rows;
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use harness::{Answer, Gateway, Recorder, ask, connect};
+use http2::End;
+
+const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+
+/// A request and how it must be refused.
+struct Row {
+    name: &'static str,
+    request: Vec<u8>,
+    status: u16,
+    code: &'static str,
+    closes: bool,
+}
+
+impl Row {
+    /// Broken framing: 400, and nothing more is read from the connection.
+    fn framing(name: &'static str, request: impl Into<Vec<u8>>) -> Self {
+        Self::closing(name, request, 400, "invalid_request_error")
+    }
+
+    fn closing(
+        name: &'static str,
+        request: impl Into<Vec<u8>>,
+        status: u16,
+        code: &'static str,
+    ) -> Self {
+        Self { closes: true, ..Self::any(name, request, status, code) }
+    }
+
+    /// The connection may stay open.
+    fn any(
+        name: &'static str,
+        request: impl Into<Vec<u8>>,
+        status: u16,
+        code: &'static str,
+    ) -> Self {
+        Self { name, request: request.into(), status, code, closes: false }
+    }
+
+    fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
+    /// What is wrong with the answer, if anything.
+    fn fault(&self, answer: &Answer) -> Option<String> {
+        let error = &answer.json()["error"];
+        let keys: Vec<_> = error.as_object().map(|o| o.keys().collect()).unwrap_or_default();
+        let retry = answer.header("x-should-retry");
+        let has_request_id = answer.header("x-request-id").is_some_and(|id| !id.is_empty());
+        let asked_not_to_retry = matches!(self.status, 401 | 402 | 403 | 404 | 409);
+        let fault = if answer.status() != self.status {
+            format!("status {}, expected {}", answer.status(), self.status)
+        } else if error["code"] != self.code {
+            format!("code {}, expected {}", error["code"], self.code)
+        } else if keys.len() != 4
+            || ["message", "type", "param", "code"].iter().any(|key| error.get(key).is_none())
+        {
+            format!("error keys {keys:?}, expected message, type, param, code")
+        } else if error["message"].as_str().is_none_or(|message| message.len() <= 10) {
+            format!("message {}, expected a sentence", error["message"])
+        } else if !has_request_id {
+            "no x-request-id".to_owned()
+        } else if asked_not_to_retry && retry.as_deref() != Some("false") {
+            format!("x-should-retry {retry:?}, expected false")
+        } else if answer.responses() != 1 {
+            format!("{} responses, expected one", answer.responses())
+        } else if self.closes && !answer.is_closed {
+            "the connection stayed open".to_owned()
+        } else if self.closes && answer.header("connection").as_deref() != Some("close") {
+            format!("connection {:?}, expected close", answer.header("connection"))
+        } else if answer.took > Duration::from_secs(2) {
+            format!("took {:?}, expected an answer at once", answer.took)
+        } else {
+            return None;
+        };
+        Some(format!(
+            "{}: {fault}; read {:.300}",
+            self.name,
+            answer.bytes.escape_ascii().to_string()
+        ))
+    }
+}
+
+/// An honest request, which must be served and paid for.
+fn assert_serves(gateway: &Gateway, recorder: &Recorder) {
+    let before = recorder.requests().len();
+    let answer = ask(gateway.address, &gateway.chat_json(GOOD));
+    assert_eq!(answer.status(), 200, "an honest request is served: {answer:?}");
+    assert_eq!(recorder.requests().len(), before + 1, "it reached the upstream");
+}
+
+/// The balance once nothing is held any more.
+fn settled(gateway: &Gateway) -> serde_json::Value {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let balance = gateway.balance();
+        let held = balance["held"].as_str().and_then(|held| held.parse::<f64>().ok());
+        if held == Some(0.0) {
+            return balance;
+        }
+        assert!(Instant::now() < deadline, "a hold stays open: {balance}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn hostile_requests_are_refused_and_cost_nothing() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(recorder.address);
+    assert_serves(&gateway, &recorder);
+    let (balance, reached) = (settled(&gateway), recorder.requests().len());
+
+    let mut rows = http1_rows::rows(&gateway);
+    rows.extend(json_rows::rows(&gateway));
+    let mut faults = Vec::new();
+    for row in &rows {
+        faults.extend(row.fault(&ask(gateway.address, &row.request)));
+        if recorder.requests().len() != reached {
+            faults.push(format!("{}: the upstream saw it", row.name));
+            break;
+        }
+    }
+    assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
+    assert_eq!(rows.len(), ROWS, "rows that ran");
+    assert_eq!(settled(&gateway), balance, "nothing was charged");
+    assert_serves(&gateway, &recorder);
+}
+
+/// The rows of the table: a run that finds fewer has lost some.
+const ROWS: usize = 175;
+
+#[test]
+fn hostile_http2_is_refused_and_costs_nothing() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(recorder.address);
+    let good = http2::good(&gateway.key, GOOD);
+    assert_eq!(http2::ask(gateway.address, &good), End::Answered, "an honest request");
+    let (balance, reached) = (settled(&gateway), recorder.requests().len());
+    let rows = http2::rows(&gateway.key, GOOD);
+    let ran = rows.len();
+    for (name, frames, ends) in rows {
+        let end = http2::ask(gateway.address, &frames);
+        assert!(ends.contains(&end), "{name}: {end:?}, expected {ends:?}");
+        assert_eq!(recorder.requests().len(), reached, "{name}: the upstream saw it");
+    }
+    assert_eq!(ran, 26, "rows that ran");
+    assert_eq!(settled(&gateway), balance, "nothing was charged");
+    assert_serves(&gateway, &recorder);
+}
+
+#[test]
+fn customers_cannot_speak_to_the_upstream_over_the_operator() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(recorder.address);
+    let lines = format!(
+        "Connection: authorization, x-canary-hop, keep-alive\r\nX-Canary-Hop: canary\r\n\
+         X-Forwarded-For: canary\r\nX-Forwarded-Host: canary\r\nForwarded: for=canary\r\n\
+         X-Real-IP: canary\r\nX-Api-Key: canary\r\nApi-Key: canary\r\nX-Goog-Api-Key: canary\r\n\
+         Cookie: canary\r\nProxy-Authorization: canary\r\nOpenAI-Organization: canary\r\n\
+         Upgrade: canary\r\nTE: canary\r\nTrailer: canary\r\nExpect: canary\r\n\
+         Content-Length: {}\r\n",
+        GOOD.len()
+    );
+    let answer = ask(gateway.address, &gateway.chat(&lines, GOOD));
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    let requests = recorder.requests();
+    let [request] = requests.as_slice() else {
+        panic!("{} requests, expected one", requests.len())
+    };
+    let head = request.head.to_ascii_lowercase();
+    assert!(!head.contains("canary"), "what the customer set stays here:\n{head}");
+    assert!(!head.contains(&gateway.key), "the customer's key stays here:\n{head}");
+    let credentials = head.matches("authorization: bearer sk-upstream-of-a-test\r\n").count();
+    assert_eq!(credentials, 1, "the operator's key, once:\n{head}");
+    assert_eq!(head.matches("content-length:").count(), 1, "one length:\n{head}");
+    assert!(!head.contains("transfer-encoding"), "a length only:\n{head}");
+}
+
+#[test]
+fn whatever_key_is_wrong_the_answer_is_the_same() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(recorder.address);
+    let message = |key: &str| {
+        let request = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\
+             Content-Length: {}\r\n\r\n{GOOD}",
+            GOOD.len()
+        );
+        let answer = ask(gateway.address, request.as_bytes());
+        (answer.status(), answer.json())
+    };
+    let unknown = message("sk-unknown");
+    assert_eq!(unknown.0, 401, "{unknown:?}");
+    let mut near = gateway.key.clone();
+    near.pop();
+    for key in
+        [near.as_str(), &format!("{}x", gateway.key), &gateway.key.to_uppercase(), "sk-", "x"]
+    {
+        assert_eq!(message(key), unknown, "{key} is told apart from an unknown key");
+    }
+}
+
+#[test]
+fn slow_customers_are_cut_and_harm_nobody() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(recorder.address);
+    let address = gateway.address;
+    let idle: Vec<_> = (0..500).map(|_| connect(address)).collect();
+    let body = gateway.chat("Content-Length: 1000\r\n", "{");
+    let cases: Vec<(&str, Vec<u8>, &[u8], u16)> = vec![
+        ("a head, line by line", b"GET / HTTP/1.1\r\nHost: a\r\n".to_vec(), b"X: y\r\n", 408),
+        ("a head, then silence", b"GET / HTTP/1.1\r\nHost".to_vec(), b"", 408),
+        ("nothing", Vec::new(), b"", 0),
+        ("a body, byte by byte", body.clone(), b" ", 408),
+        ("a body, then silence", body, b"", 408),
+        ("half of HTTP/2's beginning", b"PRI * HTTP/2.0\r\n\r\n".to_vec(), b"", 408),
+    ];
+    let slow: Vec<_> = cases
+        .into_iter()
+        .map(|(name, first, drip, status)| {
+            std::thread::spawn(move || (name, status, drip_feed(address, &first, drip)))
+        })
+        .collect();
+    for _ in 0..10 {
+        assert_serves(&gateway, &recorder);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for case in slow {
+        let (name, status, answer) = case.join().expect("the case runs");
+        assert!(answer.is_closed, "{name}: still open after {:?}", answer.took);
+        assert_eq!(answer.status(), status, "{name}: {answer:?}");
+    }
+    for mut stream in idle {
+        assert_eq!(stream.read(&mut [0]).ok(), Some(0), "an idle connection is closed");
+    }
+    settled(&gateway);
+}
+
+/// Sends `first`, then `drip` five times a second, until the other end closes or 15 s are over.
+fn drip_feed(address: std::net::SocketAddr, first: &[u8], drip: &[u8]) -> Answer {
+    let mut stream = connect(address);
+    stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let begun = Instant::now();
+    let mut answer = Answer::default();
+    let mut chunk = [0; 4096];
+    stream.write_all(first).expect("the beginning leaves");
+    while !answer.is_closed && begun.elapsed() < Duration::from_secs(15) {
+        match stream.read(&mut chunk) {
+            Ok(0) => answer.is_closed = true,
+            Ok(count) => answer.bytes.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                answer.is_closed = true;
+            }
+            // Nothing yet: the next drop. That it cannot be sent any more, the next read shows.
+            Err(_) => drop(stream.write_all(drip)),
+        }
+    }
+    answer.took = begun.elapsed();
+    answer
+}
+
+#[test]
+fn a_customer_who_does_not_read_is_cut_and_fills_no_memory() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(recorder.address);
+    let stream = GOOD.replacen("\"m\"", "\"endless\",\"stream\":true", 1);
+    let mut customers: Vec<_> = (0..8).map(|_| connect(gateway.address)).collect();
+    for customer in &mut customers {
+        customer.write_all(&gateway.chat_json(&stream)).expect("the request leaves");
+    }
+    // The upstream sends without end; once every customer is cut, nothing is held any more.
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while recorder.requests().len() < customers.len() {
+        assert!(Instant::now() < deadline, "{} requests arrived", recorder.requests().len());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    settled(&gateway);
+    let rss_bytes = gateway.rss_bytes_max();
+    assert!(rss_bytes < 128 << 20, "{rss_bytes} bytes resident, expected less than 128 MiB");
+    assert_serves(&gateway, &recorder);
+}
