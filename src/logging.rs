@@ -36,9 +36,11 @@ static QUEUE: Queue = Queue::new();
 /// changes the level.
 pub fn install(level: LevelFilter) {
     install_to(level, io::stderr());
+    std::panic::set_hook(Box::new(panicked));
 }
 
-/// Like [`install`], into any sink.
+/// Sends log lines of `level` and above to `sink`, and leaves panics as they are. A second call
+/// only changes the level.
 pub fn install_to(level: LevelFilter, sink: impl Write + Send + 'static) {
     log::set_max_level(level);
     if log::set_logger(&Backend).is_err() {
@@ -48,7 +50,6 @@ pub fn install_to(level: LevelFilter, sink: impl Write + Send + 'static) {
     if let Err(error) = writer.spawn(move || QUEUE.write_to(sink)) {
         eprintln!("no log will be written: its thread did not start: {error}");
     }
-    std::panic::set_hook(Box::new(panicked));
 }
 
 /// Waits until everything logged so far is written, but not longer than a second. To be called

@@ -1,0 +1,114 @@
+//! What happened to an account's money, and what a crash left in doubt.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::AdminState;
+use super::accounts;
+use super::error::Answer;
+use super::request::{PAGE_DEFAULT, Page, Params, check_limit};
+use crate::ledger::{AccountId, Call, Entry, EntryKind, HoldId, InDoubt, KeyId, RequestId, Seq};
+use crate::money::Nanousd;
+
+/// One movement of money as it is shown; which fields there are depends on its `kind`.
+#[derive(Serialize)]
+struct EntryView {
+    seq: Seq,
+    at: String,
+    #[serde(flatten)]
+    kind: EntryKind,
+    call: Option<CallView>,
+}
+
+/// The call that a movement belongs to.
+#[derive(Serialize)]
+struct CallView {
+    hold: HoldId,
+    request_id: RequestId,
+    key_id: KeyId,
+    model: Arc<str>,
+    held: Nanousd,
+}
+
+/// A call that was in flight in a crash.
+#[derive(Serialize)]
+struct InDoubtView {
+    account_id: AccountId,
+    call: CallView,
+    charged: Nanousd,
+    reserved_at: String,
+    resolved_at: String,
+}
+
+impl From<Entry> for EntryView {
+    fn from(entry: Entry) -> Self {
+        Self {
+            seq: entry.seq,
+            at: entry.at.to_rfc3339(),
+            kind: entry.kind,
+            call: entry.call.map(CallView::from),
+        }
+    }
+}
+
+impl From<Call> for CallView {
+    fn from(call: Call) -> Self {
+        Self {
+            hold: call.hold,
+            request_id: call.request,
+            key_id: call.key,
+            model: call.model,
+            held: call.held,
+        }
+    }
+}
+
+impl From<InDoubt> for InDoubtView {
+    fn from(doubt: InDoubt) -> Self {
+        Self {
+            account_id: doubt.account,
+            call: doubt.call.into(),
+            charged: doubt.charged,
+            reserved_at: doubt.reserved_at.to_rfc3339(),
+            resolved_at: doubt.resolved_at.to_rfc3339(),
+        }
+    }
+}
+
+/// The part of a statement that is asked for: up to `limit` entries from before `before`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Before {
+    limit: Option<usize>,
+    before: Option<Seq>,
+}
+
+/// `GET /admin/v1/accounts/{account}/entries`, newest first.
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    Path(account): Path<String>,
+    Params(asked): Params<Before>,
+) -> Answer<Json<Value>> {
+    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
+    let account = accounts::find(&state, &account)?.id;
+    // One more than is shown tells whether there are more.
+    let mut entries = state.ledger.entries(account, asked.before, limit + 1).await?;
+    let has_more = entries.len() > limit;
+    entries.truncate(limit);
+    let next_before = entries.last().filter(|_| has_more).map(|last| last.seq);
+    let data: Vec<EntryView> = entries.into_iter().map(EntryView::from).collect();
+    Ok(Json(json!({"data": data, "has_more": has_more, "next_before": next_before})))
+}
+
+/// `GET /admin/v1/holds/in-doubt`, oldest first.
+pub(super) async fn in_doubt(
+    State(state): State<AdminState>,
+    Params(page): Params<Page<HoldId>>,
+) -> Answer<Json<Value>> {
+    let found = state.ledger.in_doubt().await?;
+    Ok(Json(page.list(found, |doubt| doubt.call.hold, InDoubtView::from)?))
+}

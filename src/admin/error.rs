@@ -1,0 +1,141 @@
+//! From a failure to an answer: `{"error":{"message","type","param","code"}}`, always all four.
+
+use std::borrow::Cow;
+
+use axum::Json;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::ledger::LedgerError;
+
+/// What an operator reads when a request failed.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    code: &'static str,
+    message: Cow<'static, str>,
+    param: Option<String>,
+}
+
+/// What every handler gives.
+pub(super) type Answer<T> = Result<T, ApiError>;
+
+impl ApiError {
+    fn request(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { status, kind: "invalid_request_error", code, message: message.into(), param: None }
+    }
+
+    /// A value that will not do; `param` names it.
+    pub(super) fn invalid(param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
+        let error = Self::malformed(message);
+        Self { param: Some(param.into()), ..error }
+    }
+
+    /// A request that cannot be read at all.
+    pub(super) fn malformed(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::request(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+    }
+
+    pub(super) fn unauthorized() -> Self {
+        Self {
+            status: StatusCode::UNAUTHORIZED,
+            kind: "authentication_error",
+            code: "unauthorized",
+            message: "Send the admin token as `Authorization: Bearer …`.".into(),
+            param: None,
+        }
+    }
+
+    pub(super) fn not_found(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::request(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    pub(super) fn too_large(bytes_max: usize) -> Self {
+        let message = format!("The body is larger than {bytes_max} bytes.");
+        Self::request(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
+    }
+
+    pub(super) fn body_timeout() -> Self {
+        let message = "The body did not arrive in time.";
+        Self::request(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
+    }
+
+    /// Something of ours failed; `cause` is for the log.
+    pub(super) fn internal(cause: impl std::fmt::Display) -> Self {
+        log::error!("an admin request failed: {cause}");
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            kind: "api_error",
+            code: "internal_error",
+            message: "The gateway failed. Its log says why, under this answer's x-request-id."
+                .into(),
+            param: None,
+        }
+    }
+
+    /// The ledger did not answer: nobody knows whether it did what was asked.
+    pub(super) fn unavailable() -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: "api_error",
+            code: "service_unavailable",
+            message: "The ledger did not confirm. Repeat the request with the same `id`: what was \
+                      done already is not done twice."
+                .into(),
+            param: None,
+        }
+    }
+}
+
+impl From<LedgerError> for ApiError {
+    fn from(error: LedgerError) -> Self {
+        let message = error.to_string();
+        match error {
+            LedgerError::UnknownAccount(_) | LedgerError::UnknownKey(_) => Self::not_found(message),
+            LedgerError::UnknownHold(_) => Self::invalid("hold", message),
+            LedgerError::Conflict => Self {
+                param: Some("id".to_owned()),
+                ..Self::request(StatusCode::CONFLICT, "idempotency_conflict", message)
+            },
+            LedgerError::RefundTooLarge { .. } => Self::invalid("amount", message),
+            LedgerError::Invalid(_) => Self::malformed(message),
+            LedgerError::Stopped => Self::unavailable(),
+            LedgerError::Store(cause) => Self::internal(cause),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = json!({"error": {
+            "message": self.message,
+            "type": self.kind,
+            "param": self.param,
+            "code": self.code,
+        }});
+        let mut response = (self.status, Json(body)).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = axum::http::HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+pub(super) async fn no_such_path(uri: Uri) -> ApiError {
+    ApiError::not_found(format!("There is nothing at {}.", uri.path()))
+}
+
+pub(super) async fn wrong_method() -> ApiError {
+    ApiError::request(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "This path does not take this method; see the `Allow` header.",
+    )
+}

@@ -1,0 +1,176 @@
+//! What every request has in common: its id, its token, its time, and how its parts are read.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::AdminState;
+use super::error::ApiError;
+use crate::ledger::RequestId;
+
+/// The largest body, in bytes. The largest honest one is a key's list of models.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// The time within which a whole body must arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time within which the ledger must have answered. A disk that takes longer is not working.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Items of a list when the caller does not say.
+pub(super) const PAGE_DEFAULT: usize = 100;
+/// The most items of a list.
+const PAGE_MAX: usize = 500;
+
+/// Around every handler: the token is asked for, the time is bounded, the answer gets its id, and
+/// the log tells what the operator did.
+pub(super) async fn around(
+    State(state): State<AdminState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let id = RequestId::new().to_string();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let guarded = path.starts_with("/admin");
+    let mut response = if guarded && !has_token(&state, request.headers()) {
+        ApiError::unauthorized().into_response()
+    } else {
+        match tokio::time::timeout(ANSWER_TIMEOUT, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => ApiError::unavailable().into_response(),
+        }
+    };
+    let status = response.status().as_u16();
+    if guarded && status != 401 {
+        log::info!(
+            request_id = id.as_str(), method = method.as_str(), path = path.as_str(), status;
+            "admin request"
+        );
+    }
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert("x-request-id", id);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn has_token(state: &AdminState, headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    // Of two values, nobody can say which one counts.
+    let (Some(value), None) = (values.next(), values.next()) else { return false };
+    let Some((scheme, token)) = value.as_bytes().split_at_checked("bearer ".len()) else {
+        return false;
+    };
+    scheme.eq_ignore_ascii_case(b"bearer ") && state.token.matches(token.trim_ascii())
+}
+
+/// A JSON body. What `T` does not know is refused by name.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<AdminState> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &AdminState) -> Result<Self, ApiError> {
+        let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX);
+        let bytes = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+            Err(_) => return Err(ApiError::body_timeout()),
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) => return Err(unreadable(&error)),
+        };
+        parse(&bytes).map(Self)
+    }
+}
+
+fn unreadable(error: &axum::Error) -> ApiError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = source {
+        if cause.to_string() == "length limit exceeded" {
+            return ApiError::too_large(BODY_BYTES_MAX);
+        }
+        source = cause.source();
+    }
+    ApiError::malformed("The body broke off.")
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        unusable(error.inner(), Some(path).filter(|path| path != "." && path != "?"))
+    })?;
+    json.end().map_err(|error| unusable(&error, None))?;
+    Ok(value)
+}
+
+/// What is wrong with a body, and which field it is: by its path or, when serde has none, by the
+/// name in its message.
+fn unusable(error: &serde_json::Error, path: Option<String>) -> ApiError {
+    let text = error.to_string();
+    let message = format!("The body cannot be used: {text}.");
+    let kinds = ["unknown field `", "missing field `", "duplicate field `"];
+    let behind = kinds.iter().find_map(|kind| text.strip_prefix(kind));
+    let named = behind.and_then(|rest| Some(rest.split_once('`')?.0.to_owned()));
+    match named.or(path) {
+        Some(param) => ApiError::invalid(param, message),
+        None => ApiError::malformed(message),
+    }
+}
+
+/// The query string. What `T` does not know is refused by name.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<AdminState> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &AdminState) -> Result<Self, ApiError> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(error) => Err(ApiError::malformed(format!("{}.", error.body_text()))),
+        }
+    }
+}
+
+/// The part of a list that is asked for: up to `limit` items behind the one named by `after`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page<Id> {
+    limit: Option<usize>,
+    after: Option<Id>,
+}
+
+impl<Id: Copy + PartialEq + Serialize> Page<Id> {
+    /// The answer for this part of `items`, each shown by `view`.
+    pub(super) fn list<T, View: Serialize>(
+        self,
+        mut items: Vec<T>,
+        id: impl Fn(&T) -> Id,
+        view: impl Fn(T) -> View,
+    ) -> Result<Value, ApiError> {
+        let limit = check_limit(self.limit.unwrap_or(PAGE_DEFAULT))?;
+        if let Some(after) = self.after {
+            let Some(place) = items.iter().position(|item| id(item) == after) else {
+                return Err(ApiError::invalid("after", "The list has no item with this id."));
+            };
+            items.drain(..=place);
+        }
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        let next_after = items.last().filter(|_| has_more).map(id);
+        let data: Vec<View> = items.into_iter().map(view).collect();
+        Ok(json!({"data": data, "has_more": has_more, "next_after": next_after}))
+    }
+}
+
+/// A caller's limit, if it is one.
+pub(super) fn check_limit(limit: usize) -> Result<usize, ApiError> {
+    if (1..=PAGE_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(ApiError::invalid("limit", format!("`limit` goes from 1 to {PAGE_MAX}.")))
+}
