@@ -1,7 +1,7 @@
 //! The admin API over HTTP: a real ledger in a directory of its own, a real socket.
 #![expect(clippy::expect_used, reason = "a test that cannot go on says why")]
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -141,6 +141,33 @@ fn text(value: &Value) -> &str {
 fn charge(nanousd: i64) -> Settlement {
     let usage = Usage { input_tokens: 3, output_tokens: 4, ..Usage::default() };
     Settlement { charge: Nanousd::new(nanousd), usage, source: UsageSource::Upstream }
+}
+
+/// A call that went well.
+fn finished<'a>(account_id: &'a str, key_id: &'a str, model: &'a str) -> Finished<'a> {
+    Finished {
+        request_id: "req_canary",
+        account_id: Some(account_id),
+        key_id: Some(key_id),
+        client: Some(Ipv4Addr::LOCALHOST.into()),
+        method: "POST",
+        route: "/v1/chat/completions",
+        operation: None,
+        model,
+        upstream: "up",
+        status: 200,
+        error_code: "",
+        streamed: false,
+        bytes_in: 1,
+        bytes_out: 2,
+        duration: Duration::from_millis(3),
+        ttfb: Some(Duration::from_millis(2)),
+        settled: Some(Settled {
+            usage: Usage { input_tokens: 3, ..Usage::default() },
+            source: UsageSource::Upstream,
+            cost: Nanousd::new(1_000_000),
+        }),
+    }
 }
 
 /// Everything that this process logs.
@@ -580,34 +607,14 @@ async fn metrics_keep_prometheus_rules_and_no_secret_gets_out() {
     let posted = admin.hold(id, &key, 1_000_000).post(charge(1_000_000));
     assert_eq!(posted.charged, Nanousd::new(1_000_000));
     let account_id = id.to_string();
-    let finished = Finished {
-        request_id: "req_canary",
-        account_id: Some(&account_id),
-        key_id: Some(text(&key["id"])),
-        client: Some(Ipv4Addr::LOCALHOST.into()),
-        method: "POST",
-        route: "/v1/chat/completions",
-        operation: None,
-        model: &admin.model,
-        upstream: "up",
-        status: 200,
-        error_code: "",
-        streamed: false,
-        bytes_in: 1,
-        bytes_out: 2,
-        duration: Duration::from_millis(3),
-        ttfb: Some(Duration::from_millis(2)),
-        settled: Some(Settled {
-            usage: Usage { input_tokens: 3, ..Usage::default() },
-            source: UsageSource::Upstream,
-            cost: Nanousd::new(1_000_000),
-        }),
-    };
+    let finished = finished(&account_id, text(&key["id"]), &admin.model);
     finished.report(&admin.metrics);
     Finished { status: 429, error_code: "rate", settled: None, ..finished.clone() }
         .report(&admin.metrics);
     let (status, _) = answer(admin.request(Method::GET, &format!("/{secret}"))).await;
     assert_eq!(status, 404);
+    let (status, _) = admin.send(Method::GET, &format!("/admin/v1/keys/{secret}"), None).await;
+    assert_eq!(status, 404, "a key pasted in the place of its id");
     let wrong = admin.request(Method::GET, &account).bearer_auth(&secret);
     assert_eq!(answer(wrong).await.0, 401, "a customer's key is no admin token");
 
@@ -629,6 +636,65 @@ async fn metrics_keep_prometheus_rules_and_no_secret_gets_out() {
         assert!(!log.contains(secret), "a secret is in the log");
         assert!(!metrics.contains(secret), "a secret is in the metrics");
     }
+    admin.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_reference_work_when_pasted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let admin = Admin::start(dir.path());
+    let reference = include_str!("../docs/admin-api.md");
+    let blocks = reference.split("```sh\n").skip(1);
+    let commands: Vec<&str> = blocks.filter_map(|block| Some(block.split_once("```")?.0)).collect();
+    assert_eq!(commands.len(), 4, "commands in the reference");
+    let output = std::process::Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &commands.concat()])
+        .env("ADMIN", &admin.base)
+        .env("TOKEN", TOKEN)
+        .output()
+        .expect("bash runs");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    for expected in ["invoice-4711", r#""key":"sk-"#, r#""available": "10.00""#] {
+        assert!(printed.contains(expected), "{expected} is missing: {printed}");
+    }
+    admin.stop().await;
+}
+
+#[tokio::test]
+async fn the_reference_lists_every_path_and_every_metric() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let admin = Admin::start(dir.path());
+    let (account, id, key) = admin.customer("10.00").await;
+    let endpoints = include_str!("../docs/admin-api.md")
+        .lines()
+        .filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')?.split_once(' '));
+    let mut tried = 0;
+    for (method, path) in endpoints {
+        let path = path.replace("/admin/v1/accounts/{account}", &account);
+        let path = path.replace("{key}", text(&key["id"]));
+        let method: Method = method.parse().expect("a method");
+        let body = (method != Method::GET).then(|| json!({}));
+        let (status, _) = admin.send(method.clone(), &path, body).await;
+        assert!(!matches!(status.as_u16(), 404 | 405), "{method} {path} is {status}");
+        tried += 1;
+    }
+    assert_eq!(tried, 14, "endpoints in the reference");
+
+    let account = id.to_string();
+    finished(&account, "key_1", &admin.model).report(&admin.metrics);
+    let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
+    let shown: BTreeSet<&str> = text(&shown)
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let listed: BTreeSet<&str> = include_str!("../docs/metrics.md")
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .filter(|(name, _)| name.starts_with("tollgate_") || name.starts_with("process_"))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(listed, shown, "docs/metrics.md and /metrics");
     admin.stop().await;
 }
 
