@@ -84,12 +84,12 @@ fn settlement() -> Settlement {
 
 fn contend(account_count: usize, callers: usize) {
     let dir = data_dir();
-    let commits = Arc::new(Mutex::new(Histogram::<u64>::new(3).expect("histogram")));
+    let commits = Arc::new(Mutex::new(histogram()));
     let recorded = Arc::clone(&commits);
     let on_commit = move |commit: Commit| recorded.lock().saturating_record(micros(commit.took));
     let options = Options { on_commit: Some(Box::new(on_commit)), ..Options::new(dir.path()) };
     let (ledger, _) = Ledger::open(options).expect("opens");
-    let latencies = Arc::new(Mutex::new(Histogram::<u64>::new(3).expect("histogram")));
+    let latencies = Arc::new(Mutex::new(histogram()));
     let (calls, took, cpu) = runtime().block_on(async {
         let accounts = Arc::new(fill(&ledger, account_count).await);
         commits.lock().reset();
@@ -100,7 +100,7 @@ fn contend(account_count: usize, callers: usize) {
                 let latencies = Arc::clone(&latencies);
                 tokio::spawn(async move {
                     let model: Arc<str> = "model-with-a-usual-name".into();
-                    let mut own = Histogram::<u64>::new(3).expect("histogram");
+                    let mut own = histogram();
                     let (mut calls, mut at) = (0_u64, caller * 7919);
                     while began.elapsed() < ROUND {
                         at += 1;
@@ -204,6 +204,11 @@ fn start_up() {
         recovery.records_replayed,
         cpu_seconds() - cpu
     );
+}
+
+/// Microseconds, up to a minute.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).expect("histogram")
 }
 
 fn micros(duration: Duration) -> u64 {
