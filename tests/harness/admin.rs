@@ -98,10 +98,19 @@ impl Admin {
 
     /// The settlements among them.
     pub(crate) async fn settlements(&self, account: &str) -> Vec<Value> {
-        let mut entries = self.entries(account).await;
-        entries.retain(|entry| entry["kind"] == "settlement");
-        entries
+        settlements(self.entries(account).await)
     }
+
+    /// The settlements on the newest page.
+    pub(crate) async fn newest_settlements(&self, account: &str) -> Vec<Value> {
+        let page = self.get(&format!("/accounts/{account}/entries?limit=500")).await;
+        settlements(page["data"].as_array().unwrap_or_else(|| panic!("{page}")).clone())
+    }
+}
+
+fn settlements(mut entries: Vec<Value>) -> Vec<Value> {
+    entries.retain(|entry| entry["kind"] == "settlement");
+    entries
 }
 
 /// An account's money in nano-dollars.
