@@ -154,11 +154,12 @@ fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
             key: kv::Key<'kvs>,
             value: kv::Value<'kvs>,
         ) -> Result<(), kv::Error> {
-            let (line, key) = (&mut *self.0, key.as_str());
+            let mut name = String::new();
+            line::escape(&mut name, key.as_str());
             match (value.to_u64(), value.to_bool()) {
-                (Some(number), _) => line.number(key, number),
-                (_, Some(truth)) => line.truth(key, truth),
-                _ => line.display(key, value),
+                (Some(number), _) => self.0.number(&name, number),
+                (_, Some(truth)) => self.0.truth(&name, truth),
+                _ => self.0.display(&name, value),
             }
             Ok(())
         }
