@@ -29,8 +29,10 @@ const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 const ACCESS: &str = "access";
 /// How long [`flush`] waits for a standard error that takes nothing.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long lines gather: short for a reader, long for a processor.
+const GATHER: Duration = Duration::from_millis(20);
 
-static QUEUE: Queue = Queue::new();
+static QUEUE: Queue = Queue::new(GATHER);
 
 /// Sends log lines of `level` and above to standard error, and panics too. A second call only
 /// changes the level.
