@@ -101,11 +101,11 @@ async fn call_until(stop: Arc<AtomicBool>, base_url: String, key: Value) {
 /// The charges of the account's settlements that the API tells, by request.
 async fn entries_by_request(admin: &Admin, account: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for entry in admin.entries(account).await {
-        if let (Some("post"), Some(request)) = (entry["kind"].as_str(), entry["request_id"].as_str()) {
-            let charge = entry["amount"].as_str().expect("an amount").to_owned();
-            assert_eq!(found.insert(request.to_owned(), charge), None, "{request} was charged twice");
-        }
+    for entry in admin.settlements(account).await {
+        let request = entry["call"]["request_id"].as_str().expect("a request").to_owned();
+        let charge = entry["charged"].as_str().expect("an amount").to_owned();
+        let before = found.insert(request, charge);
+        assert_eq!(before, None, "a request was charged twice: {entry}");
     }
     found
 }

@@ -96,9 +96,9 @@ async fn usage_that_is_missing_or_cannot_be_true_is_estimated() {
             answer.bytes().await.expect("a whole answer");
             let balance = admin.settled(&customer.account).await;
             assert!((1..100_000).contains(&balance.spent), "{fault}, stream {stream}: {balance:?}");
-            let entries = admin.entries(&customer.account).await;
-            let sources: Vec<_> = entries.iter().filter_map(|entry| entry["usage_source"].as_str()).collect();
-            assert_eq!(sources, ["estimated"], "{fault}, stream {stream}: {entries:?}");
+            let settlements = admin.settlements(&customer.account).await;
+            let [one] = settlements.as_slice() else { panic!("one settlement: {settlements:?}") };
+            assert_eq!(one["usage_source"], "estimated", "{fault}, stream {stream}: {one}");
         }
     }
 }
@@ -118,8 +118,9 @@ async fn who_hangs_up_pays_for_what_was_relayed() {
     let balance = admin.settled(&customer.account).await;
     assert!(balance.spent >= 4 * OUTPUT, "at least what was read: {balance:?}");
     assert!(balance.spent < 100 * OUTPUT, "not what was never sent: {balance:?}");
-    let entries = admin.entries(&customer.account).await;
-    assert!(entries.iter().any(|entry| entry["usage_source"] == "estimated"), "{entries:?}");
+    let settlements = admin.settlements(&customer.account).await;
+    assert_eq!(settlements.len(), 1, "{settlements:?}");
+    assert_eq!(settlements[0]["usage_source"], "estimated", "{settlements:?}");
 
     // Hanging up before the first byte is no way to use a model for nothing either.
     let before = balance.spent;

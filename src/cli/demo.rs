@@ -49,7 +49,7 @@ impl Demo {
         let overrides =
             Overrides { every_upstream_at: Some(sim.addr()), ..places.overrides() };
         let Some(config) = serve::load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
-        let model = config.models.first().map(|model| model.id.clone()).unwrap_or_default();
+        let model = config.models.first().map(|model| model.id.to_string()).unwrap_or_default();
         let (json, log) = (self.json, places.log);
         serve::run(Start { sources, overrides, config, log }, |running| {
             let key = prepare(&running.ledger)?;

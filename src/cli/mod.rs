@@ -33,7 +33,7 @@ enum Command {
     /// Run the simulated upstreams alone.
     Sim(sim::SimCommand),
     /// Work on a ledger that no gateway has open.
-    Ledger(ledger::LedgerCommand),
+    Ledger(ledger::LedgerArgs),
 }
 
 impl Cli {

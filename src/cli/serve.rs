@@ -48,7 +48,7 @@ pub(super) struct Serve {
 }
 
 /// Where a gateway listens and keeps its data, when not as `routes.yaml` says.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct Places {
     /// Customer-facing address; port 0 takes any free port.
     #[arg(long, value_name = "ADDRESS")]
@@ -209,6 +209,7 @@ async fn serve(
         token: admin_token.clone(),
     };
     let admin = tokio::spawn(admin::serve(admin_listener, state));
+    metrics.config_reloaded(true);
     readiness.set_ready();
     let running = Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
     ready(&running)?;
@@ -228,7 +229,7 @@ async fn serve(
     stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
-    ledger.close().await.context("closing the ledger")?;
+    ledger.close().await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -292,9 +293,11 @@ fn open_ledger(
 ) -> anyhow::Result<(Arc<Ledger>, ledger::Recovery)> {
     let observer = Arc::clone(metrics);
     let options = ledger::Options {
-        dir: config.store.data_dir.clone(),
         recovery: config.store.recovery,
-        on_commit: Some(Box::new(move |commit| observer.journal_committed(commit.took, commit.records))),
+        on_commit: Some(Box::new(move |commit| {
+            observer.journal_committed(commit.took, commit.records);
+        })),
+        ..ledger::Options::new(&config.store.data_dir)
     };
     Ledger::open(options).with_context(|| {
         format!("cannot open the ledger in {}", config.store.data_dir.display())

@@ -129,8 +129,8 @@ pub struct UpstreamTimeouts {
 /// A model that customers can name.
 #[derive(Debug)]
 pub struct Model {
-    /// The public id.
-    pub id: String,
+    /// The public id; shared, because every hold and record of a request names it.
+    pub id: Arc<str>,
     /// What it can be asked to do.
     pub operations: Vec<Operation>,
     /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.

@@ -80,7 +80,7 @@ impl<'a> Local<'a> {
 
 fn describe(model: &Model) -> Value {
     // OpenAI's shape; there is no creation time to tell.
-    json!({"id": model.id, "object": "model", "created": 0, "owned_by": model.owned_by})
+    json!({"id": &*model.id, "object": "model", "created": 0, "owned_by": model.owned_by})
 }
 
 /// The answer for a path that leads nowhere: it says where else to go.

@@ -11,7 +11,7 @@ use pingora::modules::http::HttpModules;
 use pingora::server::configuration::ServerConf;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorSource, ErrorType, Result};
+use pingora::{Error, ErrorSource, ErrorType, Result, RetryType};
 
 use super::body::BodyBudget;
 use super::connection::Connections;
@@ -248,7 +248,7 @@ impl Exchange {
 
     /// Whether another try is safe: never for work that a target may have begun.
     fn may_retry(&mut self, error: &Error, connection_reused: bool) -> bool {
-        if error.retry() {
+        if matches!(error.retry, RetryType::Decided(true)) {
             // `relay::accept` has seen a refusal, and a target is left.
             return true;
         }

@@ -20,6 +20,9 @@ use crate::protocols::Framing;
 /// than a millisecond; the piece is late only on a disk that is late.
 const EXTENSION_WAIT: Duration = Duration::from_millis(5);
 
+/// How long a refused customer is listened to after the answer.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Looks at a response header before any of it reaches the customer. A refusal that another target
 /// may not give goes to the next target; one that is nobody's business but the operator's is
 /// replaced by an error of ours.
@@ -145,9 +148,23 @@ pub(super) async fn fail(
         session.set_keepalive(None);
     }
     let (status, _, _) = respond::wire(failure.kind);
-    let sent = failure.kind == ErrorKind::ClientGone
-        || respond::error(session, exchange.id, failure).await.is_ok();
+    if failure.kind == ErrorKind::ClientGone {
+        return FailToProxy { error_code: 0, can_reuse_downstream: false };
+    }
+    let sent = respond::error(session, exchange.id, failure).await.is_ok();
+    if sent && !reusable && failure.kind != ErrorKind::BadFraming {
+        linger(session).await;
+    }
     FailToProxy { error_code: status, can_reuse_downstream: reusable && sent }
+}
+
+/// Listens a little to a body that nobody wants: closing with unread bytes resets the connection,
+/// and the answer may be lost with it.
+async fn linger(session: &mut Session) {
+    let downstream = session.as_downstream_mut();
+    downstream.set_total_drain_timeout(Some(LINGER_TIMEOUT));
+    // A customer who goes on sending has been answered all the same.
+    drop(downstream.drain_request_body().await);
 }
 
 /// A stream gets an error event: without one, its reader would take the end for a success. Anything

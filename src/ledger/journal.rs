@@ -133,22 +133,24 @@ impl Journal {
         let mut queue = self.queue.lock();
         let mut deadline = None;
         loop {
-            let Some(last) = queue.records.last().map(|journaled| journaled.seq) else {
+            let Some(first) = queue.records.first() else {
                 if queue.stopping {
                     return Next::Stop;
                 }
-                if self.work.wait_for(&mut queue, idle).timed_out() && queue.records.is_empty() {
+                let waited = self.work.wait_for(&mut queue, idle);
+                if waited.timed_out() && queue.records.is_empty() {
                     return Next::Idle;
                 }
                 continue;
             };
-            let first = queue.records.first().map_or(last, |journaled| journaled.seq);
+            let is_due = queue.demanded >= first.seq || queue.stopping;
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + GATHER_WINDOW);
-            let is_due = queue.demanded >= first || queue.stopping;
             if is_due || self.work.wait_until(&mut queue, deadline).timed_out() {
                 let capacity = queue.records.len();
-                let group = std::mem::replace(&mut queue.records, Vec::with_capacity(capacity));
-                return Next::Group(group, last);
+                return Next::Group(std::mem::replace(
+                    &mut queue.records,
+                    Vec::with_capacity(capacity),
+                ));
             }
         }
     }
@@ -177,8 +179,8 @@ impl Journal {
 
 /// What the committer does next.
 enum Next {
-    /// Write these; the last one's place is beside them.
-    Group(Vec<Journaled>, Seq),
+    /// Write these.
+    Group(Vec<Journaled>),
     /// Nothing came for a while.
     Idle,
     /// Nothing will come any more.

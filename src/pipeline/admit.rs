@@ -45,7 +45,7 @@ pub fn admit(
         .reserve(Reserve {
             account: resolved.key.account,
             key: resolved.key.id,
-            model: &resolved.model.id,
+            model: Arc::clone(&resolved.model.id),
             request,
             amount,
             floor,

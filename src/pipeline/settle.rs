@@ -44,7 +44,7 @@ impl Admitted {
             let floor = self.call.floor();
             return self.post(floor, UsageSource::Estimated);
         }
-        self.hold.void(VoidReason::UpstreamFailed);
+        self.hold.void(VoidReason::UpstreamError);
         Settled::NOTHING
     }
 
@@ -64,7 +64,7 @@ impl Relaying {
     pub fn settle(self, ending: Ending) -> Settled {
         let of_use = self.meter.is_complete() || self.meter.relayed().output_tokens > 0;
         if ending == Ending::UpstreamFailed && !of_use {
-            self.admitted.hold.void(VoidReason::UpstreamFailed);
+            self.admitted.hold.void(VoidReason::UpstreamError);
             return Settled::NOTHING;
         }
         let (usage, source) = self.meter.measure();

@@ -83,10 +83,24 @@ impl Admin {
         balance
     }
 
-    /// The newest entries of the account.
+    /// All entries of the account, newest first.
     pub(crate) async fn entries(&self, account: &str) -> Vec<Value> {
-        let page = self.get(&format!("/accounts/{account}/entries?limit=1000")).await;
-        page["data"].as_array().unwrap_or_else(|| panic!("{page}")).clone()
+        let (mut entries, mut before) = (Vec::new(), String::new());
+        loop {
+            let page = self.get(&format!("/accounts/{account}/entries?limit=500{before}")).await;
+            entries.extend(page["data"].as_array().unwrap_or_else(|| panic!("{page}")).clone());
+            if page["has_more"] != true {
+                return entries;
+            }
+            before = format!("&before={}", page["next_before"]);
+        }
+    }
+
+    /// The settlements among them.
+    pub(crate) async fn settlements(&self, account: &str) -> Vec<Value> {
+        let mut entries = self.entries(account).await;
+        entries.retain(|entry| entry["kind"] == "settlement");
+        entries
     }
 }
 

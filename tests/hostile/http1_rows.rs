@@ -72,7 +72,7 @@ fn heads(gateway: &Gateway) -> Vec<Row> {
         Row::framing("empty line first", format!("\r\n{good}")),
         line("Connection names the length", "Connection: content-length\r\n"),
         line("Connection names the host", "Connection: close, Host\r\n"),
-        Row::framing("another protocol", "SSH-2.0-OpenSSH_9.2\r\n".to_owned()),
+        Row::framing("another protocol", "SSH-2.0-OpenSSH_9.2\r\n\r\n".to_owned()),
     ]
 }
 

@@ -50,10 +50,10 @@ impl Committer {
             } else {
                 IDLE_INTERVAL
             }) {
-                Next::Group(records, last) => {
+                Next::Group(records) => {
                     let end = self.commit(&records);
                     self.backlog.push(Group { records, end });
-                    self.journal.committed(last);
+                    self.journal.committed(end.seq);
                 }
                 Next::Idle => {}
                 Next::Stop => break,
