@@ -29,8 +29,10 @@ const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 const ACCESS: &str = "access";
 /// How long [`flush`] waits for a standard error that takes nothing.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long lines gather: short for a reader, long for a processor.
+const GATHER: Duration = Duration::from_millis(20);
 
-static QUEUE: Queue = Queue::new();
+static QUEUE: Queue = Queue::new(GATHER);
 
 /// Sends log lines of `level` and above to standard error, and panics too. A second call only
 /// changes the level.
@@ -154,11 +156,12 @@ fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
             key: kv::Key<'kvs>,
             value: kv::Value<'kvs>,
         ) -> Result<(), kv::Error> {
-            let (line, key) = (&mut *self.0, key.as_str());
+            let mut name = String::new();
+            line::escape(&mut name, key.as_str());
             match (value.to_u64(), value.to_bool()) {
-                (Some(number), _) => line.number(key, number),
-                (_, Some(truth)) => line.truth(key, truth),
-                _ => line.display(key, value),
+                (Some(number), _) => self.0.number(&name, number),
+                (_, Some(truth)) => self.0.truth(&name, truth),
+                _ => self.0.display(&name, value),
             }
             Ok(())
         }

@@ -49,7 +49,7 @@ impl Admin {
         let Ok((snapshot, _)) = tollgate::config::load(&Sources::Embedded, &overrides) else {
             panic!("the embedded configuration does not load");
         };
-        let model = snapshot.models.first().expect("a model").id.clone();
+        let model = snapshot.models.first().expect("a model").id.to_string();
         let (metrics, readiness) = (Arc::new(Metrics::new()), Arc::new(Readiness::default()));
         let state = AdminState {
             ledger: Arc::clone(&ledger),

@@ -19,8 +19,6 @@ const BYTES_MAX: usize = 2 * 1024 * 1024;
 const BYTES_RESERVED: usize = 256 * 1024;
 /// Past this the writer gathers no longer.
 const BYTES_GATHERED_MAX: usize = BYTES_MAX / 4;
-/// How long lines gather: short for a reader, long for a processor.
-const GATHER: Duration = Duration::from_millis(20);
 
 /// When a line has to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +31,8 @@ pub(super) enum Urgency {
 
 #[derive(Debug)]
 pub(super) struct Queue {
+    /// How long lines gather before they are written.
+    gather_for: Duration,
     state: Mutex<State>,
     /// Tells the writer that there is something to do.
     wake: Condvar,
@@ -55,7 +55,7 @@ struct State {
 }
 
 impl Queue {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(gather_for: Duration) -> Self {
         let state = State {
             lines: Vec::new(),
             bytes_in: 0,
@@ -65,7 +65,7 @@ impl Queue {
             dropped: 0,
             dropped_untold: 0,
         };
-        Self { state: Mutex::new(state), wake: Condvar::new(), written: Condvar::new() }
+        Self { gather_for, state: Mutex::new(state), wake: Condvar::new(), written: Condvar::new() }
     }
 
     /// Takes a line in, or drops it when the buffer is full.
@@ -131,7 +131,7 @@ impl Queue {
             self.wake.wait(&mut state);
         }
         state.writer_idle = false;
-        let until = Instant::now() + GATHER;
+        let until = Instant::now() + self.gather_for;
         while !state.urgent && !self.wake.wait_until(&mut state, until).timed_out() {}
         state.urgent = false;
         mem::swap(&mut state.lines, batch);

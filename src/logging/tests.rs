@@ -89,8 +89,8 @@ fn values_from_outside_stay_inside_their_string() {
     {
         let line = written(|line| line.text("method", hostile));
         assert_eq!(line["method"], hostile, "text comes back as it was");
-        let line = written(|line| line.display(hostile, hostile));
-        assert_eq!(line[hostile], hostile, "so do names and printed values");
+        let line = written(|line| write_fields(line, &Some((hostile, hostile))));
+        assert_eq!(line["fields"][hostile], hostile, "so do names and printed values");
     }
     let mut raw = Vec::new();
     Line::with(Level::Info, "\u{1b}\u{9b}\u{7f}", |line| raw = line.finish().to_vec());
@@ -134,8 +134,10 @@ impl Write for Sink {
     }
 }
 
-fn queue() -> (&'static Queue, mpsc::Receiver<Vec<u8>>, Arc<parking_lot::Mutex<()>>) {
-    let queue: &'static Queue = Box::leak(Box::new(Queue::new()));
+fn queue(
+    gather_for: Duration,
+) -> (&'static Queue, mpsc::Receiver<Vec<u8>>, Arc<parking_lot::Mutex<()>>) {
+    let queue: &'static Queue = Box::leak(Box::new(Queue::new(gather_for)));
     let (sender, receiver) = mpsc::channel();
     let gate = Arc::new(parking_lot::Mutex::new(()));
     let sink = Sink(sender, Arc::clone(&gate));
@@ -144,25 +146,32 @@ fn queue() -> (&'static Queue, mpsc::Receiver<Vec<u8>>, Arc<parking_lot::Mutex<(
 }
 
 #[test]
-fn lines_gather_and_an_urgent_one_does_not_wait() {
-    let (queue, batches, _) = queue();
+fn lines_gather_into_one_write() {
+    let (queue, batches, _) = queue(Duration::from_millis(200));
     for _ in 0..100 {
         queue.push(b"line\n", Urgency::Gather);
     }
     let batch = batches.recv_timeout(Duration::from_secs(5)).expect("a batch");
     assert_eq!(batch.len(), 500, "a hundred lines are one write");
+}
+
+#[test]
+fn an_urgent_line_and_a_flush_do_not_wait_for_more() {
+    let (queue, batches, _) = queue(Duration::from_secs(3_600));
     queue.push(b"quiet\n", Urgency::Gather);
+    let early = batches.recv_timeout(Duration::from_millis(50));
+    assert!(early.is_err(), "a quiet line waits for others: {early:?}");
     queue.push(b"loud\n", Urgency::AtOnce);
-    let started = Instant::now();
+    let batch = batches.recv_timeout(Duration::from_secs(5)).expect("a batch");
+    assert_eq!(batch, b"quiet\nloud\n", "a loud line is written at once, and in its place");
+    queue.push(b"last\n", Urgency::Gather);
     queue.flush(Duration::from_secs(5));
-    assert!(started.elapsed() < Duration::from_secs(4), "flush did not wait for its timeout");
-    let rest: Vec<u8> = batches.try_iter().flatten().collect();
-    assert_eq!(rest, b"quiet\nloud\n", "all is written when flush returns, in order");
+    assert_eq!(batches.try_recv().as_deref(), Ok(&b"last\n"[..]), "all is written after a flush");
 }
 
 #[test]
 fn a_sink_that_hangs_loses_lines_and_blocks_nobody() {
-    let (queue, batches, gate) = queue();
+    let (queue, batches, gate) = queue(GATHER);
     let shut = gate.lock();
     let line = vec![b'x'; 1024];
     let started = Instant::now();

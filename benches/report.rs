@@ -1,0 +1,78 @@
+//! What the end of a request costs its thread: counting it and writing its access line.
+//!
+//! `cargo bench --bench report`
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use tollgate::finished::{Finished, Settled};
+use tollgate::logging;
+use tollgate::metrics::Metrics;
+use tollgate::money::Nanousd;
+use tollgate::price::{Usage, UsageSource};
+use tollgate::protocols::Operation;
+
+/// Calls in one round: fewer lines than the log's buffer holds, so that none is dropped.
+const CALLS: u32 = 2_000;
+const ROUNDS: usize = 200;
+
+fn main() {
+    logging::install_to(log::LevelFilter::Info, std::io::sink());
+    let metrics = Metrics::new();
+    let models: Vec<String> = (0..1_000).map(|number| format!("model-{number}")).collect();
+    let finished = |model| Finished {
+        request_id: "req_019c1402a1f0d3b2c4a5000000000007",
+        account_id: Some("acct_3f1c0a5b7d9e2468"),
+        key_id: Some("key_9b1de0c2f4a68035"),
+        client: Some(Ipv4Addr::LOCALHOST.into()),
+        method: "POST",
+        route: "/v1/chat/completions",
+        operation: Some(Operation::Chat),
+        model,
+        upstream: "openai",
+        status: 200,
+        error_code: "",
+        streamed: true,
+        bytes_in: 310,
+        bytes_out: 4_821,
+        duration: Duration::from_micros(812_345),
+        ttfb: Some(Duration::from_micros(201_007)),
+        settled: Some(Settled {
+            usage: Usage { input_tokens: 9, output_tokens: 12, ..Usage::default() },
+            source: UsageSource::Upstream,
+            cost: Nanousd::new(8_600),
+        }),
+    };
+    let calls = || models.iter().cycle().take(CALLS as usize).map(|model| finished(model));
+    let row = |name: &str, call: &dyn Fn(&Finished<'_>)| {
+        println!("{name:<28} {:>8.0} ns", median(|| calls().for_each(|it| call(black_box(&it)))));
+    };
+    row("metrics", &|it| metrics.record(it));
+    row("access line", &logging::access);
+    row("both", &|it| it.report(&metrics));
+    println!("{:<28} {:>8}", "lines dropped", logging::lines_dropped());
+    let started = Instant::now();
+    let bytes = metrics.encode(Default::default()).len();
+    println!(
+        "{:<28} {:>8.1} ms, {bytes} bytes",
+        "a scrape, 1,000 models",
+        started.elapsed().as_secs_f64() * 1e3
+    );
+}
+
+/// Nanoseconds a call takes, as the median of all rounds.
+fn median(round: impl Fn()) -> f64 {
+    let mut nanos: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let started = Instant::now();
+            round();
+            let took = started.elapsed();
+            logging::flush();
+            took.as_secs_f64() * 1e9 / f64::from(CALLS)
+        })
+        .collect();
+    nanos.sort_by(f64::total_cmp);
+    nanos[ROUNDS / 2]
+}
