@@ -149,12 +149,16 @@ async fn choices_tools_and_json() {
     assert_eq!(body["choices"].as_array().map(Vec::len), Some(3));
     assert_eq!(body["usage"]["completion_tokens"], 48, "three answers of 16 tokens");
 
-    let city = json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    let tool = json!({"type": "function", "function": {"name": "weather", "parameters": city}});
+    // Longer than the text after which words repeat.
+    let reason = "because the arguments of a call are not words, no piece of them comes again";
+    let properties = json!({"city": {"type": "string"}, "reason": {"const": reason}});
+    let schema = json!({"type": "object", "properties": properties});
+    let tool = json!({"type": "function", "function": {"name": "weather", "parameters": schema}});
+    let expected = json!({"city": "sample", "reason": reason}).to_string();
     let asked = json!({"tools": [tool], "tool_choice": "required"});
     let body = json_of(post(&sim, CHAT, &chat(asked.clone())).await).await;
     let call = &body["choices"][0]["message"]["tool_calls"][0]["function"];
-    assert_eq!(*call, json!({"name": "weather", "arguments": r#"{"city":"sample"}"#}));
+    assert_eq!(*call, json!({"name": "weather", "arguments": expected}));
     assert_eq!(body["choices"][0]["finish_reason"], "tool_calls");
 
     let mut asked = chat(asked);
@@ -166,7 +170,7 @@ async fn choices_tools_and_json() {
         .iter()
         .filter_map(|chunk| call(chunk)["arguments"].as_str().map(str::to_owned))
         .collect();
-    assert_eq!(arguments, r#"{"city":"sample"}"#);
+    assert_eq!(arguments, expected);
 
     let asked = chat(json!({"response_format": {"type": "json_object"}}));
     let body = json_of(post(&sim, CHAT, &asked).await).await;
@@ -377,7 +381,7 @@ async fn characters_are_cut_and_still_arrive() {
 
 #[tokio::test]
 async fn usage_is_forged_and_done_repeated_as_told() {
-    let sim = sim(&["usage=prompt=10,completion=20"]);
+    let sim = sim(&["usage=prompt=10,completion=20", "chunks=40"]);
     let reported = async |fault: &str| {
         let path = format!("/sim:fault={fault}{CHAT}");
         let text = post(&sim, &path, &streamed()).await.text().await.expect("text");

@@ -1,0 +1,198 @@
+//! The load: closed loops, an open loop, and streams.
+
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use hdrhistogram::Histogram;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
+
+use crate::http::Response;
+
+/// What is read at once: more than any small response, and many chunks of a stream.
+const READ_BYTES: usize = 64 * 1024;
+/// How long any response may take. A subject that exceeds it fails the run.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Sleeping is exact to about this much; the rest is waited for actively.
+const SLEEP_SLACK: Duration = Duration::from_micros(120);
+
+/// Where a load goes, and the bytes of its request.
+#[derive(Clone)]
+pub(crate) struct Aim {
+    pub(crate) address: SocketAddr,
+    pub(crate) request: Arc<[u8]>,
+}
+
+/// What a closed loop achieved.
+pub(crate) struct Throughput {
+    pub(crate) requests: u64,
+    pub(crate) took: Duration,
+}
+
+impl Throughput {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.requests as f64 / self.took.as_secs_f64()
+    }
+}
+
+/// `connections` clients, each sending its next request when the answer to the last has come.
+pub(crate) async fn closed(
+    aim: &Aim,
+    connections: usize,
+    duration: Duration,
+) -> anyhow::Result<Throughput> {
+    let begin = Instant::now();
+    let end = begin + duration;
+    let mut clients = JoinSet::new();
+    for _ in 0..connections {
+        let aim = aim.clone();
+        clients.spawn(async move {
+            let mut connection = Connection::open(&aim).await?;
+            let mut requests = 0;
+            while Instant::now() < end {
+                connection.exchange(&aim).await?;
+                requests += 1;
+            }
+            anyhow::Ok(requests)
+        });
+    }
+    let mut requests = 0;
+    while let Some(client) = clients.join_next().await {
+        requests += client??;
+    }
+    Ok(Throughput { requests, took: begin.elapsed() })
+}
+
+/// `streams` streams at once, each read to its end. The sum of their events.
+pub(crate) async fn streams(aim: &Aim, streams: usize) -> anyhow::Result<u64> {
+    let mut clients = JoinSet::new();
+    for _ in 0..streams {
+        let aim = aim.clone();
+        clients.spawn(async move {
+            let mut connection = Connection::open(&aim).await?;
+            let response = connection.exchange(&aim).await?;
+            ensure!(response.is_done(), "a stream that did not end with [DONE]");
+            anyhow::Ok(response.events)
+        });
+    }
+    let mut events = 0;
+    while let Some(client) = clients.join_next().await {
+        events += client??;
+    }
+    Ok(events)
+}
+
+/// One request on a connection of its own.
+pub(crate) async fn once(aim: &Aim) -> anyhow::Result<()> {
+    Connection::open(aim).await?.exchange(aim).await.map(drop)
+}
+
+struct Connection {
+    stream: tokio::net::TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(aim: &Aim) -> anyhow::Result<Self> {
+        let stream = tokio::net::TcpStream::connect(aim.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: vec![0; READ_BYTES] })
+    }
+
+    async fn exchange(&mut self, aim: &Aim) -> anyhow::Result<Response> {
+        tokio::time::timeout(TIMEOUT, self.exchange_unbounded(aim)).await.context("no answer")?
+    }
+
+    async fn exchange_unbounded(&mut self, aim: &Aim) -> anyhow::Result<Response> {
+        self.stream.write_all(&aim.request).await?;
+        let mut response = Response::default();
+        while !response.is_complete() {
+            let read = self.stream.read(&mut self.buffer).await?;
+            ensure!(read > 0, "the connection closed before the response was complete");
+            response.feed(self.buffer.get(..read).unwrap_or_default())?;
+        }
+        if response.closes {
+            *self = Self::open(aim).await?;
+        }
+        Ok(response)
+    }
+}
+
+/// `rate` requests a second, whatever the answers do. Each latency counts from the instant at which
+/// the request was due, so a stall is seen by every request that it delays.
+///
+/// Blocks: sleeping threads keep the schedule to some microseconds, timers of a runtime only to a
+/// millisecond.
+pub(crate) fn open(aim: &Aim, rate: u32, duration: Duration) -> anyhow::Result<Histogram<u64>> {
+    /// Enough for answers of 300 ms at 200 requests a second before a request waits for a client.
+    const CLIENTS: u32 = 64;
+    let begin = Instant::now() + Duration::from_millis(50);
+    let interval = Duration::from_secs(1) / rate;
+    let total = rate * u32::try_from(duration.as_secs())?;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|first| {
+            let aim = aim.clone();
+            std::thread::spawn(move || {
+                let mut latencies = new_histogram()?;
+                let mut connection = Blocking::open(&aim)?;
+                for number in (first..total).step_by(CLIENTS as usize) {
+                    let due = begin + interval * number;
+                    wait_until(due);
+                    connection.exchange(&aim)?;
+                    latencies.record(u64::try_from(due.elapsed().as_nanos())?)?;
+                }
+                anyhow::Ok(latencies)
+            })
+        })
+        .collect();
+    let mut latencies = new_histogram()?;
+    for client in clients {
+        let of_client = client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?;
+        latencies.add(of_client?)?;
+    }
+    Ok(latencies)
+}
+
+/// Nanoseconds from 1 to a minute, exact to three digits.
+fn new_histogram() -> anyhow::Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
+}
+
+fn wait_until(due: Instant) {
+    let left = due.saturating_duration_since(Instant::now());
+    std::thread::sleep(left.saturating_sub(SLEEP_SLACK));
+    while Instant::now() < due {
+        std::hint::spin_loop();
+    }
+}
+
+struct Blocking {
+    stream: std::net::TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Blocking {
+    fn open(aim: &Aim) -> anyhow::Result<Self> {
+        let stream = std::net::TcpStream::connect(aim.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        Ok(Self { stream, buffer: vec![0; READ_BYTES] })
+    }
+
+    fn exchange(&mut self, aim: &Aim) -> anyhow::Result<()> {
+        self.stream.write_all(&aim.request)?;
+        let mut response = Response::default();
+        while !response.is_complete() {
+            let read = self.stream.read(&mut self.buffer)?;
+            ensure!(read > 0, "the connection closed before the response was complete");
+            response.feed(self.buffer.get(..read).unwrap_or_default())?;
+        }
+        if response.closes {
+            *self = Self::open(aim)?;
+        }
+        Ok(())
+    }
+}

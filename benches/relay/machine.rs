@@ -1,0 +1,35 @@
+//! Where the figures were taken: a figure without its machine says nothing.
+
+use std::fmt;
+
+/// The machine and the command.
+pub(crate) struct Machine {
+    pub(crate) cores: usize,
+    pub(crate) cpu: String,
+    pub(crate) kernel: String,
+    pub(crate) command: String,
+}
+
+impl Machine {
+    pub(crate) fn here() -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let cpu = read("/proc/cpuinfo");
+        let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+        let arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+        let arguments: Vec<String> = arguments.collect();
+        let separator = if arguments.is_empty() { "" } else { " -- " };
+        Self {
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            cpu: cpu.unwrap_or("unknown").to_owned(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            command: format!("cargo bench --bench relay{separator}{}", arguments.join(" ")),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cores, cpu, kernel, command } = self;
+        write!(f, "{command}\n{cores} × {cpu}, Linux {kernel}; everything on loopback")
+    }
+}

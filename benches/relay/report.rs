@@ -1,0 +1,151 @@
+//! The table, and the same for machines.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::BODY_MEMORY_MIB;
+use crate::machine::Machine;
+use crate::measure::{Figures, Measure, Plan};
+use crate::subjects::Subject;
+
+/// What tollgate's figure is held against.
+#[derive(Clone, Copy)]
+enum Bar {
+    None,
+    /// At most this many times the floor's.
+    RatioMax(f64),
+    /// At least this many times the floor's.
+    RatioMin(f64),
+    /// At most this.
+    Max(f64),
+}
+
+impl fmt::Display for Bar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::RatioMax(ratio) => write!(f, "≤ {ratio} × floor"),
+            Self::RatioMin(ratio) => write!(f, "≥ {ratio} × floor"),
+            Self::Max(max) => write!(f, "≤ {max}"),
+        }
+    }
+}
+
+/// A line of the table.
+struct Row {
+    name: &'static str,
+    measure: Measure,
+    decimals: usize,
+    /// Whether what the direct way takes is subtracted.
+    added: bool,
+    bar: Bar,
+}
+
+impl Row {
+    const fn new(name: &'static str, measure: Measure, decimals: usize, bar: Bar) -> Self {
+        Self { name, measure, decimals, added: false, bar }
+    }
+
+    const fn added(name: &'static str, measure: Measure, bar: Bar) -> Self {
+        Self { name, measure, decimals: 3, added: true, bar }
+    }
+
+    fn figure(&self, figures: &Figures, subject: Subject) -> Option<f64> {
+        let figure = figures.median(self.measure, subject)?;
+        match (self.added, subject) {
+            (false, _) => Some(figure),
+            (true, Subject::Direct) => None,
+            (true, _) => Some(figure - figures.median(self.measure, Subject::Direct)?),
+        }
+    }
+
+    /// Whether the bar is reached; `None` where there is nothing to compare.
+    fn is_reached(&self, figures: &Figures) -> Option<bool> {
+        let tollgate = self.figure(figures, Subject::Tollgate)?;
+        let ratio = || Some(tollgate / self.figure(figures, Subject::Floor)?);
+        match self.bar {
+            Bar::None => None,
+            Bar::RatioMax(max) => Some(ratio()? <= max),
+            Bar::RatioMin(min) => Some(ratio()? >= min),
+            Bar::Max(max) => Some(tollgate <= max),
+        }
+    }
+}
+
+/// The peak that is allowed under 4 MiB bodies: the budget for bodies, in MB.
+const LARGE_RSS_MB_MAX: f64 = BODY_MEMORY_MIB as f64 * 1.048_576;
+
+const ROWS: [Row; 18] = [
+    Row::new("CPU per request, 64 connections, ms", Measure::CpuPerRequest, 4, Bar::RatioMax(1.3)),
+    Row::new("requests/s, 64 connections", Measure::RequestsAt64, 0, Bar::None),
+    Row::new("requests/s, 256 connections", Measure::RequestsAt256, 0, Bar::None),
+    Row::new("p50 at 200/s, upstream 20 ms, ms", Measure::LateP50, 3, Bar::None),
+    Row::added("  added to direct", Measure::LateP50, Bar::Max(0.10)),
+    Row::new("p99 at 200/s, upstream 20 ms, ms", Measure::LateP99, 3, Bar::None),
+    Row::added("  added to direct", Measure::LateP99, Bar::Max(1.0)),
+    Row::new("p50 at 200/s, instant upstream, ms", Measure::InstantP50, 3, Bar::None),
+    Row::added("  added to direct", Measure::InstantP50, Bar::None),
+    Row::new("p99 at 200/s, instant upstream, ms", Measure::InstantP99, 3, Bar::None),
+    Row::added("  added to direct", Measure::InstantP99, Bar::None),
+    Row::new("CPU per 1,000 SSE chunks, s", Measure::CpuPerThousandChunks, 4, Bar::RatioMax(1.1)),
+    Row::new("RSS at 200 streams, MB", Measure::StreamsRss, 1, Bar::Max(64.0)),
+    Row::new("4 MiB bodies, MB/s", Measure::LargeThroughput, 0, Bar::RatioMin(0.65)),
+    Row::new("CPU per 4 MiB request, ms", Measure::LargeCpu, 2, Bar::None),
+    Row::new("peak RSS under 4 MiB bodies, MB", Measure::LargeRss, 1, Bar::Max(LARGE_RSS_MB_MAX)),
+    Row::new("start to first 200, ms", Measure::Start, 1, Bar::Max(100.0)),
+    Row::new("idle RSS, MB", Measure::IdleRss, 1, Bar::Max(25.0)),
+];
+
+/// The medians beside each other, with ratio and bar.
+pub(crate) fn table(figures: &Figures) -> String {
+    let mut table = format!(
+        "{:<36} {:>10} {:>10} {:>10} {:>7}  {}\n",
+        "", "direct", "floor", "tollgate", "ratio", "bar"
+    );
+    for row in &ROWS {
+        let cell = |subject| {
+            let figure = row.figure(figures, subject);
+            figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.*}", row.decimals))
+        };
+        let floor = row.figure(figures, Subject::Floor).filter(|floor| *floor > 0.0);
+        let ratio = row.figure(figures, Subject::Tollgate).zip(floor);
+        let ratio =
+            ratio.map_or_else(|| "–".to_owned(), |(it, floor)| format!("{:.2}", it / floor));
+        let verdict = match row.is_reached(figures) {
+            Some(true) => "  reached",
+            Some(false) => "  MISSED",
+            None => "",
+        };
+        let [direct, floor, tollgate] = Subject::ALL.map(cell);
+        let line = format!(
+            "{:<36} {direct:>10} {floor:>10} {tollgate:>10} {ratio:>7}  {}{verdict}",
+            row.name, row.bar
+        );
+        table += line.trim_end();
+        table.push('\n');
+    }
+    table
+}
+
+/// Every figure of every round.
+pub(crate) fn json(figures: &Figures, machine: &Machine, plan: &Plan) -> Value {
+    let rows = ROWS.iter().filter(|row| !row.added).map(|row| {
+        let of = |subject: Subject| {
+            let figures = json!({
+                "median": figures.median(row.measure, subject),
+                "rounds": figures.all(row.measure, subject),
+            });
+            (subject.name().to_owned(), figures)
+        };
+        (row.name.to_owned(), Value::Object(Subject::ALL.map(of).into_iter().collect()))
+    });
+    json!({
+        "command": machine.command,
+        "cores": machine.cores,
+        "cpu": machine.cpu,
+        "kernel": machine.kernel,
+        "plan": plan.to_string(),
+        "figures": rows.collect::<Map<_, _>>(),
+    })
+}
