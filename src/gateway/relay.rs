@@ -21,7 +21,7 @@ use crate::protocols::Framing;
 const EXTENSION_WAIT: Duration = Duration::from_millis(5);
 
 /// How long a refused customer is listened to after the answer.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Looks at a response header before any of it reaches the customer. A refusal that another target
 /// may not give goes to the next target; one that is nobody's business but the operator's is
