@@ -1,0 +1,97 @@
+//! From what was typed to a [`Snapshot`]: everything that one field alone cannot show to be wrong.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Overrides;
+use super::document::{Document, Fault};
+use super::raw;
+use super::snapshot::{Model, Snapshot, Upstream};
+use super::spans::{Path, Step};
+
+mod models;
+mod prices;
+mod routes;
+
+/// The upstreams of `routes.yaml`, in whatever state they are.
+struct Upstreams {
+    /// Those that are in order and switched on.
+    on: HashMap<String, Arc<Upstream>>,
+    /// Every name that was typed; `None` when the whole mapping cannot be read.
+    typed: Option<Vec<String>>,
+}
+
+/// Compiles both files; `None` when there are errors, which the documents then hold.
+pub(super) fn compile(
+    routes: &mut Document,
+    models: &mut Document,
+    overrides: &Overrides,
+    hash: String,
+) -> Option<Snapshot> {
+    say_unfilled(routes, overrides);
+    say_unfilled(models, overrides);
+    let raw_routes: Option<raw::Routes> = routes.read(&["upstreams"]);
+    let raw_models: Option<raw::Models> = models.read(&["models"]);
+
+    let compiled = raw_routes.map(|raw| routes::compile(routes, raw, overrides));
+    let upstreams = match &compiled {
+        Some(compiled) => Upstreams {
+            on: compiled.upstreams.clone(),
+            typed: Some(routes.keys(&["upstreams"]).into_iter().map(str::to_owned).collect()),
+        },
+        None => Upstreams { on: HashMap::new(), typed: None },
+    };
+    let models = raw_models.map(|raw| models::compile(models, raw, &upstreams))?;
+    let compiled = compiled?;
+    let by_id = |model: &Arc<Model>| (model.id.clone(), Arc::clone(model));
+    Some(Snapshot {
+        hash,
+        listeners: compiled.listeners,
+        admin: compiled.admin,
+        store: compiled.store,
+        shutdown_grace: compiled.shutdown_grace,
+        limits: compiled.limits,
+        routes: compiled.routes,
+        upstreams: compiled.upstreams,
+        models_by_id: models.iter().map(by_id).collect(),
+        models,
+    })
+}
+
+/// Says which variables and files are missing. They switch an optional upstream off, do not matter
+/// where the credential is replaced, and are errors everywhere else.
+fn say_unfilled(document: &mut Document, overrides: &Overrides) {
+    let mut off = HashSet::new();
+    for unfilled in std::mem::take(&mut document.unfilled) {
+        let fault = Fault::at_value(&unfilled.path, unfilled.reason.as_str());
+        let (upstream, field) = match unfilled.path.steps() {
+            [Step::Key(map), Step::Key(name), rest @ ..] if map == "upstreams" => (name, rest),
+            _ => {
+                document.note(fault.help(unfilled.help));
+                continue;
+            }
+        };
+        let is_credential = matches!(field, [Step::Key(field)] if field == "credential");
+        if is_credential && overrides.every_upstream_at.is_some() {
+            continue;
+        }
+        if !document.is_true(&["upstreams", upstream, "optional"]) {
+            let help = format!("{}, or mark the upstream `optional: true`", unfilled.help);
+            document.note(fault.help(help));
+        } else if off.insert(upstream.clone()) {
+            let message = format!("upstream `{upstream}` is switched off: {}", unfilled.reason);
+            document.note(Fault::at_value(&unfilled.path, message).warning());
+        }
+    }
+}
+
+/// Notes an error at a name that is empty, too long or has letters that do not belong there.
+fn check_name(document: &mut Document, path: &Path, name: &str, letters: &str) {
+    /// Names become labels of metrics, words in logs and parts of URLs.
+    const LENGTH_MAX: usize = 128;
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || letters.as_bytes().contains(&byte);
+    if name.is_empty() || name.len() > LENGTH_MAX || !name.bytes().all(is_letter) {
+        let help = format!("1 to {LENGTH_MAX} ASCII letters, digits and `{letters}`");
+        document.note(Fault::at_key(path, "this is not a name that can be used").help(help));
+    }
+}

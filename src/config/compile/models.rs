@@ -1,0 +1,201 @@
+//! `models.yaml`: what customers can name.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{Upstreams, check_name, prices};
+use crate::config::diagnostic::{did_you_mean, listed};
+use crate::config::document::{Document, Fault};
+use crate::config::raw;
+use crate::config::snapshot::{Model, Target};
+use crate::config::spans::Path;
+use crate::protocols::{self, ModelLimits, Operation};
+
+/// Compiles what is in order, and notes the rest. Leaves out the models that nothing can serve now.
+pub(super) fn compile(
+    document: &mut Document,
+    raw: raw::Models,
+    upstreams: &Upstreams,
+) -> Vec<Arc<Model>> {
+    let path = Path::root().key("models");
+    if document.keys(&["models"]).is_empty() {
+        document.note(Fault::at_key(&path, "there is no model"));
+    }
+    let mut models = Vec::with_capacity(raw.models.0.len());
+    let mut unserved = Vec::new();
+    for (id, raw) in raw.models.0 {
+        let path = path.key(&id);
+        check_name(document, &path, &id, "-_.:/@");
+        let model = model(document, &path, id, raw, upstreams);
+        let is_served = |target: &Target| {
+            let dialect = target.upstream.dialect;
+            model.operations.iter().any(|operation| protocols::is_served(*operation, dialect))
+        };
+        if model.targets.iter().any(is_served) {
+            models.push(Arc::new(model));
+        } else if !model.targets.is_empty() {
+            unserved.push(model.id);
+        }
+    }
+    if !unserved.is_empty() {
+        let ids: Vec<&str> = unserved.iter().map(String::as_str).collect();
+        let message = format!(
+            "{} models are in order but not listed, because this build does not serve what they do yet",
+            ids.len()
+        );
+        document.note(Fault::at_key(&path, message).note().help(listed(&ids)));
+    }
+    if models.is_empty() {
+        let message = "no model can be called: nothing serves them now";
+        document.note(Fault::at_key(&path, message).warning());
+    }
+    models
+}
+
+fn model(
+    document: &mut Document,
+    at: &Path,
+    id: String,
+    raw: raw::Model,
+    upstreams: &Upstreams,
+) -> Model {
+    let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
+    if operations.is_empty() {
+        document.note(
+            Fault::at_key(&at.key("operations"), "there is no operation").help("such as `[chat]`"),
+        );
+    }
+    for (index, operation) in operations.iter().enumerate() {
+        if operations.iter().take(index).any(|earlier| earlier == operation) {
+            let path = at.key("operations").index(index);
+            document.note(Fault::at_value(&path, format!("`{operation}` is here twice")));
+        }
+    }
+    let prices = prices::compile(document, at, &raw);
+    let limits = limits(document, &at.key("limits"), &raw.limits, &operations);
+    let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
+    let targets = targets(document, &at.key("targets"), &id, raw.targets, upstreams);
+    Model { id, operations, targets, prices, limits, owned_by: owned_by.unwrap_or_default() }
+}
+
+/// The targets whose upstreams are on, best first.
+fn targets(
+    document: &mut Document,
+    at: &Path,
+    id: &str,
+    raw: Vec<raw::Target>,
+    upstreams: &Upstreams,
+) -> Vec<Target> {
+    if raw.is_empty() {
+        document.note(Fault::at_key(at, "there is no target").help("such as `- upstream: openai`"));
+    }
+    let mut seen = HashSet::new();
+    let mut targets = Vec::with_capacity(raw.len());
+    for (index, raw) in raw.into_iter().enumerate() {
+        let at = at.index(index);
+        let model = raw.model.unwrap_or_else(|| id.to_owned());
+        if model.is_empty() || model.chars().any(char::is_control) {
+            document.note(Fault::at_value(&at.key("model"), "this is not the name of a model"));
+        }
+        if !seen.insert((raw.upstream.clone(), model.clone())) {
+            let message = format!("`{model}` at `{}` is a target already", raw.upstream);
+            document.note(Fault::at_value(&at.key("upstream"), message));
+        }
+        if let Some(upstream) = upstreams.on.get(&raw.upstream) {
+            let upstream = Arc::clone(upstream);
+            targets.push(Target { upstream, model, priority: raw.priority, weight: raw.weight });
+        } else if let Some(typed) = &upstreams.typed
+            && !typed.contains(&raw.upstream)
+        {
+            let known: Vec<&str> = typed.iter().map(String::as_str).collect();
+            let help = did_you_mean(&raw.upstream, "the upstreams are", &known);
+            let message = format!("there is no upstream `{}`", raw.upstream);
+            document.note(Fault::at_value(&at.key("upstream"), message).maybe_help(help));
+        }
+    }
+    targets.sort_by_key(|target| target.priority);
+    targets
+}
+
+/// What a limit is about, and so which operations it has an effect on.
+const fn applies(limit: &str, operation: Operation) -> bool {
+    use Operation::{
+        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Responses, Speech, Video,
+    };
+    match limit.as_bytes() {
+        b"context_tokens_max" => !matches!(operation, Speech),
+        b"output_tokens_max" => !matches!(operation, Embeddings | Speech),
+        b"dimensions" => matches!(operation, Embeddings),
+        b"images_max" | b"sizes" => matches!(operation, ImageGeneration | ImageEdit),
+        b"reference_images_max" => matches!(operation, ImageGeneration | ImageEdit | Video),
+        b"resolutions" | b"seconds_min" | b"seconds_max" => matches!(operation, Video),
+        b"characters_max" => matches!(operation, Speech),
+        _ => matches!(operation, Chat | Messages | Responses),
+    }
+}
+
+/// Which limits an operation cannot do without: the hold is computed from them.
+const fn needed(operation: Operation) -> &'static [&'static str] {
+    match operation {
+        Operation::Chat | Operation::Messages | Operation::Responses => {
+            &["context_tokens_max", "output_tokens_max"]
+        }
+        Operation::Video => &["seconds_max"],
+        Operation::Embeddings
+        | Operation::ImageGeneration
+        | Operation::ImageEdit
+        | Operation::Speech => &[],
+    }
+}
+
+fn limits(
+    document: &mut Document,
+    at: &Path,
+    raw: &raw::ModelLimits,
+    operations: &[Operation],
+) -> ModelLimits {
+    let typed: Vec<&'static str> = [
+        ("context_tokens_max", raw.context_tokens_max.is_some()),
+        ("output_tokens_max", raw.output_tokens_max.is_some()),
+        ("dimensions", !raw.dimensions.is_empty()),
+        ("images_max", raw.images_max.is_some()),
+        ("reference_images_max", raw.reference_images_max.is_some()),
+        ("sizes", !raw.sizes.is_empty()),
+        ("resolutions", !raw.resolutions.is_empty()),
+        ("seconds_min", raw.seconds_min.is_some()),
+        ("seconds_max", raw.seconds_max.is_some()),
+        ("characters_max", raw.characters_max.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(limit, typed)| typed.then_some(limit))
+    .collect();
+    for limit in &typed {
+        if !operations.iter().any(|operation| applies(limit, *operation)) {
+            let message = format!("`{limit}` has no effect on {}", prices::listed(operations));
+            document.note(Fault::at_key(&at.key(limit), message).warning());
+        }
+    }
+    let mut said = HashSet::new();
+    for operation in operations {
+        for limit in needed(*operation).iter().filter(|limit| !typed.contains(limit)) {
+            if said.insert(limit) {
+                let message = format!("`{operation}` needs the limit `{limit}`");
+                let help = format!(
+                    "the most that a request can cost is computed from it: `limits: {{ {limit}: … }}`"
+                );
+                document.note(Fault::at_key(at, message).help(help));
+            }
+        }
+    }
+    if let (Some(min), Some(max)) = (raw.seconds_min, raw.seconds_max)
+        && min > max
+    {
+        let message = "the shortest video is longer than the longest";
+        document.note(Fault::at_value(&at.key("seconds_min"), message));
+    }
+    ModelLimits {
+        input_tokens_max: raw.context_tokens_max.unwrap_or(0),
+        output_tokens_max: raw.output_tokens_max.unwrap_or(0),
+        dimensions: raw.dimensions.clone(),
+    }
+}

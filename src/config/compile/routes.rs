@@ -1,0 +1,248 @@
+//! `routes.yaml`: listeners, admin, store, limits, upstreams and routes.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::document::{Document, Fault};
+use crate::config::snapshot::{Admin, Limits, Listener, Route, Store, Upstream, UpstreamTimeouts};
+use crate::config::spans::Path;
+use crate::config::{Overrides, raw};
+use crate::ledger::RecoveryPolicy;
+use crate::protocols::{self, Dialect, Operation};
+use crate::secret::Secret;
+
+/// What every upstream gets for a credential when all of them are one simulated server.
+const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";
+
+/// Paths that the gateway answers itself.
+const OWN_PATHS: [&str; 3] = ["/v1/models", "/v1/balance", "/v1/usage"];
+
+/// The compiled `routes.yaml`.
+pub(super) struct Compiled {
+    pub(super) listeners: Vec<Listener>,
+    pub(super) admin: Admin,
+    pub(super) store: Store,
+    pub(super) shutdown_grace: Duration,
+    pub(super) limits: Limits,
+    pub(super) upstreams: HashMap<String, Arc<Upstream>>,
+    pub(super) routes: Vec<Arc<Route>>,
+}
+
+/// Compiles what is in order, and notes the rest.
+pub(super) fn compile(
+    document: &mut Document,
+    raw: raw::Routes,
+    overrides: &Overrides,
+) -> Compiled {
+    let admin = admin(document, raw.admin, overrides);
+    let listeners = listeners(document, &raw.listeners, &admin, overrides);
+    let store = store(document, raw.store, overrides);
+    let limits = limits(document, &raw.limits);
+    let routes = routes(document, raw.routes, &limits);
+    let upstreams = upstreams(document, raw.upstreams.0, overrides);
+    Compiled {
+        listeners,
+        admin,
+        store,
+        shutdown_grace: raw.shutdown.grace.0,
+        limits,
+        upstreams,
+        routes,
+    }
+}
+
+fn listeners(
+    document: &mut Document,
+    raw: &[raw::Listener],
+    admin: &Admin,
+    overrides: &Overrides,
+) -> Vec<Listener> {
+    if let Some(address) = overrides.listen {
+        return vec![Listener { address, h2c: true }];
+    }
+    let path = Path::root().key("listeners");
+    if raw.is_empty() {
+        let help = "such as `- address: 0.0.0.0:8080`";
+        document.note(Fault::at_key(&path, "there is no listener").help(help));
+    }
+    let mut seen = HashSet::from([admin.address]);
+    for (index, listener) in raw.iter().enumerate() {
+        let address = listener.address.0;
+        if address.port() != 0 && !seen.insert(address) {
+            let message = format!("`{address}` is taken by another listener or by `admin`");
+            document.note(Fault::at_value(&path.index(index).key("address"), message));
+        }
+    }
+    raw.iter().map(|raw| Listener { address: raw.address.0, h2c: raw.h2c }).collect()
+}
+
+fn admin(document: &mut Document, raw: raw::Admin, overrides: &Overrides) -> Admin {
+    let token = raw.token.filter(|token| !token.is_empty());
+    let path = Path::root().key("admin").key("token");
+    check_secret(document, &path, token.as_deref());
+    Admin { address: overrides.admin.unwrap_or(raw.address.0), token: token.map(Secret::new) }
+}
+
+fn store(document: &mut Document, raw: raw::Store, overrides: &Overrides) -> Store {
+    if raw.data_dir.is_empty() {
+        let path = Path::root().key("store").key("data_dir");
+        document
+            .note(Fault::at_value(&path, "the data directory has no name").help("such as `data`"));
+    }
+    let recovery = match raw.recovery {
+        raw::Recovery::Void => RecoveryPolicy::Void,
+        raw::Recovery::Floor => RecoveryPolicy::Floor,
+    };
+    let data_dir = overrides.data_dir.clone().unwrap_or_else(|| PathBuf::from(raw.data_dir));
+    Store { data_dir, recovery }
+}
+
+fn limits(document: &mut Document, raw: &raw::Limits) -> Limits {
+    if raw.body_max.0 > raw.body_memory_max.0 {
+        let path = Path::root().key("limits").key("body_max");
+        let message = "one body may be larger than all bodies together";
+        document.note(Fault::at_value(&path, message).help("at most `body_memory_max`"));
+    }
+    Limits {
+        body_bytes_max: raw.body_max.0,
+        body_memory_bytes_max: raw.body_memory_max.0,
+        body_timeout: raw.body_timeout.0,
+        read_timeout: raw.read_timeout.0,
+        write_timeout: raw.write_timeout.0,
+    }
+}
+
+/// The path that `operation` has in the customers' contract.
+fn default_path(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Chat => "/v1/chat/completions",
+        Operation::Messages => "/v1/messages",
+        Operation::Responses => "/v1/responses",
+        Operation::Embeddings => "/v1/embeddings",
+        Operation::ImageGeneration => "/v1/images/generations",
+        Operation::ImageEdit => "/v1/images/edits",
+        Operation::Video => "/v1/videos/generations",
+        Operation::Speech => "/v1/audio/speech",
+    }
+}
+
+/// Whether this build has a codec for `operation` at all.
+fn is_served(operation: Operation) -> bool {
+    Dialect::ALL.into_iter().any(|dialect| protocols::is_served(operation, dialect))
+}
+
+fn routes(
+    document: &mut Document,
+    raw: Option<Vec<raw::Route>>,
+    limits: &Limits,
+) -> Vec<Arc<Route>> {
+    let body_bytes_max = limits.body_bytes_max;
+    let Some(raw) = raw else {
+        let route = |operation| {
+            Arc::new(Route { path: default_path(operation).to_owned(), operation, body_bytes_max })
+        };
+        return Operation::ALL.into_iter().filter(|op| is_served(*op)).map(route).collect();
+    };
+    let mut seen = HashSet::new();
+    let mut routes = Vec::with_capacity(raw.len());
+    for (index, raw) in raw.into_iter().enumerate() {
+        let at = Path::root().key("routes").index(index);
+        let path_at = at.key("path");
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+        if !raw.path.starts_with('/') || !raw.path.bytes().all(plain) || raw.path.contains("//") {
+            let help = format!("such as `{}`", default_path(raw.operation.0));
+            document.note(Fault::at_value(&path_at, "this is not a plain path").help(help));
+        } else if OWN_PATHS.contains(&raw.path.as_str()) {
+            document.note(Fault::at_value(&path_at, "the gateway answers this path itself"));
+        } else if !seen.insert(raw.path.clone()) {
+            document.note(Fault::at_value(&path_at, format!("`{}` is here twice", raw.path)));
+        }
+        let bytes_max = raw.body_max.map_or(body_bytes_max, |size| size.0);
+        if raw.body_max.is_some() && bytes_max > limits.body_memory_bytes_max {
+            let message = "one body may be larger than all bodies together";
+            let help = "at most `body_memory_max` of `limits`";
+            document.note(Fault::at_value(&at.key("body_max"), message).help(help));
+        }
+        if is_served(raw.operation.0) {
+            let (path, operation) = (raw.path, raw.operation.0);
+            routes.push(Arc::new(Route { path, operation, body_bytes_max: bytes_max }));
+        } else {
+            let message = format!(
+                "this build does not serve `{}` yet: the path is left out",
+                raw.operation.0
+            );
+            document.note(Fault::at_value(&at.key("operation"), message).warning());
+        }
+    }
+    routes
+}
+
+fn upstreams(
+    document: &mut Document,
+    raw: Vec<(String, raw::Upstream)>,
+    overrides: &Overrides,
+) -> HashMap<String, Arc<Upstream>> {
+    let path = Path::root().key("upstreams");
+    if document.keys(&["upstreams"]).is_empty() {
+        document.note(Fault::at_key(&path, "there is no upstream"));
+    }
+    let mut upstreams = HashMap::with_capacity(raw.len());
+    for (name, raw) in raw {
+        let path = path.key(&name);
+        super::check_name(document, &path, &name, "-_.");
+        let credential = raw.credential.as_deref();
+        if credential == Some("") {
+            let help = "leave it out for a server that asks for none";
+            document.note(
+                Fault::at_value(&path.key("credential"), "the credential is empty").help(help),
+            );
+        }
+        check_secret(document, &path.key("credential"), credential);
+        let upstream = upstream(&name, raw, overrides);
+        upstreams.insert(name, Arc::new(upstream));
+    }
+    upstreams
+}
+
+fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
+    let url = raw.base_url;
+    let timeouts = UpstreamTimeouts {
+        connect: raw.timeouts.connect.0,
+        first_byte: raw.timeouts.first_byte.0,
+        idle: raw.timeouts.idle.0,
+        write: raw.timeouts.write.0,
+    };
+    let typed = Upstream {
+        name: name.to_owned(),
+        dialect: raw.protocol.0,
+        tls: url.tls,
+        host: url.host,
+        port: url.port,
+        authority: url.authority,
+        path_prefix: url.path_prefix,
+        credential: raw.credential.map(Secret::new),
+        timeouts,
+    };
+    match overrides.every_upstream_at {
+        None => typed,
+        Some(address) => Upstream {
+            tls: false,
+            host: address.ip().to_string(),
+            port: address.port(),
+            authority: address.to_string(),
+            credential: Some(Secret::new(SIMULATED_CREDENTIAL.to_owned())),
+            ..typed
+        },
+    }
+}
+
+/// A secret goes into a header: RFC 9110 section 5.5 allows visible characters. Says nothing of what
+/// it is.
+fn check_secret(document: &mut Document, path: &Path, secret: Option<&str>) {
+    if secret.is_some_and(|secret| !secret.bytes().all(|byte| byte.is_ascii_graphic())) {
+        let message = "this cannot be sent in a header: it has spaces, line breaks or other letters than ASCII";
+        document.note(Fault::at_value(path, message));
+    }
+}

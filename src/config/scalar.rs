@@ -1,0 +1,310 @@
+//! The small languages inside a YAML value: durations, sizes, addresses, URLs and the words of the
+//! protocols. Each type here reads its text, describes itself to JSON Schema, and is checked by
+//! name of its `format` when a document's shape is checked.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+
+use super::rate::{PerMillion, PerUnit};
+use super::url::BaseUrl;
+use crate::protocols::{Dialect, Operation};
+
+/// Why a text is not what a field needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ScalarError {
+    /// What is wrong with it.
+    pub(super) message: String,
+    /// What to write instead.
+    pub(super) help: Option<String>,
+}
+
+impl ScalarError {
+    pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { message: message.into(), help: Some(help.into()) }
+    }
+}
+
+/// A value written as one YAML scalar.
+pub(super) trait Scalar: Sized {
+    /// Its name in JSON Schema's `format`.
+    const FORMAT: &'static str;
+    /// What it is, for a person.
+    const DESCRIPTION: &'static str;
+    /// Whether it may also be a YAML number.
+    const NUMBER: bool;
+    /// A regular expression that every value matches, for editors.
+    const PATTERN: &'static str;
+
+    /// Reads the text. Errors do not repeat it: it may have come out of the environment.
+    fn parse(text: &str) -> Result<Self, ScalarError>;
+}
+
+/// The checks by `format`.
+pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
+    fn check<T: Scalar>(text: &str) -> Result<(), ScalarError> {
+        T::parse(text).map(drop)
+    }
+    match format {
+        Period::FORMAT => check::<Period>(text),
+        Size::FORMAT => check::<Size>(text),
+        Address::FORMAT => check::<Address>(text),
+        BaseUrl::FORMAT => check::<BaseUrl>(text),
+        PerMillion::FORMAT => check::<PerMillion>(text),
+        PerUnit::FORMAT => check::<PerUnit>(text),
+        _ => Ok(()),
+    }
+}
+
+/// Implements `Deserialize` and `JsonSchema` for [`Scalar`] types.
+macro_rules! scalar {
+    ($($type:ident),+) => {$(
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::config::scalar::deserialize(deserializer)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                <$type as $crate::config::scalar::Scalar>::FORMAT.into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $crate::config::scalar::schema::<$type>()
+            }
+        }
+    )+};
+}
+pub(super) use scalar;
+
+/// Reads a [`Scalar`] out of a YAML string or integer.
+pub(super) fn deserialize<'de, T: Scalar, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let text = match serde_yaml::Value::deserialize(deserializer)? {
+        serde_yaml::Value::String(text) => text,
+        serde_yaml::Value::Number(number) if T::NUMBER => number.to_string(),
+        _ => return Err(serde::de::Error::custom(format!("expected {}", T::DESCRIPTION))),
+    };
+    T::parse(&text).map_err(|error| serde::de::Error::custom(error.message))
+}
+
+/// The JSON Schema of a [`Scalar`].
+pub(super) fn schema<T: Scalar>() -> Schema {
+    let mut schema = json_schema!({
+        "type": "string",
+        "format": T::FORMAT,
+        "title": T::DESCRIPTION,
+        "pattern": T::PATTERN,
+    });
+    if T::NUMBER {
+        schema.insert("type".to_owned(), ["string", "number"].as_slice().into());
+    }
+    schema
+}
+
+/// A duration: `250ms`, `5s`, `2m`, `1h`. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Period(pub(super) Duration);
+
+impl Scalar for Period {
+    const FORMAT: &'static str = "tollgate-duration";
+    const DESCRIPTION: &'static str = "a duration such as `250ms`, `30s`, `5m` or `1h`";
+    const NUMBER: bool = false;
+    const PATTERN: &'static str = r"^([0-9]+(ms|s|m|h)|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        /// Nothing in a gateway waits longer than a day.
+        const MAX: Duration = Duration::from_secs(24 * 60 * 60);
+        let wrong =
+            || ScalarError::new("this is not a duration", format!("write {}", Self::DESCRIPTION));
+        let (digits, unit) = split_unit(text);
+        let count: u64 = digits.parse().map_err(|_| wrong())?;
+        let per_count_ms = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "" => {
+                return Err(ScalarError::new(
+                    "a duration needs a unit",
+                    "one of `ms`, `s`, `m`, `h`: `30s`",
+                ));
+            }
+            _ => return Err(wrong()),
+        };
+        let period = Duration::from_millis(count.saturating_mul(per_count_ms));
+        if period.is_zero() || period > MAX {
+            let message = "a duration must be more than zero and at most 24h";
+            return Err(ScalarError { message: message.to_owned(), help: None });
+        }
+        Ok(Self(period))
+    }
+}
+
+/// A size in bytes: `65536`, `64KiB`, `64MiB`, `1GiB`. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size(pub(super) usize);
+
+impl Scalar for Size {
+    const FORMAT: &'static str = "tollgate-size";
+    const DESCRIPTION: &'static str =
+        "a size such as `64KiB`, `64MiB`, `1GiB` or a number of bytes";
+    const NUMBER: bool = true;
+    const PATTERN: &'static str = r"^([0-9]+(KiB|MiB|GiB)?|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        let (digits, unit) = split_unit(text);
+        let wrong =
+            || ScalarError::new("this is not a size", format!("write {}", Self::DESCRIPTION));
+        let count: usize = digits.parse().map_err(|_| wrong())?;
+        let per_count = match unit {
+            "" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            "K" | "KB" | "kB" | "kb" | "k" | "kib" => return Err(meant_unit("KiB")),
+            "M" | "MB" | "mb" | "m" | "mib" => return Err(meant_unit("MiB")),
+            "G" | "GB" | "gb" | "g" | "gib" => return Err(meant_unit("GiB")),
+            _ => return Err(wrong()),
+        };
+        match count.checked_mul(per_count) {
+            Some(0) => {
+                Err(ScalarError { message: "a size must be more than zero".to_owned(), help: None })
+            }
+            Some(bytes) => Ok(Self(bytes)),
+            None => Err(ScalarError {
+                message: "this is larger than any memory".to_owned(),
+                help: None,
+            }),
+        }
+    }
+}
+
+fn meant_unit(unit: &str) -> ScalarError {
+    let help =
+        format!("did you mean `{unit}`? The units are `KiB`, `MiB` and `GiB`, powers of 1024");
+    ScalarError::new("this is not a unit of size", help)
+}
+
+/// The digits at the beginning, and what follows them.
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// An IP address and a port to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Address(pub(super) SocketAddr);
+
+impl Scalar for Address {
+    const FORMAT: &'static str = "tollgate-address";
+    const DESCRIPTION: &'static str =
+        "an IP address with a port, such as `127.0.0.1:8080` or `[::]:8080`";
+    const NUMBER: bool = false;
+    const PATTERN: &'static str = r"^(.+:[0-9]+|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        text.parse().map(Self).map_err(|_| {
+            let help = match text.rsplit_once(':') {
+                Some(("" | "*", port)) => format!("to listen everywhere: `0.0.0.0:{port}`"),
+                Some(("localhost", port)) => {
+                    format!("a name has no place here: `127.0.0.1:{port}`")
+                }
+                _ => format!("write {}", Self::DESCRIPTION),
+            };
+            ScalarError::new("this is not an address to listen on", help)
+        })
+    }
+}
+
+scalar!(Period, Size, Address);
+
+/// An [`Operation`] by its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OperationName(pub(super) Operation);
+
+/// A [`Dialect`] by its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DialectName(pub(super) Dialect);
+
+/// Implements `Deserialize` and `JsonSchema` for a newtype of an enum with `ALL` and `as_str`.
+macro_rules! word {
+    ($type:ident, $inner:ident, $description:literal) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = String::deserialize(deserializer)?;
+                let found = $inner::ALL.into_iter().find(|known| known.as_str() == word);
+                found.map(Self).ok_or_else(|| serde::de::Error::custom(concat!("expected ", $description)))
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($inner).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let words: Vec<_> = $inner::ALL.iter().map(|known| known.as_str()).collect();
+                json_schema!({ "type": "string", "title": $description, "enum": words })
+            }
+        }
+    };
+}
+
+word!(OperationName, Operation, "an operation");
+word!(DialectName, Dialect, "a protocol");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit_and_a_range() {
+        for (text, ms) in [("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("24h", 86_400_000)] {
+            assert_eq!(Period::parse(text).map(|p| p.0), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "5", "s", "0s", "-5s", "1.5s", "5 s", "5S", "25h", "99999999999999999999h"]
+        {
+            assert!(Period::parse(text).is_err(), "{text:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn sizes_are_powers_of_two_or_bytes() {
+        for (text, bytes) in [("1", 1), ("64KiB", 65_536), ("64MiB", 67_108_864), ("1GiB", 1 << 30)]
+        {
+            assert_eq!(Size::parse(text).map(|s| s.0), Ok(bytes), "{text}");
+        }
+        for text in ["", "KiB", "0", "0MiB", "64MB", "64 MiB", "-1", "1.5MiB", "99999999999GiB"] {
+            assert!(Size::parse(text).is_err(), "{text:?} was accepted");
+        }
+        let help = Size::parse("64MB").expect_err("a decimal unit").help.unwrap_or_default();
+        assert!(help.contains("`MiB`"), "{help}");
+    }
+
+    #[test]
+    fn addresses_are_numeric() {
+        for text in ["127.0.0.1:8080", "[::1]:0"] {
+            assert!(Address::parse(text).is_ok(), "{text}");
+        }
+        for (text, help) in
+            [(":80", "0.0.0.0:80"), ("localhost:80", "127.0.0.1:80"), ("8080", "such as")]
+        {
+            let error = Address::parse(text).expect_err(text);
+            assert!(error.help.as_ref().is_some_and(|found| found.contains(help)), "{error:?}");
+        }
+    }
+}
