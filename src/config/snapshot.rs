@@ -33,7 +33,7 @@ pub struct Snapshot {
     /// Every model that can be called, in the order of `models.yaml`.
     pub models: Vec<Arc<Model>>,
     /// `models` by id.
-    pub models_by_id: HashMap<String, Arc<Model>>,
+    pub models_by_id: HashMap<Arc<str>, Arc<Model>>,
 }
 
 /// One customer-facing address.

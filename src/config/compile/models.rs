@@ -38,7 +38,7 @@ pub(super) fn compile(
         }
     }
     if !unserved.is_empty() {
-        let ids: Vec<&str> = unserved.iter().map(String::as_str).collect();
+        let ids: Vec<&str> = unserved.iter().map(AsRef::as_ref).collect();
         let message = format!(
             "{} models are in order but not listed, because this build does not serve what they do yet",
             ids.len()
@@ -75,7 +75,7 @@ fn model(
     let limits = limits(document, &at.key("limits"), &raw.limits, &operations);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets = targets(document, &at.key("targets"), &id, raw.targets, upstreams);
-    Model { id, operations, targets, prices, limits, owned_by: owned_by.unwrap_or_default() }
+    Model { id: id.into(), operations, targets, prices, limits, owned_by: owned_by.unwrap_or_default() }
 }
 
 /// The targets whose upstreams are on, best first.
