@@ -4,8 +4,8 @@ mod harness;
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use harness::{Admin, Demo};
@@ -41,7 +41,9 @@ async fn what_was_acknowledged_survives_kill_9() {
         let key = admin.post(&format!("/accounts/{account}/keys"), json!({"name": "round"})).await;
         let stop = Arc::new(AtomicBool::new(false));
         let callers: Vec<_> = (0..CALLERS)
-            .map(|_| tokio::spawn(call_until(stop.clone(), demo.base_url.clone(), key["key"].clone())))
+            .map(|_| {
+                tokio::spawn(call_until(stop.clone(), demo.base_url.clone(), key["key"].clone()))
+            })
             .collect();
         let grant = json!({"amount": "0.01", "id": format!("round-{round}")});
         admin.post(&format!("/accounts/{account}/grants"), grant).await;
@@ -62,7 +64,11 @@ async fn what_was_acknowledged_survives_kill_9() {
     }
     let demo = Demo::on(data.path());
     let kept = charges(&Admin::of(&demo).settlements(&account).await);
-    assert!(acknowledged.len() > 1000, "too little was acknowledged to tell: {}", acknowledged.len());
+    assert!(
+        acknowledged.len() > 1000,
+        "too little was acknowledged to tell: {}",
+        acknowledged.len()
+    );
     for (request, charge) in &acknowledged {
         assert_eq!(kept.get(request), Some(charge), "the settlement of {request} was lost");
     }
@@ -89,7 +95,8 @@ async fn call_until(stop: Arc<AtomicBool>, base_url: String, key: Value) {
         }
         let body = json!({"model": "gpt-4o-mini", "max_tokens": 20, "stream": stream,
             "messages": [{"role": "user", "content": "hi"}]});
-        let call = http.post(format!("{base_url}/v1/chat/completions")).bearer_auth(key).json(&body);
+        let call =
+            http.post(format!("{base_url}/v1/chat/completions")).bearer_auth(key).json(&body);
         match call.send().await {
             Ok(answer) => drop(answer.bytes().await),
             Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,

@@ -14,7 +14,12 @@ const INPUT: i64 = 150;
 const OUTPUT: i64 = 600;
 
 /// A chat request; `sim` are headers that tell the simulated upstream what to do.
-fn request(demo: &Demo, customer: &Customer, body: &Value, sim: &[(&str, &str)]) -> reqwest::RequestBuilder {
+fn request(
+    demo: &Demo,
+    customer: &Customer,
+    body: &Value,
+    sim: &[(&str, &str)],
+) -> reqwest::RequestBuilder {
     let url = format!("{}/v1/chat/completions", demo.base_url);
     let request = reqwest::Client::new().post(url).bearer_auth(&customer.key).json(body);
     sim.iter().fold(request, |request, (name, value)| request.header(*name, *value))
@@ -41,7 +46,8 @@ async fn of_a_thousand_calls_on_money_for_ten_exactly_ten_succeed() {
     let http = reqwest::Client::new();
     let calls = (0..1000).map(|_| {
         let url = format!("{}/v1/chat/completions", demo.base_url);
-        let request = http.post(url).bearer_auth(&customer.key).json(&body).header("x-sim-usage", &usage);
+        let request =
+            http.post(url).bearer_auth(&customer.key).json(&body).header("x-sim-usage", &usage);
         async move {
             let answer = request.send().await.expect("an answer");
             (answer.status().as_u16(), answer.json::<Value>().await.expect("JSON"))
@@ -52,7 +58,10 @@ async fn of_a_thousand_calls_on_money_for_ten_exactly_ten_succeed() {
     assert_eq!(paid, 10, "exactly ten calls are paid for");
     for (status, answer) in answers.iter().filter(|(status, _)| *status != 200) {
         let code = answer["error"]["code"].as_str().unwrap_or_default();
-        assert!(*status == 402 && ["insufficient_balance", "balance_held"].contains(&code), "{status} {answer}");
+        assert!(
+            *status == 402 && ["insufficient_balance", "balance_held"].contains(&code),
+            "{status} {answer}"
+        );
     }
     let balance = admin.settled(&customer.account).await;
     assert_eq!((balance.available, balance.spent), (0, each * 10), "{balance:?}");
@@ -90,7 +99,12 @@ async fn usage_that_is_missing_or_cannot_be_true_is_estimated() {
     for stream in [false, true] {
         for fault in ["usage-missing", "usage-negative", "usage-huge"] {
             let customer = admin.customer("1.00").await;
-            let call = request(&demo, &customer, &hello(json!({"stream": stream})), &[("x-sim-fault", fault)]);
+            let call = request(
+                &demo,
+                &customer,
+                &hello(json!({"stream": stream})),
+                &[("x-sim-fault", fault)],
+            );
             let answer = call.send().await.expect("an answer");
             assert_eq!(answer.status(), 200, "{fault}");
             answer.bytes().await.expect("a whole answer");

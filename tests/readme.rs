@@ -44,7 +44,8 @@ fn welcome(data: &Path) -> (Running, String) {
 /// The commands in the demo's text: each follows a comment and ends at an empty line.
 fn commands(text: &str) -> Vec<String> {
     let paste = text.split_once("Paste into another terminal:").expect("commands to paste").1;
-    let unindented: Vec<&str> = paste.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+    let unindented: Vec<&str> =
+        paste.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
     let joined = unindented.join("\n");
     let blocks = joined.split("\n\n").filter(|block| block.trim_start().starts_with('#'));
     blocks.map(str::to_owned).collect()

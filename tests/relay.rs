@@ -13,9 +13,12 @@ const CHAT: &str = "/v1/chat/completions";
 
 /// A chat request of exactly `bytes` bytes.
 fn body_of(bytes: usize) -> Vec<u8> {
-    let frame = r#"{"model":"gpt-4o-mini","max_tokens":8,"messages":[{"role":"user","content":""}]}"#;
+    let frame =
+        r#"{"model":"gpt-4o-mini","max_tokens":8,"messages":[{"role":"user","content":""}]}"#;
     let padding = bytes.checked_sub(frame.len()).expect("room for the frame");
-    frame.replace(r#""content":"""#, &format!(r#""content":"{}""#, "x".repeat(padding))).into_bytes()
+    frame
+        .replace(r#""content":"""#, &format!(r#""content":"{}""#, "x".repeat(padding)))
+        .into_bytes()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -82,7 +85,8 @@ fn a_body_above_the_cap_is_refused_before_it_is_read() {
 #[test]
 fn a_stream_that_breaks_ends_in_an_error_event() {
     let demo = Demo::start();
-    let body = br#"{"model":"gpt-4o-mini","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    let body =
+        br#"{"model":"gpt-4o-mini","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
     for fault in ["cut-after=3", "eof-after=3", "cut-after=0"] {
         let fault_header = format!("x-sim-fault: {fault}");
         let answer = curl(&demo, CHAT, &["-H", &fault_header], body);
@@ -112,7 +116,8 @@ fn the_customers_credentials_stay_here() {
     let lines = "Cookie: customer-canary\r\nx-api-key: customer-canary\r\n\
                  X-Forwarded-For: customer-canary\r\nConnection: x-nominated, close\r\n\
                  x-nominated: customer-canary\r\nx-kept: yes\r\n";
-    let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"x_unknown":{"a":[1.50]}}"#;
+    let body =
+        r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"x_unknown":{"a":[1.50]}}"#;
     let length = format!("{lines}Content-Length: {}\r\n", body.len());
     let answer = ask(gateway.address, &gateway.chat(&length, body));
     assert_eq!(answer.status(), 200, "{answer:?}");

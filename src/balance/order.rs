@@ -11,7 +11,8 @@ pub fn order(targets: &[(u32, u32)], mut draw: impl FnMut(u64) -> u64) -> Vec<us
         let tier = targets.iter().skip(start).take_while(|(other, _)| other == priority).count();
         let mut left: Vec<usize> = (start..start + tier).collect();
         while left.len() > 1 {
-            let weight = |index: &usize| targets.get(*index).map_or(0, |(_, weight)| u64::from(*weight));
+            let weight =
+                |index: &usize| targets.get(*index).map_or(0, |(_, weight)| u64::from(*weight));
             let total: u64 = left.iter().map(weight).sum();
             let mut ticket = if total == 0 { 0 } else { draw(total) };
             let winner = left.iter().position(|index| {

@@ -35,19 +35,20 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
-        let sim = Sim::start(SimOptions::default()).context("cannot start the simulated upstreams")?;
+        let sim =
+            Sim::start(SimOptions::default()).context("cannot start the simulated upstreams")?;
         let places = &mut self.places;
         places.listen = places.listen.or(Some(LISTEN));
         places.admin = places.admin.or(Some(ADMIN));
         let data = places.data.get_or_insert_with(|| PathBuf::from("data/demo"));
-        std::fs::create_dir_all(&*data).with_context(|| format!("cannot create {}", data.display()))?;
+        std::fs::create_dir_all(&*data)
+            .with_context(|| format!("cannot create {}", data.display()))?;
         if places.log == log::LevelFilter::Info {
             // The demo's standard error is for people; `--log debug` brings the lines back.
             places.log = log::LevelFilter::Warn;
         }
         let sources = Sources::Embedded;
-        let overrides =
-            Overrides { every_upstream_at: Some(sim.addr()), ..places.overrides() };
+        let overrides = Overrides { every_upstream_at: Some(sim.addr()), ..places.overrides() };
         let Some(config) = serve::load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
         let model = config.models.first().map(|model| model.id.to_string()).unwrap_or_default();
         let (json, log) = (self.json, places.log);

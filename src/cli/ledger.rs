@@ -69,7 +69,11 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> std::io::Result<()> 
     writeln!(out, "hash chain  {}", report.chain)?;
     writeln!(out, "state       {}", report.state_hash)?;
     writeln!(out, "sled        {}", report.sled_hash.as_deref().unwrap_or("not compared"))?;
-    writeln!(out, "\n{:<24} {:>18} {:>18} {:>18} {:>18}", "account", "granted", "available", "held", "spent")?;
+    writeln!(
+        out,
+        "\n{:<24} {:>18} {:>18} {:>18} {:>18}",
+        "account", "granted", "available", "held", "spent"
+    )?;
     for account in &report.accounts {
         print_balance(out, &account.id.to_string(), &account.balance)?;
     }

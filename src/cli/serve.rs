@@ -211,7 +211,8 @@ async fn serve(
     let admin = tokio::spawn(admin::serve(admin_listener, state));
     metrics.config_reloaded(true);
     readiness.set_ready();
-    let running = Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
+    let running =
+        Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
     ready(&running)?;
 
     loop {
@@ -282,7 +283,8 @@ fn bind_all(config: &Snapshot) -> anyhow::Result<Vec<Bound>> {
 }
 
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let socket = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    let socket =
+        TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -299,9 +301,8 @@ fn open_ledger(
         })),
         ..ledger::Options::new(&config.store.data_dir)
     };
-    Ledger::open(options).with_context(|| {
-        format!("cannot open the ledger in {}", config.store.data_dir.display())
-    })
+    Ledger::open(options)
+        .with_context(|| format!("cannot open the ledger in {}", config.store.data_dir.display()))
 }
 
 /// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is

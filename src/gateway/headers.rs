@@ -150,7 +150,8 @@ mod tests {
     use super::*;
 
     fn upstream_header(lines: &[(&'static str, &'static str)]) -> RequestHeader {
-        let mut header = RequestHeader::build("POST", b"/v1/chat/completions", None).expect("header");
+        let mut header =
+            RequestHeader::build("POST", b"/v1/chat/completions", None).expect("header");
         for (name, value) in lines {
             header.append_header(*name, *value).expect("line");
         }

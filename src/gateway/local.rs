@@ -47,7 +47,8 @@ impl<'a> Local<'a> {
     ) -> Result<Value, GatewayError> {
         match self {
             Self::Models => {
-                let usable = snapshot.models.iter().filter(|model| pipeline::may_use(key, &model.id));
+                let usable =
+                    snapshot.models.iter().filter(|model| pipeline::may_use(key, &model.id));
                 let data: Vec<Value> = usable.map(|model| describe(model)).collect();
                 Ok(json!({"object": "list", "data": data}))
             }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
-use pingora::server::configuration::ServerConf;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType, Result, RetryType};
 
@@ -77,7 +77,11 @@ impl ProxyHttp for Gateway {
     /// None: what Pingora would add, compression, is not for streams that are metered.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+    async fn early_request_filter(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
         let limits = &exchange.snapshot.limits;
         session.set_read_timeout(Some(limits.read_timeout));
         session.set_write_timeout(Some(limits.write_timeout));
@@ -96,10 +100,17 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    async fn upstream_peer(&self, _: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(
+        &self,
+        _: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<Box<HttpPeer>> {
         let failure = 'next: {
             let Stage::Sending(sending) = &mut exchange.stage else {
-                break 'next GatewayError::new(ErrorKind::Internal, "The request was not admitted.");
+                break 'next GatewayError::new(
+                    ErrorKind::Internal,
+                    "The request was not admitted.",
+                );
             };
             while let Some(target) = sending.targets.pop_front() {
                 let upstream = &target.upstream;

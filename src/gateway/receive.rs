@@ -48,7 +48,8 @@ pub(super) async fn receive(
     exchange.key = Some(Arc::clone(&key));
     let encoding = head.headers.get(CONTENT_ENCODING);
     if encoding.is_some_and(|encoding| encoding != "identity") {
-        let message = "Compressed request bodies are not read. Send the body without Content-Encoding.";
+        let message =
+            "Compressed request bodies are not read. Send the body without Content-Encoding.";
         return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
     }
     let limits = ReadLimits {
@@ -81,7 +82,10 @@ fn targets(resolved: &Resolved) -> VecDeque<crate::config::snapshot::Target> {
     let targets: Vec<_> = resolved.targets().map(|(target, _)| target).collect();
     let ranks: Vec<_> = targets.iter().map(|target| (target.priority, target.weight)).collect();
     let order = balance::order(&ranks, |below| fastrand::u64(..below));
-    order.into_iter().filter_map(|index| targets.get(index).map(|target| (*target).clone())).collect()
+    order
+        .into_iter()
+        .filter_map(|index| targets.get(index).map(|target| (*target).clone()))
+        .collect()
 }
 
 async fn answer_here(

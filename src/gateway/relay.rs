@@ -58,7 +58,8 @@ pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) 
     }
     exchange.first_byte = Some(exchange.started.elapsed());
     let id = exchange.id;
-    let credential = exchange.attempt().and_then(|attempt| attempt.target.upstream.credential.clone());
+    let credential =
+        exchange.attempt().and_then(|attempt| attempt.target.upstream.credential.clone());
     headers::to_customer(header, credential.as_ref().map(|secret| secret.expose()), id)?;
     let Some(framing) = framing(header).filter(|_| header.status.is_success()) else {
         return Ok(());
@@ -191,7 +192,8 @@ fn exhausted() -> GatewayError {
 }
 
 fn stopped() -> GatewayError {
-    let message = "The upstream stopped in the middle of the answer. What was delivered is charged.";
+    let message =
+        "The upstream stopped in the middle of the answer. What was delivered is charged.";
     GatewayError::new(ErrorKind::BadGateway, message)
 }
 

@@ -32,9 +32,7 @@ pub(super) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
         ErrorKind::RequestTimeout => (408, "invalid_request_error", "request_timeout"),
         ErrorKind::IdempotencyConflict => (409, "invalid_request_error", "idempotency_conflict"),
         ErrorKind::PayloadTooLarge => (413, "invalid_request_error", "request_too_large"),
-        ErrorKind::UnsupportedMediaType => {
-            (415, "invalid_request_error", "unsupported_media_type")
-        }
+        ErrorKind::UnsupportedMediaType => (415, "invalid_request_error", "unsupported_media_type"),
         ErrorKind::HeaderTooLarge => (431, "invalid_request_error", "headers_too_large"),
         ErrorKind::ClientGone => (499, "invalid_request_error", "client_closed_request"),
         ErrorKind::Internal => (500, "api_error", "internal_error"),
@@ -123,7 +121,8 @@ pub(super) async fn error(
 pub(super) fn refusal(error: &GatewayError) -> Bytes {
     let (status, _, _) = wire(error.kind);
     let reason = http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
-    let (reason, id, text) = (reason.unwrap_or_default(), RequestId::new(), body(error).to_string());
+    let (reason, id, text) =
+        (reason.unwrap_or_default(), RequestId::new(), body(error).to_string());
     format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n{X_REQUEST_ID}: {id}\r\nconnection: close\r\n\r\n{text}",

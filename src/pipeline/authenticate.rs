@@ -34,7 +34,8 @@ pub fn authenticate(
         };
         GatewayError::new(ErrorKind::Unauthorized, message)
     })?;
-    let denied = |message: &'static str| Err(GatewayError::new(ErrorKind::PermissionDenied, message));
+    let denied =
+        |message: &'static str| Err(GatewayError::new(ErrorKind::PermissionDenied, message));
     if key.disabled {
         return denied("This API key is disabled. Use another key, or ask for it to be enabled.");
     }

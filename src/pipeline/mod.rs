@@ -12,10 +12,10 @@ mod rewrite;
 mod meter;
 mod settle;
 
-pub use authenticate::authenticate;
-pub use resolve::{Resolved, bad_json, may_use, resolve};
-pub use validate::{Validated, validate};
 pub use admit::{Admitted, admit};
-pub use rewrite::{UpstreamRequest, rewrite};
+pub use authenticate::authenticate;
 pub use meter::{Relaying, Step};
+pub use resolve::{Resolved, bad_json, may_use, resolve};
+pub use rewrite::{UpstreamRequest, rewrite};
 pub use settle::{Ending, Settled};
+pub use validate::{Validated, validate};

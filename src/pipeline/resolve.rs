@@ -51,7 +51,8 @@ pub fn resolve(
     let Some(model) = snapshot.model(&name) else {
         // The name comes from outside: quoted, escaped and cut before it goes into a message.
         let shown: String = name.chars().take(64).collect();
-        let message = format!("The model {shown:?} does not exist. `GET /v1/models` lists those that do.");
+        let message =
+            format!("The model {shown:?} does not exist. `GET /v1/models` lists those that do.");
         let error = GatewayError::new(ErrorKind::ModelNotFound, message);
         return Err(GatewayError { param: Some("model".into()), ..error });
     };

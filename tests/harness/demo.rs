@@ -39,7 +39,9 @@ impl Demo {
         let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
         let line = lines.next().expect("a line when it is ready").expect("text");
         let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        let field = |name: &str| ready[name].as_str().unwrap_or_else(|| panic!("{name} in {line}")).to_owned();
+        let field = |name: &str| {
+            ready[name].as_str().unwrap_or_else(|| panic!("{name} in {line}")).to_owned()
+        };
         // Nothing else may come on standard output, and a full pipe must not stop the demo.
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {

@@ -21,7 +21,7 @@ pub(crate) struct Gateway {
     admin: SocketAddr,
     account: String,
     child: Child,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Gateway {
@@ -56,14 +56,8 @@ impl Gateway {
             url.trim_start_matches("http://").parse().expect("an address")
         };
         let (address, admin) = (address("base_url"), address("admin_url"));
-        let mut gateway = Self {
-            address,
-            key: String::new(),
-            admin,
-            account: String::new(),
-            child,
-            _directory: directory,
-        };
+        let mut gateway =
+            Self { address, key: String::new(), admin, account: String::new(), child, directory };
         let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "test"}));
         gateway.account = text(&account, "id");
         gateway.grant("10.00", "first");
@@ -107,6 +101,23 @@ impl Gateway {
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("VmHWM");
         let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("KiB");
         kib * 1024
+    }
+
+    /// The file of that name which the gateway reads, or the directory that it keeps.
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Sends the process a signal, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent =
+            Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
+    }
+
+    /// Waits for the process to end by itself, and says how.
+    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().expect("the process can be waited for")
     }
 
     fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
