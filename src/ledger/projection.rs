@@ -101,6 +101,12 @@ impl UsageTotal {
     }
 }
 
+/// Whether a statement has a line for it for ever. An open hold has one while it is open; its end
+/// says all that it said.
+fn is_entry(record: &Record) -> bool {
+    record.ends_hold() || matches!(record, Record::Granted { .. } | Record::Refunded { .. })
+}
+
 impl Window {
     /// Adds the next record of the journal.
     ///
@@ -140,10 +146,7 @@ impl Window {
             }
             Record::Reserved(_) | Record::Extended { .. } | Record::Voided { .. } => {}
         }
-        if !matches!(
-            record,
-            Record::AccountCreated { .. } | Record::KeyCreated(_) | Record::KeyUpdated(_)
-        ) {
+        if is_entry(record) {
             self.add_entry(account, &journaled)
                 .map_err(|rule| Violation::new(seq, &journaled.record, rule))?;
         }

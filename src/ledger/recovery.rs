@@ -31,7 +31,7 @@ pub struct Recovery {
     /// Bytes of an unfinished write that were cut off the journal. Nobody was told that they were
     /// durable.
     pub torn_bytes_cut: u64,
-    /// Whether the sled ledger was made anew from the whole journal.
+    /// Whether the sled ledger was empty or unusable and was made anew from the whole journal.
     pub sled_rebuilt: bool,
     /// Calls that were in flight when the process died, now ended by the recovery policy.
     pub in_doubt: Vec<InDoubt>,
@@ -134,8 +134,8 @@ fn load_or_rebuild(dir: &Path) -> Result<(State, bool), OpenError> {
     let existed = sled_dir.exists();
     let cause = match load(dir) {
         Ok(state) => {
-            let rebuilt = !existed && state.end.seq > 0;
-            return Ok((state, rebuilt));
+            let is_rebuilt = state.end.seq > 0 && state.records_replayed == state.end.seq;
+            return Ok((state, is_rebuilt));
         }
         Err(OpenError::Store(cause)) if existed => cause,
         // Sled may have made the journal look wrong; only a replay from the beginning can tell.

@@ -57,16 +57,8 @@ pub enum EntryKind {
         /// How much.
         amount: Nanousd,
     },
-    /// Money was set aside for a call.
-    Hold {
-        /// How much.
-        amount: Nanousd,
-    },
-    /// More was set aside for a call.
-    Extension {
-        /// How much more.
-        amount: Nanousd,
-    },
+    /// Money is set aside for a call that has not ended. Its end takes the place of this entry.
+    Hold,
     /// A call was paid.
     Settlement {
         /// What the customer paid.
@@ -129,7 +121,8 @@ pub struct UsageRow {
 
 impl Ledger {
     /// At most `limit` (and never more than 1,000) entries of an account, newest first, from before
-    /// `before`. Everything that happened before the call is in it.
+    /// `before`. Everything that happened before the call is in it. Holds are listed while they are
+    /// open; the entry of a hold's end says what was held.
     ///
     /// # Errors
     /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
@@ -142,8 +135,29 @@ impl Ledger {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let limit = limit.min(ENTRIES_MAX);
         let before = before.unwrap_or(Seq::MAX);
-        let found = self.query(move |store| store.entries(account, before, limit)).await?;
-        Ok(found.into_iter().filter_map(entry).collect())
+        let open = self.open_entries(account, before);
+        let ended = self.query(move |store| store.entries(account, before, limit)).await?;
+        let mut entries: Vec<_> = ended.into_iter().filter_map(entry).collect();
+        // A hold may have ended since it was found open.
+        let has_ended = |hold: &Entry| entries.iter().any(|entry| entry.ends(hold));
+        let open: Vec<_> = open.into_iter().filter(|hold| !has_ended(hold)).collect();
+        entries.extend(open);
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.seq));
+        entries.truncate(limit);
+        Ok(entries)
+    }
+
+    fn open_entries(&self, account: AccountId, before: Seq) -> Vec<Entry> {
+        let core = self.shard(account).lock();
+        core.holds()
+            .filter(|(id, hold)| hold.reservation.account == account && id.number() < before)
+            .map(|(id, hold)| Entry {
+                seq: id.number(),
+                at: hold.reservation.at,
+                call: Some(call_of(id, hold)),
+                kind: EntryKind::Hold,
+            })
+            .collect()
     }
 
     /// The calls that were in flight in crashes, oldest first.
@@ -193,27 +207,27 @@ impl Ledger {
     }
 }
 
+impl Entry {
+    /// Whether this is the end of `hold`.
+    fn ends(&self, hold: &Self) -> bool {
+        let id = |entry: &Self| entry.call.as_ref().map(|call| call.hold);
+        self.seq != hold.seq && id(self) == id(hold)
+    }
+}
+
 fn entry(journaled: Journaled) -> Option<Entry> {
     let Journaled { seq, record, hold } = journaled;
     let at = record.at();
-    let mut call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
+    let call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
     let kind = match record {
         Record::Granted { id, amount, .. } => EntryKind::Grant { id, amount },
         Record::Refunded { id, hold, amount, .. } => EntryKind::Refund { id, hold, amount },
-        Record::Reserved(reservation) => {
-            let amount = reservation.amount;
-            call = Some(call_of(HoldId::from_number(seq), &OpenHold { reservation, amount }));
-            EntryKind::Hold { amount }
-        }
-        Record::Extended { amount, .. } => EntryKind::Extension { amount },
         Record::Posted { charged, written_off, usage, source, .. } => {
             EntryKind::Settlement { charged, written_off, usage, usage_source: source }
         }
         Record::Voided { reason, .. } => EntryKind::Void { reason },
         Record::Recovered { charged, .. } => EntryKind::InDoubt { charged },
-        Record::AccountCreated { .. } | Record::KeyCreated(_) | Record::KeyUpdated(_) => {
-            return None;
-        }
+        _ => return None,
     };
     Some(Entry { seq, at, call, kind })
 }

@@ -225,16 +225,13 @@ impl Store {
         account: AccountId,
         hold: HoldId,
     ) -> Result<Option<Nanousd>, StoreError> {
-        let of_hold = entries_key(account, hold.number());
-        let Some(begin) = self.db.range(entries_key(account, 0)..=of_hold).next_back() else {
-            return Ok(None);
-        };
-        let mut was_made = false;
-        // The end of a hold stands behind its beginning, as far as the call took.
-        for row in self.db.range(begin?.0..entries_key(account, Seq::MAX).into()) {
+        // The end stands behind the beginning, as far as the call took: usually in the first chunk
+        // that reaches so far.
+        let reaches = entries_key(account, hold.number());
+        let before = self.db.range(entries_key(account, 0)..=reaches.clone()).next_back();
+        let begin = before.transpose()?.map_or_else(|| sled::IVec::from(reaches), |(key, _)| key);
+        for row in self.db.range(begin..entries_key(account, Seq::MAX).into()) {
             for journaled in read_chunk(&row?.1)? {
-                was_made |= journaled.seq == hold.number()
-                    && matches!(journaled.record, Record::Reserved(_));
                 match journaled.record {
                     Record::Posted { hold: ended, charged, .. }
                     | Record::Recovered { hold: ended, charged, .. }
@@ -245,9 +242,6 @@ impl Store {
                     Record::Voided { hold: ended, .. } if ended == hold => return Ok(None),
                     _ => {}
                 }
-            }
-            if !was_made {
-                return Ok(None);
             }
         }
         Ok(None)
