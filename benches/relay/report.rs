@@ -73,8 +73,8 @@ impl Row {
     }
 }
 
-/// The peak that is allowed under 4 MiB bodies: the budget for bodies, in MB.
-const LARGE_RSS_MB_MAX: f64 = BODY_MEMORY_MIB as f64 * 1.048_576;
+/// The peak that is allowed under 4 MiB bodies: the budget for bodies, in whole MB.
+const LARGE_RSS_MB_MAX: f64 = (BODY_MEMORY_MIB * 1024 * 1024 / 1_000_000) as f64;
 
 const ROWS: [Row; 18] = [
     Row::new("CPU per request, 64 connections, ms", Measure::CpuPerRequest, 4, Bar::RatioMax(1.3)),
@@ -145,6 +145,7 @@ pub(crate) fn json(figures: &Figures, machine: &Machine, plan: &Plan) -> Value {
         "cores": machine.cores,
         "cpu": machine.cpu,
         "kernel": machine.kernel,
+        "load_before": machine.load,
         "plan": plan.to_string(),
         "figures": rows.collect::<Map<_, _>>(),
     })
