@@ -35,6 +35,9 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cores, cpu, kernel, command, load } = self;
         writeln!(f, "{command}")?;
+        if cfg!(debug_assertions) {
+            writeln!(f, "BUILT WITHOUT OPTIMIZATION: these figures say nothing")?;
+        }
         write!(f, "{cores} × {cpu}, Linux {kernel}, load before {load}; everything on loopback")
     }
 }
