@@ -8,6 +8,9 @@ pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) kernel: String,
     pub(crate) command: String,
+    /// How many processes wanted a core in the minute before: more than a few tenths, and the
+    /// figures are also those of something else.
+    pub(crate) load: String,
 }
 
 impl Machine {
@@ -21,6 +24,7 @@ impl Machine {
         Self {
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             cpu: cpu.unwrap_or("unknown").to_owned(),
+            load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             command: format!("cargo bench --bench relay{separator}{}", arguments.join(" ")),
         }
@@ -29,7 +33,11 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cores, cpu, kernel, command } = self;
-        write!(f, "{command}\n{cores} × {cpu}, Linux {kernel}; everything on loopback")
+        let Self { cores, cpu, kernel, command, load } = self;
+        writeln!(f, "{command}")?;
+        if cfg!(debug_assertions) {
+            writeln!(f, "BUILT WITHOUT OPTIMIZATION: these figures say nothing")?;
+        }
+        write!(f, "{cores} × {cpu}, Linux {kernel}, load before {load}; everything on loopback")
     }
 }

@@ -32,7 +32,7 @@ impl Process {
         let stdout = process.child.stdout.take().context("no standard output")?;
         BufReader::new(stdout).read_line(&mut line)?;
         process.ready = serde_json::from_str(&line)
-            .with_context(|| format!("{command:?} printed {line:?} instead of a JSON line"))?;
+            .with_context(|| format!("{command:?} printed no JSON line but {line:?}"))?;
         Ok(process)
     }
 

@@ -61,20 +61,25 @@ impl Row {
     }
 
     /// Whether the bar is reached; `None` where there is nothing to compare.
-    fn is_reached(&self, figures: &Figures) -> Option<bool> {
+    fn verdict(&self, figures: &Figures) -> Option<&'static str> {
         let tollgate = self.figure(figures, Subject::Tollgate)?;
-        let ratio = || Some(tollgate / self.figure(figures, Subject::Floor)?);
-        match self.bar {
-            Bar::None => None,
-            Bar::RatioMax(max) => Some(ratio()? <= max),
-            Bar::RatioMin(min) => Some(ratio()? >= min),
-            Bar::Max(max) => Some(tollgate <= max),
+        if self.added && tollgate < 0.0 && !matches!(self.bar, Bar::None) {
+            // A proxy cannot be faster than no proxy: something else had the processor.
+            return Some("NOT MEASURABLE: the direct way was slower");
         }
+        let ratio = || Some(tollgate / self.figure(figures, Subject::Floor)?);
+        let is_reached = match self.bar {
+            Bar::None => return None,
+            Bar::RatioMax(max) => ratio()? <= max,
+            Bar::RatioMin(min) => ratio()? >= min,
+            Bar::Max(max) => tollgate <= max,
+        };
+        Some(if is_reached { "reached" } else { "MISSED" })
     }
 }
 
-/// The peak that is allowed under 4 MiB bodies: the budget for bodies, in MB.
-const LARGE_RSS_MB_MAX: f64 = BODY_MEMORY_MIB as f64 * 1.048_576;
+/// The peak that is allowed under 4 MiB bodies: the budget for bodies, in whole MB.
+const LARGE_RSS_MB_MAX: f64 = (BODY_MEMORY_MIB * 1024 * 1024 / 1_000_000) as f64;
 
 const ROWS: [Row; 18] = [
     Row::new("CPU per request, 64 connections, ms", Measure::CpuPerRequest, 4, Bar::RatioMax(1.3)),
@@ -112,15 +117,12 @@ pub(crate) fn table(figures: &Figures) -> String {
         let ratio = row.figure(figures, Subject::Tollgate).zip(floor);
         let ratio =
             ratio.map_or_else(|| "–".to_owned(), |(it, floor)| format!("{:.2}", it / floor));
-        let verdict = match row.is_reached(figures) {
-            Some(true) => "  reached",
-            Some(false) => "  MISSED",
-            None => "",
-        };
+        let verdict = row.verdict(figures).unwrap_or_default();
         let [direct, floor, tollgate] = Subject::ALL.map(cell);
         let line = format!(
-            "{:<36} {direct:>10} {floor:>10} {tollgate:>10} {ratio:>7}  {}{verdict}",
-            row.name, row.bar
+            "{:<36} {direct:>10} {floor:>10} {tollgate:>10} {ratio:>7}  {:<13} {verdict}",
+            row.name,
+            row.bar.to_string()
         );
         table += line.trim_end();
         table.push('\n');
@@ -145,6 +147,7 @@ pub(crate) fn json(figures: &Figures, machine: &Machine, plan: &Plan) -> Value {
         "cores": machine.cores,
         "cpu": machine.cpu,
         "kernel": machine.kernel,
+        "load_before": machine.load,
         "plan": plan.to_string(),
         "figures": rows.collect::<Map<_, _>>(),
     })

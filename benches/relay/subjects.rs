@@ -1,7 +1,7 @@
 //! What is measured: the upstream itself, the floor, and tollgate.
 
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -103,18 +103,23 @@ impl Gateway {
         let directory = tempfile::tempdir()?;
         let files = config::write(directory.path(), upstream)?;
         let mut gateway = Self { files, key: String::new(), _directory: directory };
-        let process = gateway.start()?;
+        // Not measured, so what is wrong with it can be shown.
+        let process = Process::start(gateway.command().args(["--log", "warn"]))?;
         gateway.key = config::key(process.said("admin_url")?).await?;
         process.stop()?;
         Ok(gateway)
     }
 
+    /// Starts it to be measured. The access log is written, as in production, and goes nowhere.
     fn start(&self) -> anyhow::Result<Process> {
+        Process::start(self.command().stderr(Stdio::null()))
+    }
+
+    fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.arg("serve").arg("--routes").arg(&self.files.routes);
         command.arg("--models").arg(&self.files.models).arg("--ready-json");
-        // The access log is written, as in production, and goes nowhere.
-        Process::start(command.stderr(std::process::Stdio::null()))
+        command
     }
 }
 
