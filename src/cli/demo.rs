@@ -53,26 +53,27 @@ impl Demo {
         let model = config.models.first().map(|model| model.id.to_string()).unwrap_or_default();
         let (json, log) = (self.json, places.log);
         serve::run(Start { sources, overrides, config, log }, |running| {
-            let key = prepare(&running.ledger)?;
+            let (key, balance) = prepare(&running.ledger)?;
             if json {
                 print_json(running, &key);
             } else {
-                print_welcome(running, &key, &model);
+                print_welcome(running, &key, balance, &model);
             }
             Ok(())
         })
     }
 }
 
-/// An account with credit, and a new key: the old one cannot be shown again.
-fn prepare(ledger: &Ledger) -> anyhow::Result<String> {
+/// An account with credit, a new key, since the old one cannot be shown again, and what is left.
+fn prepare(ledger: &Ledger) -> anyhow::Result<(String, Nanousd)> {
     tokio::task::block_in_place(|| {
         tokio::runtime::Handle::current().block_on(async {
             let account = demo_account(ledger).await?;
             ledger.grant(account, GRANT_ID, CREDIT).await?;
             let new = NewKey { name: "demo".to_owned(), models: None, expires_at: None };
             let (secret, _) = ledger.create_key(account, new).await?;
-            Ok(secret.expose().to_owned())
+            let account = ledger.account(account).context("the demo account is gone")?;
+            Ok((secret.expose().to_owned(), account.balance.available))
         })
     })
 }
@@ -95,7 +96,7 @@ fn print_json(running: &Running, key: &str) {
     println!("{line}");
 }
 
-fn print_welcome(running: &Running, key: &str, model: &str) {
+fn print_welcome(running: &Running, key: &str, balance: Nanousd, model: &str) {
     let (base, admin) = (running.base_url(), running.admin_url());
     let token = running.admin_token.expose();
     println!(
@@ -103,7 +104,7 @@ fn print_welcome(running: &Running, key: &str, model: &str) {
 
   base URL     {base}/v1
   API key      {key}
-  balance      $10.00, prepaid
+  balance      ${balance}, prepaid
   admin API    {admin}   (token {token})
 
 Paste into another terminal:

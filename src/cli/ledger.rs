@@ -10,7 +10,7 @@ use crate::ledger::{Balance, Report, verify};
 
 /// Work on the ledger of a stopped gateway.
 #[derive(Args, Debug)]
-pub struct LedgerArgs {
+pub(super) struct LedgerArgs {
     #[command(subcommand)]
     command: LedgerCommand,
 }
@@ -38,7 +38,7 @@ impl LedgerArgs {
     ///
     /// # Errors
     /// When the ledger cannot be read at all, or another process has it open.
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let LedgerCommand::Verify(args) = self.command;
         let report = verify(&args.data)?;
         let mut out = std::io::stdout().lock();
