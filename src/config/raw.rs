@@ -1,5 +1,5 @@
 //! What operators type: the fields of the two files, with their defaults. Doc comments here are the
-//! descriptions in the JSON Schema.
+//! descriptions in the JSON Schema. What holds a secret in plain text has no `Debug`.
 
 use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,11 +9,10 @@ use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::rate::{PerMillion, PerUnit};
-use super::scalar::{Address, DialectName, OperationName, Period, Size};
+use super::scalar::{Address, DialectName, ImageSize, OperationName, Period, Size};
 use super::url::BaseUrl;
 
 /// A mapping from names to values that keeps the order of the file.
-#[derive(Debug)]
 pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);
 
 impl<T> Default for Entries<T> {
@@ -59,7 +58,7 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
 }
 
 /// Listeners, upstreams, routes, limits and the store of a Tollgate gateway.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Routes {
     /// Where customers connect. Default: `0.0.0.0:8080` with `h2c: true`. Takes effect at a restart.
@@ -105,7 +104,7 @@ fn yes() -> bool {
 }
 
 /// The operator's API, probes and metrics.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Admin {
     /// The IP address and port to listen on. Default: `127.0.0.1:9090`.
@@ -192,7 +191,7 @@ impl Default for Limits {
 }
 
 /// A provider's API.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Upstream {
     /// The protocol that it speaks.
@@ -256,7 +255,7 @@ pub(super) struct Route {
 }
 
 /// The models of a Tollgate gateway: where they are served and what they cost.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Models {
     /// The models, by the id that customers use, in the order in which they are listed.
@@ -353,7 +352,7 @@ pub(super) struct When {
     pub(super) resolution: Option<Resolution>,
     /// The size of an image, width by height, such as `1024x1024`.
     #[serde(default)]
-    pub(super) size: Option<String>,
+    pub(super) size: Option<ImageSize>,
     /// The quality of an image.
     #[serde(default)]
     pub(super) quality: Option<Quality>,
@@ -412,7 +411,7 @@ pub(super) struct ModelLimits {
     #[schemars(range(min = 1, max = 100))]
     pub(super) reference_images_max: Option<u32>,
     /// The sizes of image that can be asked for, width by height.
-    pub(super) sizes: Vec<String>,
+    pub(super) sizes: Vec<ImageSize>,
     /// The resolutions of video that can be asked for.
     pub(super) resolutions: Vec<Resolution>,
     /// The shortest video, in seconds.

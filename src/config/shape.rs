@@ -140,7 +140,9 @@ impl<'a> Walk<'a> {
     }
 
     fn wrong_type(&mut self, value: &Value, schema: &Json, path: &Path) {
-        let typed = self.spans.text(path).unwrap_or_default();
+        // A secret is not shown, not even where it is of the wrong type.
+        let typed =
+            if path.is_secret() { "…" } else { self.spans.text(path).unwrap_or_default() };
         let found = match value {
             Value::Mapping(_) => "a mapping".to_owned(),
             Value::Sequence(_) => "a list".to_owned(),
@@ -161,7 +163,11 @@ impl<'a> Walk<'a> {
             }
             _ => None,
         };
-        self.faults.push(Fault::at_value(path, message).maybe_help(help));
+        let fault = match value {
+            Value::Mapping(_) | Value::Sequence(_) => Fault::at_key(path, message),
+            _ => Fault::at_value(path, message),
+        };
+        self.faults.push(fault.maybe_help(help));
     }
 }
 

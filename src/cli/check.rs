@@ -1,0 +1,85 @@
+//! `tollgate check`: everything that is wrong with the two files, at once.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use crate::config::snapshot::Snapshot;
+use crate::config::{self, Diagnostic, Overrides, Severity, Sources};
+
+/// Check routes.yaml and models.yaml, and say everything that is wrong with them.
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    /// Listeners, upstreams, routes, limits and the store.
+    #[arg(long, default_value = "routes.yaml", value_name = "FILE")]
+    routes: PathBuf,
+    /// Models, their targets and prices.
+    #[arg(long, default_value = "models.yaml", value_name = "FILE")]
+    models: PathBuf,
+    /// For people (on standard error) or for programs (on standard output).
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Human,
+    Json,
+}
+
+impl Check {
+    /// Runs the command: success with warnings, failure with errors.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let sources = Sources::Files { routes: self.routes, models: self.models };
+        let (snapshot, diagnostics) = match config::load(&sources, &Overrides::default()) {
+            Ok((snapshot, warnings)) => (Some(snapshot), warnings),
+            Err(errors) => (None, errors),
+        };
+        match self.format {
+            Format::Human => print_human(snapshot.as_ref(), &diagnostics),
+            Format::Json => print_json(snapshot.as_ref(), &diagnostics)?,
+        }
+        Ok(if snapshot.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
+    diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count()
+}
+
+fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
+    let in_colour = std::io::stderr().is_terminal();
+    for diagnostic in diagnostics {
+        let text = if in_colour { diagnostic.render_in_colour() } else { diagnostic.render() };
+        eprintln!("{text}\n");
+    }
+    let counted = |count: usize, what: &str| {
+        format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    };
+    let errors = counted(count(diagnostics, Severity::Error), "error");
+    let warnings = counted(count(diagnostics, Severity::Warning), "warning");
+    match snapshot {
+        None => eprintln!("{errors}, {warnings}"),
+        Some(snapshot) => println!(
+            "in order: {}, {}, {}; {warnings}; configuration {}",
+            counted(snapshot.models.len(), "model"),
+            counted(snapshot.upstreams.len(), "upstream"),
+            counted(snapshot.routes.len(), "route"),
+            snapshot.hash,
+        ),
+    }
+}
+
+fn print_json(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) -> anyhow::Result<()> {
+    let report = serde_json::json!({
+        "ok": snapshot.is_some(),
+        "errors": count(diagnostics, Severity::Error),
+        "warnings": count(diagnostics, Severity::Warning),
+        "configuration": snapshot.map(|snapshot| snapshot.hash.as_str()),
+        "diagnostics": diagnostics,
+    });
+    println!("{}", serde_json::to_string_pretty(&report)?);
+    Ok(())
+}
