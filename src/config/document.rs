@@ -2,7 +2,7 @@
 
 use std::path::Path as FilePath;
 
-use schemars::{JsonSchema, schema_for};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
@@ -139,7 +139,7 @@ impl Document {
     /// whole top-level fields, are left out where they are at fault, so that what is in order can
     /// be checked further.
     pub(super) fn read<T: DeserializeOwned + JsonSchema>(&mut self, maps: &[&str]) -> Option<T> {
-        let mut faults = shape::check(&self.value, &schema_for!(T), &self.spans);
+        let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
         // What could not be filled in has been said; that the bare `${X}` is no URL need not be.
         let said = |path: &Path| {
             self.faults.iter().any(|fault| fault.path == *path)

@@ -1,5 +1,5 @@
 //! What operators type: the fields of the two files, with their defaults. Doc comments here are the
-//! descriptions in the JSON Schema. What holds a secret in plain text has no `Debug`.
+//! descriptions in the JSON Schema.
 
 use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,10 +9,11 @@ use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::rate::{PerMillion, PerUnit};
-use super::scalar::{Address, DialectName, ImageSize, OperationName, Period, Size};
+use super::scalar::{Address, DialectName, ImageSize, OperationName, Period, SecretText, Size};
 use super::url::BaseUrl;
 
 /// A mapping from names to values that keeps the order of the file.
+#[derive(Debug)]
 pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);
 
 impl<T> Default for Entries<T> {
@@ -58,7 +59,7 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
 }
 
 /// Listeners, upstreams, routes, limits and the store of a Tollgate gateway.
-#[derive(serde::Deserialize, JsonSchema)]
+#[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Routes {
     /// Where customers connect. Default: `0.0.0.0:8080` with `h2c: true`. Takes effect at a restart.
@@ -104,14 +105,14 @@ fn yes() -> bool {
 }
 
 /// The operator's API, probes and metrics.
-#[derive(serde::Deserialize, JsonSchema)]
+#[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Admin {
     /// The IP address and port to listen on. Default: `127.0.0.1:9090`.
     pub(super) address: Address,
     /// The bearer token of the admin API. Default: one is made at the first start and kept in
     /// `admin-token` in the data directory.
-    pub(super) token: Option<String>,
+    pub(super) token: Option<SecretText>,
 }
 
 impl Default for Admin {
@@ -191,7 +192,7 @@ impl Default for Limits {
 }
 
 /// A provider's API.
-#[derive(serde::Deserialize, JsonSchema)]
+#[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Upstream {
     /// The protocol that it speaks.
@@ -201,7 +202,7 @@ pub(super) struct Upstream {
     pub(super) base_url: BaseUrl,
     /// Your key at the provider. Leave it out for a server that asks for none.
     #[serde(default)]
-    pub(super) credential: Option<String>,
+    pub(super) credential: Option<SecretText>,
     /// Switches the upstream off, with a warning, when a variable or file that it names is missing.
     /// Default: `false`, which makes that an error.
     #[serde(default)]
@@ -255,7 +256,7 @@ pub(super) struct Route {
 }
 
 /// The models of a Tollgate gateway: where they are served and what they cost.
-#[derive(serde::Deserialize, JsonSchema)]
+#[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Models {
     /// The models, by the id that customers use, in the order in which they are listed.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use super::rate::{PerMillion, PerUnit};
 use super::url::BaseUrl;
 use crate::protocols::{Dialect, Operation};
+use crate::secret::Secret;
 
 /// Why a text is not what a field needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,6 +253,36 @@ impl Scalar for ImageSize {
 }
 
 scalar!(Period, Size, Address, ImageSize);
+
+/// A secret: in the file itself, out of the environment, or out of a file of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SecretText(pub(super) Secret);
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(Secret::new(text)))
+    }
+}
+
+impl JsonSchema for SecretText {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let file = json_schema!({ "type": "string", "description": "The path of a file with the secret in it." });
+        json_schema!({
+            "anyOf": [
+                { "type": "string" },
+                { "type": "object", "properties": { "file": file }, "required": ["file"], "additionalProperties": false },
+            ],
+        })
+    }
+}
 
 /// An [`Operation`] by its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
