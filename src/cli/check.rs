@@ -55,9 +55,8 @@ fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
         let text = if in_colour { diagnostic.render_in_colour() } else { diagnostic.render() };
         eprintln!("{text}\n");
     }
-    let counted = |count: usize, what: &str| {
-        format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-    };
+    let counted =
+        |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let errors = counted(count(diagnostics, Severity::Error), "error");
     let warnings = counted(count(diagnostics, Severity::Warning), "warning");
     match snapshot {

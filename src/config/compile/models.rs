@@ -35,7 +35,7 @@ pub(super) fn compile(
         if model.targets.iter().any(is_served) {
             models.push(Arc::new(model));
         } else if !model.targets.is_empty() {
-            unserved.push(model.id);
+            unserved.push(model.id.to_string());
         }
     }
     (models, unserved)
