@@ -2,14 +2,14 @@
 
 use std::path::Path as FilePath;
 
-use schemars::{JsonSchema, schema_for};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
 use super::diagnostic::{Diagnostic, Place, Severity};
 use super::expand::{Env, Expansion, Unfilled};
 use super::shape;
-use super::spans::{Mark, Path, Spans, Step};
+use super::spans::{Mark, Path, SECRET_FIELDS, Spans, Step, syntax_help};
 
 /// The largest file that is read, in bytes: ten thousand models are about 3 MiB.
 const FILE_BYTES_MAX: usize = 16 << 20;
@@ -107,7 +107,7 @@ impl Document {
                     severity: Severity::Error,
                     message: refusal.message,
                     file: file.to_owned(),
-                    place: Some(place(text, refusal.mark)),
+                    place: Some(guarded(place(text, refusal.mark))),
                     help: refusal.help.map(str::to_owned),
                 })
                 .collect();
@@ -118,7 +118,8 @@ impl Document {
             let mut diagnostics = whole_file(format!("this is not YAML: {error}"));
             if let (Some(diagnostic), Some(at)) = (diagnostics.first_mut(), error.location()) {
                 let mark = Mark { line: at.line(), column: at.column(), width: 1 };
-                diagnostic.place = Some(place(text, mark));
+                diagnostic.place = Some(guarded(place(text, mark)));
+                diagnostic.help = syntax_help(text, mark.line).map(str::to_owned);
             }
             diagnostics
         })?;
@@ -138,7 +139,7 @@ impl Document {
     /// whole top-level fields, are left out where they are at fault, so that what is in order can
     /// be checked further.
     pub(super) fn read<T: DeserializeOwned + JsonSchema>(&mut self, maps: &[&str]) -> Option<T> {
-        let mut faults = shape::check(&self.value, &schema_for!(T), &self.spans);
+        let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
         // What could not be filled in has been said; that the bare `${X}` is no URL need not be.
         let said = |path: &Path| {
             self.faults.iter().any(|fault| fault.path == *path)
@@ -175,6 +176,11 @@ impl Document {
     pub(super) fn is_true(&self, path: &[&str]) -> bool {
         let at = path.iter().try_fold(&self.value, |value, key| value.get(key));
         at.and_then(Value::as_bool) == Some(true)
+    }
+
+    /// Whether an error has been noted.
+    pub(super) fn has_errors(&self) -> bool {
+        self.faults.iter().any(|fault| fault.severity == Severity::Error)
     }
 
     /// Notes something about this document.
@@ -235,16 +241,31 @@ fn place(text: &str, mark: Mark) -> Place {
     }
 }
 
+/// A line of a text that could not be parsed, so that it is not known where values end: whatever
+/// comes after the name of a secret field, or of a URL with an `@`, is overwritten.
+fn guarded(mut place: Place) -> Place {
+    let url = ["base_url"].into_iter().filter(|_| place.text.contains('@'));
+    let after_name = SECRET_FIELDS.into_iter().chain(url).filter_map(|name| {
+        let at = place.text.find(name)?;
+        let rest = place.text.get(at + name.len()..)?;
+        let value = rest.trim_start_matches(['"', '\'', ' ', '\t', ':', '{']);
+        (!value.starts_with("${")).then_some(place.text.len() - value.len())
+    });
+    if let Some(from) = after_name.min() {
+        let (shown, hidden) = place.text.split_at(from);
+        place.text = format!("{shown}{}", "*".repeat(hidden.chars().count()));
+    }
+    place
+}
+
 /// The text with every value that is a secret overwritten by as many asterisks.
 fn masked(text: &str, spans: &Spans) -> String {
     let mut lines: Vec<Vec<char>> = text.split('\n').map(|line| line.chars().collect()).collect();
     for (path, mark, typed) in spans.scalars() {
-        let secret = match path.last_key() {
-            Some("credential" | "token") => !typed.contains("${"),
-            Some("base_url") => typed.contains(['@', '?']),
-            _ => false,
-        };
-        if secret && let Some(line) = lines.get_mut(mark.line.saturating_sub(1)) {
+        let is_url = path.last_key() == Some("base_url");
+        let is_secret =
+            (path.is_secret() && !typed.contains("${")) || (is_url && typed.contains(['@', '?']));
+        if is_secret && let Some(line) = lines.get_mut(mark.line.saturating_sub(1)) {
             let from = mark.column.saturating_sub(1);
             for character in
                 line.iter_mut().skip(from).take(mark.width).filter(|c| !c.is_whitespace())

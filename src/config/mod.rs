@@ -110,13 +110,13 @@ pub fn load_with(
 /// The JSON Schema of `routes.yaml`.
 #[must_use]
 pub fn routes_schema() -> serde_json::Value {
-    schemars::schema_for!(raw::Routes).to_value()
+    shape::schema_of::<raw::Routes>().to_value()
 }
 
 /// The JSON Schema of `models.yaml`.
 #[must_use]
 pub fn models_schema() -> serde_json::Value {
-    schemars::schema_for!(raw::Models).to_value()
+    shape::schema_of::<raw::Models>().to_value()
 }
 
 /// Compiles two files, each given by its name and its bytes.

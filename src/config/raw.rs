@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::rate::{PerMillion, PerUnit};
-use super::scalar::{Address, DialectName, OperationName, Period, Size};
+use super::scalar::{Address, DialectName, ImageSize, OperationName, Period, SecretText, Size};
 use super::url::BaseUrl;
 
 /// A mapping from names to values that keeps the order of the file.
@@ -112,7 +112,7 @@ pub(super) struct Admin {
     pub(super) address: Address,
     /// The bearer token of the admin API. Default: one is made at the first start and kept in
     /// `admin-token` in the data directory.
-    pub(super) token: Option<String>,
+    pub(super) token: Option<SecretText>,
 }
 
 impl Default for Admin {
@@ -202,7 +202,7 @@ pub(super) struct Upstream {
     pub(super) base_url: BaseUrl,
     /// Your key at the provider. Leave it out for a server that asks for none.
     #[serde(default)]
-    pub(super) credential: Option<String>,
+    pub(super) credential: Option<SecretText>,
     /// Switches the upstream off, with a warning, when a variable or file that it names is missing.
     /// Default: `false`, which makes that an error.
     #[serde(default)]
@@ -353,7 +353,7 @@ pub(super) struct When {
     pub(super) resolution: Option<Resolution>,
     /// The size of an image, width by height, such as `1024x1024`.
     #[serde(default)]
-    pub(super) size: Option<String>,
+    pub(super) size: Option<ImageSize>,
     /// The quality of an image.
     #[serde(default)]
     pub(super) quality: Option<Quality>,
@@ -412,7 +412,7 @@ pub(super) struct ModelLimits {
     #[schemars(range(min = 1, max = 100))]
     pub(super) reference_images_max: Option<u32>,
     /// The sizes of image that can be asked for, width by height.
-    pub(super) sizes: Vec<String>,
+    pub(super) sizes: Vec<ImageSize>,
     /// The resolutions of video that can be asked for.
     pub(super) resolutions: Vec<Resolution>,
     /// The shortest video, in seconds.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use super::rate::{PerMillion, PerUnit};
 use super::url::BaseUrl;
 use crate::protocols::{Dialect, Operation};
+use crate::secret::Secret;
 
 /// Why a text is not what a field needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,7 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
         Period::FORMAT => check::<Period>(text),
         Size::FORMAT => check::<Size>(text),
         Address::FORMAT => check::<Address>(text),
+        ImageSize::FORMAT => check::<ImageSize>(text),
         BaseUrl::FORMAT => check::<BaseUrl>(text),
         PerMillion::FORMAT => check::<PerMillion>(text),
         PerUnit::FORMAT => check::<PerUnit>(text),
@@ -226,7 +228,61 @@ impl Scalar for Address {
     }
 }
 
-scalar!(Period, Size, Address);
+/// The size of an image: `1024x1024`, or `1024*1024` as one provider writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ImageSize(pub(super) String);
+
+impl Scalar for ImageSize {
+    const FORMAT: &'static str = "tollgate-image-size";
+    const DESCRIPTION: &'static str = "a size in pixels such as `1024x1024`";
+    const NUMBER: bool = false;
+    const PATTERN: &'static str = r"^([1-9][0-9]*[x*][1-9][0-9]*|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        let is_length = |part: &str| part.parse::<u16>().is_ok_and(|pixels| pixels > 0);
+        match text.split_once(['x', '*']) {
+            Some((width, height)) if is_length(width) && is_length(height) => {
+                Ok(Self(text.to_owned()))
+            }
+            _ => Err(ScalarError::new(
+                "this is not the size of an image",
+                "width by height: `1024x1024`",
+            )),
+        }
+    }
+}
+
+scalar!(Period, Size, Address, ImageSize);
+
+/// A secret: in the file itself, out of the environment, or out of a file of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SecretText(pub(super) Secret);
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(Secret::new(text)))
+    }
+}
+
+impl JsonSchema for SecretText {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let file = json_schema!({ "type": "string", "description": "The path of a file with the secret in it." });
+        json_schema!({
+            "anyOf": [
+                { "type": "string" },
+                { "type": "object", "properties": { "file": file }, "required": ["file"], "additionalProperties": false },
+            ],
+        })
+    }
+}
 
 /// An [`Operation`] by its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

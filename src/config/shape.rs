@@ -4,7 +4,9 @@
 //! once, and the schema that editors use is held to be the one that the gateway means. It reads the
 //! part of JSON Schema that `schemars` makes of the types in `raw`.
 
-use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{Transform, transform_subschemas};
+use schemars::{JsonSchema, Schema};
 use serde_json::Value as Json;
 use serde_yaml::Value;
 
@@ -12,6 +14,45 @@ use super::diagnostic::did_you_mean;
 use super::document::Fault;
 use super::scalar;
 use super::spans::{Path, Spans};
+
+/// The JSON Schema of a file.
+pub(super) fn schema_of<T: JsonSchema>() -> Schema {
+    let settings = SchemaSettings::draft2020_12().with_transform(WithoutNull);
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+/// Takes `null` out of a schema. An optional field is one that can be left out; one that is there
+/// and says nothing is a mistake more often than not.
+#[derive(Clone, Debug)]
+struct WithoutNull;
+
+impl Transform for WithoutNull {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        let Some(fields) = schema.as_object_mut() else { return };
+        if fields.get("default").is_some_and(Json::is_null) {
+            fields.remove("default");
+        }
+        if let Some(Json::Array(kinds)) = fields.get_mut("type") {
+            kinds.retain(|kind| kind != "null");
+            if let [kind] = kinds.as_slice() {
+                let kind = kind.clone();
+                fields.insert("type".to_owned(), kind);
+            }
+        }
+        if let Some(Json::Array(options)) = fields.get_mut("anyOf") {
+            options.retain(|option| option["type"] != "null");
+            if let [Json::Object(only)] = options.as_slice() {
+                let only = only.clone();
+                fields.remove("anyOf");
+                // What the field says of itself goes before what its type says.
+                for (keyword, value) in only {
+                    fields.entry(keyword).or_insert(value);
+                }
+            }
+        }
+    }
+}
 
 /// Everything in `value` that `schema` does not allow.
 pub(super) fn check(value: &Value, schema: &Schema, spans: &Spans) -> Vec<Fault> {
@@ -54,14 +95,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Follows references, and goes into the part of an optional field that is not `null`.
+    /// Follows references. What can be written in several ways has been filled in by now and has the
+    /// first of them.
     fn resolve(&self, mut schema: &'a Json) -> &'a Json {
         loop {
             schema = if let Some(pointer) = schema["$ref"].as_str() {
                 self.root.pointer(pointer.trim_start_matches('#')).unwrap_or(&Json::Null)
             } else if let Some(options) = schema["anyOf"].as_array() {
-                let real = options.iter().find(|option| option["type"] != "null");
-                real.unwrap_or(&Json::Null)
+                options.first().unwrap_or(&Json::Null)
             } else {
                 return schema;
             };
@@ -132,15 +173,15 @@ impl<'a> Walk<'a> {
     }
 
     fn null(&mut self, schema: &Json, path: &Path) {
-        if !allows(schema, "null") {
-            let message = format!("expected {}, found nothing", description(schema));
-            let help = "give it a value, or leave the whole line out";
-            self.faults.push(Fault::at_key(path, message).help(help));
-        }
+        let message = format!("expected {}, found nothing", description(schema));
+        let help = "give it a value, or leave the whole line out";
+        self.faults.push(Fault::at_key(path, message).help(help));
     }
 
     fn wrong_type(&mut self, value: &Value, schema: &Json, path: &Path) {
-        let typed = self.spans.text(path).unwrap_or_default();
+        // A secret is not shown, not even where it is of the wrong type.
+        let typed =
+            if path.is_secret() { "…" } else { self.spans.text(path).unwrap_or_default() };
         let found = match value {
             Value::Mapping(_) => "a mapping".to_owned(),
             Value::Sequence(_) => "a list".to_owned(),
@@ -161,7 +202,11 @@ impl<'a> Walk<'a> {
             }
             _ => None,
         };
-        self.faults.push(Fault::at_value(path, message).maybe_help(help));
+        let fault = match value {
+            Value::Mapping(_) | Value::Sequence(_) => Fault::at_key(path, message),
+            _ => Fault::at_value(path, message),
+        };
+        self.faults.push(fault.maybe_help(help));
     }
 }
 
@@ -190,7 +235,7 @@ fn description(schema: &Json) -> &str {
 }
 
 fn first_sentence(text: &str) -> Option<String> {
-    let line = text.lines().next()?;
-    let sentence = line.split_once(". ").map_or(line, |(first, _)| first);
+    let line = text.replace('\n', " ");
+    let sentence = line.split(". ").next()?;
     Some(sentence.trim_end_matches('.').to_owned())
 }

@@ -62,6 +62,11 @@ impl Path {
             Step::Index(_) => None,
         }
     }
+
+    /// Whether the value here must never be shown.
+    pub(super) fn is_secret(&self) -> bool {
+        self.last_key().is_some_and(|key| SECRET_FIELDS.contains(&key))
+    }
 }
 
 impl From<&serde_path_to_error::Path> for Path {
@@ -187,6 +192,9 @@ impl Spans {
     }
 }
 
+/// Fields that hold secrets, in either file.
+pub(super) const SECRET_FIELDS: [&str; 2] = ["credential", "token"];
+
 /// Deeper than any field is, and shallow enough for every recursion over a document.
 const DEPTH_MAX: usize = 32;
 
@@ -304,21 +312,30 @@ impl Finder {
 
     fn syntax_error(&mut self, error: &saphyr_parser::ScanError, text: &str) {
         let at = error.marker();
-        let line = text.lines().nth(at.line().saturating_sub(1)).unwrap_or_default();
         let mark = Mark { line: at.line().max(1), column: at.col().saturating_add(1), width: 1 };
-        let indentation = &line[..line.len() - line.trim_start().len()];
-        let help = if indentation.contains('\t') {
-            Some("indent with spaces; YAML does not take tabs there")
-        } else if error.info().contains('*') || error.info().contains("anchor") {
-            Some("text that begins with `*` or `&` must be in quotes")
-        } else {
-            None
-        };
+        let help = syntax_help(text, mark.line);
         self.refuse(mark, format!("this is not YAML: {}", error.info()), help);
     }
 
     fn refuse(&mut self, mark: Mark, message: String, help: Option<&'static str>) {
         self.refused.push(Refusal { mark, message, help });
+    }
+}
+
+/// What is probably behind a syntax error in a line.
+pub(super) fn syntax_help(text: &str, line: usize) -> Option<&'static str> {
+    let line = text.lines().nth(line.saturating_sub(1))?;
+    let content = line.trim_start();
+    let value = content.split_once(": ").map_or(content, |(_, value)| value).trim_start();
+    let indentation = line.strip_suffix(content).unwrap_or_default();
+    if indentation.contains('\t') {
+        Some("indent with spaces; YAML does not take tabs there")
+    } else if line.contains("${") && line.contains(['[', ',']) {
+        Some("inside `{ }` and `[ ]`, put `\"${VAR}\"` in quotes")
+    } else if value.starts_with(['*', '&', '%', '@', '`']) {
+        Some("text that begins with this character must be in quotes")
+    } else {
+        None
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Overrides;
 use super::document::{Document, Fault};
 use super::raw;
 use super::snapshot::{Model, Snapshot, Upstream};
 use super::spans::{Path, Step};
+use super::{Overrides, diagnostic};
 
 mod models;
 mod prices;
@@ -41,8 +41,25 @@ pub(super) fn compile(
         },
         None => Upstreams { on: HashMap::new(), typed: None },
     };
-    let models = raw_models.map(|raw| models::compile(models, raw, &upstreams))?;
-    let compiled = compiled?;
+    let listed = raw_models.map(|raw| models::compile(models, raw, &upstreams));
+    if routes.has_errors() || models.has_errors() {
+        return None;
+    }
+    let (compiled, (listed, unserved)) = (compiled?, listed?);
+    let models_path = Path::root().key("models");
+    if !unserved.is_empty() {
+        let ids: Vec<&str> = unserved.iter().map(String::as_str).collect();
+        let (left_out, all) = (ids.len(), ids.len() + listed.len());
+        let message = format!(
+            "{left_out} of {all} models are in order but not listed: this build does not serve \
+             what they do yet"
+        );
+        models.note(Fault::at_key(&models_path, message).note().help(diagnostic::listed(&ids)));
+    }
+    if listed.is_empty() {
+        let message = "no model can be called: nothing serves one now";
+        models.note(Fault::at_key(&models_path, message).warning());
+    }
     let by_id = |model: &Arc<Model>| (model.id.clone(), Arc::clone(model));
     Some(Snapshot {
         hash,
@@ -53,8 +70,8 @@ pub(super) fn compile(
         limits: compiled.limits,
         routes: compiled.routes,
         upstreams: compiled.upstreams,
-        models_by_id: models.iter().map(by_id).collect(),
-        models,
+        models_by_id: listed.iter().map(by_id).collect(),
+        models: listed,
     })
 }
 

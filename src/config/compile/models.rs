@@ -4,19 +4,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Upstreams, check_name, prices};
-use crate::config::diagnostic::{did_you_mean, listed};
+use crate::config::diagnostic::did_you_mean;
 use crate::config::document::{Document, Fault};
 use crate::config::raw;
 use crate::config::snapshot::{Model, Target};
 use crate::config::spans::Path;
 use crate::protocols::{self, ModelLimits, Operation};
 
-/// Compiles what is in order, and notes the rest. Leaves out the models that nothing can serve now.
+/// Compiles what is in order, and notes the rest. Returns the models that can be served now, and the
+/// ids of those that have targets but do what this build does not serve yet.
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Models,
     upstreams: &Upstreams,
-) -> Vec<Arc<Model>> {
+) -> (Vec<Arc<Model>>, Vec<String>) {
     let path = Path::root().key("models");
     if document.keys(&["models"]).is_empty() {
         document.note(Fault::at_key(&path, "there is no model"));
@@ -34,22 +35,10 @@ pub(super) fn compile(
         if model.targets.iter().any(is_served) {
             models.push(Arc::new(model));
         } else if !model.targets.is_empty() {
-            unserved.push(model.id);
+            unserved.push(model.id.to_string());
         }
     }
-    if !unserved.is_empty() {
-        let ids: Vec<&str> = unserved.iter().map(AsRef::as_ref).collect();
-        let message = format!(
-            "{} models are in order but not listed, because this build does not serve what they do yet",
-            ids.len()
-        );
-        document.note(Fault::at_key(&path, message).note().help(listed(&ids)));
-    }
-    if models.is_empty() {
-        let message = "no model can be called: nothing serves them now";
-        document.note(Fault::at_key(&path, message).warning());
-    }
-    models
+    (models, unserved)
 }
 
 fn model(
@@ -75,14 +64,7 @@ fn model(
     let limits = limits(document, &at.key("limits"), &raw.limits, &operations);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets = targets(document, &at.key("targets"), &id, raw.targets, upstreams);
-    Model {
-        id: id.into(),
-        operations,
-        targets,
-        prices,
-        limits,
-        owned_by: owned_by.unwrap_or_default(),
-    }
+    Model { id, operations, targets, prices, limits, owned_by: owned_by.unwrap_or_default() }
 }
 
 /// The targets whose upstreams are on, best first.

@@ -46,14 +46,9 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
         if ways.iter().any(|way| way.iter().all(|field| typed.contains(field))) {
             continue;
         }
-        let missing: Vec<String> = ways
-            .iter()
-            .map(|way| {
-                let fields = way.iter().filter(|field| !typed.contains(field));
-                joined(fields.map(|field| format!("`{field}`")), " and ")
-            })
-            .collect();
-        let message = format!("no price for `{operation}`: {} is missing", joined(missing, " or "));
+        let way = |way: &&[&str]| joined(way.iter().map(|field| format!("`{field}`")), " and ");
+        let needed = joined(ways.iter().map(way), ", or ");
+        let message = format!("no price for `{operation}`: it needs {needed}");
         let help = "add it below `prices`, or say `free: true`";
         document.note(Fault::at_key(&prices_at, message).help(help));
         break;

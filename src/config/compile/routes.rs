@@ -79,10 +79,10 @@ fn listeners(
 }
 
 fn admin(document: &mut Document, raw: raw::Admin, overrides: &Overrides) -> Admin {
-    let token = raw.token.filter(|token| !token.is_empty());
+    let token = raw.token.map(|token| token.0).filter(|token| !token.expose().is_empty());
     let path = Path::root().key("admin").key("token");
-    check_secret(document, &path, token.as_deref());
-    Admin { address: overrides.admin.unwrap_or(raw.address.0), token: token.map(Secret::new) }
+    check_secret(document, &path, token.as_ref());
+    Admin { address: overrides.admin.unwrap_or(raw.address.0), token }
 }
 
 fn store(document: &mut Document, raw: raw::Store, overrides: &Overrides) -> Store {
@@ -192,8 +192,8 @@ fn upstreams(
     for (name, raw) in raw {
         let path = path.key(&name);
         super::check_name(document, &path, &name, "-_.");
-        let credential = raw.credential.as_deref();
-        if credential == Some("") {
+        let credential = raw.credential.as_ref().map(|credential| &credential.0);
+        if credential.is_some_and(|credential| credential.expose().is_empty()) {
             let help = "leave it out for a server that asks for none";
             document.note(
                 Fault::at_value(&path.key("credential"), "the credential is empty").help(help),
@@ -222,7 +222,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
         port: url.port,
         authority: url.authority,
         path_prefix: url.path_prefix,
-        credential: raw.credential.map(Secret::new),
+        credential: raw.credential.map(|credential| credential.0),
         timeouts,
     };
     match overrides.every_upstream_at {
@@ -240,8 +240,8 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
 
 /// A secret goes into a header: RFC 9110 section 5.5 allows visible characters. Says nothing of what
 /// it is.
-fn check_secret(document: &mut Document, path: &Path, secret: Option<&str>) {
-    if secret.is_some_and(|secret| !secret.bytes().all(|byte| byte.is_ascii_graphic())) {
+fn check_secret(document: &mut Document, path: &Path, secret: Option<&Secret>) {
+    if secret.is_some_and(|secret| !secret.expose().bytes().all(|byte| byte.is_ascii_graphic())) {
         let message = "this cannot be sent in a header: it has spaces, line breaks or other letters than ASCII";
         document.note(Fault::at_value(path, message));
     }

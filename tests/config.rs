@@ -1,0 +1,519 @@
+//! The two YAML files: what is shipped, what is documented, and what is wrong in how many ways.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use tollgate::config::snapshot::Snapshot;
+use tollgate::config::{self, ConfigHandle, Diagnostic, Overrides, Severity, Sources};
+use tollgate::money::Nanousd;
+use tollgate::price::Usage;
+use tollgate::protocols::Operation;
+
+type Loaded = Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>>;
+
+const MINIMAL_ROUTES: &str = "upstreams:
+  openai:
+    protocol: openai
+    base_url: https://api.openai.com/v1
+    credential: ${OPENAI_API_KEY}
+";
+
+const MINIMAL_MODELS: &str = "models:
+  m:
+    operations: [chat]
+    targets: [{ upstream: openai }]
+    prices: { input_per_1m_tokens: 0.15, output_per_1m_tokens: 0.60 }
+    limits: { context_tokens_max: 1000, output_tokens_max: 100 }
+";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// An environment in which every variable whose name ends with `_KEY` or `_TOKEN` is set.
+fn env(name: &str) -> Option<String> {
+    (name.ends_with("_KEY") || name.ends_with("_TOKEN")).then(|| format!("value-of-{name}"))
+}
+
+/// Whether the expected texts are written instead of compared.
+#[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the gateway")]
+fn renews_expectations() -> bool {
+    std::env::var_os("UPDATE_EXPECTED").is_some()
+}
+
+/// Loads two texts as `routes.yaml` and `models.yaml`.
+fn load(routes: &[u8], models: &[u8]) -> Loaded {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).expect("the file is written");
+        path
+    };
+    let sources =
+        Sources::Files { routes: file("routes.yaml", routes), models: file("models.yaml", models) };
+    let mut loaded = config::load_with(&sources, &Overrides::default(), &env);
+    // Diagnostics name the files as the operator did; the directory changes with every run.
+    let diagnostics = match &mut loaded {
+        Ok((_, diagnostics)) | Err(diagnostics) => diagnostics,
+    };
+    let prefix = format!("{}/", directory.path().display());
+    for diagnostic in diagnostics {
+        diagnostic.file = diagnostic.file.replace(&prefix, "");
+        diagnostic.message = diagnostic.message.replace(&prefix, "");
+    }
+    loaded
+}
+
+fn loads(routes: &str, models: &str) -> Snapshot {
+    match load(routes.as_bytes(), models.as_bytes()) {
+        Ok((snapshot, _)) => snapshot,
+        Err(errors) => panic!("expected no errors:\n{}", rendered(&errors)),
+    }
+}
+
+fn rendered(diagnostics: &[Diagnostic]) -> String {
+    let texts: Vec<String> = diagnostics.iter().map(Diagnostic::render).collect();
+    texts.join("\n\n")
+}
+
+/// The two files of a case: `routes.yaml`, a line `=== models.yaml`, `models.yaml`. Either half may
+/// be empty, which stands for the minimal file.
+fn split(case: &str) -> (&str, &str) {
+    let (routes, models) = case.split_once("=== models.yaml\n").unwrap_or((case, ""));
+    let or_minimal = |text, minimal| if str::is_empty(text) { minimal } else { text };
+    (or_minimal(routes, MINIMAL_ROUTES), or_minimal(models, MINIMAL_MODELS))
+}
+
+fn cases(directory: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("tests/config").join(directory)).expect("a directory");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    paths.sort();
+    paths
+}
+
+#[test]
+fn the_shipped_files_are_in_order() {
+    let shipped =
+        Sources::Files { routes: root().join("routes.yaml"), models: root().join("models.yaml") };
+    let loaded = config::load_with(&shipped, &Overrides::default(), &env);
+    let (snapshot, warnings) = loaded.unwrap_or_else(|errors| panic!("{}", rendered(&errors)));
+    let notes = warnings.iter().filter(|warning| warning.severity == Severity::Note).count();
+    assert_eq!((warnings.len(), notes), (1, 1), "one note only:\n{}", rendered(&warnings));
+    let first = snapshot.models.first().expect("a model");
+    assert_eq!(&*first.id, "gpt-4o-mini", "the first model of the list");
+    assert_eq!(first.operations, [Operation::Chat]);
+    let million = Usage { input_tokens: 1_000_000, output_tokens: 1_000_000, ..Usage::default() };
+    assert_eq!(first.prices.cost(&million), Nanousd::new(750_000_000), "$0.15 and $0.60");
+    assert!(snapshot.model("text-embedding-3-small").is_some(), "embeddings are listed");
+}
+
+#[test]
+fn the_shipped_models_are_all_those_of_the_contract() {
+    let text = fs::read_to_string(root().join("models.yaml")).expect("the shipped file");
+    let ids: HashSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.strip_suffix(':'))
+        .filter(|id| !id.starts_with([' ', '#']))
+        .collect();
+    let contract = [
+        "qf-image-2.0",
+        "qf-image-2.0-pro",
+        "qf-image-max",
+        "qf-image-edit",
+        "qf-image-edit-plus",
+        "qf-image-edit-max",
+        "pimg-2",
+        "pimg-1",
+        "dle-2",
+        "vf2.6-t2v",
+        "vf2.7-t2v",
+        "vf2.7-t2v-2026-04-25",
+        "vf2.5-t2v-preview",
+        "vf2.6-i2v",
+        "vf2.6-i2v-flash",
+        "vf2.7-i2v",
+        "vf2.7-i2v-2026-04-25",
+        "vf2.5-i2v-preview",
+        "vf2.6-r2v",
+        "vf2.6-r2v-flash",
+        "vf2.7-r2v",
+        "df-sf-2-0-260128",
+        "df-sf-2-0-fast-260128",
+        "df-sf-2-0-mini-260615",
+        "sf-1-5-pro-251215",
+        "sf-1-0-pro-250528",
+        "sf-1-0-pro-fast-251015",
+        "gif-video",
+        "gif-video-1.5-preview",
+        "text-embedding-v4",
+        "text-embedding-004",
+        "gmn-embedding-001",
+        "gmn-embedding-2-preview",
+        "vyg-4-large",
+        "vyg-4",
+        "vyg-4-lite",
+        "qf3-tts-flash",
+        "qf3-tts-instruct-flash",
+    ];
+    let missing: Vec<_> = contract.iter().filter(|id| !ids.contains(*id)).collect();
+    assert!(missing.is_empty(), "models.yaml lacks {missing:?}");
+}
+
+#[test]
+fn nothing_in_the_environment_switches_every_shipped_upstream_off() {
+    let loaded = config::load_with(&Sources::Embedded, &Overrides::default(), &|_| None);
+    let (snapshot, warnings) = loaded.unwrap_or_else(|errors| panic!("{}", rendered(&errors)));
+    assert!(snapshot.upstreams.is_empty() && snapshot.models.is_empty());
+    let off = warnings.iter().filter(|w| w.message.contains("is switched off")).count();
+    assert_eq!(off, 10, "one warning for each upstream:\n{}", rendered(&warnings));
+    assert!(snapshot.admin.token.is_none(), "an empty token is none");
+}
+
+#[test]
+fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
+    let address = "127.0.0.1:4321".parse().expect("an address");
+    let overrides = Overrides {
+        listen: Some("127.0.0.1:0".parse().expect("an address")),
+        data_dir: Some(PathBuf::from("/tmp/elsewhere")),
+        every_upstream_at: Some(address),
+        ..Overrides::default()
+    };
+    let loaded = config::load_with(&Sources::Embedded, &overrides, &|_| None);
+    let (snapshot, _) = loaded.unwrap_or_else(|errors| panic!("{}", rendered(&errors)));
+    assert_eq!(snapshot.upstreams.len(), 10, "none is switched off");
+    let qwen = &snapshot.upstreams["qwen"];
+    assert_eq!((qwen.tls, qwen.host.as_str(), qwen.port), (false, "127.0.0.1", 4321));
+    assert_eq!(qwen.path_prefix, "/compatible-mode/v1", "the path prefix is kept");
+    let credential = qwen.credential.as_ref().map(|secret| secret.expose().to_owned());
+    assert_eq!(credential.as_deref(), Some("simulated-upstream-credential"));
+    assert_eq!(snapshot.store.data_dir, Path::new("/tmp/elsewhere"));
+    assert_eq!(snapshot.listeners.len(), 1, "one listener replaces those of the file");
+}
+
+#[test]
+fn the_committed_schemas_are_those_of_the_code() {
+    for (name, schema) in [("routes", config::routes_schema()), ("models", config::models_schema())]
+    {
+        let path = root().join(format!("docs/schema/{name}.schema.json"));
+        let current = format!("{}\n", serde_json::to_string_pretty(&schema).expect("JSON"));
+        if renews_expectations() {
+            fs::write(&path, &current).expect("the schema is written");
+        }
+        let committed = fs::read_to_string(&path).expect("a committed schema");
+        assert_eq!(committed, current, "run this test with UPDATE_EXPECTED=1 to renew {name}");
+    }
+}
+
+#[test]
+fn every_valid_case_loads() {
+    let cases = cases("valid");
+    for path in &cases {
+        let case = fs::read_to_string(path).expect("text");
+        let (routes, models) = split(&case);
+        if let Err(errors) = load(routes.as_bytes(), models.as_bytes()) {
+            panic!("{}:\n{}", path.display(), rendered(&errors));
+        }
+    }
+    assert_eq!(cases.len(), 5, "the number of files in tests/config/valid");
+}
+
+/// Each case of `tests/config/invalid` is refused with exactly the text beside it.
+#[test]
+fn every_invalid_case_is_refused_as_expected() {
+    let cases = cases("invalid");
+    let mut differing = Vec::new();
+    for path in &cases {
+        let case = fs::read(path).expect("bytes");
+        let text = String::from_utf8_lossy(&case);
+        // A case that is not text is one file, not two.
+        let (routes, models) = match std::str::from_utf8(&case) {
+            Ok(_) => {
+                let (routes, models) = split(&text);
+                (routes.as_bytes(), models.as_bytes())
+            }
+            Err(_) => (case.as_slice(), MINIMAL_MODELS.as_bytes()),
+        };
+        let Err(errors) = load(routes, models) else { panic!("{} was accepted", path.display()) };
+        let found = format!("{}\n", rendered(&errors));
+        let expected_path = path.with_extension("stderr");
+        if renews_expectations() {
+            fs::write(&expected_path, &found).expect("the expectation is written");
+        }
+        let expected = fs::read_to_string(&expected_path).unwrap_or_default();
+        if found != expected {
+            differing.push(format!("{}:\n{found}\nexpected:\n{expected}", path.display()));
+        }
+    }
+    let hint = "UPDATE_EXPECTED=1 renews what is expected";
+    assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
+    assert_eq!(cases.len(), 25, "the number of files in tests/config/invalid");
+}
+
+#[test]
+fn ten_errors_in_ten_places_are_ten_diagnostics() {
+    let routes = "listners: []
+admin: { address: localhost:9090 }
+limits: { body_max: 64MB, body_timeout: 60 }
+upstreams:
+  openai: { protocol: opnai, base_url: 'https://u:p@x' }
+  other: { protocol: openai, base_url: 'https://x', credential: '${NOT_SET}' }
+";
+    let models = "models:
+  a: { operations: [chta], targets: [{ upstream: other }] }
+  b:
+    operations: [chat]
+    targets: [{ upstream: otter }]
+    prices: { input_per_1m_tokens: -1, output_per_1m_tokens: 1 }
+  c:
+    operations: [chat]
+    targets: [{ upstream: otter }]
+    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 1 }
+    limits: { context_tokens_max: 0, output_tokens_max: 100 }
+  d:
+    operations: [chat]
+    targets: [{ upstream: otter }]
+    limits: { context_tokens_max: 1000, output_tokens_max: 100 }
+";
+    let errors = load(routes.as_bytes(), models.as_bytes()).expect_err("ten errors and more");
+    let text = rendered(&errors);
+    for expected in [
+        "unknown field `listners`",
+        "127.0.0.1:9090",
+        "MiB",
+        "`60s`",
+        "did you mean `openai`",
+        "holds no credentials",
+        "`NOT_SET` is not set",
+        "did you mean `chat`",
+        "negative",
+        "`0` is out of range",
+        "there is no upstream `otter`",
+        "no price for `chat`",
+    ] {
+        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+    }
+    assert!(errors.iter().all(|error| error.place.is_some()), "each has its place:\n{text}");
+}
+
+#[test]
+fn secrets_are_masked_wherever_they_could_be_printed() {
+    let routes = "admin: { token: canary-admin-token }
+upstreams:
+  openai:
+    protocol: openai
+    base_url: https://api.openai.com/v1
+    credential: ${CANARY_KEY}
+";
+    let snapshot = loads(routes, MINIMAL_MODELS);
+    let shown = format!("{snapshot:?}");
+    assert!(!shown.contains("canary-admin-token") && !shown.contains("value-of-CANARY"), "{shown}");
+
+    let wrong = "admin: { token: canary-one, adress: 1 }
+upstreams:
+  openai: { protocol: openai, base_url: 'https://u:canary-two@x', credential: canary-three four }
+  other: { protocol: openai, base_url: 'https://x?key=canary-four', credential: 'canary\\tfive' }
+";
+    let unparsable = "upstreams:\n  openai:\n    credential: \"sk-canary-six\n";
+    let same_line = "upstreams: { openai: { credential: canary-seven, credential: canary-eight } }";
+    for (wrong, expected) in [(wrong, 3), (unparsable, 1), (same_line, 1)] {
+        let errors = load(wrong.as_bytes(), MINIMAL_MODELS.as_bytes()).expect_err("errors");
+        let text = format!("{}\n{errors:?}", rendered(&errors));
+        assert!(!text.contains("canary"), "a diagnostic shows a secret:\n{text}");
+        assert_eq!(errors.len(), expected, "{text}");
+    }
+}
+
+#[test]
+fn numbers_are_read_without_a_float() {
+    for (typed, nanousd) in [
+        ("0.1", 100_000_000),
+        ("0.0375", 37_500_000),
+        ("1e-3", 1_000_000),
+        ("0.00000001", 10),
+        ("12.3456789", 12_345_678_900),
+        ("'12.3456789'", 12_345_678_900),
+        ("'${PRICE:-0.3}'", 300_000_000),
+        ("3", 3_000_000_000),
+        ("0.000000001", 1),
+    ] {
+        let models = MINIMAL_MODELS.replace("0.15", typed);
+        let input = loads(MINIMAL_ROUTES, &models).models[0].prices.input;
+        assert_eq!(
+            input.femtousd(),
+            nanousd,
+            "{typed} dollars a million, in femto-dollars for one"
+        );
+    }
+}
+
+#[test]
+fn a_cached_token_costs_what_a_plain_one_does_unless_the_file_says_otherwise() {
+    let plain = loads(MINIMAL_ROUTES, MINIMAL_MODELS).models[0].prices;
+    assert_eq!((plain.cache_read, plain.cache_write_1h), (plain.input, plain.input));
+    let models = MINIMAL_MODELS.replace("{ input", "{ cache_write_per_1m_tokens: 0.2, input");
+    let prices = loads(MINIMAL_ROUTES, &models).models[0].prices;
+    assert_eq!(prices.cache_write.femtousd(), 200_000_000);
+    assert_eq!(prices.cache_write_1h, prices.cache_write, "an hour costs what five minutes do");
+}
+
+#[test]
+fn a_byte_order_mark_and_line_ends_of_other_systems_are_read() {
+    let routes = format!("\u{feff}{}", MINIMAL_ROUTES.replace('\n', "\r\n"));
+    assert_eq!(loads(&routes, MINIMAL_MODELS).models.len(), 1);
+}
+
+#[test]
+fn a_reload_is_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (routes, models) = (directory.path().join("r.yaml"), directory.path().join("m.yaml"));
+    let plain = MINIMAL_ROUTES.replace("${OPENAI_API_KEY}", "literal");
+    fs::write(&routes, &plain).expect("written");
+    fs::write(&models, MINIMAL_MODELS).expect("written");
+    let sources = Sources::Files { routes: routes.clone(), models: models.clone() };
+    let (snapshot, _) = config::load(&sources, &Overrides::default()).expect("in order");
+    let handle = ConfigHandle::new(snapshot, sources, Overrides::default());
+    let first = handle.load();
+
+    fs::write(&models, MINIMAL_MODELS.replace("0.15", "abc")).expect("written");
+    let errors = handle.reload().expect_err("a price that is none");
+    assert_eq!(errors.len(), 1, "{}", rendered(&errors));
+    assert_eq!(handle.load().hash, first.hash, "the last good configuration stays");
+
+    fs::write(&models, MINIMAL_MODELS.replace("  m:", "  n:")).expect("written");
+    fs::write(&routes, format!("{plain}admin: {{ address: 127.0.0.1:1 }}\n")).expect("written");
+    let reloaded = handle.reload().expect("in order");
+    assert_eq!(reloaded.restart_only, ["admin.address"], "named, since it has no effect yet");
+    assert!(handle.load().model("n").is_some() && first.model("n").is_none());
+
+    fs::write(&routes, &plain).expect("written");
+    let again = handle.reload().expect("in order");
+    assert!(again.restart_only.is_empty(), "it is what the process started with again");
+}
+
+#[test]
+fn a_missing_file_is_said_of_both() {
+    let missing = || PathBuf::from("no/such/file.yaml");
+    let sources = Sources::Files { routes: missing(), models: missing() };
+    let errors = config::load(&sources, &Overrides::default()).expect_err("no files");
+    assert_eq!(errors.len(), 2, "{}", rendered(&errors));
+    assert!(errors.iter().all(|error| error.message.contains("cannot be read")));
+}
+
+/// Every YAML block of the reference is a configuration, with the minimal file for the other half.
+#[test]
+fn every_example_of_the_reference_loads() {
+    let text = fs::read_to_string(root().join("docs/configuration.md")).expect("the reference");
+    let blocks: Vec<&str> =
+        text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    for block in &blocks {
+        if block.contains("models:\n") {
+            let upstreams = "
+  anthropic: { protocol: anthropic, base_url: 'https://x' }
+  azure: { protocol: openai, base_url: 'https://x' }
+  xai: { protocol: xai, base_url: 'https://x' }
+";
+            loads(&format!("{}{}", MINIMAL_ROUTES.trim_end(), upstreams), block);
+        } else if block.contains("upstreams:\n") {
+            let name = block.split("upstreams:\n").nth(1).and_then(|rest| rest.split(':').next());
+            let models = MINIMAL_MODELS.replace("openai", name.expect("a name").trim());
+            loads(block, &models);
+        } else {
+            loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
+        }
+    }
+    assert_eq!(blocks.len(), 12, "the number of examples in docs/configuration.md");
+}
+
+/// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.
+mod hostile {
+    use super::*;
+
+    fn yaml_like() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            "[ -~\n\t]{0,6}",
+            prop::sample::select(vec![
+                "upstreams",
+                "models",
+                "openai",
+                ": ",
+                "\n",
+                "\n  ",
+                "- ",
+                "{",
+                "}",
+                "[",
+                "]",
+                "&a ",
+                "*a",
+                "<<: ",
+                "!!str ",
+                "? ",
+                "|",
+                ">-\n",
+                "\"",
+                "'",
+                "#",
+                "---\n",
+                "...\n",
+                "${",
+                "$",
+                "%",
+                "\u{feff}",
+                "\u{85}",
+                "\0",
+                "é",
+                "1e999",
+                ".inf",
+                "~",
+                "\r",
+                "\r\n",
+                "{file: ",
+                "credential",
+                "prices",
+                "input_per_1m_tokens",
+                "targets",
+            ])
+            .prop_map(str::to_owned),
+        ];
+        prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn no_bytes_make_the_loader_panic(
+            routes in prop::collection::vec(any::<u8>(), 0..200),
+            models in yaml_like(),
+        ) {
+            drop(load(&routes, models.as_bytes()));
+            drop(load(models.as_bytes(), &routes));
+        }
+
+        #[test]
+        fn no_edit_of_a_good_file_makes_the_loader_panic(
+            at in any::<prop::sample::Index>(),
+            length in 0..12_usize,
+            put in yaml_like(),
+        ) {
+            for (text, is_routes) in [(MINIMAL_ROUTES, true), (MINIMAL_MODELS, false)] {
+                let start = at.index(text.len());
+                let end = (start + length).min(text.len());
+                let edited = format!("{}{put}{}", &text[..start], &text[end..]);
+                let result = if is_routes {
+                    load(edited.as_bytes(), MINIMAL_MODELS.as_bytes())
+                } else {
+                    load(MINIMAL_ROUTES.as_bytes(), edited.as_bytes())
+                };
+                if let Err(errors) = result {
+                    let errors = errors.iter().filter(|e| e.severity == Severity::Error).count();
+                    prop_assert!(errors > 0, "refused without an error:\n{edited}");
+                }
+            }
+        }
+    }
+}
