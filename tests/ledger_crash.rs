@@ -161,7 +161,8 @@ fn a_sled_that_is_gone_or_corrupt_is_rebuilt() {
     let account = history(dir.path(), 50);
     let hash = verify(dir.path()).expect("reads").state_hash;
     // With some of these sled still opens, with all or less of what it had: then the rest is replayed.
-    let damages: [(&str, fn(&Path)); 6] = [
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 6] = [
         ("deleted", |dir| fs::remove_dir_all(dir).expect("removed")),
         ("conf overwritten", |dir| fs::write(dir.join("conf"), b"nonsense").expect("written")),
         ("log cut", |dir| {

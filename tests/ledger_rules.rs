@@ -78,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     granted: BTreeMap<u64, i128>,
     spent: BTreeMap<u64, i128>,
-    written_off: i128,
+    written_off: BTreeMap<u64, i128>,
     holds: Vec<ModelHold>,
     grants: BTreeMap<(u64, u8), i64>,
     refunds: BTreeMap<(u64, u8), (usize, i64)>,
@@ -261,7 +261,9 @@ impl Pair {
         });
         self.apply(post.record);
         self.model.end(hold, charged);
-        self.model.written_off += charge - charged;
+        let account = self.model.holds[hold].account;
+        let written_off = self.model.written_off.entry(account).or_default();
+        *written_off = (*written_off + charge - charged).min(i128::from(i64::MAX));
     }
 
     fn refund(&mut self, hold: usize, id: u8, amount: i64) {
@@ -294,8 +296,10 @@ impl Pair {
     fn compare(&self) {
         assert_eq!(violations(std::iter::once(&self.core)), Vec::<String>::new());
         for account in 0..ACCOUNTS {
-            let balance =
-                self.core.account(AccountId::from_number(account)).expect("exists").balance;
+            let state = self.core.account(AccountId::from_number(account)).expect("exists");
+            let balance = state.balance;
+            let written_off = self.model.written_off.get(&account).copied().unwrap_or(0);
+            assert_eq!(i128::from(state.written_off.get()), written_off, "written off");
             let model = [
                 self.model.granted.get(&account).copied().unwrap_or(0),
                 self.model.available(account),
@@ -383,4 +387,18 @@ fn records_that_break_a_rule_change_nothing() {
         assert_eq!(state_hash(std::iter::once(&pair.core)), before, "{what} changed the state");
     }
     assert!(pair.core.apply(1_000, &posted(account, hold, 60, 0)).is_ok(), "the whole hold");
+}
+
+/// Two such replies once ended the process: their write-offs together are past the range.
+#[test]
+fn absurd_usage_twice_does_not_overflow_the_write_off() {
+    let mut pair = Pair::new();
+    pair.grant(0, 1, 100);
+    for hold in 0..3 {
+        pair.reserve(0, 1, 0);
+        pair.post(hold, i64::MAX);
+        pair.compare();
+    }
+    let account = pair.core.account(AccountId::from_number(0)).expect("exists");
+    assert_eq!(account.written_off, Nanousd::MAX, "the end of the range");
 }

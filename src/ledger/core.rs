@@ -190,7 +190,8 @@ impl Core {
     }
 
     /// Settles an open hold for `charge`. What the hold does not cover is set aside first as far as
-    /// the account can pay it, and the rest is written off. `None` if the hold is not open.
+    /// the account can pay it, and the rest is written off, up to [`Nanousd::MAX`] per account.
+    /// `None` if the hold is not open.
     #[must_use]
     pub fn decide_post(
         &self,
@@ -201,12 +202,15 @@ impl Core {
     ) -> Option<Post> {
         let open = self.holds.get(&hold)?;
         let account = open.reservation.account;
-        let available = self.account(account)?.balance.available;
+        let before = self.account(account)?;
         let charge = charge.max(Nanousd::ZERO);
         let excess = charge.saturating_sub(open.amount);
-        let covered = excess.min(available);
-        let written_off = excess.saturating_sub(covered);
-        let charged = charge.saturating_sub(written_off);
+        let covered = excess.min(before.balance.available);
+        let uncovered = excess.saturating_sub(covered);
+        let charged = charge.saturating_sub(uncovered);
+        // An upstream can report any usage, and a write-off has no balance that bounds it: the sum
+        // stays at the end of its range, as absurd as it is there, rather than past it.
+        let written_off = uncovered.min(Nanousd::MAX.saturating_sub(before.written_off));
         let extension = (covered > Nanousd::ZERO).then_some(Record::Extended {
             account,
             hold,
