@@ -222,10 +222,8 @@ pub(super) struct Upstream {
 pub(super) struct Timeouts {
     /// For the TCP and TLS handshakes. Default: `5s`.
     pub(super) connect: Period,
-    /// From the end of a request to the beginning of its response. Default: `300s`.
-    pub(super) first_byte: Period,
-    /// Between two pieces of a response. Default: `60s`.
-    pub(super) idle: Period,
+    /// The longest silence, before a response begins and between two pieces of it. Default: `300s`.
+    pub(super) read: Period,
     /// Until a piece of a request is taken. Default: `30s`.
     pub(super) write: Period,
 }
@@ -233,12 +231,7 @@ pub(super) struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = |count| Period(Duration::from_secs(count));
-        Self {
-            connect: seconds(5),
-            first_byte: seconds(300),
-            idle: seconds(60),
-            write: seconds(30),
-        }
+        Self { connect: seconds(5), read: seconds(300), write: seconds(30) }
     }
 }
 

@@ -118,10 +118,8 @@ pub struct Upstream {
 pub struct UpstreamTimeouts {
     /// TCP and TLS handshakes.
     pub connect: Duration,
-    /// From the request's last byte to the response's first.
-    pub first_byte: Duration,
-    /// Between two pieces of a response.
-    pub idle: Duration,
+    /// The longest silence, before a response and inside it.
+    pub read: Duration,
     /// Between two pieces of a request being taken.
     pub write: Duration,
 }

@@ -1,12 +1,17 @@
 //! The connection to a target, and what a failure of it means.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
+
+/// How long an unused connection is kept for the next request. Providers close theirs after a
+/// minute or more; a connection that is closed on a request costs a second try.
+const KEEPALIVE: Duration = Duration::from_secs(50);
 
 /// The peer for one try. HTTP/1.1 always: one try has a connection of its own then, so a failure
 /// says exactly what was sent and what was not.
@@ -16,9 +21,9 @@ pub(super) fn peer(upstream: &Upstream, address: SocketAddr) -> HttpPeer {
     peer.options.set_http_version(1, 1);
     peer.options.connection_timeout = Some(timeouts.connect);
     peer.options.total_connection_timeout = Some(timeouts.connect);
-    peer.options.read_timeout = Some(timeouts.first_byte);
+    peer.options.read_timeout = Some(timeouts.read);
     peer.options.write_timeout = Some(timeouts.write);
-    peer.options.idle_timeout = Some(timeouts.idle);
+    peer.options.idle_timeout = Some(KEEPALIVE);
     peer
 }
 

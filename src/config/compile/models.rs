@@ -64,7 +64,14 @@ fn model(
     let limits = limits(document, &at.key("limits"), &raw.limits, &operations);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets = targets(document, &at.key("targets"), &id, raw.targets, upstreams);
-    Model { id, operations, targets, prices, limits, owned_by: owned_by.unwrap_or_default() }
+    Model {
+        id: id.into(),
+        operations,
+        targets,
+        prices,
+        limits,
+        owned_by: owned_by.unwrap_or_default(),
+    }
 }
 
 /// The targets whose upstreams are on, best first.

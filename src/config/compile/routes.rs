@@ -210,8 +210,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
     let url = raw.base_url;
     let timeouts = UpstreamTimeouts {
         connect: raw.timeouts.connect.0,
-        first_byte: raw.timeouts.first_byte.0,
-        idle: raw.timeouts.idle.0,
+        read: raw.timeouts.read.0,
         write: raw.timeouts.write.0,
     };
     let typed = Upstream {
