@@ -2,6 +2,9 @@
 //!
 //! The modules in the order in which a request meets them; `ARCHITECTURE.md` is the map.
 
+// Tests and benches fail by panicking; the product does not.
+#![deny(clippy::expect_used)]
+
 // The request's path.
 pub mod gateway;
 pub mod pipeline;

@@ -1,5 +1,7 @@
 //! The `tollgate` command: parses its arguments and hands over to the library.
 
+#![deny(clippy::expect_used)]
+
 use std::process::ExitCode;
 
 use clap::Parser;

@@ -5,21 +5,12 @@ mod harness;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use harness::child::Running;
 use harness::python;
 
 const README: &str = include_str!("../README.md");
-
-/// Ended on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// What a newcomer sees: the demo's text up to its last line.
 fn welcome(data: &Path) -> (Running, String) {
@@ -56,29 +47,22 @@ fn the_commands_that_the_demo_prints_work_when_pasted() {
     let data = tempfile::tempdir().expect("a directory");
     let (_running, text) = welcome(data.path());
     let venv = python::environment();
-    let path = format!("{}:{}", venv.join("bin").display(), std::env::var("PATH").expect("PATH"));
-    let mut ran = 0;
-    for command in commands(&text) {
+    // What each command's output shows when it worked.
+    let expected = ["data: [DONE]", "\"available\":\"9.99", " ", "\"name\":\"demo\""];
+    let commands = commands(&text);
+    assert_eq!(commands.len(), expected.len(), "the demo's commands:\n{text}");
+    for (command, expected) in commands.iter().zip(expected) {
+        let in_venv = format!("PATH={}:$PATH\n{command}", venv.join("bin").display());
         let output = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", &command])
-            .env("PATH", &path)
+            .args(["-euo", "pipefail", "-c", &in_venv])
             .output()
             .expect("bash runs");
         let printed = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command}\n{printed}{errors}");
-        let expected = match ran {
-            0 => "data: [DONE]",
-            1 => "\"available\":\"9.99",
-            2 => " ",
-            _ => "tollgate",
-        };
-        let expected = if ran == 3 { "\"name\":\"demo\"" } else { expected };
         assert!(printed.contains(expected), "{command}\nexpected {expected:?} in:\n{printed}");
         assert!(!printed.contains("\"error\""), "{command}\n{printed}");
-        ran += 1;
     }
-    assert_eq!(ran, 4, "the demo's commands:\n{text}");
 }
 
 #[test]

@@ -455,7 +455,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads `uXXXX`.
+    /// Reads the `u` of an escape and its four hexadecimal digits.
     fn unicode_escape(&mut self) -> Result<u32, JsonError> {
         let digits = self.text.get(self.at + 1..self.at + 5).unwrap_or_default();
         let all_hex = digits.len() == 4 && digits.iter().all(u8::is_ascii_hexdigit);

@@ -2,7 +2,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+
+use super::child::Running;
 
 /// A running demo with an account of $10; ended on drop.
 pub(crate) struct Demo {
@@ -15,7 +18,9 @@ pub(crate) struct Demo {
     /// A key of the demo account.
     pub(crate) api_key: String,
     /// The process.
-    pub(crate) child: Child,
+    pub(crate) process: Running,
+    /// What comes on standard output after the first line.
+    more: Option<JoinHandle<Vec<String>>>,
     _data: Option<tempfile::TempDir>,
 }
 
@@ -42,18 +47,13 @@ impl Demo {
         let field = |name: &str| {
             ready[name].as_str().unwrap_or_else(|| panic!("{name} in {line}")).to_owned()
         };
-        // Nothing else may come on standard output, and a full pipe must not stop the demo.
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                panic!("more than one line on standard output: {line}");
-            }
-        });
         Self {
             base_url: field("base_url"),
             admin_url: field("admin_url"),
             admin_token: field("admin_token"),
             api_key: field("api_key"),
-            child,
+            process: Running(child),
+            more: Some(std::thread::spawn(|| lines.map_while(Result::ok).collect())),
             _data: None,
         }
     }
@@ -61,7 +61,10 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
+        let more = self.more.take().map(|more| more.join().expect("standard output is read"));
+        if !std::thread::panicking() {
+            assert_eq!(more, Some(Vec::new()), "one line on standard output, and nothing else");
+        }
     }
 }

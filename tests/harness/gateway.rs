@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use super::child::Running;
 use super::wire::{Answer, ask};
 
 const ADMIN_TOKEN: &str = "admin-token-of-a-test";
@@ -20,7 +21,7 @@ pub(crate) struct Gateway {
     pub(crate) key: String,
     admin: SocketAddr,
     account: String,
-    child: Child,
+    process: Running,
     directory: tempfile::TempDir,
 }
 
@@ -56,8 +57,14 @@ impl Gateway {
             url.trim_start_matches("http://").parse().expect("an address")
         };
         let (address, admin) = (address("base_url"), address("admin_url"));
-        let mut gateway =
-            Self { address, key: String::new(), admin, account: String::new(), child, directory };
+        let mut gateway = Self {
+            address,
+            key: String::new(),
+            admin,
+            account: String::new(),
+            process: Running(child),
+            directory,
+        };
         let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "test"}));
         gateway.account = text(&account, "id");
         gateway.grant("10.00", "first");
@@ -96,7 +103,7 @@ impl Gateway {
 
     /// The most memory that the process has had resident, in bytes.
     pub(crate) fn rss_bytes_max(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.0.id()));
         let status = status.expect("the process lives");
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("VmHWM");
         let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("KiB");
@@ -110,14 +117,16 @@ impl Gateway {
 
     /// Sends the process a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        let sent =
-            Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.process.0.id().to_string())
+            .status();
         assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
     }
 
     /// Waits for the process to end by itself, and says how.
     pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
-        self.child.wait().expect("the process can be waited for")
+        self.process.0.wait().expect("the process can be waited for")
     }
 
     fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
@@ -131,13 +140,6 @@ impl Gateway {
         let status = answer.status();
         assert!((200..300).contains(&status), "{method} {path} answered {answer:?}");
         answer.json()
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
     }
 }
 

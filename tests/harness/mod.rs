@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 mod admin;
+pub(crate) mod child;
 mod demo;
 mod gateway;
 pub(crate) mod python;

@@ -7,11 +7,11 @@ use std::process::Command;
 /// The environment's directory; made anew when the pins change. Test binaries that start together
 /// wait for the one that makes it.
 pub(crate) fn environment() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let pins = root.join("tests/python/requirements.txt");
-    let venv = root.join("target/python-venv");
+    let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/requirements.txt");
+    // Below the build directory, wherever that is.
+    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-venv");
     let stamp = venv.join("requirements.txt");
-    let lock = File::create(root.join("target/python-venv.lock")).expect("a lock file");
+    let lock = File::create(venv.with_extension("lock")).expect("a lock file");
     lock.lock().expect("the lock");
     let wanted = read(&pins).expect("the pins");
     if read(&stamp).ok().as_ref() != Some(&wanted) {
