@@ -394,8 +394,10 @@ fn records_that_break_a_rule_change_nothing() {
 fn absurd_usage_twice_does_not_overflow_the_write_off() {
     let mut pair = Pair::new();
     pair.grant(0, 1, 100);
-    for hold in 0..3 {
+    for _ in 0..3 {
         pair.reserve(0, 1, 0);
+    }
+    for hold in 0..3 {
         pair.post(hold, i64::MAX);
         pair.compare();
     }

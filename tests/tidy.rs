@@ -91,7 +91,7 @@ fn imports_point_one_way() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    let marks = ["TODO", "FIXME", "XXX", "todo!(", "unimplemented!(", "#[ignore"];
+    let marks = ["TODO", "FIXME", "XXX", "todo!(", "unimplemented!(", "#[ignore]"];
     for directory in ["src", "tests", "benches"] {
         for path in files_below(directory, "rs").iter().filter(|path| !path.ends_with("tidy.rs")) {
             let text = fs::read_to_string(path).expect("text");

@@ -79,13 +79,19 @@ pub(super) async fn show(
     State(state): State<AdminState>,
     Path(account): Path<String>,
 ) -> Answer<Json<AccountView>> {
-    Ok(Json(find(&state, &account)?.into()))
+    let id = find(&state, &account)?.id;
+    let account = state.ledger.durable_account(id).await?;
+    Ok(Json(account.ok_or_else(unknown_account)?.into()))
 }
 
 /// The account that a path names.
 pub(super) fn find(state: &AdminState, id: &str) -> Answer<Account> {
     let account = id.parse().ok().and_then(|id| state.ledger.account(id));
-    account.ok_or_else(|| ApiError::not_found("There is no such account."))
+    account.ok_or_else(unknown_account)
+}
+
+fn unknown_account() -> ApiError {
+    ApiError::not_found("There is no such account.")
 }
 
 #[derive(Deserialize)]

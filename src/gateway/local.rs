@@ -39,7 +39,7 @@ impl<'a> Local<'a> {
     }
 
     /// The document.
-    pub(super) fn answer(
+    pub(super) async fn answer(
         self,
         snapshot: &Snapshot,
         ledger: &Ledger,
@@ -63,9 +63,11 @@ impl<'a> Local<'a> {
                 }
             }
             Self::Balance => {
-                let account = ledger.account(key.account).ok_or_else(|| {
-                    GatewayError::new(ErrorKind::Internal, "The account could not be read.")
-                })?;
+                let unreadable =
+                    || GatewayError::new(ErrorKind::Internal, "The account could not be read.");
+                let account = ledger.durable_account(key.account).await;
+                let account =
+                    account.map_err(|error| unreadable().cause(error))?.ok_or_else(unreadable)?;
                 Ok(json!({
                     "object": "balance",
                     "currency": "USD",

@@ -15,7 +15,6 @@ use super::respond;
 use crate::balance;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
-use crate::ledger::Key;
 use crate::pipeline::{self, Resolved};
 use crate::protocols::json::Object;
 
@@ -103,20 +102,11 @@ async fn answer_here(
         return Err(local::wrong_method(&Method::GET));
     }
     let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
-    let document = answer(local, gateway, exchange, &key)?;
+    let document = local.answer(&exchange.snapshot, &gateway.ledger, &key).await?;
     exchange.key = Some(key);
     let id = exchange.id;
     respond::json(session, id, &document).await.map_err(|error| {
         GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(error)
     })?;
     Ok(Received::Answered)
-}
-
-fn answer(
-    local: Local<'_>,
-    gateway: &Gateway,
-    exchange: &Exchange,
-    key: &Key,
-) -> Result<serde_json::Value, GatewayError> {
-    local.answer(&exchange.snapshot, &gateway.ledger, key)
 }

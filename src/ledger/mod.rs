@@ -181,6 +181,17 @@ impl Ledger {
         self.shard(id).lock().account(id).cloned()
     }
 
+    /// The account of this id, once all that it shows is on disk: what a crash could still take back
+    /// is told to nobody.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`] when the ledger closed before that.
+    pub async fn durable_account(&self, id: AccountId) -> Result<Option<Account>, LedgerError> {
+        let account = self.account(id);
+        self.journal.durable(self.journal.last_seq()).await?;
+        Ok(account)
+    }
+
     /// All accounts, oldest first.
     #[must_use]
     pub fn accounts(&self) -> Vec<Account> {

@@ -96,7 +96,8 @@ pub(crate) fn ask(address: SocketAddr, request: &[u8]) -> Answer {
     let mut answer = Answer::default();
     while !answer.is_closed && !answer.is_whole() && read_more(&mut stream, &mut answer) {}
     answer.took = begun.elapsed();
-    let moment = Duration::from_millis(30);
+    let closes = answer.header("connection").is_some_and(|value| value == "close");
+    let moment = Duration::from_millis(if closes { 1000 } else { 30 });
     stream.set_read_timeout(Some(moment)).expect("a timeout");
     while !answer.is_closed && read_more(&mut stream, &mut answer) {}
     answer
