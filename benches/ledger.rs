@@ -2,7 +2,6 @@
 //!
 //! Each caller reserves, waits until its hold is on disk as a gateway does before the first byte,
 //! and posts. Numbers depend on the disk's flush above all.
-#![expect(clippy::expect_used, reason = "a benchmark stops at the first error")]
 
 use std::fs;
 use std::path::Path;

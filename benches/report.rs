@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use tollgate::finished::{Finished, Settled};
+use tollgate::ledger::{AccountId, KeyId, RequestId};
 use tollgate::logging;
 use tollgate::metrics::Metrics;
 use tollgate::money::Nanousd;
@@ -23,9 +24,9 @@ fn main() {
     let metrics = Metrics::new();
     let models: Vec<String> = (0..1_000).map(|number| format!("model-{number}")).collect();
     let finished = |model| Finished {
-        request_id: "req_019c1402a1f0d3b2c4a5000000000007",
-        account_id: Some("acct_3f1c0a5b7d9e2468"),
-        key_id: Some("key_9b1de0c2f4a68035"),
+        request_id: RequestId::from_number(0x019c_1402_a1f0_d3b2_c4a5_0000_0000_0007),
+        account_id: Some(AccountId::from_number(0x3f1c_0a5b_7d9e_2468)),
+        key_id: Some(KeyId::from_number(0x9b1d_e0c2_f4a6_8035)),
         client: Some(Ipv4Addr::LOCALHOST.into()),
         method: "POST",
         route: "/v1/chat/completions",

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::ledger::{AccountId, KeyId, RequestId};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
@@ -14,11 +15,11 @@ use crate::protocols::Operation;
 #[derive(Clone, Debug)]
 pub struct Finished<'a> {
     /// The id that the customer got in `x-request-id`.
-    pub request_id: &'a str,
+    pub request_id: RequestId,
     /// The account that pays; `None` when the key was not recognised.
-    pub account_id: Option<&'a str>,
+    pub account_id: Option<AccountId>,
     /// The id of the key (never the key); `None` when it was not recognised.
-    pub key_id: Option<&'a str>,
+    pub key_id: Option<KeyId>,
     /// The address that the request came from.
     pub client: Option<IpAddr>,
     /// The request method as received.

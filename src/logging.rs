@@ -77,9 +77,13 @@ pub fn access(finished: &Finished<'_>) {
 }
 
 fn write_access(line: &mut Line, finished: &Finished<'_>) {
-    line.text("request_id", finished.request_id);
-    line.text_if_some("account_id", finished.account_id);
-    line.text_if_some("key_id", finished.key_id);
+    line.display("request_id", finished.request_id);
+    if let Some(account_id) = finished.account_id {
+        line.display("account_id", account_id);
+    }
+    if let Some(key_id) = finished.key_id {
+        line.display("key_id", key_id);
+    }
     if let Some(client) = finished.client {
         line.display("client", client);
     }

@@ -81,11 +81,14 @@ impl fmt::Display for Nanousd {
     /// Dollars with at least two and at most nine decimals, and no currency sign: `10.00`, `0.000150`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let magnitude = self.0.unsigned_abs();
+        let (whole, mut fraction) = (magnitude / NANOUSD_PER_USD, magnitude % NANOUSD_PER_USD);
+        let mut decimals = 9_usize;
+        while decimals > 2 && fraction % 10 == 0 {
+            fraction /= 10;
+            decimals = decimals.saturating_sub(1);
+        }
         let sign = if self.0 < 0 { "-" } else { "" };
-        let (whole, fraction) = (magnitude / NANOUSD_PER_USD, magnitude % NANOUSD_PER_USD);
-        let digits = format!("{fraction:09}");
-        let kept = digits.trim_end_matches('0');
-        write!(f, "{sign}{whole}.{kept:0<2}")
+        write!(f, "{sign}{whole}.{fraction:0decimals$}")
     }
 }
 

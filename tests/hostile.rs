@@ -1,6 +1,5 @@
 //! What a hostile customer sends: each is refused in the gateway's own words, nothing reaches an
 //! upstream, nothing is charged, and honest requests are served as before.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod harness;
 #[path = "hostile/http1_rows.rs"]

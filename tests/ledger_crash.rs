@@ -1,5 +1,4 @@
 //! What the ledger finds again: torn and flipped bytes, a lost sled, and kill -9.
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

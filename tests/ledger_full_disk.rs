@@ -1,6 +1,5 @@
 //! A disk that fills up under the ledger. Mounts a small file system, which only root may do:
 //! `cargo test --test ledger_full_disk -- --ignored`.
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::Write as _;

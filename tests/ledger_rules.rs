@@ -1,6 +1,5 @@
 //! The ledger's rules against a model that is too simple to be wrong: random histories, compared
 //! after every step.
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

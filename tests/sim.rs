@@ -1,7 +1,5 @@
 //! The simulated upstreams, asked by an ordinary client and over raw sockets.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on should say why")]
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -9,56 +9,59 @@ use crate::pipeline::UpstreamRequest;
 
 use super::respond::X_REQUEST_ID;
 
-/// The customer's credentials and address, and what is said between two neighbours only. The
-/// provider headers are the operator's to send: an organization of the customer's would not fit
-/// the operator's key.
-const REQUEST_ONLY: [&str; 24] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "x-api-key",
-    "api-key",
-    "x-goog-api-key",
-    "x-amz-security-token",
-    "ocp-apim-subscription-key",
-    "openai-organization",
-    "openai-project",
-    "forwarded",
-    "via",
-    "x-real-ip",
-    "cf-connecting-ip",
-    "true-client-ip",
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "upgrade",
-    "expect",
-    "transfer-encoding",
-    "http2-settings",
-];
-/// Further headers with these beginnings stay behind.
-const REQUEST_ONLY_PREFIXES: [&str; 2] = ["x-forwarded-", "x-goog-"];
+/// Whether a request header stays here: the customer's credentials and address, and what is said
+/// between two neighbours only. The provider headers are the operator's to send: an organization of
+/// the customer's would not fit the operator's key.
+fn is_request_only(name: &str) -> bool {
+    matches!(
+        name,
+        "authorization"
+            | "proxy-authorization"
+            | "cookie"
+            | "x-api-key"
+            | "api-key"
+            | "x-amz-security-token"
+            | "ocp-apim-subscription-key"
+            | "openai-organization"
+            | "openai-project"
+            | "forwarded"
+            | "via"
+            | "x-real-ip"
+            | "cf-connecting-ip"
+            | "true-client-ip"
+            | "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "upgrade"
+            | "expect"
+            | "transfer-encoding"
+            | "http2-settings"
+    ) || ["x-forwarded-", "x-goog-"].iter().any(|prefix| name.starts_with(prefix))
+}
 
-/// What an upstream says to the operator's account and machine, not to the customer.
-const RESPONSE_ONLY: [&str; 12] = [
-    "set-cookie",
-    "set-cookie2",
-    "authorization",
-    "proxy-authenticate",
-    "www-authenticate",
-    "x-api-key",
-    "api-key",
-    "openai-organization",
-    "openai-project",
-    "alt-svc",
-    "strict-transport-security",
-    "server",
-];
-/// Further headers with these beginnings stay behind: limits of the operator's account are not the
-/// customer's.
-const RESPONSE_ONLY_PREFIXES: [&str; 3] = ["x-ratelimit-", "anthropic-ratelimit-", "cf-"];
+/// Whether a response header stays here: what an upstream says to the operator's account and
+/// machine. Limits of the operator's account are not the customer's.
+fn is_response_only(name: &str) -> bool {
+    matches!(
+        name,
+        "set-cookie"
+            | "set-cookie2"
+            | "authorization"
+            | "proxy-authenticate"
+            | "www-authenticate"
+            | "x-api-key"
+            | "api-key"
+            | "openai-organization"
+            | "openai-project"
+            | "alt-svc"
+            | "strict-transport-security"
+            | "server"
+    ) || ["x-ratelimit-", "anthropic-ratelimit-", "cf-"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
 
 /// Turns the customer's request header into the upstream's.
 ///
@@ -69,11 +72,11 @@ pub(super) fn to_upstream(
     request: &UpstreamRequest,
     id: RequestId,
 ) -> pingora::Result<()> {
-    let nominated = nominated(&header.headers);
-    remove(header.headers.keys(), &REQUEST_ONLY, &REQUEST_ONLY_PREFIXES)
-        .into_iter()
-        .chain(nominated)
-        .for_each(|name| drop(header.remove_header(&name)));
+    let mut staying = nominated(&header.headers);
+    let overwritten = request.credential.as_ref().map_or("", |(name, _)| *name);
+    let stays = |name: &&HeaderName| is_request_only(name.as_str()) && *name != overwritten;
+    staying.extend(header.headers.keys().filter(stays).cloned());
+    staying.iter().for_each(|name| drop(header.remove_header(name)));
     let uri = request.path.parse().map_err(|error| {
         pingora::Error::because(pingora::ErrorType::InternalError, "bad upstream path", error)
     })?;
@@ -100,35 +103,21 @@ pub(super) fn to_customer(
     id: RequestId,
 ) -> pingora::Result<()> {
     let leaks = |value: &[u8]| {
+        // Most values are too short, and a search has its price before it begins.
         credential.is_some_and(|secret| {
-            !secret.is_empty() && memchr::memmem::find(value, secret.as_bytes()).is_some()
+            (1..=value.len()).contains(&secret.len())
+                && memchr::memmem::find(value, secret.as_bytes()).is_some()
         })
     };
-    let leaking: Vec<HeaderName> = header
+    let staying: Vec<HeaderName> = header
         .headers
         .iter()
-        .filter(|(_, value)| leaks(value.as_bytes()))
+        .filter(|(name, value)| is_response_only(name.as_str()) || leaks(value.as_bytes()))
         .map(|(name, _)| name.clone())
         .collect();
-    remove(header.headers.keys(), &RESPONSE_ONLY, &RESPONSE_ONLY_PREFIXES)
-        .into_iter()
-        .chain(leaking)
-        .for_each(|name| drop(header.remove_header(&name)));
+    staying.iter().for_each(|name| drop(header.remove_header(name)));
     header.insert_header(X_REQUEST_ID, id.to_string())?;
     Ok(())
-}
-
-/// The names among `present` that are listed or have a listed beginning.
-fn remove<'a>(
-    present: impl Iterator<Item = &'a HeaderName>,
-    listed: &[&str],
-    prefixes: &[&str],
-) -> Vec<HeaderName> {
-    let goes = |name: &&HeaderName| {
-        let name = name.as_str();
-        listed.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
-    };
-    present.filter(goes).cloned().collect()
 }
 
 /// The headers that `Connection` names: they go no further than the next neighbour.

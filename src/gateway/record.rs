@@ -21,12 +21,10 @@ impl Exchange {
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
             log::warn!("request {}: {failure}", self.id);
         }
-        let account = self.key.as_ref().map(|key| key.account.to_string());
-        let key = self.key.as_ref().map(|key| key.id.to_string());
         Finished {
-            request_id: &self.id.to_string(),
-            account_id: account.as_deref(),
-            key_id: key.as_deref(),
+            request_id: self.id,
+            account_id: self.key.as_ref().map(|key| key.account),
+            key_id: self.key.as_ref().map(|key| key.id),
             client: session.client_addr().and_then(|address| Some(address.as_inet()?.ip())),
             method: head.method.as_str(),
             route: self.route.as_ref().map_or(self.local_route, |route| &route.path),

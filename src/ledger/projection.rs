@@ -18,9 +18,9 @@ use crate::ledger::{AccountId, HoldId, KeyId, Seq};
 use crate::money::Nanousd;
 use crate::price::Usage;
 
-/// A chunk of entries that has reached this length takes no more. With the largest entry behind it,
-/// it stays below the 48 KiB from which sled moves values to files that it does not flush.
-const CHUNK_BYTES: usize = 32 << 10;
+/// A chunk of entries that has reached this length takes no more. It stays below the largest row for
+/// which the store's segments are made.
+const CHUNK_BYTES: usize = 16 << 10;
 const MS_PER_HOUR: u64 = 3_600_000;
 
 /// The hour of `at`, counted from 1970.

@@ -85,19 +85,18 @@ impl Line {
     }
 
     pub(super) fn display(&mut self, name: &str, value: impl fmt::Display) {
-        struct Escaping<'a>(&'a mut String);
-
-        impl fmt::Write for Escaping<'_> {
-            fn write_str(&mut self, piece: &str) -> fmt::Result {
-                escape(self.0, piece);
-                Ok(())
-            }
-        }
-
         self.name(name);
         self.json.push('"');
-        if write!(Escaping(&mut self.json), "{value}").is_err() {
+        let begin = self.json.len();
+        if write!(self.json, "{value}").is_err() {
+            self.json.truncate(begin);
             self.json.push_str("(could not be printed)");
+        }
+        let written = self.json.get(begin..).unwrap_or_default();
+        if !is_plain(written) {
+            let written = written.to_owned();
+            self.json.truncate(begin);
+            escape(&mut self.json, &written);
         }
         self.json.push('"');
     }
@@ -166,9 +165,7 @@ impl Line {
 /// Appends `text` as the inside of a JSON string. Beside what JSON asks for, the rest of the control
 /// characters is escaped: some terminals obey them.
 pub(super) fn escape(json: &mut String, text: &str) {
-    let plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
-    // Without an early end the compiler looks at many bytes at a time.
-    if text.bytes().fold(true, |all, byte| all & plain(byte)) {
+    if is_plain(text) {
         json.push_str(text);
         return;
     }
@@ -188,4 +185,11 @@ pub(super) fn escape(json: &mut String, text: &str) {
             other => json.push(other),
         }
     }
+}
+
+/// Whether `text` is the inside of a JSON string as it is.
+fn is_plain(text: &str) -> bool {
+    let plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
+    // Without an early end the compiler looks at many bytes at a time.
+    text.bytes().fold(true, |all, byte| all & plain(byte))
 }

@@ -9,15 +9,16 @@ use super::queue::{Queue, Urgency};
 use super::*;
 use crate::clock::UnixMs;
 use crate::finished::Settled;
+use crate::ledger::{AccountId, KeyId, RequestId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 use crate::protocols::Operation;
 
 fn finished() -> Finished<'static> {
     Finished {
-        request_id: "req_1",
-        account_id: Some("acct_1"),
-        key_id: Some("key_1"),
+        request_id: RequestId::from_number(1),
+        account_id: Some(AccountId::from_number(1)),
+        key_id: Some(KeyId::from_number(1)),
         client: Some([127, 0, 0, 1].into()),
         method: "POST",
         route: "/v1/chat/completions",
@@ -56,7 +57,9 @@ fn an_access_line_says_what_is_known() {
     let line = written(|line| write_access(line, &finished()));
     let expected = serde_json::json!({
         "ts": "2026-01-31T12:00:00.023Z", "level": "info", "target": "access",
-        "request_id": "req_1", "account_id": "acct_1", "key_id": "key_1", "client": "127.0.0.1",
+        "request_id": "req_00000000000000000000000000000001",
+        "account_id": "acct_0000000000000001", "key_id": "key_0000000000000001",
+        "client": "127.0.0.1",
         "method": "POST", "route": "/v1/chat/completions", "operation": "chat", "model": "m",
         "upstream": "u", "status": 200, "code": "", "stream": true, "bytes_in": 10,
         "bytes_out": 20, "duration_ms": 12.345, "ttfb_ms": 2.007, "input_tokens": 7,

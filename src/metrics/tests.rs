@@ -1,10 +1,11 @@
 use super::*;
 use crate::finished::Settled;
+use crate::ledger::RequestId;
 use crate::price::{Usage, UsageSource};
 
 fn finished() -> Finished<'static> {
     Finished {
-        request_id: "req_1",
+        request_id: RequestId::from_number(1),
         account_id: None,
         key_id: None,
         client: None,

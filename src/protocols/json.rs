@@ -469,19 +469,37 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The position of the first quote, backslash or control character from `at` on, eight bytes at a
-/// time: prompts are megabytes of plain text, and this loop is what reading them costs.
-fn plain_text_end(text: &[u8], mut at: usize) -> usize {
+/// The position of the first quote, backslash or control character from `at` on: prompts are
+/// megabytes of plain text, and this loop is what reading them costs.
+pub(super) fn plain_text_end(text: &[u8], mut at: usize) -> usize {
+    /// Bytes that the compiler compares together.
+    const BLOCK: usize = 64;
+    let is_special = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
+    let block = |at: usize| text.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>);
+    while let Some(block) = block(at) {
+        // Without an early end the compiler looks at many bytes at a time.
+        if block.iter().fold(false, |any, &byte| any | is_special(byte)) {
+            break;
+        }
+        at += BLOCK;
+    }
+    first_special_by_words(text, at)
+}
+
+/// The same, eight bytes at a time, for the last or only few.
+fn first_special_by_words(text: &[u8], mut at: usize) -> usize {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
     let zero_byte = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
     while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let word = u64::from_ne_bytes(*chunk);
+        let word = u64::from_le_bytes(*chunk);
         let quote = zero_byte(word ^ (ONES * u64::from(b'"')));
         let backslash = zero_byte(word ^ (ONES * u64::from(b'\\')));
         let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-        if quote | backslash | control != 0 {
-            break;
+        let special = quote | backslash | control;
+        if special != 0 {
+            // A borrow can mark bytes behind the first special one, never before it.
+            return at + special.trailing_zeros() as usize / 8;
         }
         at += 8;
     }
@@ -586,6 +604,17 @@ mod tests {
                 let read = object.get(key).and_then(|v| v.as_str()).map(Cow::into_owned);
                 prop_assert_eq!(read.as_ref(), Some(value));
             }
+        }
+
+        #[test]
+        fn plain_text_ends_where_a_look_at_each_byte_says(
+            plain in "[a-zé]{0,200}", rest in "[\"\\\\\n\u{1f}\u{7f}ab]{0,20}", from in 0usize..9,
+        ) {
+            let text = [plain.as_bytes(), rest.as_bytes()].concat();
+            let from = from.min(text.len());
+            let special = |byte: &u8| matches!(byte, b'"' | b'\\') || *byte < 0x20;
+            let end = text[from..].iter().position(special).map_or(text.len(), |end| from + end);
+            prop_assert_eq!(plain_text_end(&text, from), end);
         }
 
         #[test]

@@ -2,6 +2,8 @@
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
 
+use super::json;
+
 /// The longest `usage` value that is kept. Real ones are below 1 KiB.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
 /// The longest top-level key that is compared.
@@ -28,19 +30,10 @@ pub struct UsageScan {
 impl UsageScan {
     /// Takes the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
-        let mut at = 0;
-        while let Some(&byte) = piece.get(at) {
-            if self.in_string && !self.escaped && !self.in_key && !self.capturing {
-                let rest = piece.get(at..).unwrap_or_default();
-                let plain = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-                self.text_bytes += plain as u64;
-                at += plain;
-                if plain > 0 {
-                    continue;
-                }
-            }
-            self.byte(byte);
-            at += 1;
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let read = if self.in_string { self.in_string(rest) } else { self.outside(rest) };
+            rest = rest.get(read..).unwrap_or_default();
         }
     }
 
@@ -63,67 +56,97 @@ impl UsageScan {
         self.text_bytes
     }
 
-    fn byte(&mut self, byte: u8) {
-        if self.in_string {
-            self.string_byte(byte);
-            return;
-        }
-        let ends_value = self.depth == 1 && matches!(byte, b',' | b'}');
-        if self.capturing && ends_value {
-            self.capturing = false;
-        }
-        self.capture(byte);
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\r' => {}
-            _ if self.done => self.broken = true,
-            b'{' | b'[' => {
-                self.broken |= !self.started && byte == b'[';
-                self.started = true;
-                self.depth += 1;
-                self.key_next = self.depth == 1;
-            }
-            b'}' | b']' => {
-                self.broken |= self.depth == 0;
-                self.depth = self.depth.saturating_sub(1);
-                self.done = self.depth == 0;
-            }
-            b',' => self.key_next = self.depth == 1,
-            b':' if self.depth == 1 && !self.key.is_empty() => {
-                self.capturing = self.key == b"usage";
-                if self.capturing {
-                    self.usage.clear();
+    /// Reads bytes outside strings up to the quote that begins the next one, and says how many.
+    fn outside(&mut self, bytes: &[u8]) -> usize {
+        // Where in `bytes` the part of `usage` begins that is not kept yet.
+        let mut from = 0;
+        for (at, &byte) in bytes.iter().enumerate() {
+            match byte {
+                b'"' => {
+                    self.broken |= self.depth == 0;
+                    self.in_string = true;
+                    self.in_key = std::mem::take(&mut self.key_next);
+                    self.capture(bytes.get(from..=at).unwrap_or_default());
+                    return at + 1;
                 }
-                self.key.clear();
+                b'{' | b'[' => {
+                    self.broken |= self.done || (!self.started && byte == b'[');
+                    self.started = true;
+                    self.depth += 1;
+                    self.key_next = self.depth == 1;
+                }
+                b',' | b'}' | b']' if self.depth == 1 => {
+                    self.capture(bytes.get(from..at).unwrap_or_default());
+                    self.capturing = false;
+                    self.key_next = byte == b',';
+                    self.done = byte != b',';
+                    self.depth = u32::from(byte == b',');
+                }
+                b'}' | b']' => {
+                    self.broken |= self.depth == 0;
+                    self.depth = self.depth.saturating_sub(1);
+                }
+                b':' if self.depth == 1 && !self.key.is_empty() => {
+                    self.capturing = self.key == b"usage";
+                    if self.capturing {
+                        self.usage.clear();
+                        from = at + 1;
+                    }
+                    self.key.clear();
+                }
+                b' ' | b'\t' | b'\n' | b'\r' => {}
+                _ => self.broken |= self.depth == 0,
             }
-            b'"' => {
-                self.broken |= self.depth == 0;
-                self.in_string = true;
-                self.in_key = std::mem::take(&mut self.key_next);
-            }
-            _ => self.broken |= self.depth == 0,
         }
+        self.capture(bytes.get(from..).unwrap_or_default());
+        bytes.len()
     }
 
-    fn string_byte(&mut self, byte: u8) {
-        self.capture(byte);
-        match byte {
-            _ if self.escaped => self.escaped = false,
-            b'\\' => self.escaped = true,
-            b'"' => {
+    /// Reads bytes inside a string up to the next that is no plain text, and says how many.
+    fn in_string(&mut self, bytes: &[u8]) -> usize {
+        if std::mem::take(&mut self.escaped) {
+            self.string_text(bytes.get(..1).unwrap_or_default());
+            return 1;
+        }
+        let length = json::plain_text_end(bytes, 0);
+        let read = bytes.get(..=length).unwrap_or(bytes);
+        if !self.in_key && !self.capturing {
+            self.text_bytes += length as u64;
+        }
+        match bytes.get(length) {
+            Some(b'"') => {
+                self.capture(read);
+                if self.in_key {
+                    self.take_key(bytes.get(..length).unwrap_or_default());
+                }
                 self.in_string = false;
                 self.in_key = false;
-                return;
             }
-            _ => {}
+            end => {
+                self.string_text(read);
+                self.escaped = end == Some(&b'\\');
+            }
         }
-        if self.in_key && self.key.len() < KEY_BYTES_MAX {
-            self.key.push(byte);
+        read.len()
+    }
+
+    fn string_text(&mut self, text: &[u8]) {
+        self.capture(text);
+        if self.in_key {
+            self.take_key(text);
         }
     }
 
-    fn capture(&mut self, byte: u8) {
+    fn take_key(&mut self, text: &[u8]) {
+        let room = KEY_BYTES_MAX.saturating_sub(self.key.len());
+        self.key.extend_from_slice(text.get(..room).unwrap_or(text));
+    }
+
+    /// Keeps `bytes` if they belong to `usage`: no more than the limit and one run, so that the
+    /// length tells that it was too long.
+    fn capture(&mut self, bytes: &[u8]) {
         if self.capturing && self.usage.len() <= USAGE_BYTES_MAX {
-            self.usage.push(byte);
+            self.usage.extend_from_slice(bytes);
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod embeddings;
 
 pub mod estimate;
 pub mod json;
+mod json_cursor;
 pub mod json_scan;
 pub mod json_splice;
 pub mod sse;

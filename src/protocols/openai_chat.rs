@@ -4,13 +4,15 @@
 //! completions", and the differences of its imitators that are named where they are read.
 
 use std::ops::{Range, RangeInclusive};
+use std::sync::LazyLock;
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::estimate::TextSize;
 use super::json::{Object, Value};
+use super::json_cursor::Cursor;
 use super::json_scan::UsageScan;
 use super::json_splice::{Splice, json_string};
 use super::sse::{self, Events, Verdict};
@@ -34,7 +36,8 @@ const STOP_MAX: usize = 4;
 const CHOICES_MAX: u64 = 128;
 /// Texts that occur in every body with input whose tokens its bytes do not bound: media by
 /// reference. Finding one in a prompt's text only makes the hold larger.
-const MEDIA_MARKS: [&[u8]; 4] = [b"_url\"", b"audio\"", b"\"file", b"\"video"];
+static MEDIA_MARKS: LazyLock<[memmem::Finder<'static>; 4]> =
+    LazyLock::new(|| ["_url\"", "audio\"", "\"file", "\"video"].map(memmem::Finder::new));
 
 /// The codec.
 #[derive(Debug)]
@@ -70,8 +73,8 @@ impl Codec for OpenaiChat {
             asked.unwrap_or(limits.output_tokens_max).min(limits.output_tokens_max);
         let stream = super::boolean(body, "stream")?.unwrap_or(false);
         let text = body.text();
-        let unbounded = body.has_escaped_keys()
-            || MEDIA_MARKS.iter().any(|mark| memchr::memmem::find(text, mark).is_some());
+        let unbounded =
+            body.has_escaped_keys() || MEDIA_MARKS.iter().any(|mark| mark.find(text).is_some());
         let input_tokens_max = if unbounded {
             limits.input_tokens_max
         } else {
@@ -358,60 +361,75 @@ impl Meter for JsonMeter {
     }
 }
 
-#[derive(Deserialize)]
-struct WireChunk {
-    #[serde(default)]
-    choices: Vec<WireChoice>,
-    #[serde(default)]
-    usage: Option<serde_json::Value>,
-    #[serde(default)]
-    error: Option<IgnoredAny>,
+/// What a chunk of a stream says.
+#[derive(Default)]
+struct Chunk<'a> {
+    /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
+    text: TextSize,
+    /// Choices with text.
+    deltas: u64,
+    has_choices: bool,
+    /// It has an error or a reason to finish.
+    ends: bool,
+    usage: Option<&'a [u8]>,
 }
 
-#[derive(Deserialize)]
-struct WireChoice {
-    #[serde(default)]
-    delta: Option<WireDelta>,
-    #[serde(default)]
-    finish_reason: Option<IgnoredAny>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireDelta {
-    content: TextSize,
-    refusal: TextSize,
-    /// Reasoning text, under the two names that providers use.
-    reasoning_content: TextSize,
-    reasoning: TextSize,
-    tool_calls: Option<Vec<WireToolCall>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireToolCall {
-    function: WireFunction,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireFunction {
-    name: TextSize,
-    arguments: TextSize,
-}
-
-impl WireDelta {
-    fn size(&self) -> TextSize {
-        let mut size = self.content;
-        size.add(self.refusal);
-        size.add(self.reasoning_content);
-        size.add(self.reasoning);
-        for call in self.tool_calls.iter().flatten() {
-            size.add(call.function.name);
-            size.add(call.function.arguments);
-        }
-        size
+impl<'a> Chunk<'a> {
+    /// Reads the data of an event; `None` for what no chunk looks like.
+    fn read(data: &'a [u8]) -> Option<Self> {
+        let mut chunk = Self::default();
+        Cursor::new(data).object(|key, value| {
+            match key {
+                b"choices" => value.array(|choice| chunk.read_choice(choice))?,
+                b"usage" => chunk.usage = value.non_null()?,
+                b"error" => chunk.ends |= value.non_null()?.is_some(),
+                _ => value.skip()?,
+            }
+            Some(())
+        })?;
+        Some(chunk)
     }
+
+    fn read_choice(&mut self, choice: &mut Cursor<'a>) -> Option<()> {
+        self.has_choices = true;
+        let mut text = TextSize::default();
+        choice.object(|key, value| {
+            match key {
+                b"delta" => read_delta(value, &mut text)?,
+                b"finish_reason" => self.ends |= value.non_null()?.is_some(),
+                _ => value.skip()?,
+            }
+            Some(())
+        })?;
+        self.deltas += u64::from(!text.is_empty());
+        self.text.add(text);
+        Some(())
+    }
+}
+
+fn read_delta(delta: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
+    delta.object(|key, value| match key {
+        // Providers have two names for reasoning text.
+        b"content" | b"refusal" | b"reasoning_content" | b"reasoning" => {
+            text.add(value.text_size()?);
+            Some(())
+        }
+        b"tool_calls" => value.array(|call| read_tool_call(call, text)),
+        _ => value.skip(),
+    })
+}
+
+fn read_tool_call(call: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
+    call.object(|key, value| match key {
+        b"function" => value.object(|key, value| {
+            match key {
+                b"name" | b"arguments" => text.add(value.text_size()?),
+                _ => value.skip()?,
+            }
+            Some(())
+        }),
+        _ => value.skip(),
+    })
 }
 
 /// What a stream has shown so far.
@@ -439,23 +457,16 @@ impl Tally {
             self.done = true;
             return Verdict::Keep;
         }
-        let Ok(chunk) = serde_json::from_slice::<WireChunk>(&data) else { return Verdict::Keep };
-        self.ended |= chunk.error.is_some();
-        for choice in &chunk.choices {
-            let size = choice.delta.as_ref().map(WireDelta::size).unwrap_or_default();
-            self.deltas += u64::from(!size.is_empty());
-            self.text.add(size);
-            self.ended |= choice.finish_reason.is_some();
-        }
-        let Some(usage) = chunk.usage.filter(|usage| !usage.is_null()) else {
-            return Verdict::Keep;
-        };
-        let wire = serde_json::from_value::<WireUsage>(usage).ok();
+        let Some(chunk) = Chunk::read(&data) else { return Verdict::Keep };
+        self.ended |= chunk.ends;
+        self.deltas += chunk.deltas;
+        self.text.add(chunk.text);
+        let Some(usage) = chunk.usage else { return Verdict::Keep };
+        let wire = serde_json::from_slice::<WireUsage>(usage).ok();
         if let Some(usage) = wire.and_then(|usage| usage.to_usage(&self.possible)) {
             self.usage = Some(usage);
         }
-        let only_usage = chunk.choices.is_empty();
-        if only_usage && self.usage_is_ours { Verdict::Drop } else { Verdict::Keep }
+        if !chunk.has_choices && self.usage_is_ours { Verdict::Drop } else { Verdict::Keep }
     }
 }
 

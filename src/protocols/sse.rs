@@ -182,7 +182,11 @@ impl<'a> Kept<'a> {
 #[must_use]
 pub fn data(event: &[u8]) -> Cow<'_, [u8]> {
     let mut joined: Option<Cow<'_, [u8]>> = None;
-    for line in event.split(|byte| matches!(byte, b'\n' | b'\r')) {
+    let mut rest = event;
+    while !rest.is_empty() {
+        let end = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let line = rest.get(..end).unwrap_or_default();
+        rest = rest.get(end + 1..).unwrap_or_default();
         let Some(value) = line.strip_prefix(b"data") else { continue };
         let value = match value.strip_prefix(b":") {
             Some(value) => value.strip_prefix(b" ").unwrap_or(value),
