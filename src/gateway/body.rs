@@ -14,6 +14,8 @@ use crate::metrics::Metrics;
 
 /// Pingora replays a body to a second upstream from a buffer of this size.
 const REPLAY_BYTES_MAX: usize = 64 * 1024;
+/// What is allocated at once for a declared length; pages that are never written take no memory.
+const RESERVED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// When to try again after the budget was used up. Bodies leave as fast as upstreams take them.
 const RETRY_BUDGET: Duration = Duration::from_secs(1);
 
@@ -120,9 +122,8 @@ pub(super) async fn read(
                 return Err(error.retry_after(RETRY_BUDGET));
             }
             if bytes.is_empty() {
-                // One allocation for what is declared, as long as somebody who only declares much
-                // does not get much.
-                bytes.reserve(rest.min(16 * REPLAY_BYTES_MAX).max(piece.len()));
+                // What grows is copied, and takes up to three times its size meanwhile.
+                bytes.reserve(rest.min(RESERVED_BYTES_MAX).max(piece.len()));
             }
             bytes.extend_from_slice(&piece);
         }
