@@ -72,6 +72,38 @@ fn the_readme_shows_the_two_commands() {
     }
 }
 
+/// The README shows what the demo prints, but for its secrets.
+#[test]
+fn the_readme_shows_what_the_demo_prints() {
+    let data = tempfile::tempdir().expect("a directory");
+    let (_running, text) = welcome(data.path());
+    let word_behind = |mark: &str| {
+        let rest = text.split_once(mark).unwrap_or_else(|| panic!("no {mark:?} in:\n{text}")).1;
+        rest.split([' ', '\n', ')']).next().unwrap_or_default().to_owned()
+    };
+    let (base, admin) = (word_behind("base URL     http://"), word_behind("admin API    http://"));
+    let shown = text
+        .replace(&word_behind("API key      "), "sk-…")
+        .replace(&word_behind("(token "), "…")
+        .replace(base.trim_end_matches("/v1"), "127.0.0.1:8080")
+        .replace(&admin, "127.0.0.1:9090");
+    assert!(README.contains(&format!("```text\n{shown}```\n")), "the README lacks:\n{shown}");
+}
+
+/// The README shows what `tollgate check` says of the pair in `tests/readme/`.
+#[test]
+fn the_readme_shows_what_check_prints() {
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .arg("check")
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/readme"))
+        .env_remove("OPENAI_KEY")
+        .output()
+        .expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(README.contains(&format!("```text\n{text}```\n")), "the README lacks:\n{text}");
+}
+
 /// The YAML blocks of the README, together, are a configuration that `tollgate check` accepts.
 #[test]
 fn the_yaml_of_the_readme_is_accepted() {
