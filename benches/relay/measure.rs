@@ -40,6 +40,9 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// How long after a load its accounting may go on before the CPU time is read: settlements that
 /// are written later are part of a request's cost.
 const AFTERMATH: Duration = Duration::from_millis(250);
+/// Closed loops come in this many slices, the subjects in turns: the clock of a machine that is
+/// shared changes from second to second, and both must meet the same one.
+const SLICES: u32 = 6;
 /// How far into the streams their memory is looked at.
 const STREAMS_MIDDLE: Duration = Duration::from_millis(1000);
 
@@ -87,12 +90,23 @@ impl Figures {
     }
 
     pub(crate) fn median(&self, measure: Measure, subject: Subject) -> Option<f64> {
-        let mut sorted = self.all(measure, subject).to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let upper = *sorted.get(sorted.len() / 2)?;
-        let lower = *sorted.get((sorted.len() - 1) / 2)?;
-        Some(f64::midpoint(lower, upper))
+        median(self.all(measure, subject).to_vec())
     }
+
+    /// Tollgate's figure over the floor's: the median of the rounds' ratios, since figures of one
+    /// round were taken side by side.
+    pub(crate) fn ratio(&self, measure: Measure) -> Option<f64> {
+        let of = |subject| self.all(measure, subject).iter();
+        let ratios = of(Subject::Tollgate).zip(of(Subject::Floor)).map(|(it, floor)| it / floor);
+        median(ratios.filter(|ratio| ratio.is_finite()).collect())
+    }
+}
+
+fn median(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    let upper = *figures.get(figures.len() / 2)?;
+    let lower = *figures.get((figures.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
 }
 
 /// Starts the proxies, puts every load on each, and stops them.
@@ -119,9 +133,16 @@ pub(crate) async fn round(
     for running in &proxies {
         streams(running, figures).await?;
     }
-    for running in &proxies {
-        throughput(plan, running, figures).await?;
-    }
+    let small = Load { work: Work::Instant, connections: 64 };
+    let at_64 = Measures {
+        throughput: Measure::RequestsAt64,
+        per_request: 1.0,
+        cpu: Some(Measure::CpuPerRequest),
+    };
+    closed(plan, &proxies, small, at_64, figures).await?;
+    let small = Load { connections: 256, ..small };
+    let at_256 = Measures { throughput: Measure::RequestsAt256, cpu: None, ..at_64 };
+    closed(plan, &proxies, small, at_256, figures).await?;
     let direct = load::closed(&bench.direct(Work::Instant), 64, plan.closed).await?;
     figures.add(Measure::RequestsAt64, Subject::Direct, direct.per_second());
     for (work, p50, p99) in [
@@ -137,7 +158,17 @@ pub(crate) async fn round(
         }
     }
     for running in &proxies {
-        large(plan, running, figures).await?;
+        running.process.forget_peak()?;
+    }
+    let large = Load { work: Work::Large, connections: LARGE_CONNECTIONS };
+    let throughput = Measures {
+        throughput: Measure::LargeThroughput,
+        per_request: Work::Large.body().len() as f64 / 1e6,
+        cpu: Some(Measure::LargeCpu),
+    };
+    closed(plan, &proxies, large, throughput, figures).await?;
+    for running in &proxies {
+        figures.add(Measure::LargeRss, running.subject, running.process.peak_rss_mb()?);
     }
     proxies.into_iter().try_for_each(|running| running.process.stop())
 }
@@ -163,35 +194,54 @@ async fn streams(running: &Running, figures: &mut Figures) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn throughput(plan: &Plan, running: &Running, figures: &mut Figures) -> anyhow::Result<()> {
-    let (subject, aim) = (running.subject, running.aim(Work::Instant));
-    load::closed(&aim, 64, WARM_UP).await?;
-    tokio::time::sleep(AFTERMATH).await;
-    let before = running.process.cpu()?;
-    let at_64 = load::closed(&aim, 64, plan.closed).await?;
-    tokio::time::sleep(AFTERMATH).await;
-    let cpu = running.process.cpu()? - before;
-    let cpu_ms = cpu.as_secs_f64() * 1e3 / at_64.requests as f64;
-    figures.add(Measure::CpuPerRequest, subject, cpu_ms);
-    figures.add(Measure::RequestsAt64, subject, at_64.per_second());
-    let at_256 = load::closed(&aim, 256, plan.closed).await?;
-    figures.add(Measure::RequestsAt256, subject, at_256.per_second());
-    tokio::time::sleep(AFTERMATH).await;
-    Ok(())
+/// A closed loop's load.
+#[derive(Clone, Copy)]
+struct Load {
+    work: Work,
+    connections: usize,
 }
 
-async fn large(plan: &Plan, running: &Running, figures: &mut Figures) -> anyhow::Result<()> {
-    let (subject, aim) = (running.subject, running.aim(Work::Large));
-    load::closed(&aim, LARGE_CONNECTIONS, WARM_UP).await?;
+/// What a closed loop tells.
+#[derive(Clone, Copy)]
+struct Measures {
+    throughput: Measure,
+    /// What one request counts in the throughput.
+    per_request: f64,
+    /// CPU per request, in ms.
+    cpu: Option<Measure>,
+}
+
+/// Puts a load on all proxies, slice by slice in turns.
+async fn closed(
+    plan: &Plan,
+    proxies: &[Running],
+    load: Load,
+    measures: Measures,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    let mut sums = vec![(0_u64, Duration::ZERO, Duration::ZERO); proxies.len()];
+    for running in proxies {
+        load::closed(&running.aim(load.work), load.connections, WARM_UP).await?;
+    }
     tokio::time::sleep(AFTERMATH).await;
-    running.process.forget_peak()?;
-    let before = running.process.cpu()?;
-    let sent = load::closed(&aim, LARGE_CONNECTIONS, plan.closed).await?;
-    tokio::time::sleep(AFTERMATH).await;
-    let cpu = running.process.cpu()? - before;
-    let mb = aim.request.len() as f64 / 1e6;
-    figures.add(Measure::LargeThroughput, subject, sent.per_second() * mb);
-    figures.add(Measure::LargeCpu, subject, cpu.as_secs_f64() * 1e3 / sent.requests as f64);
-    figures.add(Measure::LargeRss, subject, running.process.peak_rss_mb()?);
+    for _ in 0..SLICES {
+        for (running, (requests, took, cpu)) in proxies.iter().zip(&mut sums) {
+            let before = running.process.cpu()?;
+            let aim = running.aim(load.work);
+            let slice = load::closed(&aim, load.connections, plan.closed / SLICES).await?;
+            tokio::time::sleep(AFTERMATH).await;
+            *requests += slice.requests;
+            *took += slice.took;
+            *cpu += running.process.cpu()? - before;
+        }
+    }
+    for (running, (requests, took, cpu)) in proxies.iter().zip(sums) {
+        let requests = requests as f64;
+        let per_second = requests * measures.per_request / took.as_secs_f64();
+        figures.add(measures.throughput, running.subject, per_second);
+        if let Some(measure) = measures.cpu {
+            figures.add(measure, running.subject, cpu.as_secs_f64() * 1e3 / requests);
+        }
+    }
     Ok(())
 }

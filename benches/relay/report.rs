@@ -60,6 +60,14 @@ impl Row {
         }
     }
 
+    fn ratio(&self, figures: &Figures) -> Option<f64> {
+        if !self.added {
+            return figures.ratio(self.measure);
+        }
+        let floor = self.figure(figures, Subject::Floor).filter(|floor| *floor > 0.0)?;
+        Some(self.figure(figures, Subject::Tollgate)? / floor)
+    }
+
     /// Whether the bar is reached; `None` where there is nothing to compare.
     fn verdict(&self, figures: &Figures) -> Option<&'static str> {
         let tollgate = self.figure(figures, Subject::Tollgate)?;
@@ -67,11 +75,10 @@ impl Row {
             // A proxy cannot be faster than no proxy: something else had the processor.
             return Some("NOT MEASURABLE: the direct way was slower");
         }
-        let ratio = || Some(tollgate / self.figure(figures, Subject::Floor)?);
         let is_reached = match self.bar {
             Bar::None => return None,
-            Bar::RatioMax(max) => ratio()? <= max,
-            Bar::RatioMin(min) => ratio()? >= min,
+            Bar::RatioMax(max) => self.ratio(figures)? <= max,
+            Bar::RatioMin(min) => self.ratio(figures)? >= min,
             Bar::Max(max) => tollgate <= max,
         };
         Some(if is_reached { "reached" } else { "MISSED" })
@@ -102,7 +109,7 @@ const ROWS: [Row; 18] = [
     Row::new("idle RSS, MB", Measure::IdleRss, 1, Bar::Max(25.0)),
 ];
 
-/// The medians beside each other, with ratio and bar.
+/// The medians beside each other, with the median of the rounds' ratios and the bar.
 pub(crate) fn table(figures: &Figures) -> String {
     let mut table = format!(
         "{:<36} {:>10} {:>10} {:>10} {:>7}  {}\n",
@@ -113,10 +120,8 @@ pub(crate) fn table(figures: &Figures) -> String {
             let figure = row.figure(figures, subject);
             figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.*}", row.decimals))
         };
-        let floor = row.figure(figures, Subject::Floor).filter(|floor| *floor > 0.0);
-        let ratio = row.figure(figures, Subject::Tollgate).zip(floor);
-        let ratio =
-            ratio.map_or_else(|| "–".to_owned(), |(it, floor)| format!("{:.2}", it / floor));
+        let ratio = row.ratio(figures);
+        let ratio = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
         let verdict = row.verdict(figures).unwrap_or_default();
         let [direct, floor, tollgate] = Subject::ALL.map(cell);
         let line = format!(
