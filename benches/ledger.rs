@@ -122,7 +122,7 @@ fn contend(account_count: usize, callers: usize) {
             calls += task.await.expect("task");
         }
         let took = began.elapsed();
-        ledger.close().await;
+        ledger.close();
         (calls, took, cpu_seconds() - cpu)
     });
     let (latencies, commits) = (latencies.lock(), commits.lock());
@@ -154,7 +154,7 @@ fn relaxed(account_count: usize) {
         std::thread::sleep(due.saturating_sub(began.elapsed()));
     }
     let in_memory = cpu_seconds() - cpu;
-    runtime().block_on(ledger.close());
+    ledger.close();
     println!(
         "{account_count:>8} accounts: {:.2} µs CPU per call, closing included {:.2}; {} MB in the directory",
         in_memory * 1e6 / CALLS as f64,
@@ -178,7 +178,7 @@ fn start_up() {
                 ledger.grant(account, &format!("g{call}"), Nanousd::new(1)).await.expect("grant");
             }
         }
-        ledger.close().await;
+        ledger.close();
     });
     drop(ledger);
     println!(
@@ -193,7 +193,7 @@ fn start_up() {
             recovery.took.as_secs_f64() * 1e3,
             recovery.records_replayed
         );
-        runtime().block_on(ledger.close());
+        ledger.close();
     }
     fs::remove_dir_all(dir.path().join("sled")).expect("removed");
     let cpu = cpu_seconds();

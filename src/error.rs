@@ -44,6 +44,8 @@ pub enum ErrorKind {
     UpstreamUnavailable,
     /// The upstream answered with something that is not an answer.
     BadGateway,
+    /// Every upstream is busy.
+    RateLimited,
     /// The gateway cannot take the request now: memory budget used up, disk nearly full, draining.
     Overloaded,
     /// The upstream did not answer in time.

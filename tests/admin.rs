@@ -66,7 +66,7 @@ impl Admin {
 
     async fn stop(self) {
         self.task.abort();
-        self.ledger.close().await;
+        self.ledger.close();
     }
 
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {

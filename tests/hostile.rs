@@ -103,26 +103,12 @@ fn assert_serves(gateway: &Gateway, recorder: &Recorder) {
     assert_eq!(recorder.requests().len(), before + 1, "it reached the upstream");
 }
 
-/// The balance once nothing is held any more.
-fn settled(gateway: &Gateway) -> serde_json::Value {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
-        let balance = gateway.balance();
-        let held = balance["held"].as_str().and_then(|held| held.parse::<f64>().ok());
-        if held == Some(0.0) {
-            return balance;
-        }
-        assert!(Instant::now() < deadline, "a hold stays open: {balance}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn hostile_requests_are_refused_and_cost_nothing() {
     let recorder = Recorder::start();
     let gateway = Gateway::start(recorder.address);
     assert_serves(&gateway, &recorder);
-    let (balance, reached) = (settled(&gateway), recorder.requests().len());
+    let (balance, reached) = (gateway.settled(), recorder.requests().len());
 
     let mut rows = http1_rows::rows(&gateway);
     rows.extend(json_rows::rows(&gateway));
@@ -136,7 +122,7 @@ fn hostile_requests_are_refused_and_cost_nothing() {
     }
     assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
     assert_eq!(rows.len(), ROWS, "rows that ran");
-    assert_eq!(settled(&gateway), balance, "nothing was charged");
+    assert_eq!(gateway.settled(), balance, "nothing was charged");
     assert_serves(&gateway, &recorder);
 }
 
@@ -149,7 +135,7 @@ fn hostile_http2_is_refused_and_costs_nothing() {
     let gateway = Gateway::start(recorder.address);
     let good = http2::good(&gateway.key, GOOD);
     assert_eq!(http2::ask(gateway.address, &good), End::Answered, "an honest request");
-    let (balance, reached) = (settled(&gateway), recorder.requests().len());
+    let (balance, reached) = (gateway.settled(), recorder.requests().len());
     let rows = http2::rows(&gateway.key, GOOD);
     let ran = rows.len();
     for (name, frames, ends) in rows {
@@ -158,7 +144,7 @@ fn hostile_http2_is_refused_and_costs_nothing() {
         assert_eq!(recorder.requests().len(), reached, "{name}: the upstream saw it");
     }
     assert_eq!(ran, 26, "rows that ran");
-    assert_eq!(settled(&gateway), balance, "nothing was charged");
+    assert_eq!(gateway.settled(), balance, "nothing was charged");
     assert_serves(&gateway, &recorder);
 }
 
@@ -247,7 +233,7 @@ fn slow_customers_are_cut_and_harm_nobody() {
     for mut stream in idle {
         assert_eq!(stream.read(&mut [0]).ok(), Some(0), "an idle connection is closed");
     }
-    settled(&gateway);
+    gateway.settled();
 }
 
 /// Sends `first`, then `drip` five times a second, until the other end closes or 15 s are over.
@@ -289,7 +275,7 @@ fn a_customer_who_does_not_read_is_cut_and_fills_no_memory() {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_secs(3));
-    settled(&gateway);
+    gateway.settled();
     let rss_bytes = gateway.rss_bytes_max();
     assert!(rss_bytes < 128 << 20, "{rss_bytes} bytes resident, expected less than 128 MiB");
     assert_serves(&gateway, &recorder);

@@ -48,7 +48,7 @@ fn history(dir: &Path, grants: i64) -> AccountId {
             ledger.grant(account, &n.to_string(), Nanousd::new(100)).await.expect("grant");
             ledger.reserve(ask(account, 50)).expect("hold").post(cost(n));
         }
-        ledger.close().await;
+        ledger.close();
         account
     })
 }
@@ -109,7 +109,7 @@ fn a_torn_tail_is_cut_at_every_byte() {
     let account = ledger.accounts()[0].id;
     runtime().block_on(async {
         ledger.grant(account, "after", Nanousd::new(1)).await.expect("grant");
-        ledger.close().await;
+        ledger.close();
     });
     drop(ledger);
     let report = verify(dir.path()).expect("reads");
@@ -189,7 +189,7 @@ fn a_sled_that_is_gone_or_corrupt_is_rebuilt() {
         rebuilt += usize::from(recovery.sled_rebuilt);
         let entries = runtime().block_on(async {
             let entries = ledger.entries(account, None, 1000).await.expect("entries");
-            ledger.close().await;
+            ledger.close();
             entries
         });
         assert_eq!(entries.len(), 100, "sled was {what}: grants and settlements");
@@ -234,7 +234,7 @@ fn open_holds_are_ended_by_the_policy_and_listed() {
             let (ledger, _) = open(dir.path()).expect("opens");
             let hold = ledger.reserve(ask(account, 40)).expect("hold");
             // A stopped ledger cannot end a hold, as a dead process cannot.
-            runtime().block_on(ledger.close());
+            ledger.close();
             hold.void(VoidReason::Unreached);
             verify_closed(ledger, dir.path()).total
         };
@@ -245,7 +245,7 @@ fn open_holds_are_ended_by_the_policy_and_listed() {
         assert_eq!(recovery.in_doubt[0].charged, Nanousd::new(charged), "{policy:?}");
         let listed = runtime().block_on(async {
             let listed = ledger.in_doubt().await.expect("listed");
-            ledger.close().await;
+            ledger.close();
             listed
         });
         assert_eq!(listed, recovery.in_doubt);

@@ -104,7 +104,7 @@ async fn a_full_disk_gives_up_the_ballast_and_then_waits_for_room() {
     fs::remove_file(disk.0.path().join("filler")).expect("removed");
     tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("goes on").expect("ends");
     let spent = ledger.account(account).expect("account").balance.spent.get();
-    ledger.close().await;
+    ledger.close();
     drop(ledger);
     assert_eq!(totals(&dir), (vec![], spent), "what memory had is in the journal");
 }

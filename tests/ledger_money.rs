@@ -52,7 +52,7 @@ fn balance(ledger: &Ledger, account: AccountId) -> [i64; 4] {
 
 async fn is_sound(ledger: Arc<Ledger>, dir: &TempDir) {
     let hash = ledger.state_hash();
-    ledger.close().await;
+    ledger.close();
     drop(ledger);
     let report = verify(dir.path()).expect("verifies");
     assert_eq!(report.violations, Vec::<String>::new(), "violations of the invariants");
@@ -184,7 +184,7 @@ async fn a_grant_is_made_once_per_id() {
         assert!(matches!(refused, Err(LedgerError::Invalid(_))), "a grant of {wrong}: {refused:?}");
     }
     assert_eq!(balance(&ledger, account), [50, 50, 0, 0]);
-    ledger.close().await;
+    ledger.close();
     drop(ledger);
     let ledger = open(&dir);
     let again = ledger.grant(account, "order-1", money(50)).await.expect("grant");
@@ -236,7 +236,7 @@ async fn keys_are_found_by_their_hash_and_changed() {
     ledger.update_key(key.id, patch).await.expect("changed");
     let changed = ledger.key(&hash).expect("found");
     assert!(changed.disabled && changed.models.is_none() && changed.name == "ci", "{changed:?}");
-    ledger.close().await;
+    ledger.close();
     drop(ledger);
     for entry in walk(dir.path()) {
         let bytes = std::fs::read(&entry).expect("readable");
@@ -333,7 +333,7 @@ async fn a_nearly_full_disk_refuses_holds_but_takes_settlements() {
     let dir = TempDir::new().expect("directory");
     let ledger = open(&dir);
     let account = account_with(&ledger, 100).await;
-    ledger.close().await;
+    ledger.close();
     drop(ledger);
     let options = Options { disk_free_bytes_min: u64::MAX, ..Options::new(dir.path()) };
     let (ledger, _) = Ledger::open(options).expect("opens");
@@ -348,7 +348,7 @@ async fn a_closed_ledger_takes_nothing() {
     let dir = TempDir::new().expect("directory");
     let ledger = open(&dir);
     let account = account_with(&ledger, 100).await;
-    ledger.close().await;
+    ledger.close();
     assert_eq!(ledger.reserve(ask(account, 1)).expect_err("closed"), Refusal::Stopped);
     assert_eq!(ledger.grant(account, "x", money(1)).await, Err(LedgerError::Stopped));
     assert_eq!(ledger.entries(account, None, 1).await.map(|entries| entries.len()), Ok(1));

@@ -55,6 +55,29 @@ fn sigterm_lets_a_stream_finish_and_exits() {
 }
 
 #[test]
+fn a_stream_that_the_end_cuts_is_paid_for() {
+    let sim = simulator(&["chunks=1000", "words=1", "interval-ms=20"]);
+    let mut gateway = Gateway::start(sim.addr());
+    let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    let (address, request) = (gateway.address, gateway.chat_json(body));
+    let stream = std::thread::spawn(move || ask(address, &request));
+    std::thread::sleep(Duration::from_millis(500));
+    // What the deadline of a drain does to a stream, at once.
+    gateway.signal("INT");
+    assert!(gateway.wait().success(), "exit 0");
+    let answer = stream.join().expect("no panic");
+    assert!(String::from_utf8_lossy(&answer.bytes).matches("data: ").count() > 5, "{answer:?}");
+    let verified = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["ledger", "verify", "--json", "--data"])
+        .arg(gateway.path("data"))
+        .output()
+        .expect("the binary runs");
+    let report: Value = serde_json::from_slice(&verified.stdout).expect("JSON");
+    assert_eq!(report["open_holds"], 0, "{report}");
+    assert_ne!(report["total"]["spent"], "0.00", "what was delivered is charged: {report}");
+}
+
+#[test]
 fn an_idle_gateway_ends_at_once() {
     let recorder = Recorder::start();
     for signal in ["TERM", "INT"] {

@@ -117,6 +117,21 @@ async fn usage_that_is_missing_or_cannot_be_true_is_estimated() {
     }
 }
 
+/// A picture's base64 would be 100,000 tokens if it were words.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picture_is_not_billed_as_text() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("1.00").await;
+    let url = format!("data:image/png;base64,{}", "iVBORw0KGgo+".repeat(40_000));
+    let picture = json!([{"type": "image_url", "image_url": {"url": url}}]);
+    let body = hello(json!({"messages": [{"role": "user", "content": picture}]}));
+    let call = request(&demo, &customer, &body, &[("x-sim-fault", "usage-missing")]);
+    assert_eq!(call.send().await.expect("an answer").status(), 200);
+    let spent = admin.settled(&customer.account).await.spent;
+    assert!((1..100_000).contains(&spent), "{spent} nano-dollars for a picture");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_hangs_up_pays_for_what_was_relayed() {
     let demo = Demo::start();

@@ -47,6 +47,9 @@ pub(super) struct Serve {
     ready_json: bool,
 }
 
+/// How long the end may take of what the drain's deadline has cut.
+const CUT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Where a gateway listens and keeps its data, when not as `routes.yaml` says.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Places {
@@ -159,17 +162,23 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     logging::install(start.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(start, ready));
-    // Whatever still runs was cut by the deadline; it must not keep the process.
-    runtime.shutdown_background();
+    let served = runtime.block_on(serve(start, ready));
+    // Drops what the deadline has cut. Each request is settled as it is dropped, so the ledger
+    // closes behind them.
+    runtime.shutdown_timeout(CUT_TIMEOUT);
+    let result = served.map(|ledger| {
+        ledger.close();
+        ExitCode::SUCCESS
+    });
     logging::flush();
     result
 }
 
+/// Serves until it is told to stop. What is in flight then goes on until the runtime ends.
 async fn serve(
     start: Start,
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Arc<Ledger>> {
     let Start { sources, overrides, config, .. } = start;
     let grace = config.shutdown_grace;
     let metrics = Arc::new(Metrics::new());
@@ -230,8 +239,7 @@ async fn serve(
     stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
-    ledger.close().await;
-    Ok(ExitCode::SUCCESS)
+    Ok(ledger)
 }
 
 /// Waits until the last connection is closed, the grace is over, or SIGINT asks not to wait. Idle

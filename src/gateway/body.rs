@@ -34,15 +34,41 @@ impl BodyBudget {
 /// A body and its share of the budget, given back on drop.
 pub(super) struct HeldBody {
     pub(super) bytes: Bytes,
-    _share: Share,
+    share: Share,
 }
 
-struct Share {
+impl HeldBody {
+    /// Lets the body go, and keeps an empty share of the budget.
+    pub(super) fn into_share(mut self) -> Share {
+        self.share.release();
+        self.share
+    }
+}
+
+/// A share of the budget, given back on drop.
+pub(super) struct Share {
     budget: Arc<BodyBudget>,
     bytes: usize,
 }
 
 impl Share {
+    /// Makes the share `bytes` large; false if the budget does not have them.
+    pub(super) fn resize(&mut self, bytes: usize, max: usize) -> bool {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => more == 0 || self.grow(more, max),
+            None => {
+                self.release();
+                self.grow(bytes, max)
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.metrics.body_bytes_sub(self.bytes);
+        self.bytes = 0;
+    }
+
     /// Takes `more` bytes of the budget, or nothing.
     fn grow(&mut self, more: usize, max: usize) -> bool {
         let before = self.budget.held.fetch_add(more, Ordering::Relaxed);
@@ -58,8 +84,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.budget.metrics.body_bytes_sub(self.bytes);
+        self.release();
     }
 }
 
@@ -139,7 +164,7 @@ pub(super) async fn read(
     if session.get_retry_buffer().is_none() && !session.is_body_empty() {
         Replayed::wrap(&mut session.downstream_session);
     }
-    Ok(HeldBody { bytes: bytes.freeze(), _share: share })
+    Ok(HeldBody { bytes: bytes.freeze(), share })
 }
 
 fn expects_continue(session: &Session) -> bool {

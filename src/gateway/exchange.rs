@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::header::CONTENT_ENCODING;
 use pingora::http::ResponseHeader;
 
-use super::body::HeldBody;
+use super::body::{HeldBody, Share};
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Key, RequestId};
@@ -54,6 +55,8 @@ pub(super) struct Sending {
     pub(super) targets: VecDeque<Target>,
     /// The try under way.
     pub(super) attempt: Option<Attempt>,
+    /// Tries that ended because the upstream had closed an idle connection.
+    pub(super) stale_tries: u8,
     /// Why the last try failed.
     pub(super) last_failure: Option<GatewayError>,
 }
@@ -62,6 +65,7 @@ pub(super) struct Sending {
 pub(super) struct Attempt {
     pub(super) target: Target,
     pub(super) request: UpstreamRequest,
+    pub(super) began: Instant,
     /// The body was handed to Pingora in this try.
     pub(super) body_emitted: bool,
 }
@@ -71,6 +75,8 @@ pub(super) struct Response {
     pub(super) relaying: Relaying,
     pub(super) framing: Framing,
     pub(super) target: Target,
+    /// What is held back of it, in the budget of all bodies.
+    pub(super) held: Share,
     /// Bytes given to Pingora to send.
     pub(super) bytes_passed: usize,
     /// The closing event was passed; whatever still comes is swallowed.
@@ -122,10 +128,11 @@ impl Exchange {
             self.stage = stage;
             return None;
         };
-        let Sending { admitted, attempt, .. } = *sending;
+        let Sending { admitted, attempt, body, .. } = *sending;
         let relaying = Relaying::new(admitted, framing);
         let target = attempt?.target;
-        let response = Response { relaying, framing, target, bytes_passed: 0, cut: false };
+        let held = body.into_share();
+        let response = Response { relaying, framing, target, held, bytes_passed: 0, cut: false };
         self.stage = Stage::Relaying(Box::new(response));
         match &mut self.stage {
             Stage::Relaying(response) => Some(response),
@@ -158,6 +165,10 @@ impl Sending {
 
 /// How a successful response is framed, or `None` for one that no client of ours could read.
 pub(super) fn framing(header: &ResponseHeader) -> Option<Framing> {
+    // What is compressed, although it was asked for as it is, cannot be metered.
+    if header.headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        return None;
+    }
     let value = header.headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
     let media_type = value.split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("text/event-stream") {

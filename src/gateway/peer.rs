@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::header::RETRY_AFTER;
+use pingora::http::ResponseHeader;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
@@ -12,6 +14,9 @@ use crate::error::{ErrorKind, GatewayError};
 /// How long an unused connection is kept for the next request. Providers close theirs after a
 /// minute or more; a connection that is closed on a request costs a second try.
 const KEEPALIVE: Duration = Duration::from_secs(50);
+
+/// When to try again where a busy upstream does not say.
+const RETRY_BUSY: Duration = Duration::from_secs(2);
 
 /// The peer for one try. HTTP/1.1 always: one try has a connection of its own then, so a failure
 /// says exactly what was sent and what was not.
@@ -38,7 +43,9 @@ pub(super) fn failed(error: &Error) -> GatewayError {
             "No upstream could serve the request. Try again shortly.",
         ),
     };
-    GatewayError::new(kind, message).cause(error)
+    // Not the whole error: its context can quote what the upstream has sent.
+    let cause = format!("{} ({})", error.etype().as_str(), error.esource().as_str());
+    GatewayError::new(kind, message).cause(cause)
 }
 
 /// What the customer reads when an upstream's name cannot be found.
@@ -52,7 +59,8 @@ pub(super) fn unresolved(error: &std::io::Error) -> GatewayError {
 pub(super) enum Refusal {
     /// The customer's request is at fault, or must be repeated later: the answer is relayed.
     Customers,
-    /// The upstream is busy: another target may not be; the last answer is relayed.
+    /// The upstream is busy: another target may not be. Its words can be about the operator's
+    /// account, so the customer reads ours.
     Busy,
     /// The upstream, or the operator's account there, is at fault: another target may do, and the
     /// customer never reads about it.
@@ -67,6 +75,15 @@ pub(super) fn refusal(status: u16) -> Refusal {
         300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 408 | 500.. => Refusal::Upstreams,
         _ => Refusal::Customers,
     }
+}
+
+/// What the customer reads when every target is busy, with the upstream's word when to come again.
+pub(super) fn busy(header: &ResponseHeader) -> GatewayError {
+    let asked = header.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let message = "The model's providers take no more requests at the moment. Try again shortly.";
+    GatewayError::new(ErrorKind::RateLimited, message)
+        .retry_after(asked.map_or(RETRY_BUSY, Duration::from_secs))
+        .cause("the upstream answered 429")
 }
 
 /// What the customer reads instead of an upstream's own failure.

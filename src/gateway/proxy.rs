@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -27,6 +27,12 @@ use crate::pipeline;
 /// The most tries that Pingora makes for one request. Its targets bound them; Pingora's own bound
 /// must not be lower.
 const TRIES_MAX: usize = 64;
+
+/// A connection that its upstream had closed while it was idle fails within a round trip. One that
+/// fails later may have had the request.
+const STALE_WITHIN: Duration = Duration::from_secs(1);
+/// So many idle connections may turn out to be closed before the request is given up.
+const STALE_TRIES_MAX: u8 = 3;
 
 /// What the gateway works with.
 #[derive(Clone)]
@@ -119,7 +125,12 @@ impl ProxyHttp for Gateway {
                 match (found, request) {
                     (Ok(address), Some(request)) => {
                         let peer = peer::peer(upstream, address);
-                        sending.attempt = Some(Attempt { target, request, body_emitted: false });
+                        sending.attempt = Some(Attempt {
+                            target,
+                            request,
+                            began: Instant::now(),
+                            body_emitted: false,
+                        });
                         return Ok(Box::new(peer));
                     }
                     (Err(error), _) => sending.last_failure = Some(peer::unresolved(&error)),
@@ -272,9 +283,14 @@ impl Exchange {
             error.etype(),
             ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError
         );
-        let Some(attempt) = sending.attempt.take_if(|_| connection_reused && unanswered) else {
-            return false;
+        let stale = |attempt: &mut Attempt| {
+            connection_reused && unanswered && attempt.began.elapsed() < STALE_WITHIN
         };
+        if sending.stale_tries == STALE_TRIES_MAX {
+            return false;
+        }
+        let Some(attempt) = sending.attempt.take_if(stale) else { return false };
+        sending.stale_tries += 1;
         // The upstream closed an idle connection while the request was on its way: try it again,
         // on what will sooner or later be a new one.
         sending.targets.push_front(attempt.target);

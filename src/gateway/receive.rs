@@ -71,6 +71,7 @@ pub(super) async fn receive(
         body,
         targets,
         attempt: None,
+        stale_tries: 0,
         last_failure: None,
     }));
     Ok(Received::Paid)

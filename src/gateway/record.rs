@@ -13,7 +13,7 @@ impl Exchange {
     pub(super) fn finish(&mut self, session: &Session, error: Option<&Error>) {
         let paid = matches!(self.stage, Stage::Sending(_) | Stage::Relaying(_));
         let upstream = self.upstream_name().to_owned();
-        let settled = self.settle(self.ending(error));
+        let settled = self.settle(self.ending(session, error));
         let head = session.req_header();
         let written = session.response_written().map(|header| header.status.as_u16());
         let refused = written.filter(|status| *status >= 400).map(|_| "upstream_refused");
@@ -48,7 +48,9 @@ impl Exchange {
     }
 
     /// How the request ended, as far as money is concerned.
-    fn ending(&self, error: Option<&Error>) -> Ending {
+    fn ending(&self, session: &Session, error: Option<&Error>) -> Ending {
+        let refused =
+            session.response_written().is_some_and(|header| header.status.as_u16() >= 300);
         let gone = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream);
         match &self.stage {
             Stage::Relaying(response) if response.cut => Ending::Exhausted,
@@ -56,7 +58,9 @@ impl Exchange {
             Stage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
             // The upstream has the request, and charges what it has begun.
             Stage::Sending(sending)
-                if gone && sending.attempt.as_ref().is_some_and(|attempt| attempt.body_emitted) =>
+                if gone
+                    && !refused
+                    && sending.attempt.as_ref().is_some_and(|attempt| attempt.body_emitted) =>
             {
                 Ending::ClientGone
             }

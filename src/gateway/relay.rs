@@ -10,15 +10,12 @@ use pingora::proxy::{FailToProxy, Session};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
 use super::exchange::{Exchange, Stage, framing};
-use super::peer::{self, Refusal};
+use super::peer;
 use super::{headers, respond};
 use crate::error::{ErrorKind, GatewayError};
-use crate::pipeline::Step;
+use crate::ledger::Refusal;
+use crate::pipeline::{Relaying, Step};
 use crate::protocols::Framing;
-
-/// How long a piece waits when the extension of its hold is still being written. A flush takes less
-/// than a millisecond; the piece is late only on a disk that is late.
-const EXTENSION_WAIT: Duration = Duration::from_millis(5);
 
 /// How long a refused customer is listened to after the answer.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(200);
@@ -30,12 +27,14 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
     let status = header.status.as_u16();
     let Stage::Sending(sending) = &mut exchange.stage else { return Ok(()) };
     let refusal = match status {
+        // Nobody asked for another protocol, and what came over it would not be metered.
+        101 => peer::Refusal::Upstreams,
         ..200 => return Ok(()),
         200..300 if framing(header).is_some() => return Ok(()),
-        200..300 => Refusal::Upstreams,
+        200..300 => peer::Refusal::Upstreams,
         _ => peer::refusal(status),
     };
-    if refusal == Refusal::Customers {
+    if refusal == peer::Refusal::Customers {
         return Ok(());
     }
     if !sending.targets.is_empty() {
@@ -44,23 +43,22 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         error.set_retry(true);
         return Err(error);
     }
-    if refusal == Refusal::Busy {
-        return Ok(());
-    }
-    Err(exchange.fail(peer::refused(status)))
+    let failure =
+        if refusal == peer::Refusal::Busy { peer::busy(header) } else { peer::refused(status) };
+    Err(exchange.fail(failure))
 }
 
 /// Turns the response header into the customer's. A successful response waits here until the hold
 /// that pays for it is on disk: it was being written while the upstream worked.
 pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) -> Result<()> {
-    if header.status.is_informational() {
-        return Ok(());
-    }
-    exchange.first_byte = Some(exchange.started.elapsed());
     let id = exchange.id;
     let credential =
         exchange.attempt().and_then(|attempt| attempt.target.upstream.credential.clone());
     headers::to_customer(header, credential.as_ref().map(|secret| secret.expose()), id)?;
+    if header.status.is_informational() {
+        return Ok(());
+    }
+    exchange.first_byte = Some(exchange.started.elapsed());
     let Some(framing) = framing(header).filter(|_| header.status.is_success()) else {
         return Ok(());
     };
@@ -100,18 +98,22 @@ pub(super) fn piece(
             Ok(None)
         };
     }
-    let mut wait = None;
     let mut out = match response.relaying.relay(body.take().unwrap_or_default()) {
         Step::Relay(bytes) => bytes,
         Step::RelayWhenDurable(bytes) => {
-            wait = Some(EXTENSION_WAIT);
+            wait_until_durable(&response.relaying)?;
             bytes
         }
-        Step::Exhausted => {
+        Step::Exhausted(refusal) => {
             response.cut = true;
-            respond::error_event(exchange.failure.insert(exhausted()))
+            respond::error_event(exchange.failure.insert(exhausted(refusal)))
         }
     };
+    let budget = exchange.snapshot.limits.body_memory_bytes_max;
+    if !response.held.resize(response.relaying.held_bytes(), budget) {
+        let message = "The upstream's answer is too large to be re-encoded at the moment.";
+        return Err(exchange.fail(GatewayError::new(ErrorKind::BadGateway, message)));
+    }
     if end_of_stream && !response.cut {
         out = append(out, response.relaying.finish());
         if response.framing == Framing::Sse && !response.relaying.is_complete() {
@@ -121,7 +123,17 @@ pub(super) fn piece(
     response.bytes_passed += out.len();
     // Nothing to send is an empty piece, which Pingora leaves out; `None` is kept for the end.
     *body = Some(out).filter(|out| !out.is_empty() || !end_of_stream);
-    Ok(wait)
+    Ok(None)
+}
+
+/// The hook cannot wait, and no piece may go before the hold that pays for it is on disk. It happens
+/// once for each extension; other requests of this thread go on elsewhere.
+fn wait_until_durable(relaying: &Relaying) -> Result<()> {
+    let handle = tokio::runtime::Handle::current();
+    let durable = tokio::task::block_in_place(|| handle.block_on(relaying.durable()));
+    durable.map_err(|error| {
+        Error::because(ErrorType::InternalError, "the hold could not be enlarged", error)
+    })
 }
 
 /// Ends a request that failed: with an error, or with an error event if the answer had begun.
@@ -140,11 +152,13 @@ pub(super) async fn fail(
         end_begun(session, error, exchange).await;
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
+    let was_sent = matches!(exchange.stage, Stage::Sending(_) | Stage::Relaying(_));
     let failure = exchange.failure.get_or_insert_with(|| match *error.esource() {
         ErrorSource::Upstream => peer::failed(error),
         _ => GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(error),
     });
-    let reusable = failure.kind != ErrorKind::BadFraming && session.is_body_done();
+    // Pingora closes the connection behind a request that it has begun to send.
+    let reusable = !was_sent && failure.kind != ErrorKind::BadFraming && session.is_body_done();
     if !reusable {
         session.set_keepalive(None);
     }
@@ -185,10 +199,20 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
     drop(session.write_response_body(Some(closing), true).await);
 }
 
-fn exhausted() -> GatewayError {
-    let message = "The answer was cut: it reached what was held for it, and the balance covers no \
-                   more. Add credit, or lower `max_tokens`.";
-    GatewayError::new(ErrorKind::BalanceExhausted, message)
+fn exhausted(refusal: Refusal) -> GatewayError {
+    let (kind, message) = match refusal {
+        Refusal::DiskFull | Refusal::Stopped | Refusal::UnknownAccount => (
+            ErrorKind::Overloaded,
+            "The answer was cut: it reached what was held for it, and the gateway can hold no more \
+             at the moment. What was delivered is charged.",
+        ),
+        Refusal::Insufficient { .. } | Refusal::Held { .. } => (
+            ErrorKind::BalanceExhausted,
+            "The answer was cut: it reached what was held for it, and the balance covers no more. \
+             Add credit, or lower `max_tokens`.",
+        ),
+    };
+    GatewayError::new(kind, message)
 }
 
 fn stopped() -> GatewayError {

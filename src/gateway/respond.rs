@@ -33,6 +33,7 @@ pub(super) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
         ErrorKind::IdempotencyConflict => (409, "invalid_request_error", "idempotency_conflict"),
         ErrorKind::PayloadTooLarge => (413, "invalid_request_error", "request_too_large"),
         ErrorKind::UnsupportedMediaType => (415, "invalid_request_error", "unsupported_media_type"),
+        ErrorKind::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
         ErrorKind::HeaderTooLarge => (431, "invalid_request_error", "headers_too_large"),
         ErrorKind::ClientGone => (499, "invalid_request_error", "client_closed_request"),
         ErrorKind::Internal => (500, "api_error", "internal_error"),
@@ -67,6 +68,7 @@ fn should_retry(kind: ErrorKind) -> Option<bool> {
         | ErrorKind::Internal
         | ErrorKind::UpstreamUnavailable
         | ErrorKind::BadGateway
+        | ErrorKind::RateLimited
         | ErrorKind::Overloaded => None,
     }
 }

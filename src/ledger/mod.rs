@@ -226,14 +226,9 @@ impl Ledger {
 
     /// Closes the ledger: takes nothing more, and returns once everything is in journal and sled, so
     /// that the next start has nothing to replay. Holds that are still open are in doubt then.
-    pub async fn close(self: &Arc<Self>) {
-        let ledger = Arc::clone(self);
-        if let Err(error) = tokio::task::spawn_blocking(move || ledger.shut()).await {
-            log::error!("the ledger did not close cleanly: {error}");
-        }
-    }
-
-    fn shut(&self) {
+    ///
+    /// Blocks for as long as the disk takes.
+    pub fn close(&self) {
         self.journal.stop();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
@@ -262,7 +257,7 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        self.shut();
+        self.close();
     }
 }
 

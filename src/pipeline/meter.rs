@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Resolved};
 use crate::protocols::{Framing, Meter};
@@ -19,8 +20,8 @@ pub enum Step {
     Relay(Bytes),
     /// Send it once the hold that was just enlarged is durable.
     RelayWhenDurable(Bytes),
-    /// The hold is used up and the balance covers no more: end the response.
-    Exhausted,
+    /// The hold is used up and cannot be enlarged: end the response.
+    Exhausted(Refusal),
 }
 
 impl Relaying {
@@ -44,9 +45,11 @@ impl Relaying {
                 Step::RelayWhenDurable(relayed)
             };
         }
-        match self.admitted.hold.extend(extension(cost, held)) {
+        let missing = cost.saturating_sub(held);
+        let hold = &mut self.admitted.hold;
+        match hold.extend(with_reserve(missing, held)).or_else(|_| hold.extend(missing)) {
             Ok(()) => Step::RelayWhenDurable(relayed),
-            Err(_) => Step::Exhausted,
+            Err(refusal) => Step::Exhausted(refusal),
         }
     }
 
@@ -67,10 +70,18 @@ impl Relaying {
         self.meter.changes_length()
     }
 
-    /// Whether the hold, extensions included, is on disk.
+    /// Waits until the hold, extensions included, is on disk.
+    ///
+    /// # Errors
+    /// When the ledger closed before that.
+    pub async fn durable(&self) -> Result<(), LedgerError> {
+        self.admitted.hold.durable().await
+    }
+
+    /// Bytes of the response that are held back.
     #[must_use]
-    pub fn is_durable(&self) -> bool {
-        self.admitted.hold.is_durable()
+    pub fn held_bytes(&self) -> usize {
+        self.meter.held_bytes()
     }
 
     /// What came before.
@@ -80,10 +91,9 @@ impl Relaying {
     }
 }
 
-/// How much more to hold: what is missing, and a quarter of what is held so that a long stream
-/// does not come back for every token.
-fn extension(cost: Nanousd, held: Nanousd) -> Nanousd {
-    let missing = cost.saturating_sub(held);
+/// What is missing, and a quarter of what is held so that a long stream does not come back for
+/// every token.
+fn with_reserve(missing: Nanousd, held: Nanousd) -> Nanousd {
     let quarter = Nanousd::new(held.get() / 4);
     missing.checked_add(quarter).unwrap_or(missing)
 }

@@ -62,8 +62,10 @@ impl Admitted {
 impl Relaying {
     /// Ends a request whose response was relayed, wholly or in part.
     pub fn settle(self, ending: Ending) -> Settled {
-        let of_use = self.meter.is_complete() || self.meter.relayed().output_tokens > 0;
-        if ending == Ending::UpstreamFailed && !of_use {
+        let failed = self.meter.has_failed();
+        let of_use =
+            self.meter.relayed().output_tokens > 0 || (self.meter.is_complete() && !failed);
+        if !of_use && (failed || ending == Ending::UpstreamFailed) {
             self.admitted.hold.void(VoidReason::UpstreamError);
             return Settled::NOTHING;
         }

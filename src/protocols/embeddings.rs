@@ -4,9 +4,12 @@
 //! little-endian 32-bit floats. An upstream that answers with floats all the same has its vectors
 //! re-encoded here; every other byte of its answer stays.
 
+use std::sync::LazyLock;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
+use memchr::memmem;
 use serde::Deserialize;
 
 use super::estimate::TextSize;
@@ -160,12 +163,19 @@ impl Call for EmbeddingsCall {
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         Box::new(EmbeddingsMeter {
             scan: UsageScan::default(),
+            changes: self.base64,
             held: self.base64.then(BytesMut::new),
             floor: self.floor,
             bound: self.bound,
         })
     }
 }
+
+/// The first vector begins within so many bytes, or the answer is held to its end.
+const FIRST_VECTOR_WITHIN: usize = 16 * 1024;
+const VECTOR_KEY: &[u8] = b"\"embedding\"";
+static VECTOR_KEY_FINDER: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new(VECTOR_KEY));
 
 #[derive(Deserialize)]
 struct WireUsage {
@@ -174,7 +184,9 @@ struct WireUsage {
 
 struct EmbeddingsMeter {
     scan: UsageScan,
-    /// The whole answer, when vectors may have to be re-encoded.
+    /// Vectors may have to be re-encoded.
+    changes: bool,
+    /// The answer so far, until its first vector shows that none has to be.
     held: Option<BytesMut>,
     floor: Usage,
     bound: Usage,
@@ -186,10 +198,18 @@ impl Meter for EmbeddingsMeter {
         match &mut self.held {
             None => chunk,
             Some(held) => {
+                let was_undecided = first_vector(held).is_none();
                 held.extend_from_slice(&chunk);
+                if was_undecided && first_vector(held) == Some(b'"') {
+                    return self.held.take().unwrap_or_default().freeze();
+                }
                 Bytes::new()
             }
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, BytesMut::len)
     }
 
     fn finish(&mut self) -> Bytes {
@@ -223,8 +243,19 @@ impl Meter for EmbeddingsMeter {
     }
 
     fn changes_length(&self) -> bool {
-        self.held.is_some()
+        self.changes
     }
+}
+
+/// How the first vector of an answer begins, once that much of it is there: `[` for floats, a quote
+/// for base64.
+fn first_vector(answer: &[u8]) -> Option<u8> {
+    let begin = answer.get(..FIRST_VECTOR_WITHIN).unwrap_or(answer);
+    let behind = |at: usize| {
+        let value = begin.get(at + VECTOR_KEY.len()..)?.trim_ascii_start().strip_prefix(b":")?;
+        value.trim_ascii_start().first().copied()
+    };
+    VECTOR_KEY_FINDER.find_iter(begin).find_map(behind)
 }
 
 /// Re-encodes every vector of floats in an embeddings answer. An answer of another shape, or one
@@ -298,6 +329,9 @@ mod tests {
         );
         let (again, _) = relay(REQUEST, text.as_bytes());
         assert_eq!(again, text.as_bytes(), "base64 stays as it is");
+        let mut meter = read(REQUEST).expect("valid").meter(Framing::Json);
+        let passed = meter.relay(Bytes::from(text.clone()));
+        assert_eq!((passed.len(), meter.held_bytes()), (text.len(), 0), "and is not held");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Finds the top-level `usage` of a JSON response while it streams past, holding nothing else.
+//! Finds the top-level `usage` and `error` of a JSON response while it streams past, holding nothing
+//! else.
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
 
@@ -6,6 +7,8 @@ use super::json;
 
 /// The longest `usage` value that is kept. Real ones are below 1 KiB.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
+/// As much of an `error` as tells it from `null`.
+const ERROR_BYTES_MAX: usize = 8;
 /// The longest top-level key that is compared.
 const KEY_BYTES_MAX: usize = 32;
 
@@ -19,12 +22,22 @@ pub struct UsageScan {
     key_next: bool,
     key: Vec<u8>,
     in_key: bool,
-    capturing: bool,
+    captured: Captured,
     usage: Vec<u8>,
+    error: Vec<u8>,
     text_bytes: u64,
     started: bool,
     done: bool,
     broken: bool,
+}
+
+/// The top-level member that is being read, if it is one to keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Captured {
+    #[default]
+    Nothing,
+    Usage,
+    Error,
 }
 
 impl UsageScan {
@@ -48,6 +61,12 @@ impl UsageScan {
     pub fn usage(&self) -> Option<&[u8]> {
         let whole = self.is_whole() && self.usage.len() <= USAGE_BYTES_MAX;
         Some(self.usage.as_slice()).filter(|usage| whole && !usage.is_empty())
+    }
+
+    /// Whether there is a top-level `error` that is not `null`.
+    #[must_use]
+    pub fn has_error(&self) -> bool {
+        !self.error.is_empty() && self.error != b"null"
     }
 
     /// Bytes inside string values: what an estimate of the output goes by.
@@ -77,7 +96,7 @@ impl UsageScan {
                 }
                 b',' | b'}' | b']' if self.depth == 1 => {
                     self.capture(bytes.get(from..at).unwrap_or_default());
-                    self.capturing = false;
+                    self.captured = Captured::Nothing;
                     self.key_next = byte == b',';
                     self.done = byte != b',';
                     self.depth = u32::from(byte == b',');
@@ -87,11 +106,15 @@ impl UsageScan {
                     self.depth = self.depth.saturating_sub(1);
                 }
                 b':' if self.depth == 1 && !self.key.is_empty() => {
-                    self.capturing = self.key == b"usage";
-                    if self.capturing {
+                    self.captured = match self.key.as_slice() {
+                        b"usage" => Captured::Usage,
+                        b"error" => Captured::Error,
+                        _ => Captured::Nothing,
+                    };
+                    if self.captured == Captured::Usage {
                         self.usage.clear();
-                        from = at + 1;
                     }
+                    from = at + 1;
                     self.key.clear();
                 }
                 b' ' | b'\t' | b'\n' | b'\r' => {}
@@ -110,7 +133,7 @@ impl UsageScan {
         }
         let length = json::plain_text_end(bytes, 0);
         let read = bytes.get(..=length).unwrap_or(bytes);
-        if !self.in_key && !self.capturing {
+        if !self.in_key && self.captured == Captured::Nothing {
             self.text_bytes += length as u64;
         }
         match bytes.get(length) {
@@ -142,11 +165,19 @@ impl UsageScan {
         self.key.extend_from_slice(text.get(..room).unwrap_or(text));
     }
 
-    /// Keeps `bytes` if they belong to `usage`: no more than the limit and one run, so that the
-    /// length tells that it was too long.
+    /// Keeps `bytes` if they belong to what is kept. Of `usage` no more than the limit and one run,
+    /// so that the length tells that it was too long.
     fn capture(&mut self, bytes: &[u8]) {
-        if self.capturing && self.usage.len() <= USAGE_BYTES_MAX {
-            self.usage.extend_from_slice(bytes);
+        match self.captured {
+            Captured::Usage if self.usage.len() <= USAGE_BYTES_MAX => {
+                self.usage.extend_from_slice(bytes);
+            }
+            Captured::Error => {
+                let text = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
+                let room = ERROR_BYTES_MAX.saturating_sub(self.error.len());
+                self.error.extend(text.take(room));
+            }
+            Captured::Usage | Captured::Nothing => {}
         }
     }
 }
@@ -170,6 +201,14 @@ mod tests {
         let text = br#"{"choices":[{"usage":{"no":1},"text":"\"usage\":{}"}], "usage" : {"a":[1,{"b":"}"}]} ,"x":"usage"}"#;
         let scanned = scan(&[text]);
         assert_eq!(scanned.usage().map(<[u8]>::trim_ascii), Some(&br#"{"a":[1,{"b":"}"}]}"#[..]));
+    }
+
+    #[test]
+    fn an_error_that_is_not_null_is_seen() {
+        let seen = |text: &str| scan(&[text.as_bytes()]).has_error();
+        assert!(seen(r#"{"error":{"message":"no"}}"#) && seen(r#"{"a":1,"error" : "no"}"#));
+        assert!(!seen(r#"{"error":null}"#) && !seen(r#"{"error" : null ,"a":1}"#));
+        assert!(!seen(r#"{"choices":[{"error":1}]}"#) && !seen("{}"));
     }
 
     #[test]

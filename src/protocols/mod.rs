@@ -76,6 +76,17 @@ pub trait Meter: Send + Sync {
     /// Whether the response was whole. False for a stream that stopped without saying so.
     fn is_complete(&self) -> bool;
 
+    /// Whether the upstream said, in a response with a good status, that it failed, and reported no
+    /// usage with it.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    /// Bytes of the response that are held back, until the end or until more has come.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     /// What has been relayed so far for certain: the hold must cover it before more is relayed.
     fn relayed(&self) -> Usage;
 

@@ -21,8 +21,23 @@ use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
 /// Fields that decide what a call costs: a spelling that only some parsers take for them is refused.
-const BILLING_FIELDS: [&str; 7] =
-    ["model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "messages"];
+const BILLING_FIELDS: [&str; 10] = [
+    "model",
+    "stream",
+    "stream_options",
+    "n",
+    "max_tokens",
+    "max_completion_tokens",
+    "messages",
+    "service_tier",
+    "web_search_options",
+    "audio",
+];
+/// Tiers that cost no more than the prices in `models.yaml`. Others multiply what the upstream bills.
+const SERVICE_TIERS: [&str; 3] = ["auto", "default", "flex"];
+/// Fields that ask for what no price in `models.yaml` covers: a fee for each search, and audio output,
+/// which is counted among the tokens of the text and costs several times as much.
+const UNPRICED_FIELDS: [&str; 2] = ["web_search_options", "audio"];
 /// Ranges of spec section 8.
 const RANGES: [(&str, RangeInclusive<f64>); 4] = [
     ("temperature", 0.0..=2.0),
@@ -63,6 +78,7 @@ impl Codec for OpenaiChat {
             check_range(body, field, &range)?;
         }
         check_stop(body)?;
+        check_priced(body)?;
         let choices = super::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
         let asked = super::integer(body, "max_tokens", 1..=u64::MAX)?.max(super::integer(
             body,
@@ -73,14 +89,15 @@ impl Codec for OpenaiChat {
             asked.unwrap_or(limits.output_tokens_max).min(limits.output_tokens_max);
         let stream = super::boolean(body, "stream")?.unwrap_or(false);
         let text = body.text();
-        let unbounded =
+        let has_media =
             body.has_escaped_keys() || MEDIA_MARKS.iter().any(|mark| mark.find(text).is_some());
-        let input_tokens_max = if unbounded {
+        let input_tokens_max = if has_media {
             limits.input_tokens_max
         } else {
             limits.input_tokens_max.min(text.len() as u64)
         };
-        let floor_tokens = TextSize::of(text).tokens().min(input_tokens_max);
+        let size = if has_media { TextSize::of_strings(text) } else { TextSize::of(text) };
+        let floor_tokens = size.tokens().min(input_tokens_max);
         Ok(Box::new(ChatCall {
             stream,
             usage_options: if stream { UsageOptions::read(body)? } else { UsageOptions::Asked },
@@ -135,6 +152,18 @@ fn check_stop(body: &Object<'_>) -> Result<(), GatewayError> {
     }
     let message = format!("`stop` must be a string or an array of at most {STOP_MAX} strings");
     Err(GatewayError::invalid("stop", message))
+}
+
+fn check_priced(body: &Object<'_>) -> Result<(), GatewayError> {
+    let tier = body.get_non_null("service_tier");
+    if tier.is_some_and(|tier| tier.as_str().is_none_or(|tier| !SERVICE_TIERS.contains(&&*tier))) {
+        let message = format!("`service_tier` must be one of {}", SERVICE_TIERS.join(", "));
+        return Err(GatewayError::invalid("service_tier", message));
+    }
+    match UNPRICED_FIELDS.into_iter().find(|field| body.get_non_null(field).is_some()) {
+        Some(field) => Err(GatewayError::invalid(field, format!("`{field}` is not offered here"))),
+        None => Ok(()),
+    }
 }
 
 /// What must change so that the upstream reports usage at the end of a stream.
@@ -336,6 +365,10 @@ impl Meter for JsonMeter {
         self.scan.is_whole()
     }
 
+    fn has_failed(&self) -> bool {
+        self.scan.has_error() && self.scan.usage().is_none()
+    }
+
     fn relayed(&self) -> Usage {
         Usage::default()
     }
@@ -369,8 +402,9 @@ struct Chunk<'a> {
     /// Choices with text.
     deltas: u64,
     has_choices: bool,
-    /// It has an error or a reason to finish.
-    ends: bool,
+    /// A choice has a reason to finish.
+    finishes: bool,
+    has_error: bool,
     usage: Option<&'a [u8]>,
 }
 
@@ -382,7 +416,7 @@ impl<'a> Chunk<'a> {
             match key {
                 b"choices" => value.array(|choice| chunk.read_choice(choice))?,
                 b"usage" => chunk.usage = value.non_null()?,
-                b"error" => chunk.ends |= value.non_null()?.is_some(),
+                b"error" => chunk.has_error |= value.non_null()?.is_some(),
                 _ => value.skip()?,
             }
             Some(())
@@ -396,7 +430,7 @@ impl<'a> Chunk<'a> {
         choice.object(|key, value| {
             match key {
                 b"delta" => read_delta(value, &mut text)?,
-                b"finish_reason" => self.ends |= value.non_null()?.is_some(),
+                b"finish_reason" => self.finishes |= value.non_null()?.is_some(),
                 _ => value.skip()?,
             }
             Some(())
@@ -442,7 +476,9 @@ struct Tally {
     text: TextSize,
     /// Deltas that carried text: no model puts less than one token into one.
     deltas: u64,
+    /// A choice has finished, or the upstream has said that it failed.
     ended: bool,
+    failed: bool,
     done: bool,
 }
 
@@ -458,7 +494,8 @@ impl Tally {
             return Verdict::Keep;
         }
         let Some(chunk) = Chunk::read(&data) else { return Verdict::Keep };
-        self.ended |= chunk.ends;
+        self.failed |= chunk.has_error;
+        self.ended |= chunk.finishes || chunk.has_error;
         self.deltas += chunk.deltas;
         self.text.add(chunk.text);
         let Some(usage) = chunk.usage else { return Verdict::Keep };
@@ -494,6 +531,10 @@ impl Meter for StreamMeter {
 
     fn is_complete(&self) -> bool {
         self.tally.done || self.tally.ended
+    }
+
+    fn has_failed(&self) -> bool {
+        self.tally.failed && self.tally.usage.is_none()
     }
 
     fn relayed(&self) -> Usage {

@@ -88,12 +88,6 @@ impl Events {
         self.held.split().freeze()
     }
 
-    /// True when what was relayed so far ends on an event's boundary.
-    #[must_use]
-    pub fn at_boundary(&self) -> bool {
-        !self.oversize
-    }
-
     /// The position behind the blank line that ends the event running at `from`.
     fn event_end(&mut self, chunk: &[u8], mut from: usize) -> Option<usize> {
         loop {

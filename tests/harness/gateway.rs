@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -83,6 +84,19 @@ impl Gateway {
     pub(crate) fn balance(&self) -> Value {
         let path = format!("/admin/v1/accounts/{}", self.account);
         self.admin("GET", &path, &Value::Null)["balance"].clone()
+    }
+
+    /// The balance once nothing is held any more.
+    pub(crate) fn settled(&self) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let balance = self.balance();
+            if balance["held"] == "0.00" {
+                return balance;
+            }
+            assert!(Instant::now() < deadline, "a hold stays open: {balance}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// A chat request with these header lines beside host and key, and this body.
