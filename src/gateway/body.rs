@@ -9,6 +9,7 @@ use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora::proxy::Session;
 
 use super::replayed::Replayed;
+use super::told;
 use crate::error::{ErrorKind, GatewayError};
 use crate::metrics::Metrics;
 
@@ -185,5 +186,5 @@ fn unreadable(error: &pingora::Error) -> GatewayError {
         ErrorType::ReadTimedout => ErrorKind::RequestTimeout,
         _ => ErrorKind::BadFraming,
     };
-    GatewayError::new(kind, "The request body could not be read to its end.").cause(error)
+    GatewayError::new(kind, "The request body could not be read to its end.").cause(told(error))
 }

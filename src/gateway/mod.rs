@@ -16,3 +16,9 @@ mod record;
 
 pub use connection::Connections;
 pub use proxy::{Gateway, GatewayParts};
+
+/// What the log may say of an error while reading or writing: not its context, which can quote the
+/// bytes at hand.
+fn told(error: &pingora::Error) -> String {
+    format!("{} ({})", error.etype().as_str(), error.esource().as_str())
+}

@@ -8,6 +8,7 @@ use pingora::http::ResponseHeader;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
+use super::told;
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 
@@ -43,9 +44,7 @@ pub(super) fn failed(error: &Error) -> GatewayError {
             "No upstream could serve the request. Try again shortly.",
         ),
     };
-    // Not the whole error: its context can quote what the upstream has sent.
-    let cause = format!("{} ({})", error.etype().as_str(), error.esource().as_str());
-    GatewayError::new(kind, message).cause(cause)
+    GatewayError::new(kind, message).cause(told(error))
 }
 
 /// What the customer reads when an upstream's name cannot be found.

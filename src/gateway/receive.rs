@@ -11,7 +11,7 @@ use super::body::{self, ReadLimits};
 use super::exchange::{Exchange, Sending, Stage};
 use super::local::{self, Local};
 use super::proxy::Gateway;
-use super::respond;
+use super::{respond, told};
 use crate::balance;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
@@ -107,7 +107,7 @@ async fn answer_here(
     exchange.key = Some(key);
     let id = exchange.id;
     respond::json(session, id, &document).await.map_err(|error| {
-        GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(error)
+        GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(told(&error))
     })?;
     Ok(Received::Answered)
 }

@@ -11,7 +11,7 @@ use pingora::{Error, ErrorSource, ErrorType, Result};
 
 use super::exchange::{Exchange, Stage, framing};
 use super::peer;
-use super::{headers, respond};
+use super::{headers, respond, told};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Refusal;
 use crate::pipeline::{Relaying, Step};
@@ -145,7 +145,8 @@ pub(super) async fn fail(
     let gone = *error.esource() == ErrorSource::Downstream && exchange.failure.is_none();
     if gone {
         let message = "The customer went away.";
-        exchange.failure = Some(GatewayError::new(ErrorKind::ClientGone, message).cause(error));
+        exchange.failure =
+            Some(GatewayError::new(ErrorKind::ClientGone, message).cause(told(error)));
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
     if respond::begun(session) {
@@ -187,13 +188,13 @@ async fn linger(session: &mut Session) {
 async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange) {
     let Stage::Relaying(response) = &mut exchange.stage else { return };
     if response.framing != Framing::Sse {
-        exchange.failure.get_or_insert_with(|| stopped().cause(error));
+        exchange.failure.get_or_insert_with(|| stopped().cause(told(error)));
         return;
     }
     let closing = if response.cut {
         Bytes::new()
     } else {
-        respond::error_event(exchange.failure.insert(stopped().cause(error)))
+        respond::error_event(exchange.failure.insert(stopped().cause(told(error))))
     };
     // A customer who is gone cannot be told.
     drop(session.write_response_body(Some(closing), true).await);
