@@ -1,5 +1,5 @@
-//! The official OpenAI Python SDK against the running binary. Installs the SDK into a virtual
-//! environment of its own at the first run.
+//! The official Python SDKs of OpenAI and Anthropic against the running binary. Installs them into a
+//! virtual environment of its own at the first run.
 
 mod harness;
 
@@ -8,10 +8,10 @@ use std::process::Command;
 use harness::{Demo, python};
 
 /// The tests that the Python files hold: a run that finds fewer has lost some.
-const TESTS: usize = 9;
+const TESTS: usize = 17;
 
 #[test]
-fn the_official_sdk_works_unmodified() {
+fn the_official_sdks_work_unmodified() {
     let venv = python::environment();
     let demo = Demo::start();
     let output = Command::new(venv.join("bin/python"))

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::CONTENT_ENCODING;
-use pingora::http::ResponseHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::body::{HeldBody, Share};
+use super::envelope::Envelope;
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Key, RequestId};
@@ -22,6 +23,8 @@ pub struct Exchange {
     /// The configuration that this request sees from beginning to end.
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) route: Option<Arc<Route>>,
+    /// How errors are written to this client.
+    pub(super) envelope: Envelope,
     pub(super) key: Option<Arc<Key>>,
     /// The path of a request that was answered here, as logs name it.
     pub(super) local_route: &'static str,
@@ -90,6 +93,7 @@ impl Exchange {
             started: Instant::now(),
             snapshot,
             route: None,
+            envelope: Envelope::default(),
             key: None,
             local_route: "",
             model: None,
@@ -100,6 +104,14 @@ impl Exchange {
             failure: None,
             metrics,
         }
+    }
+
+    /// Finds the route that the request asks for, and how its client reads errors.
+    pub(super) fn route_to(&mut self, head: &RequestHeader) {
+        let path = head.uri.path();
+        self.route = self.snapshot.routes.iter().find(|route| route.path == path).cloned();
+        let operation = self.route.as_ref().map(|route| route.operation);
+        self.envelope = Envelope::of(operation, &head.headers);
     }
 
     /// The name of the upstream that was tried last, or answers now.

@@ -3,10 +3,14 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use super::envelope::Envelope;
 use crate::config::snapshot::{Model, Snapshot};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Key, Ledger};
 use crate::pipeline;
+
+/// Claude Code sends `HEAD` here, before it has a key to show, to learn whether anybody is there.
+pub(super) const HELLO_PATHS: [&str; 2] = ["/", "/api/hello"];
 
 /// What the gateway answers without an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +48,27 @@ impl<'a> Local<'a> {
         snapshot: &Snapshot,
         ledger: &Ledger,
         key: &Key,
+        envelope: Envelope,
     ) -> Result<Value, GatewayError> {
         match self {
             Self::Models => {
                 let usable =
                     snapshot.models.iter().filter(|model| pipeline::may_use(key, &model.id));
-                let data: Vec<Value> = usable.map(|model| describe(model)).collect();
-                Ok(json!({"object": "list", "data": data}))
+                let data: Vec<Value> = usable.map(|model| describe(model, envelope)).collect();
+                Ok(match envelope {
+                    Envelope::Openai => json!({"object": "list", "data": data}),
+                    Envelope::Anthropic => json!({
+                        "data": data,
+                        "has_more": false,
+                        "first_id": data.first().map(|model| &model["id"]),
+                        "last_id": data.last().map(|model| &model["id"]),
+                    }),
+                })
             }
             Self::Model(id) => {
                 let usable = |model: &&std::sync::Arc<Model>| pipeline::may_use(key, &model.id);
                 match snapshot.model(id).filter(usable) {
-                    Some(model) => Ok(describe(model)),
+                    Some(model) => Ok(describe(model, envelope)),
                     None => Err(GatewayError::new(
                         ErrorKind::ModelNotFound,
                         "This model does not exist, or this API key may not use it.",
@@ -81,9 +94,22 @@ impl<'a> Local<'a> {
     }
 }
 
-fn describe(model: &Model) -> Value {
-    // OpenAI's shape; there is no creation time to tell.
-    json!({"id": &*model.id, "object": "model", "created": 0, "owned_by": model.owned_by})
+/// A model in the shape that the client's SDK reads. There is no creation time to tell.
+fn describe(model: &Model, envelope: Envelope) -> Value {
+    match envelope {
+        Envelope::Openai => {
+            json!({"id": &*model.id, "object": "model", "created": 0, "owned_by": model.owned_by})
+        }
+        Envelope::Anthropic => json!({
+            "type": "model",
+            "id": &*model.id,
+            "display_name": &*model.id,
+            "created_at": "1970-01-01T00:00:00Z",
+            "lifecycle": "active",
+            "max_input_tokens": model.limits.input_tokens_max,
+            "max_tokens": model.limits.output_tokens_max,
+        }),
+    }
 }
 
 /// The answer for a path that leads nowhere: it says where else to go.

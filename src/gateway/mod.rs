@@ -12,6 +12,7 @@ mod headers;
 mod peer;
 mod relay;
 mod respond;
+mod envelope;
 mod record;
 
 pub use connection::Connections;

@@ -11,6 +11,7 @@ use pingora::{Error, ErrorType};
 use super::told;
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
+use crate::protocols::Dialect;
 
 /// How long an unused connection is kept for the next request. Providers close theirs after a
 /// minute or more; a connection that is closed on a request costs a second try.
@@ -74,6 +75,12 @@ pub(super) fn refusal(status: u16) -> Refusal {
         300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 408 | 500.. => Refusal::Upstreams,
         _ => Refusal::Customers,
     }
+}
+
+/// Whether the last target's own words about a failure of it are relayed: clients of Anthropic's API
+/// act on them.
+pub(super) fn relays_failure(dialect: Dialect, status: u16) -> bool {
+    dialect == Dialect::Anthropic && matches!(status, 429 | 500..)
 }
 
 /// What the customer reads when every target is busy, with the upstream's word when to come again.

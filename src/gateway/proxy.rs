@@ -88,6 +88,7 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<()> {
+        exchange.route_to(session.req_header());
         let limits = &exchange.snapshot.limits;
         session.set_read_timeout(Some(limits.read_timeout));
         session.set_write_timeout(Some(limits.write_timeout));
@@ -108,7 +109,7 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_peer(
         &self,
-        _: &mut Session,
+        session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Box<HttpPeer>> {
         let failure = 'next: {
@@ -121,7 +122,12 @@ impl ProxyHttp for Gateway {
             while let Some(target) = sending.targets.pop_front() {
                 let upstream = &target.upstream;
                 let found = self.addresses.find(&upstream.host, upstream.port).await;
-                let request = pipeline::rewrite(&sending.admitted, &target, &sending.body.bytes);
+                let request = pipeline::rewrite(
+                    &sending.admitted,
+                    &target,
+                    session.req_header().uri.query(),
+                    &sending.body.bytes,
+                );
                 match (found, request) {
                     (Ok(address), Some(request)) => {
                         let peer = peer::peer(upstream, address);

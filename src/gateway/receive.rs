@@ -34,12 +34,10 @@ pub(super) async fn receive(
     exchange: &mut Exchange,
 ) -> Result<Received, GatewayError> {
     let head = session.req_header();
-    let path = head.uri.path();
     let snapshot = Arc::clone(&exchange.snapshot);
-    let Some(route) = snapshot.routes.iter().find(|route| route.path == path) else {
+    let Some(route) = exchange.route.clone() else {
         return answer_here(gateway, session, exchange).await;
     };
-    exchange.route = Some(Arc::clone(route));
     if head.method != Method::POST {
         return Err(local::wrong_method(&Method::POST));
     }
@@ -95,6 +93,11 @@ async fn answer_here(
 ) -> Result<Received, GatewayError> {
     let head = session.req_header();
     let path = head.uri.path();
+    if head.method == Method::HEAD && local::HELLO_PATHS.contains(&path) {
+        exchange.local_route = "/";
+        respond::empty(session, exchange.id).await.map_err(|error| gone(&error))?;
+        return Ok(Received::Answered);
+    }
     let Some(local) = Local::at(path) else {
         return Err(local::not_found(&exchange.snapshot, path));
     };
@@ -103,11 +106,14 @@ async fn answer_here(
         return Err(local::wrong_method(&Method::GET));
     }
     let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
-    let document = local.answer(&exchange.snapshot, &gateway.ledger, &key).await?;
+    let envelope = exchange.envelope;
+    let document = local.answer(&exchange.snapshot, &gateway.ledger, &key, envelope).await?;
     exchange.key = Some(key);
     let id = exchange.id;
-    respond::json(session, id, &document).await.map_err(|error| {
-        GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(told(&error))
-    })?;
+    respond::json(session, id, &document).await.map_err(|error| gone(&error))?;
     Ok(Received::Answered)
+}
+
+fn gone(error: &pingora::Error) -> GatewayError {
+    GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(told(error))
 }

@@ -9,8 +9,10 @@ use pingora::http::ResponseHeader;
 use pingora::proxy::{FailToProxy, Session};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
+use super::envelope::Envelope;
 use super::exchange::{Exchange, Stage, framing};
 use super::peer;
+use super::respond::REQUEST_ID;
 use super::{headers, respond, told};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Refusal;
@@ -34,6 +36,7 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         200..300 => peer::Refusal::Upstreams,
         _ => peer::refusal(status),
     };
+    let dialect = sending.attempt.as_ref().map(|attempt| attempt.target.upstream.dialect);
     if refusal == peer::Refusal::Customers {
         return Ok(());
     }
@@ -42,6 +45,9 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         let mut error = Error::new_up(ErrorType::HTTPStatus(status));
         error.set_retry(true);
         return Err(error);
+    }
+    if dialect.is_some_and(|dialect| peer::relays_failure(dialect, status)) {
+        return Ok(());
     }
     let failure =
         if refusal == peer::Refusal::Busy { peer::busy(header) } else { peer::refused(status) };
@@ -55,6 +61,9 @@ pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) 
     let credential =
         exchange.attempt().and_then(|attempt| attempt.target.upstream.credential.clone());
     headers::to_customer(header, credential.as_ref().map(|secret| secret.expose()), id)?;
+    if exchange.envelope == Envelope::Anthropic && !header.headers.contains_key(REQUEST_ID) {
+        header.insert_header(REQUEST_ID, id.to_string())?;
+    }
     if header.status.is_informational() {
         return Ok(());
     }
@@ -106,7 +115,7 @@ pub(super) fn piece(
         }
         Step::Exhausted(refusal) => {
             response.cut = true;
-            respond::error_event(exchange.failure.insert(exhausted(refusal)))
+            exchange.envelope.error_event(exchange.id, exchange.failure.insert(exhausted(refusal)))
         }
     };
     let budget = exchange.snapshot.limits.body_memory_bytes_max;
@@ -117,7 +126,9 @@ pub(super) fn piece(
     if end_of_stream && !response.cut {
         out = append(out, response.relaying.finish());
         if response.framing == Framing::Sse && !response.relaying.is_complete() {
-            out = append(out, respond::error_event(exchange.failure.insert(stopped())));
+            let event =
+                exchange.envelope.error_event(exchange.id, exchange.failure.insert(stopped()));
+            out = append(out, event);
         }
     }
     response.bytes_passed += out.len();
@@ -167,7 +178,7 @@ pub(super) async fn fail(
     if failure.kind == ErrorKind::ClientGone {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    let sent = respond::error(session, exchange.id, failure).await.is_ok();
+    let sent = respond::error(session, exchange.id, exchange.envelope, failure).await.is_ok();
     if sent && !reusable && failure.kind != ErrorKind::BadFraming {
         linger(session).await;
     }
@@ -194,7 +205,8 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
     let closing = if response.cut {
         Bytes::new()
     } else {
-        respond::error_event(exchange.failure.insert(stopped().cause(told(error))))
+        let failure = exchange.failure.insert(stopped().cause(told(error)));
+        exchange.envelope.error_event(exchange.id, failure)
     };
     // A customer who is gone cannot be told.
     drop(session.write_response_body(Some(closing), true).await);

@@ -1,17 +1,19 @@
-//! From a failure to bytes: the only place that knows statuses, codes, envelopes and the headers
-//! that SDKs act on.
+//! From a failure to an answer: the only place that knows statuses, codes and the headers that SDKs
+//! act on.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
-use serde_json::json;
 
+use super::envelope::Envelope;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::RequestId;
 
 /// The header that names the request; SDKs show it as the request id.
 pub(super) const X_REQUEST_ID: &str = "x-request-id";
+/// The same for Anthropic's SDKs.
+pub(super) const REQUEST_ID: &str = "request-id";
 /// OpenAI's and Anthropic's SDKs obey it above their own rules.
 const X_SHOULD_RETRY: &str = "x-should-retry";
 
@@ -73,23 +75,6 @@ fn should_retry(kind: ErrorKind) -> Option<bool> {
     }
 }
 
-/// The error as OpenAI's clients read it, with all four keys.
-fn body(error: &GatewayError) -> serde_json::Value {
-    let (_, kind, code) = wire(error.kind);
-    json!({"error": {
-        "message": error.message,
-        "type": kind,
-        "param": error.param,
-        "code": code,
-    }})
-}
-
-/// The event that ends a stream which has already begun: SDKs raise when they read it, and take a
-/// stream that just stops for a success.
-pub(super) fn error_event(error: &GatewayError) -> Bytes {
-    format!("data: {}\n\n", body(error)).into()
-}
-
 /// Whether the answer to the customer has begun. A `100 Continue` is not an answer.
 pub(super) fn begun(session: &Session) -> bool {
     session.response_written().is_some_and(|header| !header.status.is_informational())
@@ -99,11 +84,15 @@ pub(super) fn begun(session: &Session) -> bool {
 pub(super) async fn error(
     session: &mut Session,
     id: RequestId,
+    envelope: Envelope,
     error: &GatewayError,
 ) -> pingora::Result<()> {
     let (status, _, _) = wire(error.kind);
-    let text = body(error).to_string();
+    let text = envelope.body(id, error).to_string();
     let mut header = json_header(status, id, text.len())?;
+    if envelope == Envelope::Anthropic {
+        header.insert_header(REQUEST_ID, id.to_string())?;
+    }
     if let Some(delay) = error.retry_after {
         header.insert_header(RETRY_AFTER, delay.as_secs().max(1).to_string())?;
     }
@@ -123,14 +112,23 @@ pub(super) async fn error(
 pub(super) fn refusal(error: &GatewayError) -> Bytes {
     let (status, _, _) = wire(error.kind);
     let reason = http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
-    let (reason, id, text) =
-        (reason.unwrap_or_default(), RequestId::new(), body(error).to_string());
+    let (reason, id) = (reason.unwrap_or_default(), RequestId::new());
+    let text = Envelope::default().body(id, error).to_string();
     format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n{X_REQUEST_ID}: {id}\r\nconnection: close\r\n\r\n{text}",
         text.len(),
     )
     .into()
+}
+
+/// Answers 200 with nothing.
+pub(super) async fn empty(session: &mut Session, id: RequestId) -> pingora::Result<()> {
+    let mut header = ResponseHeader::build(200, Some(3))?;
+    header.insert_header(CONTENT_LENGTH, "0")?;
+    header.insert_header(CACHE_CONTROL, "no-store")?;
+    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    session.write_response_header(Box::new(header), true).await
 }
 
 /// Answers 200 with a JSON document.

@@ -19,9 +19,9 @@ use crate::ledger::store::{Store, StoreError};
 /// account has three per window, so the longer it is, the less a call costs where many accounts are
 /// active.
 const WINDOW: Duration = Duration::from_secs(5);
-/// This many records are applied before the window's time is over: some 30 MB of memory, and a
+/// This many records are applied before the window's time is over: some 8 MB of memory, and a
 /// fraction of a second to replay after a crash.
-pub(crate) const WINDOW_RECORDS_MAX: usize = 200_000;
+pub(crate) const WINDOW_RECORDS_MAX: usize = 50_000;
 /// With this many records waiting the committer waits too.
 const BACKLOG_RECORDS_MAX: usize = 2 * WINDOW_RECORDS_MAX;
 

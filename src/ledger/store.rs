@@ -23,7 +23,7 @@ use crate::money::Nanousd;
 const LAYOUT_VERSION: u32 = 1;
 /// Sled's page cache. Boot reads accounts, keys and open holds once; afterwards only the rows of
 /// accounts that are active are touched.
-const CACHE_BYTES: u64 = 32 << 20;
+const CACHE_BYTES: u64 = 8 << 20;
 /// Sled moves what is larger than a quarter of this to blob files, which it does not flush. Its
 /// leaves hold up to 17 rows; the largest row is a key's, with 100 models of 256 bytes. Each segment
 /// that is being written is that much memory.

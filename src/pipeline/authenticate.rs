@@ -13,7 +13,8 @@ use crate::secret::KeyHash;
 /// Anthropic's SDKs send the key in this header, alone or beside `Authorization`.
 const X_API_KEY: &str = "x-api-key";
 
-/// Finds the key that the request presents, in `Authorization: Bearer` or `x-api-key`.
+/// Finds the key that the request presents, in `Authorization: Bearer` or `x-api-key`. Clients that
+/// send both may mean either.
 ///
 /// Whatever is presented takes the same way: it is hashed and looked up. So neither the time nor
 /// the answer says how close a guess was.
@@ -25,10 +26,11 @@ pub fn authenticate(
     headers: &HeaderMap,
     now: UnixMs,
 ) -> Result<Arc<Key>, GatewayError> {
-    let presented = bearer(headers).or_else(|| single(headers, X_API_KEY)).unwrap_or_default();
-    let key = ledger.key(&KeyHash::of(presented)).ok_or_else(|| {
-        let message = if presented.is_empty() {
-            "No API key was sent. Send it as `Authorization: Bearer sk-…`."
+    let presented = [bearer(headers), single(headers, X_API_KEY)];
+    let known = |key: &[u8]| ledger.key(&KeyHash::of(key));
+    let key = presented.into_iter().flatten().find_map(known).ok_or_else(|| {
+        let message = if presented == [None, None] {
+            "No API key was sent. Send it as `Authorization: Bearer sk-…` or as `x-api-key`."
         } else {
             "The API key is not valid. Check that it was copied whole."
         };

@@ -9,7 +9,8 @@ use crate::pipeline::resolve::codec_for;
 /// A request as one target gets it.
 #[derive(Debug)]
 pub struct UpstreamRequest {
-    /// Path and no query: the upstream's prefix and the protocol's own path.
+    /// The upstream's prefix and the protocol's own path; behind it the customer's query, where the
+    /// protocol has a use for it.
     pub path: String,
     /// The `Host` header.
     pub authority: String,
@@ -22,12 +23,19 @@ pub struct UpstreamRequest {
 /// Rewrites the customer's `body` for `target`: only the bytes of the fields that must change.
 /// `None` when this build has no codec for the target.
 #[must_use]
-pub fn rewrite(admitted: &Admitted, target: &Target, body: &Bytes) -> Option<UpstreamRequest> {
+pub fn rewrite(
+    admitted: &Admitted,
+    target: &Target,
+    query: Option<&str>,
+    body: &Bytes,
+) -> Option<UpstreamRequest> {
     let codec = codec_for(admitted.resolved.operation, target)?;
     let upstream = &target.upstream;
     let credential = upstream.credential.as_ref();
+    let query = query.filter(|_| codec.forwards_query());
+    let (mark, query) = query.map_or(("", ""), |query| ("?", query));
     Some(UpstreamRequest {
-        path: format!("{}{}", upstream.path_prefix, codec.path()),
+        path: format!("{}{}{mark}{query}", upstream.path_prefix, codec.path()),
         authority: upstream.authority.clone(),
         credential: credential.map(|secret| upstream.dialect.credential_header(secret.expose())),
         body: admitted.call.splice(&target.model).apply(body),

@@ -14,6 +14,7 @@ use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
 pub mod openai_chat;
+pub mod anthropic_messages;
 pub mod embeddings;
 
 pub mod estimate;
@@ -21,13 +22,18 @@ pub mod json;
 mod json_cursor;
 pub mod json_scan;
 pub mod json_splice;
+mod metering;
 pub mod sse;
 
 use json::Object;
 use json_splice::Splice;
 
 /// Every codec of this build.
-pub static REGISTRY: &[&dyn Codec] = &[&openai_chat::OpenaiChat, &embeddings::OpenaiEmbeddings];
+pub static REGISTRY: &[&dyn Codec] = &[
+    &openai_chat::OpenaiChat,
+    &anthropic_messages::AnthropicMessages,
+    &embeddings::OpenaiEmbeddings,
+];
 
 /// How one operation is spoken to upstreams of some dialects.
 pub trait Codec: Sync + fmt::Debug {
@@ -39,6 +45,11 @@ pub trait Codec: Sync + fmt::Debug {
 
     /// The path below an upstream's base URL.
     fn path(&self) -> &'static str;
+
+    /// Whether the customer's query means something to upstreams.
+    fn forwards_query(&self) -> bool {
+        false
+    }
 
     /// Reads a request.
     ///
@@ -160,6 +171,17 @@ fn refuse_case_variants(body: &Object<'_>, fields: &[&str]) -> Result<(), Gatewa
             Err(GatewayError::invalid(key.to_owned(), message))
         }
     }
+}
+
+/// `messages` must be an array that is not empty. What is in it is the upstream's to judge.
+fn check_messages(body: &Object<'_>) -> Result<(), GatewayError> {
+    let missing = || GatewayError::invalid("messages", "`messages` must be a non-empty array");
+    let messages = body.get_non_null("messages").ok_or_else(missing)?;
+    let first = messages.text().get(1..).map(<[u8]>::trim_ascii_start).unwrap_or_default();
+    if !messages.is_array() || first.starts_with(b"]") {
+        return Err(missing());
+    }
+    Ok(())
 }
 
 /// An optional integer field within `range`.

@@ -6,16 +6,15 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::LazyLock;
 
-use bytes::Bytes;
 use memchr::memmem;
 use serde::Deserialize;
 
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::json_scan::UsageScan;
 use super::json_splice::{Splice, json_string};
-use super::sse::{self, Events, Verdict};
+use super::metering::{JsonMeter, StreamMeter, Tally};
+use super::sse::Verdict;
 use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
@@ -73,7 +72,7 @@ impl Codec for OpenaiChat {
 
     fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
         super::refuse_case_variants(body, &BILLING_FIELDS)?;
-        check_messages(body)?;
+        super::check_messages(body)?;
         for (field, range) in RANGES {
             check_range(body, field, &range)?;
         }
@@ -115,16 +114,6 @@ impl Codec for OpenaiChat {
             },
         }))
     }
-}
-
-fn check_messages(body: &Object<'_>) -> Result<(), GatewayError> {
-    let missing = || GatewayError::invalid("messages", "`messages` must be a non-empty array");
-    let messages = body.get_non_null("messages").ok_or_else(missing)?;
-    let first = messages.text().get(1..).map(<[u8]>::trim_ascii_start).unwrap_or_default();
-    if !messages.is_array() || first.starts_with(b"]") {
-        return Err(missing());
-    }
-    Ok(())
 }
 
 fn check_range(
@@ -262,16 +251,16 @@ impl Call for ChatCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let (floor, possible) = (self.floor, self.possible);
         match framing {
-            Framing::Json => Box::new(JsonMeter { scan: UsageScan::default(), floor, possible }),
-            Framing::Sse => Box::new(StreamMeter {
-                events: Events::default(),
-                tally: Tally {
-                    usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
-                    possible,
-                    ..Tally::default()
-                },
+            Framing::Json => {
+                let read = move |usage: &[u8]| WireUsage::read(usage)?.to_usage(&possible);
+                Box::new(JsonMeter::new(floor, possible.output_tokens, Box::new(read)))
+            }
+            Framing::Sse => Box::new(StreamMeter::new(ChatTally {
+                usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
                 floor,
-            }),
+                possible,
+                ..ChatTally::default()
+            })),
         }
     }
 }
@@ -311,6 +300,10 @@ struct WireCompletionDetails {
 }
 
 impl WireUsage {
+    fn read(usage: &[u8]) -> Option<Self> {
+        serde_json::from_slice(usage).ok()
+    }
+
     /// The usage in disjoint kinds, unless it is more than the model can use.
     fn to_usage(&self, possible: &Usage) -> Option<Usage> {
         let prompt = self.prompt_tokens_details.as_ref();
@@ -342,55 +335,6 @@ impl WireUsage {
             output_tokens: output,
             ..Usage::default()
         })
-    }
-}
-
-struct JsonMeter {
-    scan: UsageScan,
-    floor: Usage,
-    possible: Usage,
-}
-
-impl Meter for JsonMeter {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        self.scan.feed(&chunk);
-        chunk
-    }
-
-    fn finish(&mut self) -> Bytes {
-        Bytes::new()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.scan.is_whole()
-    }
-
-    fn has_failed(&self) -> bool {
-        self.scan.has_error() && self.scan.usage().is_none()
-    }
-
-    fn relayed(&self) -> Usage {
-        Usage::default()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        let reported = self
-            .scan
-            .usage()
-            .and_then(|usage| serde_json::from_slice::<WireUsage>(usage).ok())
-            .and_then(|usage| usage.to_usage(&self.possible));
-        match reported {
-            Some(usage) => (usage, UsageSource::Upstream),
-            None => {
-                let tokens = TextSize::of_ascii(self.scan.text_bytes()).tokens();
-                let output_tokens = tokens.min(self.possible.output_tokens);
-                (Usage { output_tokens, ..self.floor }, UsageSource::Estimated)
-            }
-        }
-    }
-
-    fn changes_length(&self) -> bool {
-        false
     }
 }
 
@@ -468,9 +412,10 @@ fn read_tool_call(call: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
 
 /// What a stream has shown so far.
 #[derive(Default)]
-struct Tally {
+struct ChatTally {
     /// The usage chunk was asked for by us, not by the customer.
     usage_is_ours: bool,
+    floor: Usage,
     possible: Usage,
     usage: Option<Usage>,
     text: TextSize,
@@ -482,80 +427,51 @@ struct Tally {
     done: bool,
 }
 
-impl Tally {
-    fn judge(&mut self, event: &[u8]) -> Verdict {
+impl Tally for ChatTally {
+    fn judge(&mut self, data: &[u8]) -> Verdict {
         if self.done {
             // Nothing belongs behind `[DONE]`: a second one, or a usage that nobody should believe.
             return Verdict::Drop;
         }
-        let data = sse::data(event);
-        if data.as_ref() == b"[DONE]" {
+        if data == b"[DONE]" {
             self.done = true;
             return Verdict::Keep;
         }
-        let Some(chunk) = Chunk::read(&data) else { return Verdict::Keep };
+        let Some(chunk) = Chunk::read(data) else { return Verdict::Keep };
         self.failed |= chunk.has_error;
         self.ended |= chunk.finishes || chunk.has_error;
         self.deltas += chunk.deltas;
         self.text.add(chunk.text);
         let Some(usage) = chunk.usage else { return Verdict::Keep };
-        let wire = serde_json::from_slice::<WireUsage>(usage).ok();
-        if let Some(usage) = wire.and_then(|usage| usage.to_usage(&self.possible)) {
-            self.usage = Some(usage);
-        }
+        let read = WireUsage::read(usage).and_then(|usage| usage.to_usage(&self.possible));
+        self.usage = read.or(self.usage);
         if !chunk.has_choices && self.usage_is_ours { Verdict::Drop } else { Verdict::Keep }
     }
-}
-
-struct StreamMeter {
-    events: Events,
-    tally: Tally,
-    floor: Usage,
-}
-
-impl Meter for StreamMeter {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        self.events.relay(&chunk, |event| self.tally.judge(event))
-    }
-
-    fn finish(&mut self) -> Bytes {
-        // Some servers leave out the blank line behind the last event.
-        let rest = self.events.take_unfinished();
-        if rest.is_empty() || self.tally.judge(&rest) == Verdict::Drop {
-            return Bytes::new();
-        }
-        let mut whole = rest.to_vec();
-        whole.extend_from_slice(b"\n\n");
-        whole.into()
-    }
-
     fn is_complete(&self) -> bool {
-        self.tally.done || self.tally.ended
+        self.done || self.ended
     }
 
     fn has_failed(&self) -> bool {
-        self.tally.failed && self.tally.usage.is_none()
+        self.failed && self.usage.is_none()
     }
 
     fn relayed(&self) -> Usage {
-        Usage { output_tokens: self.tally.deltas, ..self.floor }
+        Usage { output_tokens: self.deltas, ..self.floor }
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
-        if let Some(usage) = self.tally.usage {
+        if let Some(usage) = self.usage {
             return (usage, UsageSource::Upstream);
         }
-        let output_tokens = self.tally.text.tokens().max(self.tally.deltas);
+        let output_tokens = self.text.tokens().max(self.deltas);
         (Usage { output_tokens, ..self.floor }, UsageSource::Estimated)
-    }
-
-    fn changes_length(&self) -> bool {
-        true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     const REQUEST: &[u8] = include_bytes!("../../tests/fixtures/openai_chat/request.json");

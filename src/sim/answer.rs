@@ -77,6 +77,36 @@ impl Answer {
         }
     }
 
+    /// An error in Anthropic's envelope, whose `type` follows from the status.
+    pub(super) fn anthropic_error(
+        status: StatusCode,
+        message: &str,
+        behaviour: &Behaviour,
+    ) -> Self {
+        let kind = match status.as_u16() {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            529 => "overloaded_error",
+            400..=499 => "invalid_request_error",
+            _ => "api_error",
+        };
+        let error = serde_json::json!({
+            "type": "error",
+            "error": {"type": kind, "message": message},
+            "request_id": "req_sim_anthropic",
+        });
+        Self {
+            status,
+            content_type: "application/json",
+            announced_bytes: None,
+            retry_after: behaviour.retry_after.clone(),
+            steps: vec![Step::Write(error.to_string().into())],
+        }
+    }
+
     /// The 400 of a request that cannot be served.
     pub(super) fn invalid(message: &str, behaviour: &Behaviour) -> Self {
         Self::error(StatusCode::BAD_REQUEST, message, behaviour)

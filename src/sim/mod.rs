@@ -1,8 +1,9 @@
 //! Simulated upstreams: a server that answers like a provider, or fails like one, for the demo, the
 //! tests and the benchmarks.
 //!
-//! It speaks OpenAI's protocol over HTTP/1.1 and HTTP/2 without TLS. Paths are matched by their end,
-//! under any prefix: `…/chat/completions`, `…/embeddings`, `…/models`, `…/models/{id}`.
+//! It speaks OpenAI's and Anthropic's protocols over HTTP/1.1 and HTTP/2 without TLS. Paths are
+//! matched by their end, under any prefix: `…/chat/completions`, `…/embeddings`, `…/models`,
+//! `…/models/{id}`, `…/messages`.
 //! `GET /sim/requests` shows the last 1,024 requests. Each answer carries the SHA-256 and the length
 //! of the request's body as it arrived, in `x-sim-body-sha256` and `x-sim-body-bytes`.
 //!
@@ -58,10 +59,14 @@
 //! `usage-early`, `usage-late`, `done-…`, `crlf`, `cr` and `comments` are for streams only.
 
 mod answer;
+mod anthropic;
+mod asked;
 mod behaviour;
 mod connection;
 mod openai;
 mod recorded;
+mod reply;
+mod sample;
 mod script;
 mod server;
 

@@ -2,15 +2,13 @@
 
 mod chat;
 mod embeddings;
-mod reply;
-mod sample;
 
-use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::json;
 
 use super::answer::Answer;
+use super::asked::Asked;
 use super::behaviour::{Behaviour, Refusal};
 use super::recorded::Recorder;
 
@@ -20,16 +18,6 @@ pub(super) const REQUESTS_PATH: &str = "/sim/requests";
 const MODELS: [&str; 2] = ["sim-chat", "sim-embedding"];
 /// The answer to every chat of a blind simulator.
 const BLIND_CHAT: &str = r#"{"id":"chatcmpl-sim","object":"chat.completion","created":1700000000,"model":"sim-chat","choices":[{"index":0,"message":{"role":"assistant","content":"Simulated upstreams answer without looking.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":6,"total_tokens":18,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
-
-/// A request that was read.
-pub(super) struct Asked<'a> {
-    pub(super) method: &'a Method,
-    pub(super) path: &'a str,
-    pub(super) headers: &'a HeaderMap,
-    pub(super) body: &'a Bytes,
-    /// Unique among the answers of one simulator.
-    pub(super) number: u64,
-}
 
 /// Answers a request.
 pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour, recorder: &Recorder) -> Answer {

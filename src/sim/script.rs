@@ -115,9 +115,17 @@ pub(super) fn whole(body: Bytes, behaviour: &Behaviour) -> Vec<Step> {
     steps
 }
 
+/// Whose events a stream has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Openai,
+    Anthropic,
+}
+
 /// Builds an event stream, with the faults that apply to it.
 pub(super) struct EventStream<'a> {
     behaviour: &'a Behaviour,
+    protocol: Protocol,
     steps: Vec<Step>,
     chunks: u32,
     /// Set once the stream has broken off: what is added later is not sent.
@@ -125,10 +133,10 @@ pub(super) struct EventStream<'a> {
 }
 
 impl<'a> EventStream<'a> {
-    pub(super) fn new(behaviour: &'a Behaviour) -> Self {
+    pub(super) fn new(behaviour: &'a Behaviour, protocol: Protocol) -> Self {
         let capacity = usize::try_from(behaviour.chunks).unwrap_or_default() + 8;
-        let mut stream =
-            Self { behaviour, steps: Vec::with_capacity(capacity), chunks: 0, ended: false };
+        let steps = Vec::with_capacity(capacity);
+        let mut stream = Self { behaviour, protocol, steps, chunks: 0, ended: false };
         stream.stop_if_due();
         stream
     }
@@ -140,6 +148,12 @@ impl<'a> EventStream<'a> {
             return Bytes::from(format!(": between{end}{end}: inside{end}data: {data}{end}{end}"));
         }
         Bytes::from(format!("data: {data}{end}{end}"))
+    }
+
+    /// The bytes of an event that has a name.
+    pub(super) fn named_event(&self, name: &str, data: &str) -> Bytes {
+        let end = self.behaviour.faults.line_end.as_str();
+        Bytes::from(format!("event: {name}{end}data: {data}{end}{end}"))
     }
 
     /// Sends an event at once.
@@ -181,8 +195,15 @@ impl<'a> EventStream<'a> {
             return;
         }
         if stop.how == Break::ErrorFrame {
-            let frame = r#"{"error":{"message":"The simulated upstream failed in the middle of the stream.","type":"server_error","param":null,"code":null}}"#;
-            let frame = self.event(frame);
+            let frame = match self.protocol {
+                Protocol::Openai => self.event(
+                    r#"{"error":{"message":"The simulated upstream failed in the middle of the stream.","type":"server_error","param":null,"code":null}}"#,
+                ),
+                Protocol::Anthropic => self.named_event(
+                    "error",
+                    r#"{"type":"error","error":{"type":"overloaded_error","message":"The simulated upstream failed in the middle of the stream."}}"#,
+                ),
+            };
             self.send(&frame);
         }
         end(&mut self.steps, stop.how);
@@ -254,7 +275,7 @@ mod tests {
     fn a_stream_breaks_off_after_the_chunks_it_was_told() {
         let mut behaviour = Behaviour::default();
         behaviour.set("fault", "cut-after=2").expect("a fault");
-        let mut stream = EventStream::new(&behaviour);
+        let mut stream = EventStream::new(&behaviour, Protocol::Openai);
         for _ in 0..5 {
             let event = stream.event("1");
             stream.send_chunk(&event);

@@ -21,11 +21,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
+use super::asked::Asked;
 use super::behaviour::{BadSetting, Behaviour, Refusal};
 use super::connection::Connection;
-use super::openai;
 use super::recorded::{Recorded, Recorder};
 use super::script::{Cut, Script};
+use super::{anthropic, openai};
 use crate::clock::UnixMs;
 
 /// Connections that may wait to be accepted: more than a benchmark opens at one moment.
@@ -202,14 +203,18 @@ async fn answer(
         Some(Refusal::Hang) => std::future::pending().await,
         _ => {}
     }
-    let asked = openai::Asked {
+    let asked = Asked {
         method: &head.method,
         path: head.uri.path(),
         headers: &head.headers,
         body: &received.body,
         number,
     };
-    let answer = openai::answer(&asked, &behaviour, &server.recorder);
+    let answer = if anthropic::takes(asked.path) {
+        anthropic::answer(&asked, &behaviour)
+    } else {
+        openai::answer(&asked, &behaviour, &server.recorder)
+    };
     Ok(response(number, answer, &behaviour, &received, in_flight))
 }
 

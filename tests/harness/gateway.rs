@@ -101,8 +101,13 @@ impl Gateway {
 
     /// A chat request with these header lines beside host and key, and this body.
     pub(crate) fn chat(&self, lines: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+        self.post("/v1/chat/completions", lines, body)
+    }
+
+    /// A request to `path` with these header lines beside host and key, and this body.
+    pub(crate) fn post(&self, path: &str, lines: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
         let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n\
+            "POST {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n\
              Content-Type: application/json\r\n{lines}\r\n",
             self.key
         );
@@ -184,8 +189,13 @@ upstreams:
     protocol: openai
     base_url: http://{upstream}/v1
     credential: {UPSTREAM_KEY}
+  anthropic:
+    protocol: anthropic
+    base_url: http://{upstream}
+    credential: {UPSTREAM_KEY}
 routes:
   - {{ path: /v1/chat/completions, operation: chat }}
+  - {{ path: /v1/messages, operation: messages }}
 "
     )
 }
@@ -197,6 +207,19 @@ const MODELS: &str = "models:
       - { upstream: recorder }
     prices:
       input_per_1m_tokens: 1
+      output_per_1m_tokens: 10
+    limits:
+      context_tokens_max: 100000
+      output_tokens_max: 1000
+  claude:
+    operations: [messages]
+    targets:
+      - { upstream: anthropic }
+    prices:
+      input_per_1m_tokens: 1
+      cached_input_per_1m_tokens: 0.1
+      cache_write_per_1m_tokens: 1.25
+      cache_write_1h_per_1m_tokens: 2
       output_per_1m_tokens: 10
     limits:
       context_tokens_max: 100000

@@ -17,7 +17,7 @@ use crate::secret::Secret;
 const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";
 
 /// Paths that the gateway answers itself.
-const OWN_PATHS: [&str; 3] = ["/v1/models", "/v1/balance", "/v1/usage"];
+const OWN_PATHS: [&str; 5] = ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
 
 /// The compiled `routes.yaml`.
 pub(super) struct Compiled {

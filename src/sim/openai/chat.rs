@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 
-use super::Asked;
-use super::reply::{ChatRequest, PERIOD, Reply};
 use crate::clock::UnixMs;
 use crate::sim::answer::Answer;
+use crate::sim::asked::Asked;
 use crate::sim::behaviour::{Behaviour, Done, Refusal, UsageForm};
-use crate::sim::script::EventStream;
+use crate::sim::reply::{ChatRequest, PERIOD, Reply};
+use crate::sim::script::{EventStream, Protocol};
 
 /// The most choices that OpenAI gives.
 const CHOICES_MAX: u32 = 128;
@@ -93,7 +93,7 @@ impl Completion {
         let twice = forged.filter(|_| form == Some(UsageForm::Twice));
         let late = forged.filter(|_| form == Some(UsageForm::Late));
 
-        let mut stream = EventStream::new(behaviour);
+        let mut stream = EventStream::new(behaviour, Protocol::Openai);
         for index in 0..self.choices {
             let delta = self.opening_delta();
             stream.send(&stream.event(&self.chunk(index, &delta, "null", no_usage)));

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Asked;
 use crate::sim::answer::Answer;
+use crate::sim::asked::Asked;
 use crate::sim::behaviour::{Behaviour, Refusal, UsageForm};
 
 /// The most inputs that OpenAI takes in one request.

@@ -137,11 +137,8 @@ impl Reply {
         let tokens_max = request.max_completion_tokens.or(request.max_tokens);
         let tokens_max = tokens_max.filter(|_| !behaviour.ignores_max_tokens).unwrap_or(u64::MAX);
         let mut reply = if let Some(tool) = request.tool() {
-            let arguments = sample(&tool["function"]["parameters"]);
-            let arguments = if arguments.is_object() { arguments } else { serde_json::json!({}) };
             let name = tool["function"]["name"].as_str().unwrap_or_default();
-            let reply = Self::json(&arguments, tokens_max, "tool_calls");
-            Self { tool: Some(name.to_owned()), ..reply }
+            Self::tool_call(name, &tool["function"]["parameters"], tokens_max)
         } else {
             match request.response_format.as_ref().map(|format| (&format["type"], format)) {
                 Some((kind, _)) if kind == "json_object" => {
@@ -160,7 +157,15 @@ impl Reply {
         reply
     }
 
-    fn words(behaviour: &Behaviour, tokens_max: u64) -> Self {
+    /// A call of the tool `name` with arguments that its JSON Schema allows.
+    pub(super) fn tool_call(name: &str, schema: &Value, tokens_max: u64) -> Self {
+        let arguments = sample(schema);
+        let arguments = if arguments.is_object() { arguments } else { serde_json::json!({}) };
+        let reply = Self::json(&arguments, tokens_max, "tool_calls");
+        Self { tool: Some(name.to_owned()), ..reply }
+    }
+
+    pub(super) fn words(behaviour: &Behaviour, tokens_max: u64) -> Self {
         let words = match behaviour.faults.writes {
             Writes::Utf8Split => WIDE_WORDS,
             _ => WORDS,

@@ -1,0 +1,93 @@
+//! How an error is written: each family of SDKs reads its own shape.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::respond::wire;
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::RequestId;
+use crate::protocols::Operation;
+
+/// The header with which Anthropic's SDKs name the version of its API.
+const ANTHROPIC_VERSION: &str = "anthropic-version";
+
+/// The shape of an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Envelope {
+    /// `{"error": {"message", "type", "param", "code"}}`
+    #[default]
+    Openai,
+    /// `{"type": "error", "error": {"type", "message", "details"}, "request_id"}`
+    Anthropic,
+}
+
+impl Envelope {
+    /// The shape that the clients of an operation read; without one, that of the SDK that asks.
+    pub(super) fn of(operation: Option<Operation>, headers: &HeaderMap) -> Self {
+        match operation {
+            Some(Operation::Messages) => Self::Anthropic,
+            Some(_) => Self::Openai,
+            None if headers.contains_key(ANTHROPIC_VERSION) => Self::Anthropic,
+            None => Self::Openai,
+        }
+    }
+
+    /// The error as a JSON document.
+    pub(super) fn body(self, id: RequestId, error: &GatewayError) -> Value {
+        let (_, kind, code) = wire(error.kind);
+        match self {
+            Self::Openai => json!({"error": {
+                "message": error.message,
+                "type": kind,
+                "param": error.param,
+                "code": code,
+            }}),
+            Self::Anthropic => json!({
+                "type": "error",
+                "error": {
+                    "type": anthropic_type(error.kind),
+                    "message": error.message,
+                    "details": {"error_code": code},
+                },
+                "request_id": id,
+            }),
+        }
+    }
+
+    /// The event that ends a stream which has already begun: SDKs raise when they read it, and take
+    /// a stream that just stops for a success.
+    pub(super) fn error_event(self, id: RequestId, error: &GatewayError) -> Bytes {
+        let body = self.body(id, error);
+        match self {
+            Self::Openai => format!("data: {body}\n\n"),
+            Self::Anthropic => format!("event: error\ndata: {body}\n\n"),
+        }
+        .into()
+    }
+}
+
+/// `error.type` as Anthropic's API reference, "Errors", lists them.
+fn anthropic_type(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::InvalidRequest
+        | ErrorKind::BadFraming
+        | ErrorKind::MethodNotAllowed
+        | ErrorKind::RequestTimeout
+        | ErrorKind::IdempotencyConflict
+        | ErrorKind::UnsupportedMediaType
+        | ErrorKind::HeaderTooLarge
+        | ErrorKind::ClientGone => "invalid_request_error",
+        ErrorKind::Unauthorized => "authentication_error",
+        ErrorKind::InsufficientBalance | ErrorKind::BalanceHeld | ErrorKind::BalanceExhausted => {
+            "billing_error"
+        }
+        ErrorKind::PermissionDenied => "permission_error",
+        ErrorKind::ModelNotFound | ErrorKind::NotFound => "not_found_error",
+        ErrorKind::PayloadTooLarge => "request_too_large",
+        ErrorKind::RateLimited => "rate_limit_error",
+        ErrorKind::Internal | ErrorKind::UpstreamUnavailable | ErrorKind::BadGateway => "api_error",
+        ErrorKind::Overloaded => "overloaded_error",
+        ErrorKind::UpstreamTimeout => "timeout_error",
+    }
+}

@@ -1,0 +1,135 @@
+//! The two meters that protocols share: for one JSON document, and for a stream of events. What a
+//! protocol calls things, it says itself.
+
+use bytes::Bytes;
+
+use super::Meter;
+use super::estimate::TextSize;
+use super::json_scan::UsageScan;
+use super::sse::{self, Events, Verdict};
+use crate::price::{Usage, UsageSource};
+
+/// Reads a `usage` as a protocol writes it; `None` for one that cannot be true.
+pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<Usage> + Send + Sync>;
+
+/// Meters a JSON document with a top-level `usage`.
+pub(super) struct JsonMeter {
+    scan: UsageScan,
+    floor: Usage,
+    output_tokens_max: u64,
+    read_usage: ReadUsage,
+}
+
+impl JsonMeter {
+    /// `floor` is what the request has used at least, `output_tokens_max` what an estimate of the
+    /// output may not exceed.
+    pub(super) fn new(floor: Usage, output_tokens_max: u64, read_usage: ReadUsage) -> Self {
+        Self { scan: UsageScan::default(), floor, output_tokens_max, read_usage }
+    }
+}
+
+impl Meter for JsonMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.scan.feed(&chunk);
+        chunk
+    }
+
+    fn finish(&mut self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.scan.is_whole()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.scan.has_error() && self.scan.usage().is_none()
+    }
+
+    fn relayed(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        match self.scan.usage().and_then(&self.read_usage) {
+            Some(usage) => (usage, UsageSource::Upstream),
+            None => {
+                let tokens = TextSize::of_ascii(self.scan.text_bytes()).tokens();
+                let output_tokens = tokens.min(self.output_tokens_max);
+                (Usage { output_tokens, ..self.floor }, UsageSource::Estimated)
+            }
+        }
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+}
+
+/// What a stream has shown so far.
+pub(super) trait Tally: Send + Sync {
+    /// Looks at the data of an event, and says whether the customer gets the event.
+    fn judge(&mut self, data: &[u8]) -> Verdict;
+
+    /// As [`Meter::is_complete`]. A stream in which the upstream said that it failed needs no other
+    /// word about that either.
+    fn is_complete(&self) -> bool;
+
+    /// As [`Meter::has_failed`].
+    fn has_failed(&self) -> bool;
+
+    /// As [`Meter::relayed`].
+    fn relayed(&self) -> Usage;
+
+    /// As [`Meter::measure`].
+    fn measure(&self) -> (Usage, UsageSource);
+}
+
+/// Meters a stream of events.
+pub(super) struct StreamMeter<T> {
+    events: Events,
+    tally: T,
+}
+
+impl<T: Tally> StreamMeter<T> {
+    pub(super) fn new(tally: T) -> Self {
+        Self { events: Events::default(), tally }
+    }
+}
+
+impl<T: Tally> Meter for StreamMeter<T> {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.events.relay(&chunk, |event| self.tally.judge(&sse::data(event)))
+    }
+
+    fn finish(&mut self) -> Bytes {
+        // Some servers leave out the blank line behind the last event.
+        let rest = self.events.take_unfinished();
+        if rest.is_empty() || self.tally.judge(&sse::data(&rest)) == Verdict::Drop {
+            return Bytes::new();
+        }
+        let mut whole = rest.to_vec();
+        whole.extend_from_slice(b"\n\n");
+        whole.into()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.tally.is_complete()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.tally.has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        self.tally.relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        self.tally.measure()
+    }
+
+    fn changes_length(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,230 @@
+//! Anthropic's protocol: messages, whole and streamed.
+//!
+//! The shapes are those of Anthropic's API reference, "Messages" and "Streaming Messages".
+
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::asked::Asked;
+use super::behaviour::{Behaviour, Done, Refusal, UsageForm};
+use super::reply::Reply;
+use super::script::{EventStream, Protocol};
+
+/// How many bytes of a prompt make a token, about.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Whether a path is this protocol's, whatever stands before.
+pub(super) fn takes(path: &str) -> bool {
+    path.ends_with("/messages")
+}
+
+/// The parts of a request that shape the answer.
+#[derive(Deserialize)]
+struct Request {
+    model: String,
+    messages: Vec<Value>,
+    max_tokens: u64,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    tools: Vec<Value>,
+}
+
+impl Request {
+    /// The tool that the answer calls: the first one, until its result is there.
+    fn tool(&self) -> Option<&Value> {
+        let last = self.messages.last().map(|message| &message["content"]);
+        let has_result = last
+            .and_then(Value::as_array)
+            .is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"));
+        self.tools.first().filter(|_| !has_result)
+    }
+}
+
+/// Answers `…/messages`.
+pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+    if let Some(Refusal::Status(status)) = behaviour.faults.refusal {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let message = format!("The simulated upstream was told to answer {status}.");
+        return Answer::anthropic_error(status, &message, behaviour);
+    }
+    let sent = asked.headers.get("x-api-key").map(http::HeaderValue::as_bytes);
+    if behaviour.key.as_ref().is_some_and(|key| sent != Some(key.as_bytes())) {
+        let status = StatusCode::UNAUTHORIZED;
+        return Answer::anthropic_error(status, "invalid x-api-key", behaviour);
+    }
+    if *asked.method != Method::POST {
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        return Answer::anthropic_error(status, "Method Not Allowed", behaviour);
+    }
+    let request = match serde_json::from_slice::<Request>(asked.body) {
+        Ok(request) => request,
+        Err(error) => {
+            let message = format!("The body: {error}.");
+            return Answer::anthropic_error(StatusCode::BAD_REQUEST, &message, behaviour);
+        }
+    };
+    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+        return Answer::garbage(request.stream);
+    }
+    let tokens_max = if behaviour.ignores_max_tokens { u64::MAX } else { request.max_tokens };
+    let reply = match request.tool() {
+        Some(tool) => {
+            let name = tool["name"].as_str().unwrap_or_default();
+            Reply::tool_call(name, &tool["input_schema"], tokens_max)
+        }
+        None => Reply::words(behaviour, tokens_max),
+    };
+    let message = Message {
+        number: asked.number,
+        usage: Usage::reported(asked.body.len(), &reply, behaviour),
+        model: request.model,
+        reply,
+    };
+    if request.stream {
+        message.streamed(behaviour)
+    } else {
+        Answer::json(message.whole().to_string(), behaviour)
+    }
+}
+
+struct Message {
+    number: u64,
+    model: String,
+    reply: Reply,
+    usage: Option<Usage>,
+}
+
+impl Message {
+    fn whole(&self) -> Value {
+        let text = self.reply.pieces.concat();
+        let block = match &self.reply.tool {
+            Some(name) => {
+                let input: Value = serde_json::from_str(&text).unwrap_or_default();
+                json!({"type": "tool_use", "id": self.tool_id(), "name": name, "input": input})
+            }
+            None => json!({"type": "text", "text": text}),
+        };
+        let mut message = self.opened();
+        message["content"] = json!([block]);
+        message["stop_reason"] = json!(self.stop_reason());
+        if let Some(usage) = self.usage {
+            message["usage"] = usage.to_json();
+        }
+        message
+    }
+
+    fn streamed(&self, behaviour: &Behaviour) -> Answer {
+        let mut stream = EventStream::new(behaviour, Protocol::Anthropic);
+        let mut start = self.opened();
+        if let Some(usage) = self.usage {
+            start["usage"] = Usage { output: 1, ..usage }.to_json();
+        }
+        let block = match &self.reply.tool {
+            Some(name) => {
+                json!({"type": "tool_use", "id": self.tool_id(), "name": name, "input": {}})
+            }
+            None => json!({"type": "text", "text": ""}),
+        };
+        send(&mut stream, "message_start", json!({"message": start}));
+        send(&mut stream, "content_block_start", json!({"index": 0, "content_block": block}));
+        send(&mut stream, "ping", json!({}));
+        for piece in &self.reply.pieces {
+            let delta = match &self.reply.tool {
+                Some(_) => json!({"type": "input_json_delta", "partial_json": piece}),
+                None => json!({"type": "text_delta", "text": piece}),
+            };
+            let event = event(&stream, "content_block_delta", json!({"index": 0, "delta": delta}));
+            stream.send_chunk(&event);
+        }
+        send(&mut stream, "content_block_stop", json!({"index": 0}));
+        let mut end = json!({"delta": {"stop_reason": self.stop_reason(), "stop_sequence": null}});
+        if let Some(usage) = self.usage {
+            end["usage"] = json!({"output_tokens": usage.output});
+        }
+        send(&mut stream, "message_delta", end);
+        let stops = match behaviour.faults.done {
+            Done::Once => 1,
+            Done::Twice => 2,
+            Done::Missing => 0,
+        };
+        (0..stops).for_each(|_| send(&mut stream, "message_stop", json!({})));
+        Answer::events(stream)
+    }
+
+    fn opened(&self) -> Value {
+        json!({
+            "id": format!("msg_sim_{}", self.number),
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": [],
+            "stop_reason": null,
+            "stop_sequence": null,
+        })
+    }
+
+    fn tool_id(&self) -> String {
+        format!("toolu_sim_{}", self.number)
+    }
+
+    fn stop_reason(&self) -> &'static str {
+        match self.reply.finish_reason {
+            "length" => "max_tokens",
+            "tool_calls" => "tool_use",
+            _ => "end_turn",
+        }
+    }
+}
+
+fn send(stream: &mut EventStream<'_>, name: &str, data: Value) {
+    let event = event(stream, name, data);
+    stream.send(&event);
+}
+
+fn event(stream: &EventStream<'_>, name: &str, mut data: Value) -> bytes::Bytes {
+    data["type"] = json!(name);
+    stream.named_event(name, &data.to_string())
+}
+
+/// A usage report.
+#[derive(Clone, Copy)]
+struct Usage {
+    input: i64,
+    cache_read: i64,
+    output: i64,
+}
+
+impl Usage {
+    /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
+    fn reported(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
+        match behaviour.faults.usage {
+            UsageForm::Missing => return None,
+            UsageForm::Negative => {
+                return Some(Self { input: -100, cache_read: -50, output: -200 });
+            }
+            UsageForm::Huge => {
+                return Some(Self { input: i64::MAX, cache_read: 0, output: i64::MAX });
+            }
+            UsageForm::Honest | UsageForm::Twice | UsageForm::Early | UsageForm::Late => {}
+        }
+        let told = behaviour.usage;
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        Some(Self {
+            input: told.prompt.unwrap_or(number(1 + (body_bytes / BYTES_PER_TOKEN) as u64)),
+            cache_read: told.cached.unwrap_or(0),
+            output: told.completion.unwrap_or(number(reply.tokens)),
+        })
+    }
+
+    fn to_json(self) -> Value {
+        json!({
+            "input_tokens": self.input,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": self.cache_read,
+            "output_tokens": self.output,
+        })
+    }
+}
