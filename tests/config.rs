@@ -104,7 +104,7 @@ fn the_shipped_files_are_in_order() {
     assert_eq!((warnings.len(), notes), (1, 1), "one note only:\n{}", rendered(&warnings));
     let first = snapshot.models.first().expect("a model");
     assert_eq!(&*first.id, "gpt-4o-mini", "the first model of the list");
-    assert_eq!(first.operations, [Operation::Chat]);
+    assert_eq!(first.operations, [Operation::Chat, Operation::Responses]);
     let million = Usage { input_tokens: 1_000_000, output_tokens: 1_000_000, ..Usage::default() };
     assert_eq!(first.prices.cost(&million), Nanousd::new(750_000_000), "$0.15 and $0.60");
     assert!(snapshot.model("text-embedding-3-small").is_some(), "embeddings are listed");

@@ -18,6 +18,8 @@ pub(super) enum Envelope {
     /// `{"error": {"message", "type", "param", "code"}}`
     #[default]
     Openai,
+    /// The same, but for the event that ends a stream of responses.
+    Responses,
     /// `{"type": "error", "error": {"type", "message", "details"}, "request_id"}`
     Anthropic,
 }
@@ -27,6 +29,7 @@ impl Envelope {
     pub(super) fn of(operation: Option<Operation>, headers: &HeaderMap) -> Self {
         match operation {
             Some(Operation::Messages) => Self::Anthropic,
+            Some(Operation::Responses) => Self::Responses,
             Some(_) => Self::Openai,
             None if headers.contains_key(ANTHROPIC_VERSION) => Self::Anthropic,
             None => Self::Openai,
@@ -37,7 +40,7 @@ impl Envelope {
     pub(super) fn body(self, id: RequestId, error: &GatewayError) -> Value {
         let (_, kind, code) = wire(error.kind);
         match self {
-            Self::Openai => json!({"error": {
+            Self::Openai | Self::Responses => json!({"error": {
                 "message": error.message,
                 "type": kind,
                 "param": error.param,
@@ -58,12 +61,31 @@ impl Envelope {
     /// The event that ends a stream which has already begun: SDKs raise when they read it, and take
     /// a stream that just stops for a success.
     pub(super) fn error_event(self, id: RequestId, error: &GatewayError) -> Bytes {
-        let body = self.body(id, error);
+        let mut body = self.body(id, error);
         match self {
             Self::Openai => format!("data: {body}\n\n"),
+            // Codex acts on this event only, and OpenAI's SDKs on `error` in any.
+            Self::Responses => {
+                body["type"] = json!("response.failed");
+                body["response"] = json!({
+                    "id": id,
+                    "object": "response",
+                    "status": "failed",
+                    "error": {"code": responses_code(error.kind), "message": error.message},
+                });
+                format!("event: response.failed\ndata: {body}\n\n")
+            }
             Self::Anthropic => format!("event: error\ndata: {body}\n\n"),
         }
         .into()
+    }
+}
+
+/// `error.code` of a failed response.
+fn responses_code(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::BalanceExhausted => "insufficient_quota",
+        _ => "server_error",
     }
 }
 

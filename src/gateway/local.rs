@@ -56,7 +56,9 @@ impl<'a> Local<'a> {
                     snapshot.models.iter().filter(|model| pipeline::may_use(key, &model.id));
                 let data: Vec<Value> = usable.map(|model| describe(model, envelope)).collect();
                 Ok(match envelope {
-                    Envelope::Openai => json!({"object": "list", "data": data}),
+                    Envelope::Openai | Envelope::Responses => {
+                        json!({"object": "list", "data": data})
+                    }
                     Envelope::Anthropic => json!({
                         "data": data,
                         "has_more": false,
@@ -97,7 +99,7 @@ impl<'a> Local<'a> {
 /// A model in the shape that the client's SDK reads. There is no creation time to tell.
 fn describe(model: &Model, envelope: Envelope) -> Value {
     match envelope {
-        Envelope::Openai => {
+        Envelope::Openai | Envelope::Responses => {
             json!({"id": &*model.id, "object": "model", "created": 0, "owned_by": model.owned_by})
         }
         Envelope::Anthropic => json!({

@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ const CACHE_BYTES: u64 = 8 << 20;
 /// leaves hold up to 17 rows; the largest row is a key's, with 100 models of 256 bytes. Each segment
 /// that is being written is that much memory.
 const SEGMENT_BYTES: usize = 2 << 20;
+
+/// How long sled may take to let go of a directory that this process had open.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const META: &[u8] = b"m";
 const ACCOUNT: u8 = b'a';
@@ -80,16 +84,32 @@ pub(super) struct Store {
     log: File,
 }
 
+/// Opens sled, whose background threads can hold its lock for a moment after the last handle is gone.
+/// No other process has it: the ledger's own lock is taken by now.
+fn open_sled(dir: &Path) -> sled::Result<sled::Db> {
+    let begun = Instant::now();
+    loop {
+        let config = sled::Config::new()
+            .path(dir)
+            .cache_capacity(CACHE_BYTES)
+            .segment_size(SEGMENT_BYTES)
+            .flush_every_ms(None);
+        match config.open() {
+            Err(sled::Error::Io(error))
+                if error.to_string().contains("acquire lock") && begun.elapsed() < LOCK_TIMEOUT =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened,
+        }
+    }
+}
+
 impl Store {
     /// Opens or creates it in `dir`.
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
         let is_new = !dir.exists();
-        let db = sled::Config::new()
-            .path(dir)
-            .cache_capacity(CACHE_BYTES)
-            .segment_size(SEGMENT_BYTES)
-            .flush_every_ms(None)
-            .open()?;
+        let db = open_sled(dir)?;
         let log = fs::OpenOptions::new().read(true).write(true).open(dir.join("db"))?;
         if is_new {
             for entry in fs::read_dir(dir)? {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::json_splice::{Splice, json_string};
+use super::json_splice::Splice;
 use super::metering::{JsonMeter, StreamMeter, Tally};
 use super::sse::Verdict;
 use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
@@ -28,8 +28,6 @@ const BILLING_FIELDS: [&str; 10] = [
     "fallbacks",
     "speed",
 ];
-/// Keys of content whose tokens its bytes do not bound: media and files by reference.
-const MEDIA_KEYS: [&[u8]; 2] = [b"\"source\"", b"\"file_id\""];
 /// Fields with which an upstream adds input of its own.
 const UNBOUNDED_FIELDS: [&str; 3] = ["mcp_servers", "container", "fallbacks"];
 /// What an upstream adds to a prompt that has tools: a system prompt of up to some 700 tokens.
@@ -71,7 +69,10 @@ impl Codec for AnthropicMessages {
             asked.unwrap_or(limits.output_tokens_max).min(limits.output_tokens_max);
         let text = body.text();
         let tools = Tools::read(body);
-        let has_media = MEDIA_KEYS.iter().any(|key| memchr::memmem::find(text, key).is_some());
+        // Media and files by reference: content whose tokens its bytes do not bound.
+        let has_media = super::has_quote_where(text, |_, behind| {
+            behind.starts_with(b"source\"") || behind.starts_with(b"file_id\"")
+        });
         let is_unbounded = has_media
             || tools == Tools::Servers
             || body.has_escaped_keys()
@@ -169,11 +170,7 @@ impl Call for MessagesCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = Splice::default();
-        if let Some(range) = self.model.to_rename(upstream_model) {
-            splice.replace(range, json_string(upstream_model));
-        }
-        splice
+        self.model.rename(upstream_model)
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {

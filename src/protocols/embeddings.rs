@@ -153,11 +153,7 @@ impl Call for EmbeddingsCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = Splice::default();
-        if let Some(range) = self.model.to_rename(upstream_model) {
-            splice.replace(range, json_string(upstream_model));
-        }
-        splice
+        self.model.rename(upstream_model)
     }
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {

@@ -26,6 +26,10 @@ impl JsonMeter {
     pub(super) fn new(floor: Usage, output_tokens_max: u64, read_usage: ReadUsage) -> Self {
         Self { scan: UsageScan::default(), floor, output_tokens_max, read_usage }
     }
+
+    fn usage(&self) -> Option<Usage> {
+        self.scan.usage().and_then(&self.read_usage)
+    }
 }
 
 impl Meter for JsonMeter {
@@ -43,7 +47,7 @@ impl Meter for JsonMeter {
     }
 
     fn has_failed(&self) -> bool {
-        self.scan.has_error() && self.scan.usage().is_none()
+        self.scan.has_error() && self.usage().is_none()
     }
 
     fn relayed(&self) -> Usage {
@@ -51,7 +55,7 @@ impl Meter for JsonMeter {
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
-        match self.scan.usage().and_then(&self.read_usage) {
+        match self.usage() {
             Some(usage) => (usage, UsageSource::Upstream),
             None => {
                 let tokens = TextSize::of_ascii(self.scan.text_bytes()).tokens();

@@ -15,6 +15,7 @@ use crate::price::{Usage, UsageSource};
 
 pub mod openai_chat;
 pub mod anthropic_messages;
+pub mod openai_responses;
 pub mod embeddings;
 
 pub mod estimate;
@@ -26,12 +27,13 @@ mod metering;
 pub mod sse;
 
 use json::Object;
-use json_splice::Splice;
+use json_splice::{Splice, json_string};
 
 /// Every codec of this build.
 pub static REGISTRY: &[&dyn Codec] = &[
     &openai_chat::OpenaiChat,
     &anthropic_messages::AnthropicMessages,
+    &openai_responses::OpenaiResponses,
     &embeddings::OpenaiEmbeddings,
 ];
 
@@ -156,9 +158,13 @@ impl ModelField {
         Self { range: value.map(|value| value.range).unwrap_or_default(), name }
     }
 
-    /// The bytes to overwrite, unless the upstream uses the same name.
-    fn to_rename(&self, upstream_model: &str) -> Option<Range<usize>> {
-        (self.name != upstream_model).then(|| self.range.clone())
+    /// The name overwritten, unless the upstream uses the same.
+    fn rename(&self, upstream_model: &str) -> Splice {
+        let mut splice = Splice::default();
+        if self.name != upstream_model {
+            splice.replace(self.range.clone(), json_string(upstream_model));
+        }
+        splice
     }
 }
 
@@ -171,6 +177,28 @@ fn refuse_case_variants(body: &Object<'_>, fields: &[&str]) -> Result<(), Gatewa
             Err(GatewayError::invalid(key.to_owned(), message))
         }
     }
+}
+
+/// Tiers that cost no more than the prices in `models.yaml`. Others multiply what the upstream bills.
+const SERVICE_TIERS: [&str; 3] = ["auto", "default", "flex"];
+
+/// OpenAI's `service_tier` must not change the price.
+fn check_service_tier(body: &Object<'_>) -> Result<(), GatewayError> {
+    let tier = body.get_non_null("service_tier");
+    if tier.is_some_and(|tier| tier.as_str().is_none_or(|tier| !SERVICE_TIERS.contains(&&*tier))) {
+        let message = format!("`service_tier` must be one of {}", SERVICE_TIERS.join(", "));
+        return Err(GatewayError::invalid("service_tier", message));
+    }
+    Ok(())
+}
+
+/// Whether `is_mark` holds for what stands before and behind any quote of a JSON text. Long prompts
+/// have few quotes, so looking for many keys at once costs one pass over a body.
+fn has_quote_where(text: &[u8], is_mark: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+    memchr::memchr_iter(b'"', text).any(|at| {
+        let (before, behind) = text.split_at_checked(at).unwrap_or_default();
+        is_mark(before, behind.get(1..).unwrap_or_default())
+    })
 }
 
 /// `messages` must be an array that is not empty. What is in it is the upstream's to judge.

@@ -4,15 +4,13 @@
 //! completions", and the differences of its imitators that are named where they are read.
 
 use std::ops::{Range, RangeInclusive};
-use std::sync::LazyLock;
 
-use memchr::memmem;
 use serde::Deserialize;
 
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::json_splice::{Splice, json_string};
+use super::json_splice::Splice;
 use super::metering::{JsonMeter, StreamMeter, Tally};
 use super::sse::Verdict;
 use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
@@ -32,8 +30,6 @@ const BILLING_FIELDS: [&str; 10] = [
     "web_search_options",
     "audio",
 ];
-/// Tiers that cost no more than the prices in `models.yaml`. Others multiply what the upstream bills.
-const SERVICE_TIERS: [&str; 3] = ["auto", "default", "flex"];
 /// Fields that ask for what no price in `models.yaml` covers: a fee for each search, and audio output,
 /// which is counted among the tokens of the text and costs several times as much.
 const UNPRICED_FIELDS: [&str; 2] = ["web_search_options", "audio"];
@@ -48,10 +44,16 @@ const RANGES: [(&str, RangeInclusive<f64>); 4] = [
 const STOP_MAX: usize = 4;
 /// Choices at most: OpenAI's own limit for `n`.
 const CHOICES_MAX: u64 = 128;
-/// Texts that occur in every body with input whose tokens its bytes do not bound: media by
-/// reference. Finding one in a prompt's text only makes the hold larger.
-static MEDIA_MARKS: LazyLock<[memmem::Finder<'static>; 4]> =
-    LazyLock::new(|| ["_url\"", "audio\"", "\"file", "\"video"].map(memmem::Finder::new));
+/// Whether a body has a text that occurs wherever there is input whose tokens its bytes do not bound:
+/// media by reference. Finding one in a prompt's text only makes the hold larger.
+fn has_media_mark(body: &[u8]) -> bool {
+    super::has_quote_where(body, |before, behind| {
+        before.ends_with(b"_url")
+            || before.ends_with(b"audio")
+            || behind.starts_with(b"file")
+            || behind.starts_with(b"video")
+    })
+}
 
 /// The codec.
 #[derive(Debug)]
@@ -88,8 +90,7 @@ impl Codec for OpenaiChat {
             asked.unwrap_or(limits.output_tokens_max).min(limits.output_tokens_max);
         let stream = super::boolean(body, "stream")?.unwrap_or(false);
         let text = body.text();
-        let has_media =
-            body.has_escaped_keys() || MEDIA_MARKS.iter().any(|mark| mark.find(text).is_some());
+        let has_media = body.has_escaped_keys() || has_media_mark(text);
         let input_tokens_max = if has_media {
             limits.input_tokens_max
         } else {
@@ -144,11 +145,7 @@ fn check_stop(body: &Object<'_>) -> Result<(), GatewayError> {
 }
 
 fn check_priced(body: &Object<'_>) -> Result<(), GatewayError> {
-    let tier = body.get_non_null("service_tier");
-    if tier.is_some_and(|tier| tier.as_str().is_none_or(|tier| !SERVICE_TIERS.contains(&&*tier))) {
-        let message = format!("`service_tier` must be one of {}", SERVICE_TIERS.join(", "));
-        return Err(GatewayError::invalid("service_tier", message));
-    }
+    super::check_service_tier(body)?;
     match UNPRICED_FIELDS.into_iter().find(|field| body.get_non_null(field).is_some()) {
         Some(field) => Err(GatewayError::invalid(field, format!("`{field}` is not offered here"))),
         None => Ok(()),
@@ -240,10 +237,7 @@ impl Call for ChatCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = Splice::default();
-        if let Some(range) = self.model.to_rename(upstream_model) {
-            splice.replace(range, json_string(upstream_model));
-        }
+        let mut splice = self.model.rename(upstream_model);
         self.usage_options.splice(&mut splice);
         splice
     }

@@ -3,7 +3,7 @@
 //!
 //! It speaks OpenAI's and Anthropic's protocols over HTTP/1.1 and HTTP/2 without TLS. Paths are
 //! matched by their end, under any prefix: `…/chat/completions`, `…/embeddings`, `…/models`,
-//! `…/models/{id}`, `…/messages`.
+//! `…/models/{id}`, `…/responses`, `…/messages`.
 //! `GET /sim/requests` shows the last 1,024 requests. Each answer carries the SHA-256 and the length
 //! of the request's body as it arrived, in `x-sim-body-sha256` and `x-sim-body-bytes`.
 //!

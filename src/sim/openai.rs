@@ -2,6 +2,7 @@
 
 mod chat;
 mod embeddings;
+mod responses;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, StatusCode};
@@ -44,6 +45,7 @@ pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour, recorder: &Record
         Endpoint::Chat if behaviour.blind => Answer::json(BLIND_CHAT, behaviour),
         Endpoint::Chat => chat::answer(asked, behaviour),
         Endpoint::Embeddings => embeddings::answer(asked, behaviour),
+        Endpoint::Responses => responses::answer(asked, behaviour),
         Endpoint::Models => {
             let data: Vec<_> = MODELS.iter().map(|id| model(id)).collect();
             Answer::json(json!({"object": "list", "data": data}).to_string(), behaviour)
@@ -55,6 +57,7 @@ pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour, recorder: &Record
 enum Endpoint<'a> {
     Chat,
     Embeddings,
+    Responses,
     Models,
     Model(&'a str),
 }
@@ -66,6 +69,7 @@ impl<'a> Endpoint<'a> {
         match (segments.next()?, segments.next()?) {
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
+            ("responses", _) => Some(Self::Responses),
             ("models", _) => Some(Self::Models),
             (id, "models") => Some(Self::Model(id)),
             _ => None,
@@ -74,7 +78,7 @@ impl<'a> Endpoint<'a> {
 
     fn method(&self) -> Method {
         match self {
-            Self::Chat | Self::Embeddings => Method::POST,
+            Self::Chat | Self::Embeddings | Self::Responses => Method::POST,
             Self::Models | Self::Model(_) => Method::GET,
         }
     }

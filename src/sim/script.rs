@@ -119,6 +119,8 @@ pub(super) fn whole(body: Bytes, behaviour: &Behaviour) -> Vec<Step> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Openai,
+    /// OpenAI's, of its Responses API.
+    Responses,
     Anthropic,
 }
 
@@ -198,6 +200,10 @@ impl<'a> EventStream<'a> {
             let frame = match self.protocol {
                 Protocol::Openai => self.event(
                     r#"{"error":{"message":"The simulated upstream failed in the middle of the stream.","type":"server_error","param":null,"code":null}}"#,
+                ),
+                Protocol::Responses => self.named_event(
+                    "response.failed",
+                    r#"{"type":"response.failed","sequence_number":99,"response":{"object":"response","status":"failed","error":{"code":"server_error","message":"The simulated upstream failed in the middle of the stream."},"usage":null}}"#,
                 ),
                 Protocol::Anthropic => self.named_event(
                     "error",

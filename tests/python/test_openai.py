@@ -138,3 +138,23 @@ def test_the_balance_is_right_to_the_nano_dollar(base_url, admin):
         time.sleep(0.01)
     assert Decimal(balance["spent"]) == spent, balance
     assert Decimal(balance["available"]) == Decimal("1.00") - spent, balance
+
+
+def test_response(client):
+    answer = client.responses.create(model=MODEL, input="Say hello.")
+    assert answer.output_text and answer.status == "completed"
+    assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens
+
+
+def test_response_stream(client):
+    events = list(client.responses.create(model=MODEL, input="Say hello.", stream=True))
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert events[-1].type == "response.completed" and events[-1].response.output_text == text
+
+
+def test_a_cut_response_stream_says_so(client):
+    cut = {"x-sim-fault": "cut-after=3"}
+    stream = client.responses.create(model=MODEL, input="Hi.", stream=True, extra_headers=cut)
+    with pytest.raises(openai.APIError):
+        events = list(stream)
+        assert events[-1].type != "response.completed", events[-1]
