@@ -108,6 +108,10 @@ fn the_shipped_files_are_in_order() {
     let million = Usage { input_tokens: 1_000_000, output_tokens: 1_000_000, ..Usage::default() };
     assert_eq!(first.prices.cost(&million), Nanousd::new(750_000_000), "$0.15 and $0.60");
     assert!(snapshot.model("text-embedding-3-small").is_some(), "embeddings are listed");
+    let id_of = |name: &str| snapshot.model(name).map(|model| &*model.id);
+    assert_eq!(id_of("claude-haiku-4-5"), Some("claude-haiku-4-5"), "an exact id goes first");
+    assert_eq!(id_of("claude-haiku-4-5-20251001"), Some("claude-haiku-*"));
+    assert_eq!(id_of("claude-haiku-*"), None, "a pattern is no name");
 }
 
 #[test]
@@ -424,7 +428,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 12, "the number of examples in docs/configuration.md");
+    assert_eq!(blocks.len(), 13, "the number of examples in docs/configuration.md");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

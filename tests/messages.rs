@@ -75,6 +75,32 @@ fn the_upstream_sees_what_was_sent_and_no_key_of_the_customers() {
 }
 
 #[test]
+fn a_pattern_serves_the_names_that_begin_like_it() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(recorder.address);
+    for (name, status) in [
+        ("claude-x-1-20260101", 200),
+        ("claude-x-*", 404),
+        ("claude-x-a b", 404),
+        ("claude-y-1", 404),
+    ] {
+        let body = json!({"model": name, "max_tokens": 9, "messages": [{}]}).to_string();
+        let lines = format!("Content-Length: {}\r\n", body.len());
+        let answer = ask(gateway.address, &gateway.post("/v1/messages", &lines, &body));
+        assert_eq!(answer.status(), status, "{name}: {answer:?}");
+        if status == 200 {
+            let seen = recorder.requests().pop().expect("a request");
+            assert_eq!(seen.body, body.as_bytes(), "the name goes on as it is");
+        }
+    }
+    let listed = ask(gateway.address, &gateway.get("/v1/models"));
+    let ids = String::from_utf8_lossy(&listed.body()).into_owned();
+    assert!(ids.contains("claude") && !ids.contains('*'), "patterns are not listed: {ids}");
+    let one = ask(gateway.address, &gateway.get("/v1/models/claude-x-7"));
+    assert_eq!((one.status(), &one.json()["id"]), (200, &json!("claude-x-7")), "{one:?}");
+}
+
+#[test]
 fn either_header_may_hold_the_key() {
     let recorder = Recorder::start();
     let gateway = Gateway::start(recorder.address);

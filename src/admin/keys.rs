@@ -170,7 +170,9 @@ fn check_models(models: Option<&[String]>) -> Answer<()> {
 /// before the configuration that brings the model.
 fn warnings(state: &AdminState, key: &Key) -> Vec<String> {
     let config = state.config.load();
-    let unlisted = key.models.iter().flatten().filter(|model| config.model(model).is_none());
+    let is_known =
+        |name: &str| config.models_by_id.contains_key(name) || config.model(name).is_some();
+    let unlisted = key.models.iter().flatten().filter(|model| !is_known(model));
     let mut warnings: Vec<String> =
         unlisted.map(|model| format!("The configuration lists no model {model:?}.")).collect();
     if key.models.as_ref().is_some_and(Vec::is_empty) {

@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub models: Vec<Arc<Model>>,
     /// `models` by id.
     pub models_by_id: HashMap<Arc<str>, Arc<Model>>,
+    /// Those whose id is a pattern, the longest first.
+    pub wildcards: Vec<Arc<Model>>,
 }
 
 /// One customer-facing address.
@@ -124,6 +126,9 @@ pub struct UpstreamTimeouts {
     pub write: Duration,
 }
 
+/// The longest name that a pattern fits.
+pub(super) const NAME_BYTES_MAX: usize = 128;
+
 /// A model that customers can name.
 #[derive(Debug)]
 pub struct Model {
@@ -146,8 +151,9 @@ pub struct Model {
 pub struct Target {
     /// The provider.
     pub upstream: Arc<Upstream>,
-    /// The provider's name for the model.
-    pub model: String,
+    /// The provider's name for the model; `None` for the name that the customer used, of which only
+    /// a pattern says that it is the provider's.
+    pub model: Option<String>,
     /// Lower is tried first.
     pub priority: u32,
     /// The share among targets of one priority.
@@ -155,9 +161,30 @@ pub struct Target {
 }
 
 impl Snapshot {
-    /// The model with this id, if it is listed.
+    /// The model that customers call by this name: the one with this id, or the one whose pattern
+    /// fits best.
     #[must_use]
-    pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
-        self.models_by_id.get(id)
+    pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
+        let exact = self.models_by_id.get(name).filter(|model| !model.is_wildcard());
+        exact.or_else(|| {
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@".contains(&byte);
+            let fits = name.len() <= NAME_BYTES_MAX && name.bytes().all(is_name);
+            let mut wildcards = self.wildcards.iter().filter(|_| fits);
+            wildcards.find(|model| name.starts_with(model.literal()))
+        })
+    }
+}
+
+impl Model {
+    /// Whether its id is a pattern: the beginning of names, and an asterisk.
+    #[must_use]
+    pub fn is_wildcard(&self) -> bool {
+        self.id.ends_with('*')
+    }
+
+    /// Its id without the asterisk.
+    #[must_use]
+    pub fn literal(&self) -> &str {
+        self.id.strip_suffix('*').unwrap_or(&self.id)
     }
 }

@@ -28,7 +28,7 @@ impl Envelope {
     /// The shape that the clients of an operation read; without one, that of the SDK that asks.
     pub(super) fn of(operation: Option<Operation>, headers: &HeaderMap) -> Self {
         match operation {
-            Some(Operation::Messages) => Self::Anthropic,
+            Some(Operation::Messages | Operation::CountTokens) => Self::Anthropic,
             Some(Operation::Responses) => Self::Responses,
             Some(_) => Self::Openai,
             None if headers.contains_key(ANTHROPIC_VERSION) => Self::Anthropic,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use pingora::http::{RequestHeader, ResponseHeader};
 
@@ -33,6 +34,8 @@ pub struct Exchange {
     pub(super) request_bytes: u64,
     pub(super) first_byte: Option<Duration>,
     pub(super) stage: Stage,
+    /// What to answer in the place of an upstream that cannot.
+    pub(super) local_answer: Option<Bytes>,
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
     pub(super) failure: Option<GatewayError>,
     pub(super) metrics: Arc<Metrics>,
@@ -101,6 +104,7 @@ impl Exchange {
             request_bytes: 0,
             first_byte: None,
             stage: Stage::Unpaid,
+            local_answer: None,
             failure: None,
             metrics,
         }
@@ -112,6 +116,15 @@ impl Exchange {
         self.route = self.snapshot.routes.iter().find(|route| route.path == path).cloned();
         let operation = self.route.as_ref().map(|route| route.operation);
         self.envelope = Envelope::of(operation, &head.headers);
+    }
+
+    /// Whether money is held for it.
+    pub(super) fn is_paid(&self) -> bool {
+        match &self.stage {
+            Stage::Sending(sending) => sending.admitted.payment.is_held(),
+            Stage::Relaying(response) => response.relaying.is_paid(),
+            Stage::Unpaid | Stage::Settled(_) => false,
+        }
     }
 
     /// The name of the upstream that was tried last, or answers now.

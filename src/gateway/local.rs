@@ -52,9 +52,12 @@ impl<'a> Local<'a> {
     ) -> Result<Value, GatewayError> {
         match self {
             Self::Models => {
-                let usable =
-                    snapshot.models.iter().filter(|model| pipeline::may_use(key, &model.id));
-                let data: Vec<Value> = usable.map(|model| describe(model, envelope)).collect();
+                // A pattern stands for names that nobody has listed.
+                let usable = snapshot.models.iter().filter(|model| {
+                    !model.is_wildcard() && pipeline::may_use(key, &model.id, model)
+                });
+                let data: Vec<Value> =
+                    usable.map(|model| describe(&model.id, model, envelope)).collect();
                 Ok(match envelope {
                     Envelope::Openai | Envelope::Responses => {
                         json!({"object": "list", "data": data})
@@ -68,9 +71,9 @@ impl<'a> Local<'a> {
                 })
             }
             Self::Model(id) => {
-                let usable = |model: &&std::sync::Arc<Model>| pipeline::may_use(key, &model.id);
+                let usable = |model: &&std::sync::Arc<Model>| pipeline::may_use(key, id, model);
                 match snapshot.model(id).filter(usable) {
-                    Some(model) => Ok(describe(model, envelope)),
+                    Some(model) => Ok(describe(id, model, envelope)),
                     None => Err(GatewayError::new(
                         ErrorKind::ModelNotFound,
                         "This model does not exist, or this API key may not use it.",
@@ -97,15 +100,15 @@ impl<'a> Local<'a> {
 }
 
 /// A model in the shape that the client's SDK reads. There is no creation time to tell.
-fn describe(model: &Model, envelope: Envelope) -> Value {
+fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
     match envelope {
         Envelope::Openai | Envelope::Responses => {
-            json!({"id": &*model.id, "object": "model", "created": 0, "owned_by": model.owned_by})
+            json!({"id": id, "object": "model", "created": 0, "owned_by": model.owned_by})
         }
         Envelope::Anthropic => json!({
             "type": "model",
-            "id": &*model.id,
-            "display_name": &*model.id,
+            "id": id,
+            "display_name": id,
             "created_at": "1970-01-01T00:00:00Z",
             "lifecycle": "active",
             "max_input_tokens": model.limits.input_tokens_max,

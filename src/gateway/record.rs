@@ -11,7 +11,7 @@ use crate::pipeline::Ending;
 impl Exchange {
     /// Settles the money and tells metrics and log, once.
     pub(super) fn finish(&mut self, session: &Session, error: Option<&Error>) {
-        let paid = matches!(self.stage, Stage::Sending(_) | Stage::Relaying(_));
+        let paid = self.is_paid();
         let upstream = self.upstream_name().to_owned();
         let settled = self.settle(self.ending(session, error));
         let head = session.req_header();

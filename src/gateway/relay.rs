@@ -46,6 +46,12 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         error.set_retry(true);
         return Err(error);
     }
+    if matches!(status, 404 | 405 | 501)
+        && let Some(answer) = sending.admitted.call.local_answer()
+    {
+        exchange.local_answer = Some(answer);
+        return Err(exchange.fail(peer::refused(status)));
+    }
     if dialect.is_some_and(|dialect| peer::relays_failure(dialect, status)) {
         return Ok(());
     }
@@ -72,7 +78,7 @@ pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) 
         return Ok(());
     };
     if let Stage::Sending(sending) = &exchange.stage
-        && let Err(error) = sending.admitted.hold.durable().await
+        && let Err(error) = sending.admitted.payment.durable().await
     {
         let message = "The gateway could not record the request. Nothing was charged.";
         return Err(exchange.fail(GatewayError::new(ErrorKind::Internal, message).cause(error)));
@@ -163,6 +169,12 @@ pub(super) async fn fail(
     if respond::begun(session) {
         end_begun(session, error, exchange).await;
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
+    }
+    if let Some(document) = exchange.local_answer.take() {
+        exchange.failure = None;
+        session.set_keepalive(None);
+        let sent = respond::document(session, exchange.id, document).await.is_ok();
+        return FailToProxy { error_code: if sent { 200 } else { 0 }, can_reuse_downstream: false };
     }
     let was_sent = matches!(exchange.stage, Stage::Sending(_) | Stage::Relaying(_));
     let failure = exchange.failure.get_or_insert_with(|| match *error.esource() {

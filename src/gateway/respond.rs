@@ -122,6 +122,16 @@ pub(super) fn refusal(error: &GatewayError) -> Bytes {
     .into()
 }
 
+/// Answers 200 with a JSON document that is written already.
+pub(super) async fn document(
+    session: &mut Session,
+    id: RequestId,
+    text: Bytes,
+) -> pingora::Result<()> {
+    let header = json_header(200, id, text.len())?;
+    send(session, header, text).await
+}
+
 /// Answers 200 with nothing.
 pub(super) async fn empty(session: &mut Session, id: RequestId) -> pingora::Result<()> {
     let mut header = ResponseHeader::build(200, Some(3))?;
@@ -137,9 +147,7 @@ pub(super) async fn json(
     id: RequestId,
     document: &serde_json::Value,
 ) -> pingora::Result<()> {
-    let text = document.to_string();
-    let header = json_header(200, id, text.len())?;
-    send(session, header, text.into()).await
+    self::document(session, id, document.to_string().into()).await
 }
 
 fn json_header(status: u16, id: RequestId, length: usize) -> pingora::Result<ResponseHeader> {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::ledger::{Hold, Ledger, Refusal, RequestId, Reserve};
+use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
-use crate::pipeline::{Resolved, Validated};
+use crate::pipeline::{Payment, Resolved, Validated};
 use crate::price::Prices;
 use crate::protocols::Call;
 
@@ -22,13 +22,13 @@ pub struct Admitted {
     pub resolved: Resolved,
     /// What its protocol says about it.
     pub call: Box<dyn Call>,
-    /// The money. Dropping it without settling voids it.
-    pub hold: Hold,
+    /// The money.
+    pub payment: Payment,
     /// The prices at this moment; a reload does not change them for this request.
     pub prices: Prices,
 }
 
-/// Holds the most that the request can cost.
+/// Holds the most that the request can cost, unless it costs nothing.
 ///
 /// # Errors
 /// `InsufficientBalance`, `BalanceHeld`, or `Overloaded` when the store takes no new holds.
@@ -38,6 +38,10 @@ pub fn admit(
     validated: Validated,
 ) -> Result<Admitted, GatewayError> {
     let Validated { resolved, call } = validated;
+    if !resolved.operation.is_billed() {
+        let (payment, prices) = (Payment::Free, Prices::default());
+        return Ok(Admitted { resolved, call, payment, prices });
+    }
     let prices = resolved.model.prices;
     let amount = most(&prices, call.as_ref());
     let floor = prices.cost(&call.floor()).min(amount);
@@ -51,7 +55,7 @@ pub fn admit(
             floor,
         })
         .map_err(|refusal| refused(&refusal, amount))?;
-    Ok(Admitted { resolved, call, hold, prices })
+    Ok(Admitted { resolved, call, payment: Payment::Held(hold), prices })
 }
 
 /// The most that the call can cost: every input token billed in the dearest way.

@@ -37,17 +37,17 @@ impl Relaying {
     pub fn relay(&mut self, chunk: Bytes) -> Step {
         let relayed = self.meter.relay(chunk);
         let cost = self.admitted.prices.cost(&self.meter.relayed());
-        let held = self.admitted.hold.amount();
+        let held = self.admitted.payment.amount();
         if cost <= held {
-            return if self.admitted.hold.is_durable() {
+            return if self.admitted.payment.is_durable() {
                 Step::Relay(relayed)
             } else {
                 Step::RelayWhenDurable(relayed)
             };
         }
         let missing = cost.saturating_sub(held);
-        let hold = &mut self.admitted.hold;
-        match hold.extend(with_reserve(missing, held)).or_else(|_| hold.extend(missing)) {
+        let payment = &mut self.admitted.payment;
+        match payment.extend(with_reserve(missing, held)).or_else(|_| payment.extend(missing)) {
             Ok(()) => Step::RelayWhenDurable(relayed),
             Err(refusal) => Step::Exhausted(refusal),
         }
@@ -56,6 +56,12 @@ impl Relaying {
     /// The upstream ended the response in an orderly way: what is left to send.
     pub fn finish(&mut self) -> Bytes {
         self.meter.finish()
+    }
+
+    /// Whether money is held for it.
+    #[must_use]
+    pub fn is_paid(&self) -> bool {
+        self.admitted.payment.is_held()
     }
 
     /// Whether the response was whole.
@@ -75,7 +81,7 @@ impl Relaying {
     /// # Errors
     /// When the ledger closed before that.
     pub async fn durable(&self) -> Result<(), LedgerError> {
-        self.admitted.hold.durable().await
+        self.admitted.payment.durable().await
     }
 
     /// Bytes of the response that are held back.

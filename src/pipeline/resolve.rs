@@ -13,6 +13,8 @@ use crate::protocols::{self, Codec, Operation};
 pub struct Resolved {
     /// The model.
     pub model: Arc<Model>,
+    /// The name that the customer used, where the model's id is a pattern.
+    pub asked: Option<String>,
     /// Who asks.
     pub key: Arc<Key>,
     /// What is asked.
@@ -20,6 +22,11 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// What `target` calls the model.
+    pub(super) fn name_at<'a>(&'a self, target: &'a Target) -> &'a str {
+        target.model.as_deref().or(self.asked.as_deref()).unwrap_or(&self.model.id)
+    }
+
     /// The targets that this build can serve the operation over, with their codecs, best first.
     pub fn targets(&self) -> impl Iterator<Item = (&Target, &'static dyn Codec)> {
         let served = |target| Some((target, codec_for(self.operation, target)?));
@@ -56,12 +63,12 @@ pub fn resolve(
         let error = GatewayError::new(ErrorKind::ModelNotFound, message);
         return Err(GatewayError { param: Some("model".into()), ..error });
     };
-    if !may_use(&key, &model.id) {
-        let message = format!("This API key may not use the model `{}`.", model.id);
+    if !may_use(&key, &name, model) {
+        let message = format!("This API key may not use the model `{name}`.");
         let error = GatewayError::new(ErrorKind::PermissionDenied, message);
         return Err(GatewayError { param: Some("model".into()), ..error });
     }
-    if !model.operations.contains(&operation) {
+    if !model.operations.contains(&operation.granted_by()) {
         let kinds: Vec<_> = model.operations.iter().map(|operation| operation.as_str()).collect();
         let message = format!(
             "The model `{}` cannot be used for {operation}; it is for {}.",
@@ -70,13 +77,16 @@ pub fn resolve(
         );
         return Err(GatewayError::invalid("model", message));
     }
-    Ok(Resolved { model: Arc::clone(model), key, operation })
+    let asked = model.is_wildcard().then(|| name.into_owned());
+    Ok(Resolved { model: Arc::clone(model), asked, key, operation })
 }
 
-/// Whether the key's list of models, if it has one, names this model.
+/// Whether the key's list of models, if it has one, has this name or the model's id.
 #[must_use]
-pub fn may_use(key: &Key, model_id: &str) -> bool {
-    key.models.as_ref().is_none_or(|models| models.iter().any(|model| model == model_id))
+pub fn may_use(key: &Key, name: &str, model: &Model) -> bool {
+    let is_listed =
+        |models: &Vec<String>| models.iter().any(|listed| listed == name || **listed == *model.id);
+    key.models.as_ref().is_none_or(is_listed)
 }
 
 /// A body that is not acceptable JSON, as an answer.

@@ -38,6 +38,6 @@ pub fn rewrite(
         path: format!("{}{}{mark}{query}", upstream.path_prefix, codec.path()),
         authority: upstream.authority.clone(),
         credential: credential.map(|secret| upstream.dialect.credential_header(secret.expose())),
-        body: admitted.call.splice(&target.model).apply(body),
+        body: admitted.call.splice(admitted.resolved.name_at(target)).apply(body),
     })
 }

@@ -44,7 +44,7 @@ impl Admitted {
             let floor = self.call.floor();
             return self.post(floor, UsageSource::Estimated);
         }
-        self.hold.void(VoidReason::UpstreamError);
+        self.payment.void(VoidReason::UpstreamError);
         Settled::NOTHING
     }
 
@@ -52,10 +52,10 @@ impl Admitted {
         let mut charge = self.prices.cost(&usage);
         if source == UsageSource::Estimated {
             // An estimate is no reason to take more than was held.
-            charge = charge.min(self.hold.amount());
+            charge = charge.min(self.payment.amount());
         }
-        let posted = self.hold.post(Settlement { charge, usage, source });
-        Settled { usage, source, charged: posted.charged }
+        let charged = self.payment.post(Settlement { charge, usage, source });
+        Settled { usage, source, charged }
     }
 }
 
@@ -66,7 +66,7 @@ impl Relaying {
         let of_use =
             self.meter.relayed().output_tokens > 0 || (self.meter.is_complete() && !failed);
         if !of_use && (failed || ending == Ending::UpstreamFailed) {
-            self.admitted.hold.void(VoidReason::UpstreamError);
+            self.admitted.payment.void(VoidReason::UpstreamError);
             return Settled::NOTHING;
         }
         let (usage, source) = self.meter.measure();

@@ -1,8 +1,9 @@
-//! `POST /v1/messages` over upstreams that speak Anthropic's protocol.
+//! `POST /v1/messages` and `POST /v1/messages/count_tokens` over upstreams that speak Anthropic's protocol.
 //!
 //! Spec section 4. Fields, events and usage figures: Anthropic's API reference, "Messages" and
 //! "Streaming Messages".
 
+use bytes::Bytes;
 use serde::Deserialize;
 
 use super::estimate::TextSize;
@@ -103,6 +104,35 @@ impl Codec for AnthropicMessages {
     }
 }
 
+/// The codec of `POST /v1/messages/count_tokens`.
+#[derive(Debug)]
+pub struct AnthropicCountTokens;
+
+impl Codec for AnthropicCountTokens {
+    fn operation(&self) -> Operation {
+        Operation::CountTokens
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Anthropic]
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/messages/count_tokens"
+    }
+
+    fn forwards_query(&self) -> bool {
+        true
+    }
+
+    fn read(&self, body: &Object<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+        super::refuse_case_variants(body, &BILLING_FIELDS)?;
+        super::check_messages(body)?;
+        let tokens = TextSize::of_strings(body.text()).tokens();
+        Ok(Box::new(CountCall { model: super::ModelField::read(body), tokens }))
+    }
+}
+
 /// A faster mode has prices of its own, and `models.yaml` has none for it.
 fn check_speed(body: &Object<'_>) -> Result<(), GatewayError> {
     match body.get_non_null("speed") {
@@ -185,6 +215,39 @@ impl Call for MessagesCall {
                 Box::new(StreamMeter::new(tally))
             }
         }
+    }
+}
+
+#[derive(Debug)]
+struct CountCall {
+    model: super::ModelField,
+    /// An estimate.
+    tokens: u64,
+}
+
+impl Call for CountCall {
+    fn streams(&self) -> bool {
+        false
+    }
+
+    fn bound(&self) -> Usage {
+        Usage::ZERO
+    }
+
+    fn floor(&self) -> Usage {
+        Usage::ZERO
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        self.model.rename(upstream_model)
+    }
+
+    fn local_answer(&self) -> Option<Bytes> {
+        Some(format!(r#"{{"input_tokens":{}}}"#, self.tokens).into())
+    }
+
+    fn meter(&self, _: Framing) -> Box<dyn Meter> {
+        Box::new(JsonMeter::new(Usage::ZERO, 0, Box::new(|_| None)))
     }
 }
 
@@ -384,8 +447,6 @@ impl Tally for MessagesTally {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     const REQUEST: &[u8] = include_bytes!("../../tests/fixtures/anthropic_messages/request.json");
@@ -449,6 +510,12 @@ mod tests {
             std::str::from_utf8(REQUEST).expect("text").replace("public-name", "upstream-name");
         assert_eq!(renamed, expected.as_bytes());
         assert_eq!(call.splice("public-name").apply(&body).as_ptr(), body.as_ptr(), "no copy");
+        let object = Object::parse(REQUEST).expect("JSON");
+        let count = AnthropicCountTokens.read(&object, &limits()).expect("valid");
+        assert_eq!(count.splice("upstream-name").apply(&body), expected.as_bytes());
+        let answer = count.local_answer().expect("an estimate");
+        let answer: serde_json::Value = serde_json::from_slice(&answer).expect("JSON");
+        assert!((100..300).contains(&answer["input_tokens"].as_u64().unwrap_or(0)), "{answer}");
     }
 
     #[test]

@@ -33,6 +33,7 @@ use json_splice::{Splice, json_string};
 pub static REGISTRY: &[&dyn Codec] = &[
     &openai_chat::OpenaiChat,
     &anthropic_messages::AnthropicMessages,
+    &anthropic_messages::AnthropicCountTokens,
     &openai_responses::OpenaiResponses,
     &embeddings::OpenaiEmbeddings,
 ];
@@ -73,6 +74,11 @@ pub trait Call: Send + Sync + fmt::Debug {
 
     /// What changes in the body for a target that calls the model `upstream_model`.
     fn splice(&self, upstream_model: &str) -> Splice;
+
+    /// The answer in the place of upstreams that have no such path.
+    fn local_answer(&self) -> Option<Bytes> {
+        None
+    }
 
     /// A meter for a successful response.
     fn meter(&self, framing: Framing) -> Box<dyn Meter>;
@@ -249,6 +255,8 @@ pub enum Operation {
     Chat,
     /// `POST /v1/messages`
     Messages,
+    /// `POST /v1/messages/count_tokens`: goes with [`Operation::Messages`], and has no name in YAML.
+    CountTokens,
     /// `POST /v1/responses`
     Responses,
     /// `POST /v1/embeddings`
@@ -264,7 +272,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation, in the order in which documents list them.
+    /// Every operation that YAML can name, in the order in which documents list them.
     pub const ALL: [Self; 8] = [
         Self::Chat,
         Self::Messages,
@@ -276,12 +284,28 @@ impl Operation {
         Self::Speech,
     ];
 
+    /// The operation that a model must have to be asked for this one.
+    #[must_use]
+    pub fn granted_by(self) -> Self {
+        match self {
+            Self::CountTokens => Self::Messages,
+            other => other,
+        }
+    }
+
+    /// Whether it costs anything.
+    #[must_use]
+    pub fn is_billed(self) -> bool {
+        self != Self::CountTokens
+    }
+
     /// The word used in YAML, logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::Messages => "messages",
+            Self::CountTokens => "count_tokens",
             Self::Responses => "responses",
             Self::Embeddings => "embeddings",
             Self::ImageGeneration => "image_generation",

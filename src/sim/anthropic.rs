@@ -15,9 +15,12 @@ use super::script::{EventStream, Protocol};
 /// How many bytes of a prompt make a token, about.
 const BYTES_PER_TOKEN: usize = 4;
 
+/// How the path ends on which tokens are counted.
+const COUNT_PATH: &str = "/messages/count_tokens";
+
 /// Whether a path is this protocol's, whatever stands before.
 pub(super) fn takes(path: &str) -> bool {
-    path.ends_with("/messages")
+    path.ends_with("/messages") || path.ends_with(COUNT_PATH)
 }
 
 /// The parts of a request that shape the answer.
@@ -43,7 +46,7 @@ impl Request {
     }
 }
 
-/// Answers `…/messages`.
+/// Answers `…/messages` and `…/messages/count_tokens`.
 pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
     if let Some(Refusal::Status(status)) = behaviour.faults.refusal {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -58,6 +61,11 @@ pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
     if *asked.method != Method::POST {
         let status = StatusCode::METHOD_NOT_ALLOWED;
         return Answer::anthropic_error(status, "Method Not Allowed", behaviour);
+    }
+    if asked.path.ends_with(COUNT_PATH) {
+        let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
+        let tokens = behaviour.usage.prompt.unwrap_or(counted);
+        return Answer::json(json!({"input_tokens": tokens}).to_string(), behaviour);
     }
     let request = match serde_json::from_slice::<Request>(asked.body) {
         Ok(request) => request,

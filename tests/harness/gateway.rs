@@ -114,6 +114,15 @@ impl Gateway {
         [head.as_bytes(), body.as_ref()].concat()
     }
 
+    /// A `GET` with the key.
+    pub(crate) fn get(&self, path: &str) -> Vec<u8> {
+        format!(
+            "GET {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n\r\n",
+            self.key
+        )
+        .into_bytes()
+    }
+
     /// A chat request with this body and its length.
     pub(crate) fn chat_json(&self, body: impl AsRef<[u8]>) -> Vec<u8> {
         let body = body.as_ref();
@@ -220,6 +229,16 @@ const MODELS: &str = "models:
       cached_input_per_1m_tokens: 0.1
       cache_write_per_1m_tokens: 1.25
       cache_write_1h_per_1m_tokens: 2
+      output_per_1m_tokens: 10
+    limits:
+      context_tokens_max: 100000
+      output_tokens_max: 1000
+  claude-x-*:
+    operations: [messages]
+    targets:
+      - { upstream: anthropic }
+    prices:
+      input_per_1m_tokens: 1
       output_per_1m_tokens: 10
     limits:
       context_tokens_max: 100000

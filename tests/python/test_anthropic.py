@@ -89,3 +89,15 @@ def test_a_cut_stream_raises(claude):
             model=MODEL, max_tokens=64, messages=HELLO, extra_headers={"x-sim-fault": "cut-after=3"}
         ) as stream:
             "".join(stream.text_stream)
+
+
+def test_tokens_are_counted_without_money(claude, base_url, admin):
+    assert claude.messages.count_tokens(model=MODEL, messages=HELLO).input_tokens > 0
+    account, poor = admin.customer(None)
+    client = Anthropic(base_url=base_url, api_key=poor, max_retries=0)
+    assert client.messages.count_tokens(model=MODEL, messages=HELLO).input_tokens > 0
+    unknown = {"x-sim-fault": "status=404"}
+    counted = client.messages.count_tokens(model=MODEL, messages=HELLO, extra_headers=unknown)
+    assert 5 < counted.input_tokens < 50, "estimated where the upstream cannot count"
+    assert admin.balance(account)["spent"] == "0.00"
+    assert admin.call("GET", f"/admin/v1/accounts/{account}/entries")["data"] == []

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::document::{Document, Fault};
 use super::raw;
-use super::snapshot::{Model, Snapshot, Upstream};
+use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
 use super::spans::{Path, Step};
 use super::{Overrides, diagnostic};
 
@@ -60,6 +60,9 @@ pub(super) fn compile(
         let message = "no model can be called: nothing serves one now";
         models.note(Fault::at_key(&models_path, message).warning());
     }
+    let mut wildcards: Vec<_> =
+        listed.iter().filter(|model| model.is_wildcard()).cloned().collect();
+    wildcards.sort_by_key(|model| std::cmp::Reverse(model.id.len()));
     let by_id = |model: &Arc<Model>| (model.id.clone(), Arc::clone(model));
     Some(Snapshot {
         hash,
@@ -71,6 +74,7 @@ pub(super) fn compile(
         routes: compiled.routes,
         upstreams: compiled.upstreams,
         models_by_id: listed.iter().map(by_id).collect(),
+        wildcards,
         models: listed,
     })
 }
@@ -105,7 +109,7 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
 /// Notes an error at a name that is empty, too long or has letters that do not belong there.
 fn check_name(document: &mut Document, path: &Path, name: &str, letters: &str) {
     /// Names become labels of metrics, words in logs and parts of URLs.
-    const LENGTH_MAX: usize = 128;
+    const LENGTH_MAX: usize = NAME_BYTES_MAX;
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || letters.as_bytes().contains(&byte);
     if name.is_empty() || name.len() > LENGTH_MAX || !name.bytes().all(is_letter) {
         let help = format!("1 to {LENGTH_MAX} ASCII letters, digits and `{letters}`");

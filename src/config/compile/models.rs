@@ -26,7 +26,11 @@ pub(super) fn compile(
     let mut unserved = Vec::new();
     for (id, raw) in raw.models.0 {
         let path = path.key(&id);
-        check_name(document, &path, &id, "-_.:/@");
+        // An asterisk at the end makes a pattern; alone it fits every name.
+        let literal = id.strip_suffix('*').filter(|literal| !literal.is_empty());
+        if id != "*" {
+            check_name(document, &path, literal.unwrap_or(&id), "-_.:/@");
+        }
         let model = model(document, &path, id, raw, upstreams);
         let is_served = |target: &Target| {
             let dialect = target.upstream.dialect;
@@ -89,12 +93,13 @@ fn targets(
     let mut targets = Vec::with_capacity(raw.len());
     for (index, raw) in raw.into_iter().enumerate() {
         let at = at.index(index);
-        let model = raw.model.unwrap_or_else(|| id.to_owned());
-        if model.is_empty() || model.chars().any(char::is_control) {
+        let model = raw.model.or_else(|| (!id.ends_with('*')).then(|| id.to_owned()));
+        let shown = model.as_deref().unwrap_or(id);
+        if shown.is_empty() || shown.chars().any(char::is_control) {
             document.note(Fault::at_value(&at.key("model"), "this is not the name of a model"));
         }
         if !seen.insert((raw.upstream.clone(), model.clone())) {
-            let message = format!("`{model}` at `{}` is a target already", raw.upstream);
+            let message = format!("`{shown}` at `{}` is a target already", raw.upstream);
             document.note(Fault::at_value(&at.key("upstream"), message));
         }
         if let Some(upstream) = upstreams.on.get(&raw.upstream) {
@@ -137,7 +142,8 @@ const fn needed(operation: Operation) -> &'static [&'static str] {
             &["context_tokens_max", "output_tokens_max"]
         }
         Operation::Video => &["seconds_max"],
-        Operation::Embeddings
+        Operation::CountTokens
+        | Operation::Embeddings
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[],

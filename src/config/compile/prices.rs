@@ -22,6 +22,7 @@ const CHARACTERS: &str = "per_1m_characters";
 fn ways_to_bill(operation: Operation) -> &'static [&'static [&'static str]] {
     match operation {
         Operation::Chat | Operation::Messages | Operation::Responses => &[&[INPUT, OUTPUT]],
+        Operation::CountTokens => &[],
         Operation::Embeddings => &[&[INPUT]],
         Operation::ImageGeneration | Operation::ImageEdit => &[&[IMAGE], &[INPUT, OUTPUT]],
         Operation::Video => &[&[SECOND], &[OUTPUT]],

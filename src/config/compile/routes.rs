@@ -119,6 +119,7 @@ fn default_path(operation: Operation) -> &'static str {
     match operation {
         Operation::Chat => "/v1/chat/completions",
         Operation::Messages => "/v1/messages",
+        Operation::CountTokens => "/v1/messages/count_tokens",
         Operation::Responses => "/v1/responses",
         Operation::Embeddings => "/v1/embeddings",
         Operation::ImageGeneration => "/v1/images/generations",
@@ -143,7 +144,8 @@ fn routes(
         let route = |operation| {
             Arc::new(Route { path: default_path(operation).to_owned(), operation, body_bytes_max })
         };
-        return Operation::ALL.into_iter().filter(|op| is_served(*op)).map(route).collect();
+        let routes = Operation::ALL.into_iter().filter(|op| is_served(*op)).map(route).collect();
+        return with_counting(routes);
     };
     let mut seen = HashSet::new();
     let mut routes = Vec::with_capacity(raw.len());
@@ -176,6 +178,20 @@ fn routes(
             document.note(Fault::at_value(&at.key("operation"), message).warning());
         }
     }
+    with_counting(routes)
+}
+
+/// Adds the paths on which Anthropic's clients have the tokens of a message counted.
+fn with_counting(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
+    let messages = routes.iter().filter(|route| route.operation == Operation::Messages);
+    let counting: Vec<_> = messages
+        .map(|route| {
+            let path = format!("{}/count_tokens", route.path);
+            Arc::new(Route { path, operation: Operation::CountTokens, ..Route::clone(route) })
+        })
+        .collect();
+    // A path that is there already was asked for: it comes first.
+    routes.extend(counting);
     routes
 }
 

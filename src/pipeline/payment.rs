@@ -1,0 +1,72 @@
+//! What stands behind a request: money that is held, or nothing to pay.
+
+use crate::ledger::{Hold, LedgerError, Refusal, Settlement, VoidReason};
+use crate::money::Nanousd;
+
+/// How a request is paid for.
+#[derive(Debug)]
+pub enum Payment {
+    /// By this hold. Dropping it without settling voids it.
+    Held(Hold),
+    /// It costs nothing, and leaves no trace in the ledger.
+    Free,
+}
+
+impl Payment {
+    /// Whether there is anything to pay.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Held(_))
+    }
+
+    /// What is held.
+    pub(super) fn amount(&self) -> Nanousd {
+        match self {
+            Self::Held(hold) => hold.amount(),
+            Self::Free => Nanousd::ZERO,
+        }
+    }
+
+    /// Whether what is held is on disk.
+    pub(super) fn is_durable(&self) -> bool {
+        match self {
+            Self::Held(hold) => hold.is_durable(),
+            Self::Free => true,
+        }
+    }
+
+    /// Waits until it is.
+    ///
+    /// # Errors
+    /// When the ledger closed before that.
+    pub async fn durable(&self) -> Result<(), LedgerError> {
+        match self {
+            Self::Held(hold) => hold.durable().await,
+            Self::Free => Ok(()),
+        }
+    }
+
+    /// Holds more.
+    pub(super) fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal> {
+        match self {
+            Self::Held(hold) => hold.extend(amount),
+            Self::Free => Ok(()),
+        }
+    }
+
+    /// Ends it with a charge, and says what the customer paid.
+    pub(super) fn post(self, settlement: Settlement) -> Nanousd {
+        match self {
+            Self::Held(hold) => hold.post(settlement).charged,
+            Self::Free => Nanousd::ZERO,
+        }
+    }
+
+    /// Ends it without one.
+    pub(super) fn void(self, reason: VoidReason) {
+        match self {
+            Self::Held(hold) => hold.void(reason),
+            Self::Free => {}
+        }
+    }
+}
