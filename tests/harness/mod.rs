@@ -5,6 +5,8 @@ mod admin;
 pub(crate) mod child;
 mod demo;
 mod gateway;
+mod install;
+pub(crate) mod node;
 pub(crate) mod python;
 mod recorder;
 mod wire;
