@@ -16,18 +16,8 @@ fn hello(extra: Value) -> Value {
 }
 
 async fn call(demo: &Demo, customer: &Customer, body: &Value, sim: &str) -> reqwest::Response {
-    let mut call = reqwest::Client::new()
-        .post(format!("{}/v1/messages?beta=true", demo.base_url))
-        .header("x-api-key", &customer.key)
-        .header("anthropic-version", "2023-06-01")
-        .header("anthropic-beta", "context-management-2026-01-01")
-        .header("anthropic-workspace-id", "customer-canary")
-        .json(body);
-    for pair in sim.split_whitespace() {
-        let (name, value) = pair.split_once(':').expect("name:value");
-        call = call.header(format!("x-sim-{name}"), value);
-    }
-    call.send().await.expect("an answer")
+    let call = demo.post("/v1/messages?beta=true", body, sim).header("x-api-key", &customer.key);
+    call.header("anthropic-version", "2023-06-01").send().await.expect("an answer")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,14 +6,8 @@ use harness::{Admin, Customer, Demo};
 use serde_json::{Value, json};
 
 async fn call(demo: &Demo, customer: &Customer, stream: bool, sim: &str) -> reqwest::Response {
-    let mut call = reqwest::Client::new()
-        .post(format!("{}/v1/responses", demo.base_url))
-        .bearer_auth(&customer.key)
-        .json(&json!({"model": "gpt-4o-mini", "input": "hi", "stream": stream}));
-    for pair in sim.split_whitespace() {
-        let (name, value) = pair.split_once(':').expect("name:value");
-        call = call.header(format!("x-sim-{name}"), value);
-    }
+    let body = json!({"model": "gpt-4o-mini", "input": "hi", "stream": stream});
+    let call = demo.post("/v1/responses", &body, sim).bearer_auth(&customer.key);
     call.send().await.expect("an answer")
 }
 

@@ -9,10 +9,9 @@ use serde::Deserialize;
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::json_splice::Splice;
-use super::metering::{JsonMeter, StreamMeter, Tally};
+use super::metering::{JsonMeter, Shown, StreamMeter, Tally};
 use super::sse::Verdict;
-use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
+use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation, Prompt, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
@@ -68,37 +67,23 @@ impl Codec for AnthropicMessages {
         let asked = super::integer(body, "max_tokens", 0..=u64::MAX)?;
         let output_tokens_max =
             asked.unwrap_or(limits.output_tokens_max).min(limits.output_tokens_max);
-        let text = body.text();
         let tools = Tools::read(body);
-        // Media and files by reference: content whose tokens its bytes do not bound.
-        let has_media = super::has_quote_where(text, |_, behind| {
-            behind.starts_with(b"source\"") || behind.starts_with(b"file_id\"")
-        });
-        let is_unbounded = has_media
-            || tools == Tools::Servers
-            || body.has_escaped_keys()
+        let is_unbounded = tools == Tools::Servers
             || UNBOUNDED_FIELDS.iter().any(|field| body.get_non_null(field).is_some());
         let added = if tools == Tools::None { 0 } else { TOOLS_TOKENS_MAX };
-        let input_tokens_max = if is_unbounded {
-            limits.input_tokens_max
-        } else {
-            limits.input_tokens_max.min((text.len() as u64).saturating_add(added))
+        let prompt = Prompt {
+            // Media and files, in place or by reference.
+            has_media: super::has_quote_where(body.text(), |_, behind| {
+                behind.starts_with(b"source\"") || behind.starts_with(b"file_id\"")
+            }),
+            added_tokens_max: (!is_unbounded).then_some(added),
         };
-        let size = if has_media { TextSize::of_strings(text) } else { TextSize::of(text) };
-        let loops = if tools == Tools::Servers { SERVER_TOOL_LOOPS_MAX } else { 1 };
         Ok(Box::new(MessagesCall {
-            stream: super::boolean(body, "stream")?.unwrap_or(false),
-            model: super::ModelField::read(body),
-            bound: Usage {
-                input_tokens: input_tokens_max,
-                output_tokens: output_tokens_max,
-                ..Usage::ZERO
-            },
-            floor: Usage { input_tokens: size.tokens().min(input_tokens_max), ..Usage::ZERO },
+            terms: Terms::of_prompt(body, &prompt, limits, output_tokens_max)?,
             possible: Possible {
                 input: limits.input_tokens_max,
                 output: limits.output_tokens_max,
-                loops,
+                loops: if tools == Tools::Servers { SERVER_TOOL_LOOPS_MAX } else { 1 },
             },
         }))
     }
@@ -129,7 +114,8 @@ impl Codec for AnthropicCountTokens {
         super::refuse_case_variants(body, &BILLING_FIELDS)?;
         super::check_messages(body)?;
         let tokens = TextSize::of_strings(body.text()).tokens();
-        Ok(Box::new(CountCall { model: super::ModelField::read(body), tokens }))
+        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
+        Ok(Box::new(CountCall { terms, tokens }))
     }
 }
 
@@ -171,10 +157,7 @@ impl Tools {
 
 #[derive(Debug)]
 struct MessagesCall {
-    stream: bool,
-    model: super::ModelField,
-    bound: Usage,
-    floor: Usage,
+    terms: Terms,
     possible: Possible,
 }
 
@@ -187,24 +170,12 @@ struct Possible {
 }
 
 impl Call for MessagesCall {
-    fn streams(&self) -> bool {
-        self.stream
-    }
-
-    fn bound(&self) -> Usage {
-        self.bound
-    }
-
-    fn floor(&self) -> Usage {
-        self.floor
-    }
-
-    fn splice(&self, upstream_model: &str) -> Splice {
-        self.model.rename(upstream_model)
+    fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let (floor, possible) = (self.floor, self.possible);
+        let (floor, possible) = (self.terms.floor, self.possible);
         match framing {
             Framing::Json => {
                 let read = move |usage: &[u8]| WireUsage::read(usage)?.to_usage(&possible);
@@ -220,26 +191,14 @@ impl Call for MessagesCall {
 
 #[derive(Debug)]
 struct CountCall {
-    model: super::ModelField,
+    terms: Terms,
     /// An estimate.
     tokens: u64,
 }
 
 impl Call for CountCall {
-    fn streams(&self) -> bool {
-        false
-    }
-
-    fn bound(&self) -> Usage {
-        Usage::ZERO
-    }
-
-    fn floor(&self) -> Usage {
-        Usage::ZERO
-    }
-
-    fn splice(&self, upstream_model: &str) -> Splice {
-        self.model.rename(upstream_model)
+    fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     fn local_answer(&self) -> Option<Bytes> {
@@ -385,9 +344,7 @@ struct MessagesTally {
     reported: WireUsage,
     /// A report came that is not the one at the start, which knows nothing of the output.
     is_final: bool,
-    text: TextSize,
-    /// Events that carried text: no model puts less than one token into one.
-    deltas: u64,
+    shown: Shown,
     ended: bool,
     failed: bool,
     /// `message_stop` has come: what comes later is relayed, and not believed.
@@ -411,8 +368,7 @@ impl Tally for MessagesTally {
             self.reported.update(usage);
             self.is_final |= event.kind == b"\"message_delta\"";
         }
-        self.deltas += u64::from(!event.text.is_empty());
-        self.text.add(event.text);
+        self.shown.add(event.text);
         self.failed |= event.has_error;
         self.ended |= event.stops || event.has_error;
         self.stopped = event.kind == b"\"message_stop\"";
@@ -429,7 +385,7 @@ impl Tally for MessagesTally {
 
     fn relayed(&self) -> Usage {
         let usage = self.usage().unwrap_or(self.floor);
-        Usage { output_tokens: usage.output_tokens.max(self.deltas), ..usage }
+        Usage { output_tokens: usage.output_tokens.max(self.shown.tokens_min()), ..usage }
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
@@ -437,8 +393,7 @@ impl Tally for MessagesTally {
             Some(usage) if self.is_final => (usage, UsageSource::Upstream),
             begun => {
                 let usage = begun.unwrap_or(self.floor);
-                let estimated = self.text.tokens().max(self.deltas);
-                let output_tokens = usage.output_tokens.max(estimated);
+                let output_tokens = usage.output_tokens.max(self.shown.tokens());
                 (Usage { output_tokens, ..usage }, UsageSource::Estimated)
             }
         }

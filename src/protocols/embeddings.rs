@@ -16,7 +16,7 @@ use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_scan::UsageScan;
 use super::json_splice::{Splice, json_string};
-use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
+use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
@@ -49,15 +49,10 @@ impl Codec for OpenaiEmbeddings {
         let per_input =
             if limits.input_tokens_max == 0 { u64::MAX } else { limits.input_tokens_max };
         let input_tokens_max = input.bytes.min(per_input.saturating_mul(input.count));
-        Ok(Box::new(EmbeddingsCall {
-            base64: reads_base64(body)?,
-            model: super::ModelField::read(body),
-            bound: Usage { input_tokens: input_tokens_max, ..Usage::default() },
-            floor: Usage {
-                input_tokens: input.tokens_estimate.min(input_tokens_max),
-                ..Usage::default()
-            },
-        }))
+        let of = |input_tokens: u64| Usage { input_tokens, ..Usage::ZERO };
+        let floor = of(input.tokens_estimate.min(input_tokens_max));
+        let terms = Terms::of_whole(body, of(input_tokens_max), floor);
+        Ok(Box::new(EmbeddingsCall { base64: reads_base64(body)?, terms }))
     }
 }
 
@@ -134,26 +129,12 @@ fn reads_base64(body: &Object<'_>) -> Result<bool, GatewayError> {
 #[derive(Debug)]
 struct EmbeddingsCall {
     base64: bool,
-    model: super::ModelField,
-    bound: Usage,
-    floor: Usage,
+    terms: Terms,
 }
 
 impl Call for EmbeddingsCall {
-    fn streams(&self) -> bool {
-        false
-    }
-
-    fn bound(&self) -> Usage {
-        self.bound
-    }
-
-    fn floor(&self) -> Usage {
-        self.floor
-    }
-
-    fn splice(&self, upstream_model: &str) -> Splice {
-        self.model.rename(upstream_model)
+    fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
@@ -161,8 +142,8 @@ impl Call for EmbeddingsCall {
             scan: UsageScan::default(),
             changes: self.base64,
             held: self.base64.then(BytesMut::new),
-            floor: self.floor,
-            bound: self.bound,
+            floor: self.terms.floor,
+            bound: self.terms.bound,
         })
     }
 }

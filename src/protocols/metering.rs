@@ -70,6 +70,38 @@ impl Meter for JsonMeter {
     }
 }
 
+/// The output that a stream has shown, counted for when no usage is reported.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    text: TextSize,
+    /// Deltas that carried text: no model puts less than one token into one.
+    deltas: u64,
+}
+
+impl Shown {
+    /// Adds the text of a delta.
+    pub(super) fn add(&mut self, text: TextSize) {
+        self.deltas += u64::from(!text.is_empty());
+        self.text.add(text);
+    }
+
+    /// Adds what was counted elsewhere.
+    pub(super) fn add_all(&mut self, more: Self) {
+        self.deltas += more.deltas;
+        self.text.add(more.text);
+    }
+
+    /// What it was at least.
+    pub(super) fn tokens_min(self) -> u64 {
+        self.deltas
+    }
+
+    /// What it was about.
+    pub(super) fn tokens(self) -> u64 {
+        self.text.tokens().max(self.deltas)
+    }
+}
+
 /// What a stream has shown so far.
 pub(super) trait Tally: Send + Sync {
     /// Looks at the data of an event, and says whether the customer gets the event.

@@ -26,6 +26,7 @@ pub mod json_splice;
 mod metering;
 pub mod sse;
 
+use estimate::TextSize;
 use json::Object;
 use json_splice::{Splice, json_string};
 
@@ -63,17 +64,28 @@ pub trait Codec: Sync + fmt::Debug {
 
 /// A request that was read and found valid.
 pub trait Call: Send + Sync + fmt::Debug {
+    /// What every request says.
+    fn terms(&self) -> &Terms;
+
     /// Whether the customer asked for server-sent events.
-    fn streams(&self) -> bool;
+    fn streams(&self) -> bool {
+        self.terms().stream
+    }
 
     /// The most that the request can use: what the hold must cover.
-    fn bound(&self) -> Usage;
+    fn bound(&self) -> Usage {
+        self.terms().bound
+    }
 
     /// The least that the request uses once an upstream has taken it: its estimated input.
-    fn floor(&self) -> Usage;
+    fn floor(&self) -> Usage {
+        self.terms().floor
+    }
 
     /// What changes in the body for a target that calls the model `upstream_model`.
-    fn splice(&self, upstream_model: &str) -> Splice;
+    fn splice(&self, upstream_model: &str) -> Splice {
+        self.terms().model.rename(upstream_model)
+    }
 
     /// The answer in the place of upstreams that have no such path.
     fn local_answer(&self) -> Option<Bytes> {
@@ -148,6 +160,60 @@ pub fn codec(operation: Operation, dialect: Dialect) -> Option<&'static dyn Code
 #[must_use]
 pub fn is_served(operation: Operation, dialect: Dialect) -> bool {
     codec(operation, dialect).is_some()
+}
+
+/// What every request says, whatever its protocol.
+#[derive(Debug)]
+pub struct Terms {
+    stream: bool,
+    model: ModelField,
+    bound: Usage,
+    floor: Usage,
+}
+
+impl Terms {
+    /// The terms of a request whose answer is never a stream.
+    fn of_whole(body: &Object<'_>, bound: Usage, floor: Usage) -> Self {
+        Self { stream: false, model: ModelField::read(body), bound, floor }
+    }
+
+    /// The terms of a prompt, whose input its bytes bound unless an upstream adds to it.
+    fn of_prompt(
+        body: &Object<'_>,
+        prompt: &Prompt,
+        limits: &ModelLimits,
+        output_tokens_max: u64,
+    ) -> Result<Self, GatewayError> {
+        let text = body.text();
+        let bytes = text.len() as u64;
+        let input_tokens_max = match prompt.added_tokens_max {
+            Some(added) if !prompt.has_media && !body.has_escaped_keys() => {
+                limits.input_tokens_max.min(bytes.saturating_add(added))
+            }
+            _ => limits.input_tokens_max,
+        };
+        let size = if prompt.has_media { TextSize::of_strings(text) } else { TextSize::of(text) };
+        let input_tokens = size.tokens().min(input_tokens_max);
+        Ok(Self {
+            stream: boolean(body, "stream")?.unwrap_or(false),
+            model: ModelField::read(body),
+            bound: Usage {
+                input_tokens: input_tokens_max,
+                output_tokens: output_tokens_max,
+                ..Usage::ZERO
+            },
+            floor: Usage { input_tokens, ..Usage::ZERO },
+        })
+    }
+}
+
+/// What a prompt has beside its text.
+#[derive(Clone, Copy, Debug)]
+struct Prompt {
+    /// Media and files, whose tokens their bytes do not bound.
+    has_media: bool,
+    /// The most tokens that an upstream adds; `None` if nobody can say.
+    added_tokens_max: Option<u64>,
 }
 
 /// Where a request names its model, and how.

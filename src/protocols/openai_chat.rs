@@ -11,9 +11,9 @@ use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::json_splice::Splice;
-use super::metering::{JsonMeter, StreamMeter, Tally};
+use super::metering::{JsonMeter, Shown, StreamMeter, Tally};
 use super::sse::Verdict;
-use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
+use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation, Prompt, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
@@ -88,26 +88,17 @@ impl Codec for OpenaiChat {
         )?);
         let output_tokens_max =
             asked.unwrap_or(limits.output_tokens_max).min(limits.output_tokens_max);
-        let stream = super::boolean(body, "stream")?.unwrap_or(false);
-        let text = body.text();
-        let has_media = body.has_escaped_keys() || has_media_mark(text);
-        let input_tokens_max = if has_media {
-            limits.input_tokens_max
-        } else {
-            limits.input_tokens_max.min(text.len() as u64)
-        };
-        let size = if has_media { TextSize::of_strings(text) } else { TextSize::of(text) };
-        let floor_tokens = size.tokens().min(input_tokens_max);
+        let has_media = has_media_mark(body.text());
+        let prompt = Prompt { has_media, added_tokens_max: Some(0) };
+        let terms =
+            Terms::of_prompt(body, &prompt, limits, output_tokens_max.saturating_mul(choices))?;
         Ok(Box::new(ChatCall {
-            stream,
-            usage_options: if stream { UsageOptions::read(body)? } else { UsageOptions::Asked },
-            model: super::ModelField::read(body),
-            bound: Usage {
-                input_tokens: input_tokens_max,
-                output_tokens: output_tokens_max.saturating_mul(choices),
-                ..Usage::default()
+            usage_options: if terms.stream {
+                UsageOptions::read(body)?
+            } else {
+                UsageOptions::Asked
             },
-            floor: Usage { input_tokens: floor_tokens, ..Usage::default() },
+            terms,
             possible: Usage {
                 input_tokens: limits.input_tokens_max,
                 output_tokens: limits.output_tokens_max.saturating_mul(choices),
@@ -214,36 +205,25 @@ impl UsageOptions {
 
 #[derive(Debug)]
 struct ChatCall {
-    stream: bool,
+    terms: Terms,
     usage_options: UsageOptions,
-    model: super::ModelField,
-    bound: Usage,
-    floor: Usage,
     /// What the model could use at all: a report above it is not believed.
     possible: Usage,
 }
 
 impl Call for ChatCall {
-    fn streams(&self) -> bool {
-        self.stream
-    }
-
-    fn bound(&self) -> Usage {
-        self.bound
-    }
-
-    fn floor(&self) -> Usage {
-        self.floor
+    fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.model.rename(upstream_model);
+        let mut splice = self.terms.model.rename(upstream_model);
         self.usage_options.splice(&mut splice);
         splice
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let (floor, possible) = (self.floor, self.possible);
+        let (floor, possible) = (self.terms.floor, self.possible);
         match framing {
             Framing::Json => {
                 let read = move |usage: &[u8]| WireUsage::read(usage)?.to_usage(&possible);
@@ -336,9 +316,7 @@ impl WireUsage {
 #[derive(Default)]
 struct Chunk<'a> {
     /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
-    text: TextSize,
-    /// Choices with text.
-    deltas: u64,
+    shown: Shown,
     has_choices: bool,
     /// A choice has a reason to finish.
     finishes: bool,
@@ -373,8 +351,7 @@ impl<'a> Chunk<'a> {
             }
             Some(())
         })?;
-        self.deltas += u64::from(!text.is_empty());
-        self.text.add(text);
+        self.shown.add(text);
         Some(())
     }
 }
@@ -412,9 +389,7 @@ struct ChatTally {
     floor: Usage,
     possible: Usage,
     usage: Option<Usage>,
-    text: TextSize,
-    /// Deltas that carried text: no model puts less than one token into one.
-    deltas: u64,
+    shown: Shown,
     /// A choice has finished, or the upstream has said that it failed.
     ended: bool,
     failed: bool,
@@ -434,8 +409,7 @@ impl Tally for ChatTally {
         let Some(chunk) = Chunk::read(data) else { return Verdict::Keep };
         self.failed |= chunk.has_error;
         self.ended |= chunk.finishes || chunk.has_error;
-        self.deltas += chunk.deltas;
-        self.text.add(chunk.text);
+        self.shown.add_all(chunk.shown);
         let Some(usage) = chunk.usage else { return Verdict::Keep };
         let read = WireUsage::read(usage).and_then(|usage| usage.to_usage(&self.possible));
         self.usage = read.or(self.usage);
@@ -450,15 +424,14 @@ impl Tally for ChatTally {
     }
 
     fn relayed(&self) -> Usage {
-        Usage { output_tokens: self.deltas, ..self.floor }
+        Usage { output_tokens: self.shown.tokens_min(), ..self.floor }
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
         if let Some(usage) = self.usage {
             return (usage, UsageSource::Upstream);
         }
-        let output_tokens = self.text.tokens().max(self.deltas);
-        (Usage { output_tokens, ..self.floor }, UsageSource::Estimated)
+        (Usage { output_tokens: self.shown.tokens(), ..self.floor }, UsageSource::Estimated)
     }
 }
 

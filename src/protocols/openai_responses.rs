@@ -7,10 +7,9 @@ use serde::Deserialize;
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::json_splice::Splice;
-use super::metering::{JsonMeter, StreamMeter, Tally};
+use super::metering::{JsonMeter, Shown, StreamMeter, Tally};
 use super::sse::Verdict;
-use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation};
+use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation, Prompt, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
@@ -63,34 +62,21 @@ impl Codec for OpenaiResponses {
         let asked = super::integer(body, "max_output_tokens", 1..=u64::MAX)?;
         let output_tokens_max =
             asked.unwrap_or(limits.output_tokens_max).min(limits.output_tokens_max);
-        let text = body.text();
         let tools = body.get_non_null("tools").and_then(|tools| tools.as_array());
         let tools = tools.unwrap_or_default();
         let has_server_tools = !tools.iter().all(is_customers_tool);
-        let has_media = super::has_quote_where(text, |_, behind| {
-            behind.starts_with(b"input_image") || behind.starts_with(b"input_file")
-        });
-        let is_unbounded = has_media
-            || has_server_tools
-            || body.has_escaped_keys()
+        let is_unbounded = has_server_tools
             || UNBOUNDED_FIELDS.iter().any(|field| body.get_non_null(field).is_some());
         let added = if tools.is_empty() { 0 } else { TOOLS_TOKENS_MAX };
-        let input_tokens_max = if is_unbounded {
-            limits.input_tokens_max
-        } else {
-            limits.input_tokens_max.min((text.len() as u64).saturating_add(added))
+        let prompt = Prompt {
+            has_media: super::has_quote_where(body.text(), |_, behind| {
+                behind.starts_with(b"input_image") || behind.starts_with(b"input_file")
+            }),
+            added_tokens_max: (!is_unbounded).then_some(added),
         };
-        let size = if has_media { TextSize::of_strings(text) } else { TextSize::of(text) };
         let loops = if has_server_tools { SERVER_TOOL_LOOPS_MAX } else { 1 };
         Ok(Box::new(ResponsesCall {
-            stream: super::boolean(body, "stream")?.unwrap_or(false),
-            model: super::ModelField::read(body),
-            bound: Usage {
-                input_tokens: input_tokens_max,
-                output_tokens: output_tokens_max,
-                ..Usage::ZERO
-            },
-            floor: Usage { input_tokens: size.tokens().min(input_tokens_max), ..Usage::ZERO },
+            terms: Terms::of_prompt(body, &prompt, limits, output_tokens_max)?,
             possible: Usage {
                 input_tokens: limits.input_tokens_max.saturating_mul(loops),
                 output_tokens: limits.output_tokens_max.saturating_mul(loops),
@@ -107,33 +93,18 @@ fn is_customers_tool(tool: &Value<'_>) -> bool {
 
 #[derive(Debug)]
 struct ResponsesCall {
-    stream: bool,
-    model: super::ModelField,
-    bound: Usage,
-    floor: Usage,
+    terms: Terms,
     /// What the model could use at all: a report above it is not believed.
     possible: Usage,
 }
 
 impl Call for ResponsesCall {
-    fn streams(&self) -> bool {
-        self.stream
-    }
-
-    fn bound(&self) -> Usage {
-        self.bound
-    }
-
-    fn floor(&self) -> Usage {
-        self.floor
-    }
-
-    fn splice(&self, upstream_model: &str) -> Splice {
-        self.model.rename(upstream_model)
+    fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let (floor, possible) = (self.floor, self.possible);
+        let (floor, possible) = (self.terms.floor, self.possible);
         match framing {
             Framing::Json => {
                 let read = move |usage: &[u8]| WireUsage::read(usage)?.to_usage(&possible);
@@ -229,9 +200,7 @@ struct ResponsesTally {
     floor: Usage,
     possible: Usage,
     usage: Option<Usage>,
-    text: TextSize,
-    /// Events that carried text: no model puts less than one token into one.
-    deltas: u64,
+    shown: Shown,
     ended: bool,
     failed: bool,
 }
@@ -243,8 +212,7 @@ impl Tally for ResponsesTally {
             return Verdict::Keep;
         }
         let Some(event) = Event::read(data) else { return Verdict::Keep };
-        self.deltas += u64::from(!event.text.is_empty());
-        self.text.add(event.text);
+        self.shown.add(event.text);
         match event.kind {
             b"\"response.completed\"" | b"\"response.incomplete\"" => self.ended = true,
             b"\"response.failed\"" | b"\"error\"" => {
@@ -269,15 +237,14 @@ impl Tally for ResponsesTally {
     }
 
     fn relayed(&self) -> Usage {
-        Usage { output_tokens: self.deltas, ..self.floor }
+        Usage { output_tokens: self.shown.tokens_min(), ..self.floor }
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
         if let Some(usage) = self.usage {
             return (usage, UsageSource::Upstream);
         }
-        let output_tokens = self.text.tokens().max(self.deltas);
-        (Usage { output_tokens, ..self.floor }, UsageSource::Estimated)
+        (Usage { output_tokens: self.shown.tokens(), ..self.floor }, UsageSource::Estimated)
     }
 }
 

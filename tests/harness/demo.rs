@@ -59,6 +59,24 @@ impl Demo {
     }
 }
 
+impl Demo {
+    /// A JSON request to the customers' address, with settings of the simulator: `name:value`,
+    /// separated by blanks.
+    pub(crate) fn post(
+        &self,
+        path: &str,
+        body: &serde_json::Value,
+        sim: &str,
+    ) -> reqwest::RequestBuilder {
+        let mut call = reqwest::Client::new().post(format!("{}{path}", self.base_url)).json(body);
+        for pair in sim.split_whitespace() {
+            let (name, value) = pair.split_once(':').expect("name:value");
+            call = call.header(format!("x-sim-{name}"), value);
+        }
+        call
+    }
+}
+
 impl Drop for Demo {
     fn drop(&mut self) {
         self.process.kill();
