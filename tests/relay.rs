@@ -129,3 +129,48 @@ fn the_customers_credentials_stay_here() {
     assert!(request.head.contains(&format!("Bearer {UPSTREAM_KEY}")), "{}", request.head);
     assert_eq!(request.body, body.as_bytes(), "unknown fields pass, byte for byte");
 }
+
+/// A browser asks first, without the key; then it may read the answer and the headers that SDKs use.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_other_origins_may_call() {
+    let demo = Demo::start();
+    let client = reqwest::Client::new();
+    let url = format!("{}/v1/chat/completions", demo.base_url);
+    let asked = "authorization,content-type,x-stainless-lang";
+    let preflight = client
+        .request(reqwest::Method::OPTIONS, &url)
+        .header("origin", "https://page.example")
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", asked);
+    let answer = preflight.send().await.expect("an answer");
+    let of = |answer: &reqwest::Response, name: &str| {
+        answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    };
+    assert_eq!(answer.status(), 204);
+    assert_eq!(of(&answer, "access-control-allow-origin").as_deref(), Some("*"));
+    assert_eq!(of(&answer, "access-control-allow-headers").as_deref(), Some(asked));
+    assert!(of(&answer, "access-control-allow-methods").is_some_and(|all| all.contains("POST")));
+
+    let body = serde_json::json!({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hi"}]});
+    for (key, origin, status) in [
+        (demo.api_key.as_str(), "https://page.example", 200),
+        ("sk-wrong", "https://page.example", 401),
+        (&demo.api_key, "", 200),
+    ] {
+        let mut call = client.post(&url).bearer_auth(key).json(&body);
+        if !origin.is_empty() {
+            call = call.header("origin", origin);
+        }
+        let answer = call.send().await.expect("an answer");
+        assert_eq!(answer.status(), status, "{key} {origin}");
+        let (allowed, exposed) = (
+            of(&answer, "access-control-allow-origin"),
+            of(&answer, "access-control-expose-headers").unwrap_or_default(),
+        );
+        assert_eq!(allowed.is_some(), !origin.is_empty(), "{status} {origin:?}");
+        let readable = exposed.contains("x-request-id") && exposed.contains("retry-after");
+        assert_eq!(readable, !origin.is_empty(), "{status} {origin:?}: {exposed}");
+    }
+    let options = client.request(reqwest::Method::OPTIONS, &url).send().await.expect("an answer");
+    assert_eq!(options.status(), 405, "without an origin it is a request like others");
+}

@@ -44,7 +44,7 @@ fn is_request_only(name: &str) -> bool {
 }
 
 /// Whether a response header stays here: what an upstream says to the operator's account and
-/// machine. Limits of the operator's account are not the customer's.
+/// machine. Limits of the operator's account are not the customer's, and pages call the gateway.
 fn is_response_only(name: &str) -> bool {
     matches!(
         name,
@@ -62,7 +62,7 @@ fn is_response_only(name: &str) -> bool {
             | "alt-svc"
             | "strict-transport-security"
             | "server"
-    ) || ["x-ratelimit-", "anthropic-ratelimit-", "cf-"]
+    ) || ["x-ratelimit-", "anthropic-ratelimit-", "access-control-", "cf-"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
 }

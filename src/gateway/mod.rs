@@ -13,6 +13,7 @@ mod peer;
 mod relay;
 mod respond;
 mod envelope;
+mod cors;
 mod record;
 
 pub use connection::Connections;

@@ -16,7 +16,7 @@ use pingora::{Error, ErrorSource, ErrorType, Result, RetryType};
 use super::body::BodyBudget;
 use super::connection::Connections;
 use super::exchange::{Attempt, Exchange, Stage};
-use super::{framing, headers, peer, receive, relay, respond};
+use super::{cors, framing, headers, peer, receive, relay, respond};
 use crate::balance::Addresses;
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
@@ -191,11 +191,12 @@ impl ProxyHttp for Gateway {
 
     async fn response_filter(
         &self,
-        _: &mut Session,
+        session: &mut Session,
         header: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        relay::begin(header, exchange).await
+        relay::begin(header, exchange).await?;
+        cors::allow(header, session.req_header())
     }
 
     fn response_body_filter(

@@ -11,7 +11,7 @@ use super::body::{self, ReadLimits};
 use super::exchange::{Exchange, Sending, Stage};
 use super::local::{self, Local};
 use super::proxy::Gateway;
-use super::{respond, told};
+use super::{cors, respond, told};
 use crate::balance;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
@@ -34,6 +34,10 @@ pub(super) async fn receive(
     exchange: &mut Exchange,
 ) -> Result<Received, GatewayError> {
     let head = session.req_header();
+    if cors::is_preflight(head) {
+        respond::preflight(session).await.map_err(|error| gone(&error))?;
+        return Ok(Received::Answered);
+    }
     let snapshot = Arc::clone(&exchange.snapshot);
     let Some(route) = exchange.route.clone() else {
         return answer_here(gateway, session, exchange).await;

@@ -6,6 +6,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
+use super::cors;
 use super::envelope::Envelope;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::RequestId;
@@ -132,6 +133,12 @@ pub(super) async fn document(
     send(session, header, text).await
 }
 
+/// Answers a browser that asks whether it may call.
+pub(super) async fn preflight(session: &mut Session) -> pingora::Result<()> {
+    let header = cors::preflight(session.req_header())?;
+    session.write_response_header(Box::new(header), true).await
+}
+
 /// Answers 200 with nothing.
 pub(super) async fn empty(session: &mut Session, id: RequestId) -> pingora::Result<()> {
     let mut header = ResponseHeader::build(200, Some(3))?;
@@ -159,7 +166,12 @@ fn json_header(status: u16, id: RequestId, length: usize) -> pingora::Result<Res
     Ok(header)
 }
 
-async fn send(session: &mut Session, header: ResponseHeader, body: Bytes) -> pingora::Result<()> {
+async fn send(
+    session: &mut Session,
+    mut header: ResponseHeader,
+    body: Bytes,
+) -> pingora::Result<()> {
+    cors::allow(&mut header, session.req_header())?;
     session.write_response_header(Box::new(header), false).await?;
     let head_only = session.req_header().method == http::Method::HEAD;
     let body = Some(body).filter(|_| !head_only);
