@@ -56,6 +56,34 @@ pub enum ErrorKind {
     ClientGone,
 }
 
+impl ErrorKind {
+    /// Every kind, in the order of the variants.
+    pub const ALL: [Self; 22] = [
+        Self::InvalidRequest,
+        Self::BadFraming,
+        Self::Unauthorized,
+        Self::InsufficientBalance,
+        Self::BalanceHeld,
+        Self::PermissionDenied,
+        Self::ModelNotFound,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::RequestTimeout,
+        Self::IdempotencyConflict,
+        Self::PayloadTooLarge,
+        Self::UnsupportedMediaType,
+        Self::HeaderTooLarge,
+        Self::Internal,
+        Self::UpstreamUnavailable,
+        Self::BadGateway,
+        Self::RateLimited,
+        Self::Overloaded,
+        Self::UpstreamTimeout,
+        Self::BalanceExhausted,
+        Self::ClientGone,
+    ];
+}
+
 /// A failure on its way to the customer.
 #[derive(Debug)]
 pub struct GatewayError {

@@ -113,3 +113,50 @@ fn anthropic_type(kind: ErrorKind) -> &'static str {
         ErrorKind::UpstreamTimeout => "timeout_error",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::respond::should_retry;
+
+    /// The reference has a row for each error that is sent, and each row is what is sent.
+    #[test]
+    fn the_reference_lists_what_is_sent() {
+        let reference = include_str!("../../docs/errors.md");
+        let sent = ErrorKind::ALL.into_iter().filter(|kind| *kind != ErrorKind::ClientGone);
+        let mut rows = 0;
+        for kind in sent {
+            let (status, openai, code) = wire(kind);
+            let repeated = match should_retry(kind) {
+                None => "as SDKs will",
+                Some(true) => "yes",
+                Some(false) => "no",
+            };
+            let anthropic = anthropic_type(kind);
+            let row = format!("| {status} | `{code}` | `{openai}` | `{anthropic}` | {repeated} |");
+            assert!(reference.contains(&row), "docs/errors.md lacks {kind:?}: {row}");
+            rows += 1;
+        }
+        let listed =
+            reference.lines().filter(|line| line.starts_with("| 4") || line.starts_with("| 5"));
+        assert!(listed.count() <= rows, "docs/errors.md lists what is never sent");
+    }
+
+    #[test]
+    fn each_client_reads_its_own_shape() {
+        let id = RequestId::from_number(1);
+        let error = GatewayError::new(ErrorKind::BalanceHeld, "held");
+        let openai = Envelope::Openai.body(id, &error);
+        assert_eq!(openai["error"]["code"], "balance_held");
+        assert!(openai["error"]["param"].is_null(), "all four keys: {openai}");
+        let anthropic = Envelope::Anthropic.body(id, &error);
+        assert_eq!(anthropic["error"]["type"], "billing_error");
+        assert_eq!(anthropic["error"]["details"]["error_code"], "balance_held");
+        assert_eq!(anthropic["request_id"], id.to_string());
+        let event = Envelope::Anthropic.error_event(id, &error);
+        assert!(event.starts_with(b"event: error\ndata: {"), "{event:?}");
+        assert!(
+            Envelope::Responses.error_event(id, &error).starts_with(b"event: response.failed\n")
+        );
+    }
+}

@@ -48,7 +48,7 @@ pub(super) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
 }
 
 /// Whether an SDK that repeats the request by itself could do any good, or harm.
-fn should_retry(kind: ErrorKind) -> Option<bool> {
+pub(super) fn should_retry(kind: ErrorKind) -> Option<bool> {
     match kind {
         ErrorKind::Unauthorized
         | ErrorKind::InsufficientBalance
