@@ -1,9 +1,13 @@
-//! `POST /v1/embeddings` over upstreams that speak OpenAI's protocol. Spec section 2.8.
+//! `POST /v1/embeddings` over upstreams that speak OpenAI's protocol, or Voyage's. Spec section 2.8.
+//!
+//! Voyage calls `dimensions` otherwise, knows `encoding_format: "float"` only as its absence, takes no
+//! token ids and reports `total_tokens` alone (its API reference, "Text embedding models").
 //!
 //! OpenAI's SDKs ask for `encoding_format: "base64"` when their caller asks for nothing, and decode
 //! little-endian 32-bit floats. An upstream that answers with floats all the same has its vectors
 //! re-encoded here; every other byte of its answer stays.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use base64::Engine as _;
@@ -24,6 +28,8 @@ use crate::price::{Usage, UsageSource};
 const BILLING_FIELDS: [&str; 4] = ["model", "input", "encoding_format", "dimensions"];
 /// Inputs at most in one request: OpenAI's own limit.
 const INPUTS_MAX: usize = 2048;
+/// The same of Voyage's.
+const VOYAGE_INPUTS_MAX: usize = 1000;
 
 /// The codec.
 #[derive(Debug)]
@@ -43,28 +49,71 @@ impl Codec for OpenaiEmbeddings {
     }
 
     fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
-        super::refuse_case_variants(body, &BILLING_FIELDS)?;
-        let input = read_input(body)?;
-        check_dimensions(body, limits)?;
-        let per_input =
-            if limits.input_tokens_max == 0 { u64::MAX } else { limits.input_tokens_max };
-        let input_tokens_max = input.bytes.min(per_input.saturating_mul(input.count));
-        let of = |input_tokens: u64| Usage { input_tokens, ..Usage::ZERO };
-        let floor = of(input.tokens_estimate.min(input_tokens_max));
-        let terms = Terms::of_whole(body, of(input_tokens_max), floor);
-        Ok(Box::new(EmbeddingsCall { base64: reads_base64(body)?, terms }))
+        let (terms, _) = read(body, limits, INPUTS_MAX)?;
+        Ok(Box::new(EmbeddingsCall { base64: reads_base64(body)?, terms, voyage: None }))
     }
+}
+
+/// The codec for Voyage.
+#[derive(Debug)]
+pub struct VoyageEmbeddings;
+
+impl Codec for VoyageEmbeddings {
+    fn operation(&self) -> Operation {
+        Operation::Embeddings
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Voyage]
+    }
+
+    fn path(&self) -> &'static str {
+        "/embeddings"
+    }
+
+    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+        let (terms, input) = read(body, limits, VOYAGE_INPUTS_MAX)?;
+        if input.has_token_ids {
+            let message = "this model takes text, not token ids: switch off your client's own \
+                           tokenizer (`check_embedding_ctx_length=False` in langchain)";
+            return Err(GatewayError::invalid("input", message));
+        }
+        let base64 = reads_base64(body)?;
+        let float = body.get_non_null("encoding_format").filter(|_| !base64);
+        let voyage = VoyageEdits {
+            dimensions: body.key_range("dimensions"),
+            float: float.map(|value| value.range),
+        };
+        Ok(Box::new(EmbeddingsCall { base64, terms, voyage: Some(voyage) }))
+    }
+}
+
+/// Reads what all upstreams have in common.
+fn read(
+    body: &Object<'_>,
+    limits: &ModelLimits,
+    inputs_max: usize,
+) -> Result<(Terms, Input), GatewayError> {
+    super::refuse_case_variants(body, &BILLING_FIELDS)?;
+    let input = read_input(body, inputs_max)?;
+    check_dimensions(body, limits)?;
+    let per_input = if limits.input_tokens_max == 0 { u64::MAX } else { limits.input_tokens_max };
+    let input_tokens_max = input.bytes.min(per_input.saturating_mul(input.count));
+    let of = |input_tokens: u64| Usage { input_tokens, ..Usage::ZERO };
+    let floor = of(input.tokens_estimate.min(input_tokens_max));
+    Ok((Terms::of_whole(body, of(input_tokens_max), floor), input))
 }
 
 struct Input {
     count: u64,
+    has_token_ids: bool,
     /// No tokenizer makes more tokens than there are bytes, and a token id takes at least one.
     bytes: u64,
     tokens_estimate: u64,
 }
 
 /// Reads `input`: a string, an array of strings, an array of token ids, or an array of those.
-fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
+fn read_input(body: &Object<'_>, inputs_max: usize) -> Result<Input, GatewayError> {
     let invalid = || {
         let message = "`input` must be a non-empty string, array of strings or array of token ids";
         GatewayError::invalid("input", message)
@@ -73,19 +122,24 @@ fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
     let is_text = |value: &Value<'_>| value.text().starts_with(b"\"") && value.text() != b"\"\"";
     let is_id = |value: &Value<'_>| value.as_u64().is_some();
     let text = value.text();
-    let mut input =
-        Input { count: 1, bytes: text.len() as u64, tokens_estimate: TextSize::of(text).tokens() };
+    let mut input = Input {
+        count: 1,
+        has_token_ids: false,
+        bytes: text.len() as u64,
+        tokens_estimate: TextSize::of(text).tokens(),
+    };
     if is_text(&value) {
         return Ok(input);
     }
     let elements = value.as_array().filter(|elements| !elements.is_empty()).ok_or_else(invalid)?;
     if elements.iter().all(is_id) {
+        input.has_token_ids = true;
         input.tokens_estimate = elements.len() as u64;
         return Ok(input);
     }
-    if elements.len() > INPUTS_MAX {
+    if elements.len() > inputs_max {
         let message =
-            format!("`input` has {} elements; at most {INPUTS_MAX} are allowed", elements.len());
+            format!("`input` has {} elements; at most {inputs_max} are allowed", elements.len());
         return Err(GatewayError::invalid("input", message));
     }
     input.count = elements.len() as u64;
@@ -97,6 +151,7 @@ fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
         let tokens = element.as_array().filter(|tokens| tokens.iter().all(is_id));
         ids += tokens.filter(|tokens| !tokens.is_empty()).ok_or_else(invalid)?.len() as u64;
     }
+    input.has_token_ids = true;
     input.tokens_estimate = ids;
     Ok(input)
 }
@@ -130,6 +185,17 @@ fn reads_base64(body: &Object<'_>) -> Result<bool, GatewayError> {
 struct EmbeddingsCall {
     base64: bool,
     terms: Terms,
+    /// What Voyage wants otherwise.
+    voyage: Option<VoyageEdits>,
+}
+
+/// The places in a body that Voyage would not understand.
+#[derive(Debug)]
+struct VoyageEdits {
+    /// The key `dimensions`.
+    dimensions: Option<Range<usize>>,
+    /// The value of an `encoding_format` that says `float`.
+    float: Option<Range<usize>>,
 }
 
 impl Call for EmbeddingsCall {
@@ -137,11 +203,24 @@ impl Call for EmbeddingsCall {
         &self.terms
     }
 
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = self.terms.model.rename(upstream_model);
+        let edits = self.voyage.as_ref();
+        if let Some(key) = edits.and_then(|edits| edits.dimensions.clone()) {
+            splice.replace(key, "\"output_dimension\"");
+        }
+        if let Some(value) = edits.and_then(|edits| edits.float.clone()) {
+            splice.replace(value, "null");
+        }
+        splice
+    }
+
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         Box::new(EmbeddingsMeter {
             scan: UsageScan::default(),
-            changes: self.base64,
-            held: self.base64.then(BytesMut::new),
+            base64: self.base64,
+            adds_usage: self.voyage.is_some(),
+            held: (self.base64 || self.voyage.is_some()).then(BytesMut::new),
             floor: self.terms.floor,
             bound: self.terms.bound,
         })
@@ -156,14 +235,20 @@ static VECTOR_KEY_FINDER: LazyLock<memmem::Finder<'static>> =
 
 #[derive(Deserialize)]
 struct WireUsage {
-    prompt_tokens: u64,
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
 }
 
 struct EmbeddingsMeter {
     scan: UsageScan,
     /// Vectors may have to be re-encoded.
-    changes: bool,
-    /// The answer so far, until its first vector shows that none has to be.
+    base64: bool,
+    /// The customer's `prompt_tokens` may have to be added.
+    adds_usage: bool,
+    /// The answer so far, where something has to be changed; until its first vector shows that
+    /// nothing has to be.
     held: Option<BytesMut>,
     floor: Usage,
     bound: Usage,
@@ -177,7 +262,7 @@ impl Meter for EmbeddingsMeter {
             Some(held) => {
                 let was_undecided = first_vector(held).is_none();
                 held.extend_from_slice(&chunk);
-                if was_undecided && first_vector(held) == Some(b'"') {
+                if was_undecided && !self.adds_usage && first_vector(held) == Some(b'"') {
                     return self.held.take().unwrap_or_default().freeze();
                 }
                 Bytes::new()
@@ -192,7 +277,11 @@ impl Meter for EmbeddingsMeter {
     fn finish(&mut self) -> Bytes {
         match self.held.take() {
             None => Bytes::new(),
-            Some(held) => floats_to_base64(&held.freeze()),
+            Some(held) => {
+                let answer = held.freeze();
+                let answer = if self.base64 { floats_to_base64(&answer) } else { answer };
+                if self.adds_usage { with_prompt_tokens(&answer) } else { answer }
+            }
         }
     }
 
@@ -209,7 +298,7 @@ impl Meter for EmbeddingsMeter {
             .scan
             .usage()
             .and_then(|usage| serde_json::from_slice::<WireUsage>(usage).ok())
-            .map(|usage| usage.prompt_tokens)
+            .and_then(|usage| usage.prompt_tokens.or(usage.total_tokens))
             .filter(|tokens| *tokens <= self.bound.input_tokens.max(self.floor.input_tokens));
         match reported {
             Some(input_tokens) => {
@@ -220,7 +309,7 @@ impl Meter for EmbeddingsMeter {
     }
 
     fn changes_length(&self) -> bool {
-        self.changes
+        self.base64 || self.adds_usage
     }
 }
 
@@ -249,6 +338,21 @@ fn floats_to_base64(answer: &Bytes) -> Bytes {
         splice.replace(start..start + vector.text().len(), json_string(&encoded));
     }
     splice.apply(answer)
+}
+
+/// Adds `prompt_tokens` to a usage that has `total_tokens` alone: for embeddings they are the same.
+fn with_prompt_tokens(answer: &Bytes) -> Bytes {
+    let added = || {
+        let usage = Object::parse(answer).ok()?.get("usage")?;
+        let object = usage.as_object().ok()?;
+        let total = object.get("total_tokens")?.as_u64()?;
+        let mut splice = Splice::default();
+        if object.get("prompt_tokens").is_none() {
+            splice.insert(&object, usage.range.start, &format!("\"prompt_tokens\":{total}"));
+        }
+        Some(splice)
+    };
+    added().unwrap_or_default().apply(answer)
 }
 
 /// A JSON array of numbers as base64 of little-endian 32-bit floats.
@@ -369,5 +473,29 @@ mod tests {
         }
         let many = format!(r#"{{"model":"m","input":[{}]}}"#, vec!["\"a\""; 2049].join(","));
         assert_eq!(read(many.as_bytes()).expect_err("2049").param.as_deref(), Some("input"));
+    }
+
+    #[test]
+    fn voyage_gets_its_own_words_and_the_customer_openais() {
+        let limits = ModelLimits { dimensions: vec![256], ..ModelLimits::default() };
+        let body =
+            br#"{"model":"vyg-4","input":["a"], "dimensions" : 256,"encoding_format":"float"}"#;
+        let object = Object::parse(body).expect("JSON");
+        let call = VoyageEmbeddings.read(&object, &limits).expect("valid");
+        let sent = call.splice("voyage-4").apply(&Bytes::from_static(body));
+        let expected = r#"{"model":"voyage-4","input":["a"], "output_dimension" : 256,"encoding_format":null}"#;
+        assert_eq!(std::str::from_utf8(&sent), Ok(expected));
+
+        let mut meter = call.meter(Framing::Json);
+        let answer = r#"{"data":[{"embedding":[1.5]}],"usage":{"total_tokens":9}}"#;
+        assert!(meter.relay(Bytes::from(answer)).is_empty(), "held for its usage");
+        let told = answer.replace("9}", "9,\"prompt_tokens\":9}");
+        assert_eq!(std::str::from_utf8(&meter.finish()), Ok(told.as_str()));
+
+        let ids = Object::parse(br#"{"model":"m","input":[[1,2],[3]]}"#).expect("JSON");
+        let refused = VoyageEmbeddings.read(&ids, &limits).expect_err("token ids");
+        assert!(refused.message.contains("check_embedding_ctx_length"), "{refused}");
+        let wrong = Object::parse(br#"{"model":"m","input":"a","dimensions":3}"#).expect("JSON");
+        assert!(VoyageEmbeddings.read(&wrong, &limits).is_err(), "a size that the model has not");
     }
 }

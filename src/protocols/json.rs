@@ -42,6 +42,8 @@ pub struct Object<'a> {
 #[derive(Debug)]
 struct Member<'a> {
     key: Cow<'a, str>,
+    /// Where the key stands, its quotes included.
+    key_range: Range<usize>,
     value: Range<usize>,
 }
 
@@ -77,6 +79,13 @@ impl<'a> Object<'a> {
         let member = self.members.iter().find(|member| member.key == key)?;
         let text = self.text.get(member.value.clone())?;
         Some(Value { text, range: member.value.clone() })
+    }
+
+    /// Where `key` stands, its quotes included.
+    #[must_use]
+    pub fn key_range(&self, key: &str) -> Option<Range<usize>> {
+        let member = self.members.iter().find(|member| member.key == key)?;
+        Some(member.key_range.clone())
     }
 
     /// The value of `key` unless it is absent or `null`, which the field treats alike.
@@ -242,7 +251,7 @@ impl<'a> Scanner<'a> {
         while more {
             self.space();
             let start = self.at;
-            let key = self.key()?;
+            let (key, key_range) = self.key()?;
             if members.iter().any(|member| member.key == key) {
                 let message = format!("duplicate key {key:?}");
                 return Err(JsonError { offset: start, message: message.into() });
@@ -252,7 +261,7 @@ impl<'a> Scanner<'a> {
             }
             self.space();
             let value = self.value(1)?;
-            members.push(Member { key, value });
+            members.push(Member { key, key_range, value });
             self.space();
             more = self.eat(b',');
             if !more && !self.eat(b'}') {
@@ -268,20 +277,21 @@ impl<'a> Scanner<'a> {
     }
 
     /// A key and the colon behind it.
-    fn key(&mut self) -> Result<Cow<'a, str>, JsonError> {
+    fn key(&mut self) -> Result<(Cow<'a, str>, Range<usize>), JsonError> {
         let start = self.at;
         if self.peek() != Some(b'"') {
             return self.fail("expected a key in double quotes");
         }
         self.key_text()?;
-        let quoted = self.text.get(start..self.at).unwrap_or_default();
+        let range = start..self.at;
+        let quoted = self.text.get(range.clone()).unwrap_or_default();
         self.space();
         if !self.eat(b':') {
             return self.fail("expected `:` behind the key");
         }
         let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
         match unescape(inner, quoted) {
-            Some(key) => Ok(key),
+            Some(key) => Ok((key, range)),
             None => self.fail("the key is not a valid string"),
         }
     }

@@ -37,6 +37,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &anthropic_messages::AnthropicCountTokens,
     &openai_responses::OpenaiResponses,
     &embeddings::OpenaiEmbeddings,
+    &embeddings::VoyageEmbeddings,
 ];
 
 /// How one operation is spoken to upstreams of some dialects.

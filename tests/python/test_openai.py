@@ -158,3 +158,16 @@ def test_a_cut_response_stream_says_so(client):
     with pytest.raises(openai.APIError):
         events = list(stream)
         assert events[-1].type != "response.completed", events[-1]
+
+
+def test_voyage_embeddings(client):
+    default = client.embeddings.create(model="vyg-4", input=["one", "two"], dimensions=256)
+    floats = client.embeddings.create(
+        model="vyg-4", input=["one", "two"], dimensions=256, encoding_format="float"
+    )
+    assert [len(item.embedding) for item in default.data] == [256, 256]
+    assert default.data[1].embedding == pytest.approx(floats.data[1].embedding, abs=1e-6)
+    assert default.usage.prompt_tokens == default.usage.total_tokens > 0
+    with pytest.raises(openai.BadRequestError) as error:
+        client.embeddings.create(model="vyg-4", input=[[1, 2, 3]])
+    assert error.value.param == "input"

@@ -25,6 +25,22 @@ struct Request {
     encoding_format: Option<String>,
     #[serde(default)]
     dimensions: Option<u32>,
+    /// Voyage's name for `dimensions`.
+    #[serde(default)]
+    output_dimension: Option<u32>,
+}
+
+impl Request {
+    /// Whether Voyage is asked, whose endpoint has the same path.
+    fn is_voyages(&self) -> bool {
+        self.model.starts_with("voyage-")
+    }
+
+    /// What Voyage does not take.
+    fn is_foreign(&self) -> bool {
+        let is_text = matches!(self.input, Input::Text(_) | Input::Texts(_));
+        self.dimensions.is_some() || self.encoding_format.as_deref() == Some("float") || !is_text
+    }
 }
 
 /// Text or token ids, one or many.
@@ -58,11 +74,15 @@ pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
+    if request.is_voyages() && request.is_foreign() {
+        return Answer::invalid("Argument is not supported by our API.", behaviour);
+    }
     let items = request.input.items();
     if items.is_empty() || items.len() > INPUTS_MAX {
         return Answer::invalid("`input` must have 1 to 2048 items.", behaviour);
     }
-    let dimensions = request.dimensions.unwrap_or(behaviour.dimensions);
+    let asked_dimensions = request.dimensions.or(request.output_dimension);
+    let dimensions = asked_dimensions.unwrap_or(behaviour.dimensions);
     if !(1..=DIMENSIONS_MAX).contains(&dimensions) {
         return Answer::invalid("`dimensions` must be 1 to 65536.", behaviour);
     }
@@ -89,7 +109,11 @@ pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
         _ => Some(tokens),
     };
     if let Some(tokens) = reported {
-        body["usage"] = json!({"prompt_tokens": tokens, "total_tokens": tokens});
+        body["usage"] = if request.is_voyages() {
+            json!({"total_tokens": tokens})
+        } else {
+            json!({"prompt_tokens": tokens, "total_tokens": tokens})
+        };
     }
     Answer::json(body.to_string(), behaviour)
 }
