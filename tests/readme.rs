@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use harness::child::Running;
-use harness::python;
+use harness::{Demo, python};
 
 const README: &str = include_str!("../README.md");
 
@@ -102,6 +102,26 @@ fn the_readme_shows_what_check_prints() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(README.contains(&format!("```text\n{text}```\n")), "the README lacks:\n{text}");
+}
+
+#[test]
+fn the_command_of_every_endpoint_works_against_the_demo() {
+    let section = README.split_once("## Endpoints").expect("the section").1;
+    let block = section.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next());
+    let demo = Demo::start();
+    let mut ran = 0;
+    for command in block.expect("a block").lines().filter(|line| line.starts_with("curl")) {
+        let output = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", command])
+            .env("BASE", &demo.base_url)
+            .env("KEY", &demo.api_key)
+            .output()
+            .expect("bash runs");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && !printed.is_empty(), "{command}\n{printed}");
+        ran += 1;
+    }
+    assert_eq!(ran, 8, "commands");
 }
 
 /// The YAML blocks of the README, together, are a configuration that `tollgate check` accepts.
