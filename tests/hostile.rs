@@ -12,7 +12,7 @@ mod json_rows;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use harness::{Answer, Gateway, Recorder, ask, connect};
+use harness::{Admin, Answer, Demo, Gateway, Recorder, ask, connect};
 use http2::End;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -279,4 +279,59 @@ fn a_customer_who_does_not_read_is_cut_and_fills_no_memory() {
     let rss_bytes = gateway.rss_bytes_max();
     assert!(rss_bytes < 128 << 20, "{rss_bytes} bytes resident, expected less than 128 MiB");
     assert_serves(&gateway, &recorder);
+}
+
+/// What parsers disagree on is refused on every route, in the words of its clients, and costs nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn json_with_two_readings_is_refused_on_every_route() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("1.00").await;
+    let client = reqwest::Client::new();
+    for (path, good) in [
+        (
+            "chat/completions",
+            r#"{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hi"}]}"#,
+        ),
+        ("responses", r#"{"model":"gpt-4o-mini","input":"hi"}"#),
+        (
+            "messages",
+            r#"{"model":"claude-haiku-4-5","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#,
+        ),
+        (
+            "messages/count_tokens",
+            r#"{"model":"claude-haiku-4-5","messages":[{"role":"user","content":"hi"}]}"#,
+        ),
+        ("embeddings", r#"{"model":"text-embedding-3-small","input":"hi"}"#),
+    ] {
+        let with = |member: &str| good.replacen('{', &format!("{{{member},"), 1);
+        let deep = format!("\"x\":{}1{}", "[".repeat(100), "]".repeat(100));
+        let hostile = [
+            with("\"model\":\"other\""),
+            with("\"Model\":\"other\""),
+            with("\"x\":\"\\u0000\""),
+            with("\"x\":\"\\ud800\""),
+            with("\"x\":1e999"),
+            with(&deep),
+            format!("\u{feff}{good}"),
+            format!("{good}{good}"),
+            good.replace('}', ""),
+            "null".to_owned(),
+            String::new(),
+        ];
+        for body in hostile {
+            let call =
+                client.post(format!("{}/v1/{path}", demo.base_url)).bearer_auth(&customer.key);
+            let answer = call.body(body.clone()).send().await.expect("an answer");
+            assert_eq!(answer.status(), 400, "{path}: {body:.200}");
+            let error: serde_json::Value = answer.json().await.expect("JSON");
+            let is_anthropics = error["type"] == "error";
+            assert_eq!(is_anthropics, path.starts_with("messages"), "{path}: {error}");
+            assert_eq!(error["error"]["type"], "invalid_request_error", "{path}: {error}");
+        }
+        let call = client.post(format!("{}/v1/{path}", demo.base_url)).bearer_auth(&customer.key);
+        let answer = call.body(good).send().await.expect("an answer");
+        assert_eq!(answer.status(), 200, "{path} serves an honest request");
+    }
+    assert!(admin.settled(&customer.account).await.spent < 1_000_000, "four honest requests");
 }
