@@ -173,3 +173,24 @@ async fn hello_needs_no_key() {
         assert_eq!(client.get(&url).send().await.expect("one").status(), 404, "GET {path}");
     }
 }
+
+/// An upstream that ignores `max_tokens`: the hold grows as long as there is money, then the stream
+/// ends in words that the client understands, and nobody pays more than there was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_runs_away_ends_with_the_money() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("0.002").await;
+    let body = hello(json!({"stream": true, "max_tokens": 10}));
+    let sim = "max-tokens:ignore chunks:3000 words:2 interval-ms:1";
+    let answer = call(&demo, &customer, &body, sim).await;
+    assert_eq!(answer.status(), 200);
+    let text = answer.text().await.expect("text");
+    let last = text.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    let data = last.strip_prefix("event: error\ndata: ").expect(last);
+    let error: Value = serde_json::from_str(data).expect("JSON");
+    assert_eq!(error["error"]["type"], "billing_error", "{error}");
+    let balance = admin.settled(&customer.account).await;
+    assert!(balance.spent > 1_000_000 && balance.spent <= 2_000_000, "{balance:?}");
+    assert!(balance.available >= 0, "{balance:?}");
+}
