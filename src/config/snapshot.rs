@@ -126,8 +126,10 @@ pub struct UpstreamTimeouts {
     pub write: Duration,
 }
 
-/// The longest name that a pattern fits.
+/// The longest name of anything that can be named.
 pub(super) const NAME_BYTES_MAX: usize = 128;
+/// What names of models have beside ASCII letters and digits.
+pub(super) const MODEL_PUNCTUATION: &str = "-_.:/@";
 
 /// A model that customers can name.
 #[derive(Debug)]
@@ -167,7 +169,8 @@ impl Snapshot {
     pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
         let exact = self.models_by_id.get(name).filter(|model| !model.is_wildcard());
         exact.or_else(|| {
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@".contains(&byte);
+            let punctuation = MODEL_PUNCTUATION.as_bytes();
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || punctuation.contains(&byte);
             let fits = name.len() <= NAME_BYTES_MAX && name.bytes().all(is_name);
             let mut wildcards = self.wildcards.iter().filter(|_| fits);
             wildcards.find(|model| name.starts_with(model.literal()))

@@ -206,7 +206,7 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
-        relay::piece(session, body, end_of_stream, exchange)
+        relay::piece(session, body, end_of_stream, exchange).map(|()| None)
     }
 
     /// Nothing reached the target: the next one may be tried.

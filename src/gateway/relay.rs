@@ -36,7 +36,6 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         200..300 => peer::Refusal::Upstreams,
         _ => peer::refusal(status),
     };
-    let dialect = sending.attempt.as_ref().map(|attempt| attempt.target.upstream.dialect);
     if refusal == peer::Refusal::Customers {
         return Ok(());
     }
@@ -52,6 +51,7 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         exchange.local_answer = Some(answer);
         return Err(exchange.fail(peer::refused(status)));
     }
+    let dialect = sending.attempt.as_ref().map(|attempt| attempt.target.upstream.dialect);
     if dialect.is_some_and(|dialect| peer::relays_failure(dialect, status)) {
         return Ok(());
     }
@@ -101,8 +101,8 @@ pub(super) fn piece(
     body: &mut Option<Bytes>,
     end_of_stream: bool,
     exchange: &mut Exchange,
-) -> Result<Option<Duration>> {
-    let Stage::Relaying(response) = &mut exchange.stage else { return Ok(None) };
+) -> Result<()> {
+    let Stage::Relaying(response) = &mut exchange.stage else { return Ok(()) };
     if response.cut {
         *body = Some(Bytes::new());
         // An error drops what was filtered in the same batch, so it waits for all to be written.
@@ -110,7 +110,7 @@ pub(super) fn piece(
         return if written && !end_of_stream {
             Err(Error::new(ErrorType::Custom("the hold is used up")))
         } else {
-            Ok(None)
+            Ok(())
         };
     }
     let mut out = match response.relaying.relay(body.take().unwrap_or_default()) {
@@ -140,7 +140,7 @@ pub(super) fn piece(
     response.bytes_passed += out.len();
     // Nothing to send is an empty piece, which Pingora leaves out; `None` is kept for the end.
     *body = Some(out).filter(|out| !out.is_empty() || !end_of_stream);
-    Ok(None)
+    Ok(())
 }
 
 /// The hook cannot wait, and no piece may go before the hold that pays for it is on disk. It happens

@@ -102,6 +102,38 @@ impl Shown {
     }
 }
 
+/// What is known of a stream whose usage is reported as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// What the request has used at least.
+    pub(super) floor: Usage,
+    pub(super) shown: Shown,
+    pub(super) usage: Option<Usage>,
+    /// The upstream has said that it failed.
+    pub(super) failed: bool,
+}
+
+impl Known {
+    /// As [`Meter::has_failed`].
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed && self.usage.is_none()
+    }
+
+    /// As [`Meter::relayed`].
+    pub(super) fn relayed(&self) -> Usage {
+        Usage { output_tokens: self.shown.tokens_min(), ..self.floor }
+    }
+
+    /// As [`Meter::measure`].
+    pub(super) fn measure(&self) -> (Usage, UsageSource) {
+        let estimate = Usage { output_tokens: self.shown.tokens(), ..self.floor };
+        match self.usage {
+            Some(usage) => (usage, UsageSource::Upstream),
+            None => (estimate, UsageSource::Estimated),
+        }
+    }
+}
+
 /// What a stream has shown so far.
 pub(super) trait Tally: Send + Sync {
     /// Looks at the data of an event, and says whether the customer gets the event.

@@ -11,7 +11,7 @@ use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::json_splice::Splice;
-use super::metering::{JsonMeter, Shown, StreamMeter, Tally};
+use super::metering::{JsonMeter, Known, Shown, StreamMeter, Tally};
 use super::sse::Verdict;
 use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation, Prompt, Terms};
 use crate::error::GatewayError;
@@ -231,7 +231,7 @@ impl Call for ChatCall {
             }
             Framing::Sse => Box::new(StreamMeter::new(ChatTally {
                 usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
-                floor,
+                known: Known { floor, ..Known::default() },
                 possible,
                 ..ChatTally::default()
             })),
@@ -386,13 +386,10 @@ fn read_tool_call(call: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
 struct ChatTally {
     /// The usage chunk was asked for by us, not by the customer.
     usage_is_ours: bool,
-    floor: Usage,
+    known: Known,
     possible: Usage,
-    usage: Option<Usage>,
-    shown: Shown,
     /// A choice has finished, or the upstream has said that it failed.
     ended: bool,
-    failed: bool,
     done: bool,
 }
 
@@ -407,31 +404,29 @@ impl Tally for ChatTally {
             return Verdict::Keep;
         }
         let Some(chunk) = Chunk::read(data) else { return Verdict::Keep };
-        self.failed |= chunk.has_error;
+        self.known.failed |= chunk.has_error;
         self.ended |= chunk.finishes || chunk.has_error;
-        self.shown.add_all(chunk.shown);
+        self.known.shown.add_all(chunk.shown);
         let Some(usage) = chunk.usage else { return Verdict::Keep };
         let read = WireUsage::read(usage).and_then(|usage| usage.to_usage(&self.possible));
-        self.usage = read.or(self.usage);
+        self.known.usage = read.or(self.known.usage);
         if !chunk.has_choices && self.usage_is_ours { Verdict::Drop } else { Verdict::Keep }
     }
+
     fn is_complete(&self) -> bool {
         self.done || self.ended
     }
 
     fn has_failed(&self) -> bool {
-        self.failed && self.usage.is_none()
+        self.known.has_failed()
     }
 
     fn relayed(&self) -> Usage {
-        Usage { output_tokens: self.shown.tokens_min(), ..self.floor }
+        self.known.relayed()
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
-        if let Some(usage) = self.usage {
-            return (usage, UsageSource::Upstream);
-        }
-        (Usage { output_tokens: self.shown.tokens(), ..self.floor }, UsageSource::Estimated)
+        self.known.measure()
     }
 }
 

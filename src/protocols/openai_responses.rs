@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::metering::{JsonMeter, Shown, StreamMeter, Tally};
+use super::metering::{JsonMeter, Known, StreamMeter, Tally};
 use super::sse::Verdict;
 use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation, Prompt, Terms};
 use crate::error::GatewayError;
@@ -111,8 +111,8 @@ impl Call for ResponsesCall {
                 Box::new(JsonMeter::new(floor, possible.output_tokens, Box::new(read)))
             }
             Framing::Sse => {
-                let tally = ResponsesTally { floor, possible, ..ResponsesTally::default() };
-                Box::new(StreamMeter::new(tally))
+                let known = Known { floor, ..Known::default() };
+                Box::new(StreamMeter::new(ResponsesTally { known, possible, ended: false }))
             }
         }
     }
@@ -197,12 +197,9 @@ impl<'a> Event<'a> {
 /// What a stream has shown so far.
 #[derive(Default)]
 struct ResponsesTally {
-    floor: Usage,
+    known: Known,
     possible: Usage,
-    usage: Option<Usage>,
-    shown: Shown,
     ended: bool,
-    failed: bool,
 }
 
 impl Tally for ResponsesTally {
@@ -212,18 +209,18 @@ impl Tally for ResponsesTally {
             return Verdict::Keep;
         }
         let Some(event) = Event::read(data) else { return Verdict::Keep };
-        self.shown.add(event.text);
+        self.known.shown.add(event.text);
         match event.kind {
             b"\"response.completed\"" | b"\"response.incomplete\"" => self.ended = true,
             b"\"response.failed\"" | b"\"error\"" => {
                 self.ended = true;
-                self.failed = true;
+                self.known.failed = true;
             }
             _ => {}
         }
         if self.ended {
             let usage = event.usage.and_then(WireUsage::read);
-            self.usage = usage.and_then(|usage| usage.to_usage(&self.possible));
+            self.known.usage = usage.and_then(|usage| usage.to_usage(&self.possible));
         }
         Verdict::Keep
     }
@@ -233,18 +230,15 @@ impl Tally for ResponsesTally {
     }
 
     fn has_failed(&self) -> bool {
-        self.failed && self.usage.is_none()
+        self.known.has_failed()
     }
 
     fn relayed(&self) -> Usage {
-        Usage { output_tokens: self.shown.tokens_min(), ..self.floor }
+        self.known.relayed()
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
-        if let Some(usage) = self.usage {
-            return (usage, UsageSource::Upstream);
-        }
-        (Usage { output_tokens: self.shown.tokens(), ..self.floor }, UsageSource::Estimated)
+        self.known.measure()
     }
 }
 

@@ -108,11 +108,10 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
 
 /// Notes an error at a name that is empty, too long or has letters that do not belong there.
 fn check_name(document: &mut Document, path: &Path, name: &str, letters: &str) {
-    /// Names become labels of metrics, words in logs and parts of URLs.
-    const LENGTH_MAX: usize = NAME_BYTES_MAX;
+    // Names become labels of metrics, words in logs and parts of URLs.
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || letters.as_bytes().contains(&byte);
-    if name.is_empty() || name.len() > LENGTH_MAX || !name.bytes().all(is_letter) {
-        let help = format!("1 to {LENGTH_MAX} ASCII letters, digits and `{letters}`");
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_letter) {
+        let help = format!("1 to {NAME_BYTES_MAX} ASCII letters, digits and `{letters}`");
         document.note(Fault::at_key(path, "this is not a name that can be used").help(help));
     }
 }

@@ -7,7 +7,7 @@ use super::{Upstreams, check_name, prices};
 use crate::config::diagnostic::did_you_mean;
 use crate::config::document::{Document, Fault};
 use crate::config::raw;
-use crate::config::snapshot::{Model, Target};
+use crate::config::snapshot::{MODEL_PUNCTUATION, Model, Target};
 use crate::config::spans::Path;
 use crate::protocols::{self, ModelLimits, Operation};
 
@@ -27,9 +27,9 @@ pub(super) fn compile(
     for (id, raw) in raw.models.0 {
         let path = path.key(&id);
         // An asterisk at the end makes a pattern; alone it fits every name.
-        let literal = id.strip_suffix('*').filter(|literal| !literal.is_empty());
         if id != "*" {
-            check_name(document, &path, literal.unwrap_or(&id), "-_.:/@");
+            let literal = id.strip_suffix('*').unwrap_or(&id);
+            check_name(document, &path, literal, MODEL_PUNCTUATION);
         }
         let model = model(document, &path, id, raw, upstreams);
         let is_served = |target: &Target| {
