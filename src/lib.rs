@@ -27,5 +27,6 @@ pub mod sim;
 pub mod error;
 pub mod money;
 pub mod price;
+mod words;
 pub mod secret;
 pub mod clock;

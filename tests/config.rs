@@ -106,7 +106,7 @@ fn the_shipped_files_are_in_order() {
     assert_eq!(&*first.id, "gpt-4o-mini", "the first model of the list");
     assert_eq!(first.operations, [Operation::Chat, Operation::Responses]);
     let million = Usage { input_tokens: 1_000_000, output_tokens: 1_000_000, ..Usage::default() };
-    assert_eq!(first.prices.cost(&million), Nanousd::new(750_000_000), "$0.15 and $0.60");
+    assert_eq!(first.prices.base.cost(&million), Nanousd::new(750_000_000), "$0.15 and $0.60");
     assert!(snapshot.model("text-embedding-3-small").is_some(), "embeddings are listed");
     let id_of = |name: &str| snapshot.model(name).map(|model| &*model.id);
     assert_eq!(id_of("claude-haiku-4-5"), Some("claude-haiku-4-5"), "an exact id goes first");
@@ -344,7 +344,7 @@ fn numbers_are_read_without_a_float() {
         ("0.000000001", 1),
     ] {
         let models = MINIMAL_MODELS.replace("0.15", typed);
-        let input = loads(MINIMAL_ROUTES, &models).models[0].prices.input;
+        let input = loads(MINIMAL_ROUTES, &models).models[0].prices.base.input;
         assert_eq!(
             input.femtousd(),
             nanousd,
@@ -355,10 +355,10 @@ fn numbers_are_read_without_a_float() {
 
 #[test]
 fn a_cached_token_costs_what_a_plain_one_does_unless_the_file_says_otherwise() {
-    let plain = loads(MINIMAL_ROUTES, MINIMAL_MODELS).models[0].prices;
+    let plain = loads(MINIMAL_ROUTES, MINIMAL_MODELS).models[0].prices.base;
     assert_eq!((plain.cache_read, plain.cache_write_1h), (plain.input, plain.input));
     let models = MINIMAL_MODELS.replace("{ input", "{ cache_write_per_1m_tokens: 0.2, input");
-    let prices = loads(MINIMAL_ROUTES, &models).models[0].prices;
+    let prices = loads(MINIMAL_ROUTES, &models).models[0].prices.base;
     assert_eq!(prices.cache_write.femtousd(), 200_000_000);
     assert_eq!(prices.cache_write_1h, prices.cache_write, "an hour costs what five minutes do");
 }
@@ -428,7 +428,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 13, "the number of examples in docs/configuration.md");
+    assert_eq!(blocks.len(), 14, "the number of examples in docs/configuration.md");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

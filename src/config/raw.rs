@@ -9,7 +9,10 @@ use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::rate::{PerMillion, PerUnit};
-use super::scalar::{Address, DialectName, ImageSize, OperationName, Period, SecretText, Size};
+use super::scalar::{
+    Address, AudioFormatName, DialectName, ImageFormatName, ImageSize, OperationName, Period,
+    QualityName, ResolutionName, ResponseFormatName, SecretText, Size,
+};
 use super::url::BaseUrl;
 
 /// A mapping from names to values that keeps the order of the file.
@@ -343,13 +346,13 @@ pub(super) struct PricesWhen {
 pub(super) struct When {
     /// The resolution of a video, such as `720p`.
     #[serde(default)]
-    pub(super) resolution: Option<Resolution>,
+    pub(super) resolution: Option<ResolutionName>,
     /// The size of an image, width by height, such as `1024x1024`.
     #[serde(default)]
     pub(super) size: Option<ImageSize>,
     /// The quality of an image.
     #[serde(default)]
-    pub(super) quality: Option<Quality>,
+    pub(super) quality: Option<QualityName>,
     /// Whether a video is made with sound.
     #[serde(default)]
     pub(super) audio: Option<bool>,
@@ -361,60 +364,67 @@ pub(super) struct When {
     pub(super) video_input: Option<bool>,
 }
 
-/// The resolution of a video.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, JsonSchema)]
-#[schemars(title = "a resolution", inline)]
-pub(super) enum Resolution {
-    #[serde(rename = "480p")]
-    P480,
-    #[serde(rename = "720p")]
-    P720,
-    #[serde(rename = "1080p")]
-    P1080,
-}
-
-/// The quality of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(title = "a quality", inline)]
-pub(super) enum Quality {
-    Low,
-    Medium,
-    High,
-    Standard,
-    Hd,
-}
-
-/// What one request to a model can use at most.
+/// What one request to a model can use at most, and ask for.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ModelLimits {
     /// The context window: the tokens of input that the model takes. Needed for chat.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) context_tokens_max: Option<u64>,
-    /// The tokens that the model can put out in one answer, reasoning included. Needed for chat.
+    /// The tokens that the model can put out in one answer, reasoning included; for image models, the
+    /// tokens of one image. Needed for chat, and for images that are billed by tokens.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) output_tokens_max: Option<u64>,
     /// The vector sizes that an embedding model can give. Default: any is passed on.
     #[schemars(inner(range(min = 1, max = 65_536)))]
     pub(super) dimensions: Vec<u32>,
-    /// The images that one request can make.
+    /// The inputs that an embedding model takes in one call: longer arrays are split. Default: they
+    /// are not.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(super) batch_inputs_max: Option<u32>,
+    /// The images that one request can make. Default: 10.
     #[schemars(range(min = 1, max = 100))]
     pub(super) images_max: Option<u32>,
-    /// The images that one request can refer to.
+    /// The images that one request must refer to. Default: 0, and 1 for edits.
     #[schemars(range(min = 1, max = 100))]
+    pub(super) reference_images_min: Option<u32>,
+    /// The images that one request can refer to. Default: 16.
+    #[schemars(range(min = 0, max = 100))]
     pub(super) reference_images_max: Option<u32>,
-    /// The sizes of image that can be asked for, width by height.
+    /// The sizes of image that can be asked for, width by height. Default: any that `side_max` and its
+    /// neighbours allow.
     pub(super) sizes: Vec<ImageSize>,
+    /// The longest side of an image of a size that is not listed, in pixels.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub(super) side_max: Option<u16>,
+    /// What the sides of such an image are multiples of, in pixels.
+    #[schemars(range(min = 1, max = 1024))]
+    pub(super) side_multiple: Option<u16>,
+    /// How many times as long as the short side the long side of such an image can be.
+    #[schemars(range(min = 1, max = 100))]
+    pub(super) aspect_ratio_max: Option<u16>,
+    /// The qualities of image that can be asked for. Default: any.
+    pub(super) qualities: Option<Vec<QualityName>>,
+    /// The formats of image file that can be asked for. Default: any.
+    pub(super) output_formats: Option<Vec<ImageFormatName>>,
+    /// How images can be answered. With one way alone, upstreams are not told. Default: any.
+    pub(super) response_formats: Option<Vec<ResponseFormatName>>,
+    /// Whether edits can be limited by a mask. Default: `true`.
+    pub(super) mask: Option<bool>,
     /// The resolutions of video that can be asked for.
-    pub(super) resolutions: Vec<Resolution>,
+    pub(super) resolutions: Vec<ResolutionName>,
     /// The shortest video, in seconds.
     #[schemars(range(min = 1, max = 3600))]
     pub(super) seconds_min: Option<u32>,
     /// The longest video, in seconds.
     #[schemars(range(min = 1, max = 3600))]
     pub(super) seconds_max: Option<u32>,
-    /// The characters that one request can have spoken.
+    /// The characters that one request can have spoken. Default: 4096.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) characters_max: Option<u32>,
+    /// The formats of audio that can be asked for, of upstreams that make `wav` alone. With one format
+    /// alone, what is asked for does not matter. Default: any.
+    pub(super) audio_formats: Option<Vec<AudioFormatName>>,
+    /// Whether the model can be told how to speak. Default: `true`.
+    pub(super) instructions: Option<bool>,
 }

@@ -11,6 +11,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::rate::{PerMillion, PerUnit};
 use super::url::BaseUrl;
+use crate::price::{self, Quality, Resolution};
+use crate::protocols::limits::{AudioFormat, ImageFormat, ResponseFormat};
 use crate::protocols::{Dialect, Operation};
 use crate::secret::Secret;
 
@@ -229,8 +231,8 @@ impl Scalar for Address {
 }
 
 /// The size of an image: `1024x1024`, or `1024*1024` as one provider writes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ImageSize(pub(super) String);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ImageSize(pub(super) price::ImageSize);
 
 impl Scalar for ImageSize {
     const FORMAT: &'static str = "tollgate-image-size";
@@ -239,16 +241,9 @@ impl Scalar for ImageSize {
     const PATTERN: &'static str = r"^([1-9][0-9]*[x*][1-9][0-9]*|.*\$\{.*)$";
 
     fn parse(text: &str) -> Result<Self, ScalarError> {
-        let is_length = |part: &str| part.parse::<u16>().is_ok_and(|pixels| pixels > 0);
-        match text.split_once(['x', '*']) {
-            Some((width, height)) if is_length(width) && is_length(height) => {
-                Ok(Self(text.to_owned()))
-            }
-            _ => Err(ScalarError::new(
-                "this is not the size of an image",
-                "width by height: `1024x1024`",
-            )),
-        }
+        price::ImageSize::parse(text).map(Self).ok_or_else(|| {
+            ScalarError::new("this is not the size of an image", "width by height: `1024x1024`")
+        })
     }
 }
 
@@ -284,22 +279,19 @@ impl JsonSchema for SecretText {
     }
 }
 
-/// An [`Operation`] by its word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OperationName(pub(super) Operation);
-
-/// A [`Dialect`] by its word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DialectName(pub(super) Dialect);
-
-/// Implements `Deserialize` and `JsonSchema` for a newtype of an enum with `ALL` and `as_str`.
+/// Declares a newtype of an enum with `ALL` and `as_str`, which is written as its word.
 macro_rules! word {
     ($type:ident, $inner:ident, $description:literal) => {
+        #[doc = concat!("[`", stringify!($inner), "`] by its word.")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) struct $type(pub(super) $inner);
+
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let word = String::deserialize(deserializer)?;
-                let found = $inner::ALL.into_iter().find(|known| known.as_str() == word);
-                found.map(Self).ok_or_else(|| serde::de::Error::custom(concat!("expected ", $description)))
+                let found = $inner::ALL.iter().find(|known| known.as_str() == word);
+                let expected = || serde::de::Error::custom(concat!("expected ", $description));
+                found.copied().map(Self).ok_or_else(expected)
             }
         }
 
@@ -322,6 +314,11 @@ macro_rules! word {
 
 word!(OperationName, Operation, "an operation");
 word!(DialectName, Dialect, "a protocol");
+word!(ResolutionName, Resolution, "a resolution");
+word!(QualityName, Quality, "a quality");
+word!(ImageFormatName, ImageFormat, "a format of images");
+word!(ResponseFormatName, ResponseFormat, "a way to answer");
+word!(AudioFormatName, AudioFormat, "a format of audio");
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ledger::RecoveryPolicy;
-use crate::price::Prices;
-use crate::protocols::{Dialect, ModelLimits, Operation};
+use crate::price::PriceList;
+use crate::protocols::limits::ModelLimits;
+use crate::protocols::{Dialect, Operation};
 use crate::secret::Secret;
 
 /// Everything that the two YAML files say.
@@ -141,7 +142,7 @@ pub struct Model {
     /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
     pub targets: Vec<Target>,
     /// What a unit costs; all zero only where the file says `free: true`.
-    pub prices: Prices,
+    pub prices: PriceList,
     /// What one request can use at most.
     pub limits: ModelLimits,
     /// `owned_by` in model lists.

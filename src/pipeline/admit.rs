@@ -42,7 +42,7 @@ pub fn admit(
         let (payment, prices) = (Payment::Free, Prices::default());
         return Ok(Admitted { resolved, call, payment, prices });
     }
-    let prices = resolved.model.prices;
+    let prices = resolved.model.prices.of(&call.traits());
     let amount = most(&prices, call.as_ref());
     let floor = prices.cost(&call.floor()).min(amount);
     let hold = ledger

@@ -20,7 +20,8 @@ use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_scan::UsageScan;
 use super::json_splice::{Splice, json_string};
-use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation, Terms};
+use super::limits::ModelLimits;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 

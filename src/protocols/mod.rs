@@ -11,7 +11,7 @@ use std::ops::{Range, RangeInclusive};
 use bytes::Bytes;
 
 use crate::error::GatewayError;
-use crate::price::{Usage, UsageSource};
+use crate::price::{Traits, Usage, UsageSource};
 
 pub mod openai_chat;
 pub mod anthropic_messages;
@@ -23,12 +23,14 @@ pub mod json;
 mod json_cursor;
 pub mod json_scan;
 pub mod json_splice;
+pub mod limits;
 mod metering;
 pub mod sse;
 
 use estimate::TextSize;
 use json::Object;
 use json_splice::{Splice, json_string};
+use limits::ModelLimits;
 
 /// Every codec of this build.
 pub static REGISTRY: &[&dyn Codec] = &[
@@ -81,6 +83,11 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// The least that the request uses once an upstream has taken it: its estimated input.
     fn floor(&self) -> Usage {
         self.terms().floor
+    }
+
+    /// What of the request the price can depend on.
+    fn traits(&self) -> Traits {
+        Traits::default()
     }
 
     /// What changes in the body for a target that calls the model `upstream_model`.
@@ -136,17 +143,6 @@ pub enum Framing {
     Json,
     /// Server-sent events.
     Sse,
-}
-
-/// What one request to a model can use at most. `0` stands for "does not apply".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelLimits {
-    /// Tokens of input that the model takes (its context window).
-    pub input_tokens_max: u64,
-    /// Tokens that it can put out in one answer, reasoning included.
-    pub output_tokens_max: u64,
-    /// Vector sizes that an embedding model can give; empty when any is passed through.
-    pub dimensions: Vec<u32>,
 }
 
 /// The codec for `operation` over an upstream that speaks `dialect`, if this build has one.

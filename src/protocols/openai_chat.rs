@@ -11,9 +11,10 @@ use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::json_splice::Splice;
+use super::limits::ModelLimits;
 use super::metering::{JsonMeter, Known, Shown, StreamMeter, Tally};
 use super::sse::Verdict;
-use super::{Call, Codec, Dialect, Framing, Meter, ModelLimits, Operation, Prompt, Terms};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Prompt, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 

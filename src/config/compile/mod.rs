@@ -9,6 +9,7 @@ use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
 use super::spans::{Path, Step};
 use super::{Overrides, diagnostic};
 
+mod limits;
 mod models;
 mod prices;
 mod routes;

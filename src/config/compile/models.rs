@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Upstreams, check_name, prices};
+use super::{Upstreams, check_name, limits, prices};
 use crate::config::diagnostic::did_you_mean;
 use crate::config::document::{Document, Fault};
 use crate::config::raw;
 use crate::config::snapshot::{MODEL_PUNCTUATION, Model, Target};
 use crate::config::spans::Path;
-use crate::protocols::{self, ModelLimits, Operation};
+use crate::protocols::{self, Operation};
 
 /// Compiles what is in order, and notes the rest. Returns the models that can be served now, and the
 /// ids of those that have targets but do what this build does not serve yet.
@@ -65,7 +65,7 @@ fn model(
         }
     }
     let prices = prices::compile(document, at, &raw);
-    let limits = limits(document, &at.key("limits"), &raw.limits, &operations);
+    let limits = limits::compile(document, &at.key("limits"), &raw);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets = targets(document, &at.key("targets"), &id, raw.targets, upstreams);
     Model {
@@ -116,88 +116,4 @@ fn targets(
     }
     targets.sort_by_key(|target| target.priority);
     targets
-}
-
-/// What a limit is about, and so which operations it has an effect on.
-const fn applies(limit: &str, operation: Operation) -> bool {
-    use Operation::{
-        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Responses, Speech, Video,
-    };
-    match limit.as_bytes() {
-        b"context_tokens_max" => !matches!(operation, Speech),
-        b"output_tokens_max" => !matches!(operation, Embeddings | Speech),
-        b"dimensions" => matches!(operation, Embeddings),
-        b"images_max" | b"sizes" => matches!(operation, ImageGeneration | ImageEdit),
-        b"reference_images_max" => matches!(operation, ImageGeneration | ImageEdit | Video),
-        b"resolutions" | b"seconds_min" | b"seconds_max" => matches!(operation, Video),
-        b"characters_max" => matches!(operation, Speech),
-        _ => matches!(operation, Chat | Messages | Responses),
-    }
-}
-
-/// Which limits an operation cannot do without: the hold is computed from them.
-const fn needed(operation: Operation) -> &'static [&'static str] {
-    match operation {
-        Operation::Chat | Operation::Messages | Operation::Responses => {
-            &["context_tokens_max", "output_tokens_max"]
-        }
-        Operation::Video => &["seconds_max"],
-        Operation::CountTokens
-        | Operation::Embeddings
-        | Operation::ImageGeneration
-        | Operation::ImageEdit
-        | Operation::Speech => &[],
-    }
-}
-
-fn limits(
-    document: &mut Document,
-    at: &Path,
-    raw: &raw::ModelLimits,
-    operations: &[Operation],
-) -> ModelLimits {
-    let typed: Vec<&'static str> = [
-        ("context_tokens_max", raw.context_tokens_max.is_some()),
-        ("output_tokens_max", raw.output_tokens_max.is_some()),
-        ("dimensions", !raw.dimensions.is_empty()),
-        ("images_max", raw.images_max.is_some()),
-        ("reference_images_max", raw.reference_images_max.is_some()),
-        ("sizes", !raw.sizes.is_empty()),
-        ("resolutions", !raw.resolutions.is_empty()),
-        ("seconds_min", raw.seconds_min.is_some()),
-        ("seconds_max", raw.seconds_max.is_some()),
-        ("characters_max", raw.characters_max.is_some()),
-    ]
-    .into_iter()
-    .filter_map(|(limit, typed)| typed.then_some(limit))
-    .collect();
-    for limit in &typed {
-        if !operations.iter().any(|operation| applies(limit, *operation)) {
-            let message = format!("`{limit}` has no effect on {}", prices::listed(operations));
-            document.note(Fault::at_key(&at.key(limit), message).warning());
-        }
-    }
-    let mut said = HashSet::new();
-    for operation in operations {
-        for limit in needed(*operation).iter().filter(|limit| !typed.contains(limit)) {
-            if said.insert(limit) {
-                let message = format!("`{operation}` needs the limit `{limit}`");
-                let help = format!(
-                    "the most that a request can cost is computed from it: `limits: {{ {limit}: … }}`"
-                );
-                document.note(Fault::at_key(at, message).help(help));
-            }
-        }
-    }
-    if let (Some(min), Some(max)) = (raw.seconds_min, raw.seconds_max)
-        && min > max
-    {
-        let message = "the shortest video is longer than the longest";
-        document.note(Fault::at_value(&at.key("seconds_min"), message));
-    }
-    ModelLimits {
-        input_tokens_max: raw.context_tokens_max.unwrap_or(0),
-        output_tokens_max: raw.output_tokens_max.unwrap_or(0),
-        dimensions: raw.dimensions.clone(),
-    }
 }

@@ -6,7 +6,7 @@ use crate::config::document::{Document, Fault};
 use crate::config::raw;
 use crate::config::spans::Path;
 use crate::money::Rate;
-use crate::price::Prices;
+use crate::price::{PriceList, Prices, Traits};
 use crate::protocols::Operation;
 
 /// Fields of a model's prices, as typed.
@@ -31,7 +31,7 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [&'static str]] {
 }
 
 /// Compiles a model's prices and notes what is missing, superfluous or contradictory.
-pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> Prices {
+pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> PriceList {
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
     let typed = typed(&raw.prices);
     let prices_at = at.key("prices");
@@ -40,7 +40,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
             let message = "a model is either `free` or has prices";
             document.note(Fault::at_key(&prices_at.key(first), message));
         }
-        return Prices::default();
+        return PriceList::default();
     }
     for operation in &operations {
         let ways = ways_to_bill(*operation);
@@ -56,7 +56,37 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
     }
     without_effect(document, &prices_at, &typed, &operations);
     conditional(document, at, raw, &operations);
-    prices(&raw.prices)
+    let when = |one: &raw::PricesWhen| (traits(&one.when), prices(&over(&one.prices, &raw.prices)));
+    PriceList { base: prices(&raw.prices), when: raw.prices_when.iter().map(when).collect() }
+}
+
+/// The prices of `base` with those of `one` in their place.
+fn over(one: &raw::Prices, base: &raw::Prices) -> raw::Prices {
+    raw::Prices {
+        input_per_1m_tokens: one.input_per_1m_tokens.or(base.input_per_1m_tokens),
+        cached_input_per_1m_tokens: one
+            .cached_input_per_1m_tokens
+            .or(base.cached_input_per_1m_tokens),
+        cache_write_per_1m_tokens: one.cache_write_per_1m_tokens.or(base.cache_write_per_1m_tokens),
+        cache_write_1h_per_1m_tokens: one
+            .cache_write_1h_per_1m_tokens
+            .or(base.cache_write_1h_per_1m_tokens),
+        output_per_1m_tokens: one.output_per_1m_tokens.or(base.output_per_1m_tokens),
+        per_image: one.per_image.or(base.per_image),
+        per_second: one.per_second.or(base.per_second),
+        per_1m_characters: one.per_1m_characters.or(base.per_1m_characters),
+    }
+}
+
+fn traits(when: &raw::When) -> Traits {
+    Traits {
+        resolution: when.resolution.map(|name| name.0),
+        size: when.size.map(|size| size.0),
+        quality: when.quality.map(|name| name.0),
+        audio: when.audio,
+        draft: when.draft,
+        video_input: when.video_input,
+    }
 }
 
 /// Notes prices of units that the model's operations do not use.
