@@ -91,6 +91,8 @@ pub struct GatewayError {
     pub kind: ErrorKind,
     /// What the customer reads. Says what to do; holds no secret, no prompt, no internal name.
     pub message: Cow<'static, str>,
+    /// The code, where it is finer than the kind's own.
+    pub code: Option<&'static str>,
     /// The request field at fault, as `error.param`.
     pub param: Option<Cow<'static, str>>,
     /// When trying again makes sense.
@@ -102,7 +104,14 @@ pub struct GatewayError {
 impl GatewayError {
     /// An error with only a public message.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into(), param: None, retry_after: None, cause: None }
+        Self {
+            kind,
+            message: message.into(),
+            code: None,
+            param: None,
+            retry_after: None,
+            cause: None,
+        }
     }
 
     /// A 400 that names the field at fault.
@@ -111,6 +120,13 @@ impl GatewayError {
         message: impl Into<Cow<'static, str>>,
     ) -> Self {
         Self { param: Some(param.into()), ..Self::new(ErrorKind::InvalidRequest, message) }
+    }
+
+    /// Adds a code that is finer than the kind's own.
+    #[must_use]
+    pub fn code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
     }
 
     /// Adds when to try again.

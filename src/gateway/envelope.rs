@@ -39,6 +39,7 @@ impl Envelope {
     /// The error as a JSON document.
     pub(super) fn body(self, id: RequestId, error: &GatewayError) -> Value {
         let (_, kind, code) = wire(error.kind);
+        let code = error.code.unwrap_or(code);
         match self {
             Self::Openai | Self::Responses => json!({"error": {
                 "message": error.message,

@@ -16,6 +16,7 @@ use crate::balance;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline::{self, Resolved};
+use crate::protocols::Request;
 use crate::protocols::json::Object;
 
 /// What became of a request.
@@ -62,9 +63,10 @@ pub(super) async fn receive(
     exchange.request_bytes = body.bytes.len() as u64;
 
     let object = Object::parse(&body.bytes).map_err(|error| pipeline::bad_json(&error))?;
-    let resolved = pipeline::resolve(&snapshot, key, route.operation, &object)?;
+    let request = Request::Json(object);
+    let resolved = pipeline::resolve(&snapshot, key, route.operation, &request)?;
     exchange.model = Some(Arc::clone(&resolved.model));
-    let validated = pipeline::validate(resolved, &object)?;
+    let validated = pipeline::validate(resolved, &request)?;
     exchange.stream = validated.call.streams();
     let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated)?;
     let targets = targets(&admitted.resolved);

@@ -5,6 +5,7 @@ use pingora::{Error, ErrorSource};
 
 use super::exchange::{Exchange, Stage};
 use super::respond;
+use crate::error::GatewayError;
 use crate::finished::{self, Finished};
 use crate::pipeline::Ending;
 
@@ -17,7 +18,8 @@ impl Exchange {
         let head = session.req_header();
         let written = session.response_written().map(|header| header.status.as_u16());
         let refused = written.filter(|status| *status >= 400).map(|_| "upstream_refused");
-        let failure = self.failure.as_ref().map(|failure| respond::wire(failure.kind).2);
+        let code = |failure: &GatewayError| failure.code.unwrap_or(respond::wire(failure.kind).2);
+        let failure = self.failure.as_ref().map(code);
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
             log::warn!("request {}: {failure}", self.id);
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::config::snapshot::{Model, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Key;
-use crate::protocols::json::{JsonError, Object};
-use crate::protocols::{self, Codec, Operation};
+use crate::protocols::json::JsonError;
+use crate::protocols::{self, Codec, Operation, Request};
 
 /// A request whose model is known.
 #[derive(Debug)]
@@ -48,10 +48,10 @@ pub fn resolve(
     snapshot: &Snapshot,
     key: Arc<Key>,
     operation: Operation,
-    body: &Object<'_>,
+    request: &Request<'_>,
 ) -> Result<Resolved, GatewayError> {
     let missing = || GatewayError::invalid("model", "`model` must be a non-empty string");
-    let name = body.get("model").and_then(|value| value.as_str()).ok_or_else(missing)?;
+    let name = request.model().ok_or_else(missing)?;
     if name.is_empty() {
         return Err(missing());
     }
@@ -75,9 +75,13 @@ pub fn resolve(
             model.id,
             kinds.join(", ")
         );
-        return Err(GatewayError::invalid("model", message));
+        let error = GatewayError::invalid("model", message);
+        return Err(match operation {
+            Operation::Speech => error.code("endpoint_model_mismatch"),
+            _ => error,
+        });
     }
-    let asked = model.is_wildcard().then(|| name.into_owned());
+    let asked = model.is_wildcard().then(|| name);
     Ok(Resolved { model: Arc::clone(model), asked, key, operation })
 }
 

@@ -2,8 +2,7 @@
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline::Resolved;
-use crate::protocols::Call;
-use crate::protocols::json::Object;
+use crate::protocols::{Call, Request};
 
 /// A request that was found valid.
 #[derive(Debug)]
@@ -18,11 +17,11 @@ pub struct Validated {
 ///
 /// # Errors
 /// `InvalidRequest`, naming the field; `UpstreamUnavailable` for a model without a target.
-pub fn validate(resolved: Resolved, body: &Object<'_>) -> Result<Validated, GatewayError> {
+pub fn validate(resolved: Resolved, request: &Request<'_>) -> Result<Validated, GatewayError> {
     let Some((_, codec)) = resolved.targets().next() else {
         let message = "No upstream serves this model at the moment.";
         return Err(GatewayError::new(ErrorKind::UpstreamUnavailable, message));
     };
-    let call = codec.read(body, &resolved.model.limits)?;
+    let call = codec.read(request, &resolved.model.limits)?;
     Ok(Validated { resolved, call })
 }

@@ -12,7 +12,7 @@ use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
 use super::metering::{JsonMeter, Shown, StreamMeter, Tally};
 use super::sse::Verdict;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Prompt, Terms};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Prompt, Request, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
@@ -60,7 +60,12 @@ impl Codec for AnthropicMessages {
         true
     }
 
-    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
         super::refuse_case_variants(body, &BILLING_FIELDS)?;
         super::check_messages(body)?;
         check_speed(body)?;
@@ -111,7 +116,8 @@ impl Codec for AnthropicCountTokens {
         true
     }
 
-    fn read(&self, body: &Object<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
         super::refuse_case_variants(body, &BILLING_FIELDS)?;
         super::check_messages(body)?;
         let tokens = TextSize::of_strings(body.text()).tokens();
@@ -418,7 +424,7 @@ mod tests {
     }
 
     fn read(body: &[u8]) -> Result<Box<dyn Call>, GatewayError> {
-        AnthropicMessages.read(&Object::parse(body).expect("JSON"), &limits())
+        AnthropicMessages.read(&Request::Json(Object::parse(body).expect("JSON")), &limits())
     }
 
     fn with(fields: &str) -> String {
@@ -467,7 +473,7 @@ mod tests {
         assert_eq!(renamed, expected.as_bytes());
         assert_eq!(call.splice("public-name").apply(&body).as_ptr(), body.as_ptr(), "no copy");
         let object = Object::parse(REQUEST).expect("JSON");
-        let count = AnthropicCountTokens.read(&object, &limits()).expect("valid");
+        let count = AnthropicCountTokens.read(&Request::Json(object), &limits()).expect("valid");
         assert_eq!(count.splice("upstream-name").apply(&body), expected.as_bytes());
         let answer = count.local_answer().expect("an estimate");
         let answer: serde_json::Value = serde_json::from_slice(&answer).expect("JSON");

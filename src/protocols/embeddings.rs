@@ -21,7 +21,7 @@ use super::json::{Object, Value};
 use super::json_scan::UsageScan;
 use super::json_splice::{Splice, json_string};
 use super::limits::ModelLimits;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Terms};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
@@ -49,7 +49,12 @@ impl Codec for OpenaiEmbeddings {
         "/embeddings"
     }
 
-    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
         let (terms, _) = read(body, limits, INPUTS_MAX)?;
         Ok(Box::new(EmbeddingsCall { base64: reads_base64(body)?, terms, voyage: None }))
     }
@@ -72,7 +77,12 @@ impl Codec for VoyageEmbeddings {
         "/embeddings"
     }
 
-    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
         let (terms, input) = read(body, limits, VOYAGE_INPUTS_MAX)?;
         if input.has_token_ids {
             let message = "this model takes text, not token ids: switch off your client's own \
@@ -382,7 +392,7 @@ mod tests {
             dimensions: vec![256, 512],
             ..ModelLimits::default()
         };
-        OpenaiEmbeddings.read(&object, &limits)
+        OpenaiEmbeddings.read(&Request::Json(object), &limits)
     }
 
     fn relay(request: &[u8], response: &[u8]) -> (Vec<u8>, Box<dyn Meter>) {
@@ -482,7 +492,7 @@ mod tests {
         let body =
             br#"{"model":"vyg-4","input":["a"], "dimensions" : 256,"encoding_format":"float"}"#;
         let object = Object::parse(body).expect("JSON");
-        let call = VoyageEmbeddings.read(&object, &limits).expect("valid");
+        let call = VoyageEmbeddings.read(&Request::Json(object), &limits).expect("valid");
         let sent = call.splice("voyage-4").apply(&Bytes::from_static(body));
         let expected = r#"{"model":"voyage-4","input":["a"], "output_dimension" : 256,"encoding_format":null}"#;
         assert_eq!(std::str::from_utf8(&sent), Ok(expected));
@@ -494,9 +504,12 @@ mod tests {
         assert_eq!(std::str::from_utf8(&meter.finish()), Ok(told.as_str()));
 
         let ids = Object::parse(br#"{"model":"m","input":[[1,2],[3]]}"#).expect("JSON");
-        let refused = VoyageEmbeddings.read(&ids, &limits).expect_err("token ids");
+        let refused = VoyageEmbeddings.read(&Request::Json(ids), &limits).expect_err("token ids");
         assert!(refused.message.contains("check_embedding_ctx_length"), "{refused}");
         let wrong = Object::parse(br#"{"model":"m","input":"a","dimensions":3}"#).expect("JSON");
-        assert!(VoyageEmbeddings.read(&wrong, &limits).is_err(), "a size that the model has not");
+        assert!(
+            VoyageEmbeddings.read(&Request::Json(wrong), &limits).is_err(),
+            "a size that the model has not"
+        );
     }
 }

@@ -62,7 +62,38 @@ pub trait Codec: Sync + fmt::Debug {
     ///
     /// # Errors
     /// An invalid request, naming the field, by the constraints of the contract and of the model.
-    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError>;
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError>;
+}
+
+/// A request's body, as its operation has it.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// A JSON object.
+    Json(Object<'a>),
+}
+
+impl<'a> Request<'a> {
+    /// The JSON object.
+    ///
+    /// # Errors
+    /// An unsupported media type, for a body of another kind.
+    pub fn json(&self) -> Result<&Object<'a>, GatewayError> {
+        match self {
+            Self::Json(object) => Ok(object),
+        }
+    }
+
+    /// The model that it names, if it names one.
+    #[must_use]
+    pub fn model(&self) -> Option<String> {
+        match self {
+            Self::Json(object) => Some(object.get("model")?.as_str()?.into_owned()),
+        }
+    }
 }
 
 /// A request that was read and found valid.

@@ -14,7 +14,7 @@ use super::json_splice::Splice;
 use super::limits::ModelLimits;
 use super::metering::{JsonMeter, Known, Shown, StreamMeter, Tally};
 use super::sse::Verdict;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Prompt, Terms};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Prompt, Request, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
@@ -73,7 +73,12 @@ impl Codec for OpenaiChat {
         "/chat/completions"
     }
 
-    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
         super::refuse_case_variants(body, &BILLING_FIELDS)?;
         super::check_messages(body)?;
         for (field, range) in RANGES {
@@ -447,7 +452,7 @@ mod tests {
 
     fn read(body: &[u8]) -> Result<Box<dyn Call>, GatewayError> {
         let object = Object::parse(body).expect("JSON");
-        OpenaiChat.read(&object, &limits())
+        OpenaiChat.read(&Request::Json(object), &limits())
     }
 
     fn with(field: &str) -> String {

@@ -5,12 +5,12 @@
 use serde::Deserialize;
 
 use super::estimate::TextSize;
-use super::json::{Object, Value};
+use super::json::Value;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
 use super::metering::{JsonMeter, Known, StreamMeter, Tally};
 use super::sse::Verdict;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Prompt, Terms};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Prompt, Request, Terms};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
 
@@ -53,7 +53,12 @@ impl Codec for OpenaiResponses {
         "/responses"
     }
 
-    fn read(&self, body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
         super::refuse_case_variants(body, &BILLING_FIELDS)?;
         super::check_service_tier(body)?;
         if super::boolean(body, "background")? == Some(true) {
@@ -248,6 +253,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::protocols::json::Object;
 
     const REQUEST: &[u8] = include_bytes!("../../tests/fixtures/openai_responses/request.json");
     const RESPONSE: &str = include_str!("../../tests/fixtures/openai_responses/response.json");
@@ -261,7 +267,7 @@ mod tests {
             output_tokens_max: 16_384,
             ..ModelLimits::default()
         };
-        OpenaiResponses.read(&Object::parse(body).expect("JSON"), &limits)
+        OpenaiResponses.read(&Request::Json(Object::parse(body).expect("JSON")), &limits)
     }
 
     fn with(fields: &str) -> String {
