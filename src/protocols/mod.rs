@@ -22,15 +22,15 @@ pub mod estimate;
 pub mod json;
 mod json_cursor;
 pub mod json_scan;
-pub mod json_splice;
+pub mod splice;
 pub mod limits;
 mod metering;
 pub mod sse;
 
 use estimate::TextSize;
 use json::Object;
-use json_splice::{Splice, json_string};
 use limits::ModelLimits;
+use splice::{Splice, json_string};
 
 /// Every codec of this build.
 pub static REGISTRY: &[&dyn Codec] = &[

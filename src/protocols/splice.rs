@@ -1,4 +1,4 @@
-//! Edits to a JSON body that leave every other byte where it was.
+//! Edits to a body, JSON or a form, that leave every other byte where it was.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,11 +15,11 @@ pub struct Splice {
 
 impl Splice {
     /// Replaces the bytes of `range`.
-    pub fn replace(&mut self, range: Range<usize>, json: impl Into<Cow<'static, str>>) {
-        self.edits.push((range, json.into()));
+    pub fn replace(&mut self, range: Range<usize>, text: impl Into<Cow<'static, str>>) {
+        self.edits.push((range, text.into()));
     }
 
-    /// Adds a member to `object`, whose text starts at `offset` in the body.
+    /// Adds a member to the JSON `object`, whose text starts at `offset` in the body.
     pub fn insert(&mut self, object: &Object<'_>, offset: usize, member: &str) {
         let (at, comma) = object.insertion_point();
         let text = if comma { format!(",{member}") } else { member.to_owned() };
@@ -39,12 +39,12 @@ impl Splice {
             return body.clone();
         }
         self.edits.sort_by_key(|(range, _)| range.start);
-        let added: usize = self.edits.iter().map(|(_, json)| json.len()).sum();
+        let added: usize = self.edits.iter().map(|(_, text)| text.len()).sum();
         let mut edited = Vec::with_capacity(body.len() + added);
         let mut copied = 0;
-        for (range, json) in &self.edits {
+        for (range, text) in &self.edits {
             edited.extend_from_slice(body.get(copied..range.start).unwrap_or_default());
-            edited.extend_from_slice(json.as_bytes());
+            edited.extend_from_slice(text.as_bytes());
             copied = range.end;
         }
         edited.extend_from_slice(body.get(copied..).unwrap_or_default());
