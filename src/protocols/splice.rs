@@ -38,7 +38,8 @@ impl Splice {
         if self.edits.is_empty() {
             return body.clone();
         }
-        self.edits.sort_by_key(|(range, _)| range.start);
+        // An insertion goes before what is replaced at the same place, however they were added.
+        self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let added: usize = self.edits.iter().map(|(_, text)| text.len()).sum();
         let mut edited = Vec::with_capacity(body.len() + added);
         let mut copied = 0;
@@ -76,6 +77,14 @@ mod tests {
             std::str::from_utf8(&edited),
             Ok(r#"{ "model" : "b\"c" ,"o": {"u":true} , "x":1.0e0,"y":2}"#)
         );
+    }
+
+    #[test]
+    fn an_insertion_where_something_is_removed_does_not_bring_it_back() {
+        let mut splice = Splice::default();
+        splice.replace(0..2, "");
+        splice.replace(0..0, "new");
+        assert_eq!(splice.apply(&Bytes::from_static(b"ab cd")), "new cd");
     }
 
     #[test]
