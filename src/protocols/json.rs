@@ -88,6 +88,20 @@ impl<'a> Object<'a> {
         Some(member.key_range.clone())
     }
 
+    /// Where a member stands, with the comma that goes with it: without these bytes the object is
+    /// still one.
+    #[must_use]
+    pub fn member_range(&self, key: &str) -> Option<Range<usize>> {
+        let at = self.members.iter().position(|member| member.key == key)?;
+        let member = self.members.get(at)?;
+        let before = at.checked_sub(1).and_then(|before| self.members.get(before));
+        Some(match (before, self.members.get(at + 1)) {
+            (_, Some(next)) => member.key_range.start..next.key_range.start,
+            (Some(before), None) => before.value.end..member.value.end,
+            (None, None) => member.key_range.start..member.value.end,
+        })
+    }
+
     /// The value of `key` unless it is absent or `null`, which the field treats alike.
     #[must_use]
     pub fn get_non_null(&self, key: &str) -> Option<Value<'a>> {

@@ -1,5 +1,5 @@
 //! Finds the top-level `usage` and `error` of a JSON response while it streams past, holding nothing
-//! else.
+//! else, and counts the objects in `data`.
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
 
@@ -25,6 +25,7 @@ pub struct UsageScan {
     captured: Captured,
     usage: Vec<u8>,
     error: Vec<u8>,
+    data_items: u64,
     text_bytes: u64,
     started: bool,
     done: bool,
@@ -38,6 +39,7 @@ enum Captured {
     Nothing,
     Usage,
     Error,
+    Data,
 }
 
 impl UsageScan {
@@ -69,6 +71,12 @@ impl UsageScan {
         !self.error.is_empty() && self.error != b"null"
     }
 
+    /// How many objects the top-level `data` has so far.
+    #[must_use]
+    pub fn data_items(&self) -> u64 {
+        self.data_items
+    }
+
     /// Bytes inside string values: what an estimate of the output goes by.
     #[must_use]
     pub fn text_bytes(&self) -> u64 {
@@ -91,6 +99,8 @@ impl UsageScan {
                 b'{' | b'[' => {
                     self.broken |= self.done || (!self.started && byte == b'[');
                     self.started = true;
+                    let is_item = self.captured == Captured::Data && self.depth == 2;
+                    self.data_items += u64::from(is_item && byte == b'{');
                     self.depth += 1;
                     self.key_next = self.depth == 1;
                 }
@@ -109,6 +119,7 @@ impl UsageScan {
                     self.captured = match self.key.as_slice() {
                         b"usage" => Captured::Usage,
                         b"error" => Captured::Error,
+                        b"data" => Captured::Data,
                         _ => Captured::Nothing,
                     };
                     if self.captured == Captured::Usage {
@@ -133,7 +144,7 @@ impl UsageScan {
         }
         let length = json::plain_text_end(bytes, 0);
         let read = bytes.get(..=length).unwrap_or(bytes);
-        if !self.in_key && self.captured == Captured::Nothing {
+        if !self.in_key && matches!(self.captured, Captured::Nothing | Captured::Data) {
             self.text_bytes += length as u64;
         }
         match bytes.get(length) {
@@ -177,7 +188,7 @@ impl UsageScan {
                 let room = ERROR_BYTES_MAX.saturating_sub(self.error.len());
                 self.error.extend(text.take(room));
             }
-            Captured::Usage | Captured::Nothing => {}
+            Captured::Usage | Captured::Data | Captured::Nothing => {}
         }
     }
 }
@@ -209,6 +220,14 @@ mod tests {
         assert!(seen(r#"{"error":{"message":"no"}}"#) && seen(r#"{"a":1,"error" : "no"}"#));
         assert!(!seen(r#"{"error":null}"#) && !seen(r#"{"error" : null ,"a":1}"#));
         assert!(!seen(r#"{"choices":[{"error":1}]}"#) && !seen("{}"));
+    }
+
+    #[test]
+    fn the_objects_in_data_are_counted() {
+        let count = |text: &str| scan(&[text.as_bytes()]).data_items();
+        assert_eq!(count(r#"{"data":[{"a":{"b":[{}]}}, {"c":"},{"} ],"x":[{}]}"#), 2);
+        assert_eq!(count(r#"{"data":[],"usage":{"data":[{}]}}"#), 0);
+        assert_eq!(count(r#"{"data":[[{}],1]}"#), 0, "only objects in the list itself");
     }
 
     #[test]

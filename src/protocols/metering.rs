@@ -161,7 +161,11 @@ pub(super) struct StreamMeter<T> {
 
 impl<T: Tally> StreamMeter<T> {
     pub(super) fn new(tally: T) -> Self {
-        Self { events: Events::default(), tally }
+        Self { events: Events::of_text(), tally }
+    }
+
+    pub(super) fn of_images(tally: T) -> Self {
+        Self { events: Events::of_images(), tally }
     }
 }
 
@@ -179,6 +183,10 @@ impl<T: Tally> Meter for StreamMeter<T> {
         let mut whole = rest.to_vec();
         whole.extend_from_slice(b"\n\n");
         whole.into()
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.events.held_bytes()
     }
 
     fn is_complete(&self) -> bool {

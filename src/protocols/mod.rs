@@ -17,8 +17,10 @@ pub mod openai_chat;
 pub mod anthropic_messages;
 pub mod openai_responses;
 pub mod embeddings;
+pub mod openai_images;
 
 pub mod estimate;
+mod images;
 pub mod json;
 mod json_cursor;
 pub mod json_scan;
@@ -40,6 +42,8 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &openai_responses::OpenaiResponses,
     &embeddings::OpenaiEmbeddings,
     &embeddings::VoyageEmbeddings,
+    &openai_images::OpenaiImages,
+    &openai_images::ArkImages,
 ];
 
 /// How one operation is spoken to upstreams of some dialects.
@@ -329,6 +333,17 @@ fn integer(
         return Err(GatewayError::invalid(field, message));
     };
     Ok(Some(number))
+}
+
+/// An optional text field.
+fn text(body: &Object<'_>, field: &'static str) -> Result<Option<String>, GatewayError> {
+    match body.get_non_null(field) {
+        None => Ok(None),
+        Some(value) => match value.as_str() {
+            Some(value) => Ok(Some(value.into_owned())),
+            None => Err(GatewayError::invalid(field, format!("`{field}` must be a string"))),
+        },
+    }
 }
 
 /// An optional boolean field.

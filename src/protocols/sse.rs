@@ -7,8 +7,10 @@ use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
 
-/// The longest event that is looked into. A longer one is relayed as it comes, unread.
+/// The longest event of text that is looked into. A longer one is relayed as it comes, unread.
 const EVENT_BYTES_MAX: usize = 1024 * 1024;
+/// The same for events that carry images.
+const IMAGE_EVENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// What to do with a complete event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +26,13 @@ pub enum Verdict {
 /// A started event is held until its blank line has come: no client acts on less than a whole
 /// event, and a stream that is cut in the middle of one then still ends on an event's boundary, so
 /// an error event can follow. A chunk of whole kept events is passed on without a copy.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Events {
     /// The beginning of an event whose end has not come.
     held: BytesMut,
+    bytes_max: usize,
     line: Line,
-    /// Inside an event that grew past [`EVENT_BYTES_MAX`].
+    /// Inside an event that grew past `bytes_max`.
     oversize: bool,
 }
 
@@ -48,6 +51,28 @@ enum Line {
 }
 
 impl Events {
+    /// For a stream of text.
+    #[must_use]
+    pub fn of_text() -> Self {
+        Self::new(EVENT_BYTES_MAX)
+    }
+
+    /// For a stream of images.
+    #[must_use]
+    pub fn of_images() -> Self {
+        Self::new(IMAGE_EVENT_BYTES_MAX)
+    }
+
+    fn new(bytes_max: usize) -> Self {
+        Self { held: BytesMut::new(), bytes_max, line: Line::default(), oversize: false }
+    }
+
+    /// Bytes that wait for the end of their event.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
     /// Takes a chunk; returns what can be relayed now. `judge` sees each complete event once.
     pub fn relay(&mut self, chunk: &Bytes, mut judge: impl FnMut(&[u8]) -> Verdict) -> Bytes {
         let mut kept = Kept::new(chunk);
@@ -72,7 +97,7 @@ impl Events {
             start = end;
         }
         let rest = chunk.get(start..).unwrap_or_default();
-        if self.oversize || self.held.len() + rest.len() > EVENT_BYTES_MAX {
+        if self.oversize || self.held.len() + rest.len() > self.bytes_max {
             self.oversize = true;
             kept.bytes(&self.held.split());
             kept.range(start, chunk.len());
@@ -207,7 +232,7 @@ mod tests {
     use super::*;
 
     fn run(chunks: &[&[u8]], drop: &[u8]) -> (Vec<u8>, Vec<Vec<u8>>) {
-        let (mut events, mut out, mut seen) = (Events::default(), Vec::new(), Vec::new());
+        let (mut events, mut out, mut seen) = (Events::of_text(), Vec::new(), Vec::new());
         for chunk in chunks {
             let relayed = events.relay(&Bytes::copy_from_slice(chunk), |event| {
                 seen.push(event.to_vec());
@@ -223,7 +248,7 @@ mod tests {
     #[test]
     fn whole_events_pass_without_a_copy() {
         let chunk = Bytes::from_static(b"data: 1\n\ndata: 2\n\n");
-        let relayed = Events::default().relay(&chunk, |_| Verdict::Keep);
+        let relayed = Events::of_text().relay(&chunk, |_| Verdict::Keep);
         assert_eq!(relayed.as_ptr(), chunk.as_ptr(), "same memory");
         assert_eq!(relayed, chunk);
     }
