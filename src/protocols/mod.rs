@@ -21,6 +21,7 @@ pub mod openai_images;
 
 pub mod estimate;
 mod images;
+pub mod form;
 pub mod json;
 mod json_cursor;
 pub mod json_scan;
