@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora::proxy::Session;
 
+use super::reading::Reading;
 use super::replayed::Replayed;
 use super::told;
 use crate::error::{ErrorKind, GatewayError};
@@ -39,6 +40,12 @@ pub(super) struct HeldBody {
 }
 
 impl HeldBody {
+    /// Counts what goes upstream as well, where it is a copy; false if the budget does not have that.
+    pub(super) fn share_with(&mut self, sent: &Bytes, max: usize) -> bool {
+        let copied = if sent.as_ptr() == self.bytes.as_ptr() { 0 } else { sent.len() };
+        self.share.resize(self.bytes.len() + copied, max)
+    }
+
     /// Lets the body go, and keeps an empty share of the budget.
     pub(super) fn into_share(mut self) -> Share {
         self.share.release();
@@ -108,12 +115,13 @@ pub(super) struct ReadLimits {
 /// one it starts at once, which serves short bodies; for longer ones the session is [`Replayed`].
 ///
 /// # Errors
-/// `PayloadTooLarge`, `Overloaded` when the budget is used up, `RequestTimeout`, and `ClientGone`
+/// What `reading` finds wrong, `PayloadTooLarge`, `Overloaded` when the budget is used up, `RequestTimeout`, and `ClientGone`
 /// or `BadFraming` when the body cannot be read to its end.
 pub(super) async fn read(
     session: &mut Session,
     budget: &Arc<BodyBudget>,
     limits: ReadLimits,
+    reading: &mut Reading,
 ) -> Result<HeldBody, GatewayError> {
     let length = content_length(session);
     let too_large = || {
@@ -143,15 +151,14 @@ pub(super) async fn read(
                 return Err(too_large());
             }
             if !share.grow(piece.len(), limits.budget_bytes_max) {
-                let message = "Too many large requests are in flight. Try again shortly.";
-                let error = GatewayError::new(ErrorKind::Overloaded, message);
-                return Err(error.retry_after(RETRY_BUDGET));
+                return Err(budget_used_up());
             }
             if bytes.is_empty() {
                 // What grows is copied, and takes up to three times its size meanwhile.
                 bytes.reserve(rest.min(RESERVED_BYTES_MAX).max(piece.len()));
             }
             bytes.extend_from_slice(&piece);
+            reading.feed(&bytes)?;
         }
     };
     match tokio::time::timeout(limits.timeout, all).await {
@@ -166,6 +173,12 @@ pub(super) async fn read(
         Replayed::wrap(&mut session.downstream_session);
     }
     Ok(HeldBody { bytes: bytes.freeze(), share })
+}
+
+/// What a customer reads whose body finds no room.
+pub(super) fn budget_used_up() -> GatewayError {
+    let message = "Too many large requests are in flight. Try again shortly.";
+    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_BUDGET)
 }
 
 fn expects_continue(session: &Session) -> bool {

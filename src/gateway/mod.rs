@@ -4,6 +4,7 @@ mod connection;
 mod framing;
 mod proxy;
 mod exchange;
+mod reading;
 mod receive;
 mod local;
 mod body;

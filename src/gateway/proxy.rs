@@ -13,7 +13,7 @@ use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType, Result, RetryType};
 
-use super::body::BodyBudget;
+use super::body::{self, BodyBudget};
 use super::connection::Connections;
 use super::exchange::{Attempt, Exchange, Stage};
 use super::{cors, framing, headers, peer, receive, relay, respond};
@@ -112,6 +112,7 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Box<HttpPeer>> {
+        let budget = exchange.snapshot.limits.body_memory_bytes_max;
         let failure = 'next: {
             let Stage::Sending(sending) = &mut exchange.stage else {
                 break 'next GatewayError::new(
@@ -129,6 +130,9 @@ impl ProxyHttp for Gateway {
                     &sending.body.bytes,
                 );
                 match (found, request) {
+                    (Ok(_), Some(request)) if !sending.body.share_with(&request.body, budget) => {
+                        break 'next body::budget_used_up();
+                    }
                     (Ok(address), Some(request)) => {
                         let peer = peer::peer(upstream, address);
                         sending.attempt = Some(Attempt {

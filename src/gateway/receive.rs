@@ -11,13 +11,12 @@ use super::body::{self, ReadLimits};
 use super::exchange::{Exchange, Sending, Stage};
 use super::local::{self, Local};
 use super::proxy::Gateway;
+use super::reading::Reading;
 use super::{cors, respond, told};
 use crate::balance;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline::{self, Resolved};
-use crate::protocols::Request;
-use crate::protocols::json::Object;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +58,11 @@ pub(super) async fn receive(
         budget_bytes_max: snapshot.limits.body_memory_bytes_max,
         timeout: snapshot.limits.body_timeout,
     };
-    let body = body::read(session, &gateway.bodies, limits).await?;
+    let mut reading = Reading::of(route.operation, &session.req_header().headers)?;
+    let body = body::read(session, &gateway.bodies, limits, &mut reading).await?;
     exchange.request_bytes = body.bytes.len() as u64;
 
-    let object = Object::parse(&body.bytes).map_err(|error| pipeline::bad_json(&error))?;
-    let request = Request::Json(object);
+    let request = reading.finish(&body.bytes)?;
     let resolved = pipeline::resolve(&snapshot, key, route.operation, &request)?;
     exchange.model = Some(Arc::clone(&resolved.model));
     let validated = pipeline::validate(resolved, &request)?;

@@ -51,7 +51,7 @@ pub fn resolve(
     request: &Request<'_>,
 ) -> Result<Resolved, GatewayError> {
     let missing = || GatewayError::invalid("model", "`model` must be a non-empty string");
-    let name = request.model().ok_or_else(missing)?;
+    let name = request.model()?.ok_or_else(missing)?;
     if name.is_empty() {
         return Err(missing());
     }
@@ -81,7 +81,7 @@ pub fn resolve(
             _ => error,
         });
     }
-    let asked = model.is_wildcard().then(|| name);
+    let asked = model.is_wildcard().then(|| name.into_owned());
     Ok(Resolved { model: Arc::clone(model), asked, key, operation })
 }
 

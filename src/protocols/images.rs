@@ -37,6 +37,7 @@ pub(super) struct Order {
     pub(super) traits: Traits,
     pub(super) response_format: Option<ResponseFormat>,
     images: u32,
+    stream: bool,
     partial_images: u64,
 }
 
@@ -54,6 +55,7 @@ impl Asked {
             traits: Traits { size, quality, ..Traits::default() },
             response_format,
             images: self.n,
+            stream: self.stream,
             partial_images: if self.stream { self.partial_images } else { 0 },
         })
     }
@@ -78,6 +80,11 @@ impl Asked {
 }
 
 impl Order {
+    /// Whether it is answered by a stream.
+    pub(super) fn streams(&self) -> bool {
+        self.stream
+    }
+
     /// The most that it can use, beside its input.
     pub(super) fn bound(&self, input_tokens: u64, output_tokens_max: u64) -> Usage {
         let images = u64::from(self.images);

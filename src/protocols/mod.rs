@@ -5,12 +5,13 @@
 //! the call makes a [`Meter`] for each response, which relays it and counts what was used. A new
 //! protocol is one file here and one line in [`REGISTRY`].
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 
-use crate::error::GatewayError;
+use crate::error::{ErrorKind, GatewayError};
 use crate::price::{Traits, Usage, UsageSource};
 
 pub mod openai_chat;
@@ -18,6 +19,7 @@ pub mod anthropic_messages;
 pub mod openai_responses;
 pub mod embeddings;
 pub mod openai_images;
+pub mod openai_image_edits;
 
 pub mod estimate;
 mod images;
@@ -31,6 +33,7 @@ mod metering;
 pub mod sse;
 
 use estimate::TextSize;
+use form::{Form, Part};
 use json::Object;
 use limits::ModelLimits;
 use splice::{Splice, json_string};
@@ -45,6 +48,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &embeddings::VoyageEmbeddings,
     &openai_images::OpenaiImages,
     &openai_images::ArkImages,
+    &openai_image_edits::OpenaiImageEdits,
 ];
 
 /// How one operation is spoken to upstreams of some dialects.
@@ -79,6 +83,8 @@ pub trait Codec: Sync + fmt::Debug {
 pub enum Request<'a> {
     /// A JSON object.
     Json(Object<'a>),
+    /// A form, and the body in which its parts stand.
+    Form(Form, &'a [u8]),
 }
 
 impl<'a> Request<'a> {
@@ -89,16 +95,36 @@ impl<'a> Request<'a> {
     pub fn json(&self) -> Result<&Object<'a>, GatewayError> {
         match self {
             Self::Json(object) => Ok(object),
+            Self::Form(..) => Err(unreadable("JSON")),
+        }
+    }
+
+    /// The form, and the body in which its parts stand.
+    ///
+    /// # Errors
+    /// An unsupported media type, for a body of another kind.
+    pub fn form(&self) -> Result<(&Form, &'a [u8]), GatewayError> {
+        match self {
+            Self::Form(form, body) => Ok((form, body)),
+            Self::Json(_) => Err(unreadable("multipart/form-data")),
         }
     }
 
     /// The model that it names, if it names one.
-    #[must_use]
-    pub fn model(&self) -> Option<String> {
-        match self {
-            Self::Json(object) => Some(object.get("model")?.as_str()?.into_owned()),
-        }
+    ///
+    /// # Errors
+    /// For a form that names two.
+    pub fn model(&self) -> Result<Option<Cow<'a, str>>, GatewayError> {
+        Ok(match self {
+            Self::Json(object) => object.get("model").and_then(|value| value.as_str()),
+            Self::Form(form, body) => form.text(body, "model")?.map(Cow::Borrowed),
+        })
     }
+}
+
+fn unreadable(wanted: &str) -> GatewayError {
+    let message = format!("The request body must be {wanted}.");
+    GatewayError::new(ErrorKind::UnsupportedMediaType, message)
 }
 
 /// A request that was read and found valid.
@@ -252,22 +278,36 @@ struct Prompt {
 /// Where a request names its model, and how.
 #[derive(Debug)]
 struct ModelField {
-    range: Range<usize>,
+    place: Place,
     name: String,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// The value of a JSON member.
+    Json(Range<usize>),
+    /// A part of a form.
+    Form(Part),
 }
 
 impl ModelField {
     fn read(body: &Object<'_>) -> Self {
         let value = body.get("model");
         let name = value.as_ref().and_then(json::Value::as_str).unwrap_or_default().into_owned();
-        Self { range: value.map(|value| value.range).unwrap_or_default(), name }
+        Self { place: Place::Json(value.map(|value| value.range).unwrap_or_default()), name }
+    }
+
+    fn of_part(part: &Part, name: &str) -> Self {
+        Self { place: Place::Form(part.clone()), name: name.to_owned() }
     }
 
     /// The name overwritten, unless the upstream uses the same.
     fn rename(&self, upstream_model: &str) -> Splice {
         let mut splice = Splice::default();
-        if self.name != upstream_model {
-            splice.replace(self.range.clone(), json_string(upstream_model));
+        match &self.place {
+            _ if self.name == upstream_model => {}
+            Place::Json(range) => splice.replace(range.clone(), json_string(upstream_model)),
+            Place::Form(part) => part.overwrite(upstream_model, &mut splice),
         }
         splice
     }
@@ -401,6 +441,12 @@ impl Operation {
             Self::CountTokens => Self::Messages,
             other => other,
         }
+    }
+
+    /// Whether its requests are forms; the others are JSON.
+    #[must_use]
+    pub fn takes_form(self) -> bool {
+        self == Self::ImageEdit
     }
 
     /// Whether it costs anything.

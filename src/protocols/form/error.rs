@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::error::{ErrorKind, GatewayError};
+
 use super::{HEAD_BYTES_MAX, HEADER_LINES_MAX, PARTS_MAX};
 
 /// Why a body is not an acceptable form.
@@ -120,5 +122,16 @@ impl fmt::Display for FormError {
             Self::NotText(name) => return write!(f, "`{name}` must be text in UTF-8"),
         };
         f.write_str(words)
+    }
+}
+
+impl From<FormError> for GatewayError {
+    fn from(error: FormError) -> Self {
+        let kind = match error {
+            FormError::NotForm => ErrorKind::UnsupportedMediaType,
+            _ => ErrorKind::InvalidRequest,
+        };
+        let message = format!("The form is not acceptable: {error}.");
+        Self { param: error.field().map(|name| name.to_owned().into()), ..Self::new(kind, message) }
     }
 }
