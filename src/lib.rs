@@ -10,6 +10,7 @@ pub mod gateway;
 pub mod pipeline;
 pub mod protocols;
 pub mod balance;
+pub mod outbound;
 pub mod ledger;
 
 // What it is told, and what it tells.
@@ -27,6 +28,7 @@ pub mod sim;
 pub mod error;
 pub mod money;
 pub mod price;
+pub mod public_url;
 mod words;
 pub mod secret;
 pub mod clock;

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Resolved};
-use crate::protocols::{Framing, Meter};
+use crate::price::{Usage, UsageSource};
+use crate::protocols::{Framing, KnownMeter, Meter};
 
 /// A request whose response is on its way to the customer.
 pub struct Relaying {
@@ -30,6 +31,12 @@ impl Relaying {
     pub fn new(admitted: Admitted, framing: Framing) -> Self {
         let meter = admitted.call.meter(framing);
         Self { admitted, meter }
+    }
+
+    /// Begins to send an answer of which everything is known.
+    #[must_use]
+    pub fn known(admitted: Admitted, usage: Usage, source: UsageSource) -> Self {
+        Self { admitted, meter: Box::new(KnownMeter::new(usage, source)) }
     }
 
     /// Takes a chunk from the upstream. What has certainly been relayed never costs more than what

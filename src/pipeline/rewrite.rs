@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::config::snapshot::Target;
+use crate::config::snapshot::{Target, Upstream};
 use crate::pipeline::Admitted;
 use crate::pipeline::resolve::codec_for;
 
@@ -30,14 +30,35 @@ pub fn rewrite(
     body: &Bytes,
 ) -> Option<UpstreamRequest> {
     let codec = codec_for(admitted.resolved.operation, target)?;
-    let upstream = &target.upstream;
-    let credential = upstream.credential.as_ref();
+    let body = admitted.call.splice(admitted.resolved.name_at(target)).apply(body);
     let query = query.filter(|_| codec.forwards_query());
     let (mark, query) = query.map_or(("", ""), |query| ("?", query));
-    Some(UpstreamRequest {
-        path: format!("{}{}{mark}{query}", upstream.path_prefix, codec.path()),
-        authority: upstream.authority.clone(),
-        credential: credential.map(|secret| upstream.dialect.credential_header(secret.expose())),
-        body: admitted.call.splice(admitted.resolved.name_at(target)).apply(body),
-    })
+    let path = format!("{}{mark}{query}", codec.path());
+    Some(UpstreamRequest::new(&target.upstream, &path, body))
+}
+
+/// The requests to `target` for a call whose answer is put together from theirs.
+#[must_use]
+pub fn rewrite_collected(
+    admitted: &Admitted,
+    target: &Target,
+    body: &Bytes,
+) -> Option<Vec<UpstreamRequest>> {
+    let codec = codec_for(admitted.resolved.operation, target)?;
+    let bodies = admitted.call.collected()?.bodies(admitted.resolved.name_at(target), body);
+    let request = |body| UpstreamRequest::new(&target.upstream, codec.path(), body);
+    Some(bodies.into_iter().map(request).collect())
+}
+
+impl UpstreamRequest {
+    fn new(upstream: &Upstream, path: &str, body: Bytes) -> Self {
+        let credential = upstream.credential.as_ref();
+        Self {
+            path: format!("{}{path}", upstream.path_prefix),
+            authority: upstream.authority.clone(),
+            credential: credential
+                .map(|secret| upstream.dialect.credential_header(secret.expose())),
+            body,
+        }
+    }
 }

@@ -70,6 +70,47 @@ impl Meter for JsonMeter {
     }
 }
 
+/// Meters an answer of which everything is known before it is sent.
+pub(crate) struct KnownMeter {
+    usage: Usage,
+    source: UsageSource,
+    /// All of it has been sent.
+    complete: bool,
+}
+
+impl KnownMeter {
+    pub(crate) fn new(usage: Usage, source: UsageSource) -> Self {
+        Self { usage, source, complete: false }
+    }
+}
+
+impl Meter for KnownMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        chunk
+    }
+
+    fn finish(&mut self) -> Bytes {
+        self.complete = true;
+        Bytes::new()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    fn relayed(&self) -> Usage {
+        Usage::ZERO
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        (self.usage, self.source)
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+}
+
 /// The output that a stream has shown, counted for when no usage is reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shown {

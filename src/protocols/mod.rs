@@ -21,6 +21,7 @@ pub mod embeddings;
 pub mod openai_images;
 pub mod openai_image_edits;
 
+pub mod audio;
 pub mod estimate;
 mod images;
 pub mod form;
@@ -35,7 +36,8 @@ pub mod sse;
 use estimate::TextSize;
 use form::{Form, Part};
 use json::Object;
-use limits::ModelLimits;
+use limits::{AudioFormat, ModelLimits};
+pub(crate) use metering::KnownMeter;
 use splice::{Splice, json_string};
 
 /// Every codec of this build.
@@ -164,6 +166,62 @@ pub trait Call: Send + Sync + fmt::Debug {
 
     /// A meter for a successful response.
     fn meter(&self, framing: Framing) -> Box<dyn Meter>;
+
+    /// How the answer is put together, where it is not relayed as it comes.
+    fn collected(&self) -> Option<&dyn Collect> {
+        None
+    }
+}
+
+/// A call whose answer the gateway puts together before it sends any of it: from several requests, or
+/// with a look at what an upstream that calls everything a success really says.
+pub trait Collect {
+    /// The bodies to send to a target that calls the model `upstream_model`, for a customer's `body`.
+    fn bodies(&self, upstream_model: &str, body: &Bytes) -> Vec<Bytes>;
+
+    /// Puts the answers, in the order of the bodies, together.
+    ///
+    /// # Errors
+    /// What an upstream said instead of answering, with a good status.
+    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault>;
+
+    /// What a refusal says.
+    fn refusal(&self, status: u16, body: &Bytes) -> Fault;
+}
+
+/// An answer that is whole.
+#[derive(Debug)]
+pub struct Collected {
+    /// What it used.
+    pub usage: Usage,
+    /// How that is known.
+    pub source: UsageSource,
+    /// What the customer gets.
+    pub content: Content,
+}
+
+/// What a customer gets who gets no relayed response.
+#[derive(Debug)]
+pub enum Content {
+    /// This JSON document.
+    Json(Bytes),
+    /// The `wav` audio at a URL, in this format.
+    Audio(String, AudioFormat),
+}
+
+/// Why an upstream did not answer, as it says itself.
+#[derive(Debug)]
+pub enum Fault {
+    /// The customer's request is at fault, as the upstream says in its own words: relayed with this
+    /// status.
+    Relayed(u16, Bytes),
+    /// The customer's request is at fault.
+    Customers(GatewayError),
+    /// The upstream is busy: another may not be.
+    Busy,
+    /// The upstream, or the operator's account there, is at fault: another may do, and the customer
+    /// never reads about it. What the operator's log says.
+    Upstreams(String),
 }
 
 /// Relays one successful response and counts what it used.

@@ -1,0 +1,241 @@
+//! HTTP calls that the gateway makes itself: answers that it puts together, and results that an
+//! upstream leaves at a URL. What is relayed as it comes goes through Pingora instead.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HOST};
+use http::{HeaderMap, StatusCode};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder};
+use url::Url;
+
+use crate::config::snapshot::Upstream;
+use crate::pipeline::UpstreamRequest;
+use crate::public_url;
+
+/// How long an unused connection is kept: as for relayed requests.
+const KEEPALIVE: Duration = Duration::from_secs(50);
+/// The time for the TCP and TLS handshakes with a machine that no `timeouts` are about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest silence of such a machine.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub enum OutboundError {
+    /// Nothing was sent: it can be tried elsewhere.
+    Unreachable(String),
+    /// There was no answer in time. The other side may be at work.
+    TimedOut,
+    /// The connection broke. The other side may be at work.
+    Broken(String),
+    /// The answer is larger than allowed.
+    TooLarge,
+    /// The URL leads where strangers must not lead the gateway.
+    Forbidden(String),
+}
+
+impl std::fmt::Display for OutboundError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreachable(cause) => write!(f, "it could not be reached: {cause}"),
+            Self::TimedOut => f.write_str("it did not answer in time"),
+            Self::Broken(cause) => write!(f, "the connection broke: {cause}"),
+            Self::TooLarge => f.write_str("the answer is too large"),
+            Self::Forbidden(cause) => write!(f, "the URL is refused: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for OutboundError {}
+
+impl From<reqwest::Error> for OutboundError {
+    fn from(error: reqwest::Error) -> Self {
+        let (connect, timeout) = (error.is_connect(), error.is_timeout());
+        // The URL can have a signature in it.
+        let error = error.without_url();
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+        let told = format!("{error}{}", source.unwrap_or_default());
+        match (connect, timeout) {
+            (true, _) => Self::Unreachable(told),
+            (false, true) => Self::TimedOut,
+            (false, false) => Self::Broken(told),
+        }
+    }
+}
+
+/// The clients for such calls. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Outbound {
+    /// For addresses that the operator has configured.
+    configured: Client,
+    /// For URLs that come from outside: they lead to public addresses only.
+    public: Client,
+}
+
+impl Outbound {
+    /// Clients without any connection yet.
+    ///
+    /// # Errors
+    /// When the machine's root certificates cannot be read.
+    pub fn new() -> Result<Self, reqwest::Error> {
+        // Another part of the process may have chosen before: any choice will do.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let configured = client().build()?;
+        let public = client().https_only(true).dns_resolver(PublicOnly).build()?;
+        Ok(Self { configured, public })
+    }
+
+    /// Sends a JSON request to an upstream, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub async fn post(
+        &self,
+        upstream: &Upstream,
+        request: &UpstreamRequest,
+    ) -> Result<Answer, OutboundError> {
+        let scheme = if upstream.tls { "https" } else { "http" };
+        let host = &upstream.host;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let url = format!("{scheme}://{host}:{}{}", upstream.port, request.path);
+        let mut call = self
+            .configured
+            .post(url)
+            .header(HOST, &request.authority)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT_ENCODING, "identity");
+        if let Some((name, value)) = &request.credential {
+            call = call.header(*name, value);
+        }
+        let timeouts = &upstream.timeouts;
+        let sent = call.body(request.body.clone()).send();
+        let answer = within(timeouts.connect + timeouts.read, sent).await?;
+        Ok(Answer { response: answer, read_timeout: timeouts.read })
+    }
+
+    /// Begins to fetch what an upstream has left at a URL: on the public internet, or at the
+    /// upstream's own address, which the operator has configured.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub async fn fetch(&self, url: &str, upstream: &Upstream) -> Result<Answer, OutboundError> {
+        let client = if is_at(url, upstream) {
+            &self.configured
+        } else {
+            let parsed = public_url::parse(url);
+            parsed.map_err(|error| OutboundError::Forbidden(error.to_string()))?;
+            &self.public
+        };
+        let sent = client.get(url).header(ACCEPT_ENCODING, "identity").send();
+        let response = within(CONNECT_TIMEOUT + READ_TIMEOUT, sent).await?;
+        Ok(Answer { response, read_timeout: READ_TIMEOUT })
+    }
+}
+
+fn client() -> ClientBuilder {
+    Client::builder()
+        .http1_only()
+        .no_proxy()
+        .redirect(Policy::none())
+        .referer(false)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(KEEPALIVE)
+}
+
+async fn within<T>(
+    time: Duration,
+    call: impl Future<Output = Result<T, reqwest::Error>>,
+) -> Result<T, OutboundError> {
+    match tokio::time::timeout(time, call).await {
+        Ok(done) => Ok(done?),
+        Err(_) => Err(OutboundError::TimedOut),
+    }
+}
+
+/// Whether a URL has the upstream's own scheme, host and port.
+fn is_at(url: &str, upstream: &Upstream) -> bool {
+    Url::parse(url).is_ok_and(|url| {
+        let scheme = if upstream.tls { "https" } else { "http" };
+        let host = url.host_str().map(|host| host.trim_matches(['[', ']']));
+        url.scheme() == scheme
+            && host == Some(upstream.host.as_str())
+            && url.port_or_known_default() == Some(upstream.port)
+    })
+}
+
+/// An answer whose body is still to come.
+#[derive(Debug)]
+pub struct Answer {
+    response: reqwest::Response,
+    read_timeout: Duration,
+}
+
+impl Answer {
+    /// Its status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Its headers.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// The length that it states.
+    #[must_use]
+    pub fn content_length(&self) -> Option<u64> {
+        self.response.content_length()
+    }
+
+    /// The next piece of its body; `None` at the end.
+    ///
+    /// # Errors
+    /// When it breaks off, or the next piece is not there in time.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
+        within(self.read_timeout, self.response.chunk()).await
+    }
+
+    /// All of its body, as long as `may_grow` allows each piece by its size.
+    ///
+    /// # Errors
+    /// As [`Self::chunk`], and when the body is refused.
+    pub async fn whole(
+        mut self,
+        mut may_grow: impl FnMut(usize) -> bool,
+    ) -> Result<Bytes, OutboundError> {
+        let mut whole = BytesMut::new();
+        while let Some(chunk) = self.chunk().await? {
+            if !may_grow(chunk.len()) {
+                return Err(OutboundError::TooLarge);
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+}
+
+/// Looks names up, and drops addresses that are not public. It is asked for every connection, so a
+/// name that changes its mind is checked each time.
+struct PublicOnly;
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let public: Vec<SocketAddr> =
+                found.filter(|address| public_url::is_public(address.ip())).collect();
+            if public.is_empty() {
+                return Err(io::Error::other("no public address").into());
+            }
+            let addresses: Addrs = Box::new(public.into_iter());
+            Ok(addresses)
+        })
+    }
+}
