@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
+use serde_json::{Value, json};
 
 use super::behaviour::{Behaviour, Break};
 use super::script::{self, EventStream, Step};
@@ -58,57 +59,76 @@ impl Answer {
 
     /// An error in OpenAI's envelope, whose `type` and `code` follow from the status.
     pub(super) fn error(status: StatusCode, message: &str, behaviour: &Behaviour) -> Self {
-        let (kind, code) = match status.as_u16() {
-            401 => ("invalid_request_error", Some("invalid_api_key")),
-            404 => ("invalid_request_error", Some("model_not_found")),
-            429 => ("requests", Some("rate_limit_exceeded")),
-            400..=499 => ("invalid_request_error", None),
-            _ => ("server_error", None),
-        };
-        let code = behaviour.error_code.as_deref().or(code);
-        let error =
-            serde_json::json!({"message": message, "type": kind, "param": null, "code": code});
-        Self {
-            status,
-            content_type: "application/json",
-            announced_bytes: None,
-            retry_after: behaviour.retry_after.clone(),
-            steps: vec![Step::Write(serde_json::json!({"error": error}).to_string().into())],
-        }
+        Self::refused(Envelope::Openai, status, message, behaviour)
     }
 
-    /// An error in Anthropic's envelope, whose `type` follows from the status.
-    pub(super) fn anthropic_error(
+    /// The 400 of a request to OpenAI that cannot be served.
+    pub(super) fn invalid(message: &str, behaviour: &Behaviour) -> Self {
+        Self::error(StatusCode::BAD_REQUEST, message, behaviour)
+    }
+
+    /// An error, with what follows from the status.
+    pub(super) fn refused(
+        envelope: Envelope,
         status: StatusCode,
         message: &str,
         behaviour: &Behaviour,
     ) -> Self {
-        let kind = match status.as_u16() {
-            401 => "authentication_error",
-            403 => "permission_error",
-            404 => "not_found_error",
-            413 => "request_too_large",
-            429 => "rate_limit_error",
-            529 => "overloaded_error",
-            400..=499 => "invalid_request_error",
-            _ => "api_error",
-        };
-        let error = serde_json::json!({
-            "type": "error",
-            "error": {"type": kind, "message": message},
-            "request_id": "req_sim_anthropic",
-        });
+        let code = behaviour.error_code.as_deref();
         Self {
             status,
             content_type: "application/json",
             announced_bytes: None,
             retry_after: behaviour.retry_after.clone(),
-            steps: vec![Step::Write(error.to_string().into())],
+            steps: vec![Step::Write(envelope.error(status, code, message).to_string().into())],
         }
     }
+}
 
-    /// The 400 of a request that cannot be served.
-    pub(super) fn invalid(message: &str, behaviour: &Behaviour) -> Self {
-        Self::error(StatusCode::BAD_REQUEST, message, behaviour)
+/// Whose error bodies an endpoint gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Envelope {
+    Openai,
+    Anthropic,
+}
+
+impl Envelope {
+    /// `code` is the one to show instead of the status's own, where the envelope has codes.
+    fn error(self, status: StatusCode, code: Option<&str>, message: &str) -> Value {
+        match self {
+            Self::Openai => openai_error(status, code, message),
+            Self::Anthropic => anthropic_error(status, message),
+        }
     }
+}
+
+fn openai_error(status: StatusCode, code: Option<&str>, message: &str) -> Value {
+    let (kind, usual) = match status.as_u16() {
+        401 => ("invalid_request_error", Some("invalid_api_key")),
+        404 => ("invalid_request_error", Some("model_not_found")),
+        429 => ("requests", Some("rate_limit_exceeded")),
+        400..=499 => ("invalid_request_error", None),
+        _ => ("server_error", None),
+    };
+    json!({
+        "error": {"message": message, "type": kind, "param": null, "code": code.or(usual)},
+    })
+}
+
+fn anthropic_error(status: StatusCode, message: &str) -> Value {
+    let kind = match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        400..=499 => "invalid_request_error",
+        _ => "api_error",
+    };
+    json!({
+        "type": "error",
+        "error": {"type": kind, "message": message},
+        "request_id": "req_sim_anthropic",
+    })
 }

@@ -2,11 +2,11 @@
 //!
 //! The shapes are those of Anthropic's API reference, "Messages" and "Streaming Messages".
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::answer::{Answer, Envelope};
 use super::asked::Asked;
 use super::behaviour::{Behaviour, Done, Refusal, UsageForm};
 use super::reply::Reply;
@@ -14,14 +14,6 @@ use super::script::{EventStream, Protocol};
 
 /// How many bytes of a prompt make a token, about.
 const BYTES_PER_TOKEN: usize = 4;
-
-/// How the path ends on which tokens are counted.
-const COUNT_PATH: &str = "/messages/count_tokens";
-
-/// Whether a path is this protocol's, whatever stands before.
-pub(super) fn takes(path: &str) -> bool {
-    path.ends_with("/messages") || path.ends_with(COUNT_PATH)
-}
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
@@ -46,32 +38,21 @@ impl Request {
     }
 }
 
-/// Answers `…/messages` and `…/messages/count_tokens`.
-pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
-    if let Some(Refusal::Status(status)) = behaviour.faults.refusal {
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let message = format!("The simulated upstream was told to answer {status}.");
-        return Answer::anthropic_error(status, &message, behaviour);
-    }
-    let sent = asked.headers.get("x-api-key").map(http::HeaderValue::as_bytes);
-    if behaviour.key.as_ref().is_some_and(|key| sent != Some(key.as_bytes())) {
-        let status = StatusCode::UNAUTHORIZED;
-        return Answer::anthropic_error(status, "invalid x-api-key", behaviour);
-    }
-    if *asked.method != Method::POST {
-        let status = StatusCode::METHOD_NOT_ALLOWED;
-        return Answer::anthropic_error(status, "Method Not Allowed", behaviour);
-    }
-    if asked.path.ends_with(COUNT_PATH) {
-        let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
-        let tokens = behaviour.usage.prompt.unwrap_or(counted);
-        return Answer::json(json!({"input_tokens": tokens}).to_string(), behaviour);
-    }
+/// Answers `…/messages/count_tokens`.
+pub(super) fn token_count(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+    let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
+    let tokens = behaviour.usage.prompt.unwrap_or(counted);
+    Answer::json(json!({"input_tokens": tokens}).to_string(), behaviour)
+}
+
+/// Answers `…/messages`.
+pub(super) fn message(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
     let request = match serde_json::from_slice::<Request>(asked.body) {
         Ok(request) => request,
         Err(error) => {
             let message = format!("The body: {error}.");
-            return Answer::anthropic_error(StatusCode::BAD_REQUEST, &message, behaviour);
+            let status = StatusCode::BAD_REQUEST;
+            return Answer::refused(Envelope::Anthropic, status, &message, behaviour);
         }
     };
     if behaviour.faults.refusal == Some(Refusal::Garbage) {

@@ -66,6 +66,7 @@ mod connection;
 mod openai;
 mod recorded;
 mod reply;
+mod route;
 mod sample;
 mod script;
 mod server;

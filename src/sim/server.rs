@@ -25,8 +25,8 @@ use super::asked::Asked;
 use super::behaviour::{BadSetting, Behaviour, Refusal};
 use super::connection::Connection;
 use super::recorded::{Recorded, Recorder};
+use super::route::{self, REQUESTS_PATH};
 use super::script::{Cut, Script};
-use super::{anthropic, openai};
 use crate::clock::UnixMs;
 
 /// Connections that may wait to be accepted: more than a benchmark opens at one moment.
@@ -189,7 +189,7 @@ async fn answer(
         return Err(Cut);
     }
     let received = receive(body, behaviour.blind).await?;
-    if !behaviour.blind && head.uri.path() != openai::REQUESTS_PATH {
+    if !behaviour.blind && head.uri.path() != REQUESTS_PATH {
         record(&server, &head, &received);
     }
     if !behaviour.delay.is_zero() {
@@ -210,11 +210,7 @@ async fn answer(
         body: &received.body,
         number,
     };
-    let answer = if anthropic::takes(asked.path) {
-        anthropic::answer(&asked, &behaviour)
-    } else {
-        openai::answer(&asked, &behaviour, &server.recorder)
-    };
+    let answer = route::answer(&asked, &behaviour, &server.recorder);
     Ok(response(number, answer, &behaviour, &received, in_flight))
 }
 

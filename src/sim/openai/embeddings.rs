@@ -69,7 +69,7 @@ impl Input {
 }
 
 /// Answers `…/embeddings`. The same input always has the same vector, of length one.
-pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+pub(in crate::sim) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
     let request = match serde_json::from_slice::<Request>(asked.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),

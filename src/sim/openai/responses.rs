@@ -25,7 +25,7 @@ struct Request {
 }
 
 /// Answers `…/responses`.
-pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+pub(in crate::sim) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
     let request = match serde_json::from_slice::<Request>(asked.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),

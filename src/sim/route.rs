@@ -1,0 +1,118 @@
+//! Which answer a request gets: the table of paths, and what is checked before any of them.
+
+use http::header::AUTHORIZATION;
+use http::{Method, StatusCode};
+
+use super::answer::{Answer, Envelope};
+use super::asked::Asked;
+use super::behaviour::{Behaviour, Refusal};
+use super::recorded::Recorder;
+use super::{anthropic, openai};
+
+/// Where the recorded requests are shown.
+pub(super) const REQUESTS_PATH: &str = "/sim/requests";
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+enum Endpoint<'a> {
+    Requests,
+    Messages,
+    CountTokens,
+    Chat,
+    Embeddings,
+    Responses,
+    Models,
+    Model(&'a str),
+}
+
+impl<'a> Endpoint<'a> {
+    /// The endpoint by the end of the path, whatever stands before.
+    fn of(path: &'a str) -> Option<Self> {
+        if path == REQUESTS_PATH {
+            return Some(Self::Requests);
+        }
+        let mut segments = path.rsplit('/');
+        match (segments.next()?, segments.next()?) {
+            ("messages", _) => Some(Self::Messages),
+            ("count_tokens", "messages") => Some(Self::CountTokens),
+            ("completions", "chat") => Some(Self::Chat),
+            ("embeddings", _) => Some(Self::Embeddings),
+            ("responses", _) => Some(Self::Responses),
+            ("models", _) => Some(Self::Models),
+            (id, "models") => Some(Self::Model(id)),
+            _ => None,
+        }
+    }
+
+    fn method(self) -> Method {
+        match self {
+            Self::Requests | Self::Models | Self::Model(_) => Method::GET,
+            Self::Messages
+            | Self::CountTokens
+            | Self::Chat
+            | Self::Embeddings
+            | Self::Responses => Method::POST,
+        }
+    }
+
+    fn envelope(self) -> Envelope {
+        match self {
+            Self::Messages | Self::CountTokens => Envelope::Anthropic,
+            _ => Envelope::Openai,
+        }
+    }
+
+    fn answer(self, asked: &Asked<'_>, behaviour: &Behaviour, recorder: &Recorder) -> Answer {
+        match self {
+            // What was recorded is shown whole, whatever the server was told to do to others.
+            Self::Requests => Answer::json(recorder.to_json().to_string(), &Behaviour::default()),
+            Self::Messages => anthropic::message(asked, behaviour),
+            Self::CountTokens => anthropic::token_count(asked, behaviour),
+            Self::Chat => openai::chat::answer(asked, behaviour),
+            Self::Embeddings => openai::embeddings::answer(asked, behaviour),
+            Self::Responses => openai::responses::answer(asked, behaviour),
+            Self::Models => openai::models(behaviour),
+            Self::Model(id) => openai::model(id, behaviour),
+        }
+    }
+}
+
+/// Answers a request.
+pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour, recorder: &Recorder) -> Answer {
+    let endpoint = Endpoint::of(asked.path);
+    // What does not exist is refused as OpenAI would.
+    let envelope = endpoint.map_or(Envelope::Openai, Endpoint::envelope);
+    let is_looked_at = matches!(endpoint, Some(Endpoint::Requests));
+    if !is_looked_at && let Some(refused) = refusal(asked, envelope, behaviour) {
+        return refused;
+    }
+    let Some(endpoint) = endpoint else {
+        let message = format!("There is no {} here.", asked.path);
+        return Answer::error(StatusCode::NOT_FOUND, &message, behaviour);
+    };
+    if *asked.method != endpoint.method() {
+        let message = format!("{} does not take {}.", asked.path, asked.method);
+        return Answer::refused(envelope, StatusCode::METHOD_NOT_ALLOWED, &message, behaviour);
+    }
+    endpoint.answer(asked, behaviour, recorder)
+}
+
+/// The refusal that the simulator was told to give, or that a wrong key deserves.
+fn refusal(asked: &Asked<'_>, envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
+    if let Some(Refusal::Status(status)) = behaviour.faults.refusal {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let message = format!("The simulated upstream was told to answer {status}.");
+        return Some(Answer::refused(envelope, status, &message, behaviour));
+    }
+    let key = behaviour.key.as_ref()?;
+    let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
+    let (sent, message) = match envelope {
+        Envelope::Openai => (
+            header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer ")),
+            "Incorrect API key provided.",
+        ),
+        Envelope::Anthropic => (header("x-api-key"), "invalid x-api-key"),
+    };
+    let is_right = sent == Some(key.as_bytes());
+    (!is_right).then(|| Answer::refused(envelope, StatusCode::UNAUTHORIZED, message, behaviour))
+}
