@@ -206,6 +206,29 @@ async fn embeddings_come_as_numbers_and_in_base64() {
 }
 
 #[tokio::test]
+async fn embeddings_of_other_vendors_differ() {
+    let sim = sim(&["dimensions=2"]);
+    let ask = |inputs: usize| json!({"model": "e", "input": vec!["a"; inputs], "encoding_format": "base64"});
+    let dashscope = "/compatible-mode/v1/embeddings";
+    let ten = json_of(post(&sim, dashscope, &ask(10)).await).await;
+    assert_eq!(ten["data"].as_array().map(Vec::len), Some(10));
+    assert!(ten["data"][9]["embedding"].is_array(), "numbers, whatever was asked: {ten}");
+    assert_eq!(ten["usage"]["prompt_tokens"], 10);
+    let eleven = post(&sim, dashscope, &ask(11)).await;
+    assert_eq!(eleven.status(), StatusCode::BAD_REQUEST);
+    let error = json_of(eleven).await["error"].clone();
+    assert_eq!(error["code"], "InvalidParameter");
+    assert_eq!(error["message"], "batch size is invalid, it should not be larger than 10.");
+
+    let gemini = "/v1beta/openai/embeddings";
+    let two = json_of(post(&sim, gemini, &ask(11)).await).await;
+    assert!(two["data"][10]["embedding"].is_array(), "numbers, whatever was asked: {two}");
+    assert!(two.get("usage").is_none(), "no usage is reported: {two}");
+    let tokens = post(&sim, gemini, &json!({"model": "e", "input": [1, 2]})).await;
+    assert_eq!(tokens.status(), StatusCode::BAD_REQUEST, "token ids are refused");
+}
+
+#[tokio::test]
 async fn headers_win_over_the_path_and_the_path_over_the_server() {
     let sim = sim(&["chunks=1"]);
     let tokens = async |path: &str, header: Option<&str>| {

@@ -67,6 +67,13 @@ impl Answer {
         Self::error(StatusCode::BAD_REQUEST, message, behaviour)
     }
 
+    /// The 400 of a request to OpenAI that cannot be served, with a code that says why.
+    pub(super) fn invalid_as(code: &str, message: &str, behaviour: &Behaviour) -> Self {
+        let code = behaviour.error_code.as_deref().unwrap_or(code);
+        let status = StatusCode::BAD_REQUEST;
+        Self::with_error(status, &openai_error(status, Some(code), message), behaviour)
+    }
+
     /// An error, with what follows from the status.
     pub(super) fn refused(
         envelope: Envelope,
@@ -75,12 +82,16 @@ impl Answer {
         behaviour: &Behaviour,
     ) -> Self {
         let code = behaviour.error_code.as_deref();
+        Self::with_error(status, &envelope.error(status, code, message), behaviour)
+    }
+
+    fn with_error(status: StatusCode, body: &Value, behaviour: &Behaviour) -> Self {
         Self {
             status,
             content_type: "application/json",
             announced_bytes: None,
             retry_after: behaviour.retry_after.clone(),
-            steps: vec![Step::Write(envelope.error(status, code, message).to_string().into())],
+            steps: vec![Step::Write(body.to_string().into())],
         }
     }
 }

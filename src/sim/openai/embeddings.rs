@@ -14,6 +14,8 @@ use crate::sim::behaviour::{Behaviour, Refusal, UsageForm};
 
 /// The most inputs that OpenAI takes in one request.
 const INPUTS_MAX: usize = 2048;
+/// The most inputs that DashScope takes in one request.
+const DASHSCOPE_INPUTS_MAX: usize = 10;
 /// The largest vector that a request can ask for.
 const DIMENSIONS_MAX: u32 = 65_536;
 
@@ -30,16 +32,65 @@ struct Request {
     output_dimension: Option<u32>,
 }
 
-impl Request {
-    /// Whether Voyage is asked, whose endpoint has the same path.
-    fn is_voyages(&self) -> bool {
-        self.model.starts_with("voyage-")
+/// Whose embeddings are asked for. All have the same endpoint, and differ in what they take and
+/// report.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Vendor {
+    Openai,
+    /// Told by its models' names.
+    Voyage,
+    /// Alibaba's, in its compatible mode: text-embedding-v4 takes ten inputs and gives numbers only.
+    Dashscope,
+    /// Google's, under its OpenAI-compatible prefix: takes text, gives numbers, reports no usage.
+    Gemini,
+}
+
+impl Vendor {
+    fn of(path: &str, model: &str) -> Self {
+        if model.starts_with("voyage-") {
+            Self::Voyage
+        } else if path.contains("/compatible-mode/") {
+            Self::Dashscope
+        } else if path.contains("/v1beta/openai/") {
+            Self::Gemini
+        } else {
+            Self::Openai
+        }
     }
 
-    /// What Voyage does not take.
-    fn is_foreign(&self) -> bool {
-        let is_text = matches!(self.input, Input::Text(_) | Input::Texts(_));
-        self.dimensions.is_some() || self.encoding_format.as_deref() == Some("float") || !is_text
+    /// Refuses what this vendor does not take.
+    fn refusal(self, request: &Request, behaviour: &Behaviour) -> Option<Answer> {
+        let is_text = matches!(request.input, Input::Text(_) | Input::Texts(_));
+        let is_float = request.encoding_format.as_deref() == Some("float");
+        match self {
+            Self::Voyage if request.dimensions.is_some() || is_float || !is_text => {
+                Some(Answer::invalid("Argument is not supported by our API.", behaviour))
+            }
+            Self::Dashscope if request.input.len() > DASHSCOPE_INPUTS_MAX => {
+                let message = "batch size is invalid, it should not be larger than 10.";
+                Some(Answer::invalid_as("InvalidParameter", message, behaviour))
+            }
+            Self::Gemini if !is_text => {
+                Some(Answer::invalid("Token ids are not supported as `input`.", behaviour))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether embeddings come in base64 when a request asks for that.
+    fn knows_base64(self) -> bool {
+        matches!(self, Self::Openai | Self::Voyage)
+    }
+
+    /// `tokens` as this vendor reports them, if it does.
+    fn usage(self, tokens: i64) -> Option<Value> {
+        match self {
+            Self::Openai | Self::Dashscope => {
+                Some(json!({"prompt_tokens": tokens, "total_tokens": tokens}))
+            }
+            Self::Voyage => Some(json!({"total_tokens": tokens})),
+            Self::Gemini => None,
+        }
     }
 }
 
@@ -54,6 +105,14 @@ enum Input {
 }
 
 impl Input {
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(_) | Self::Tokens(_) => 1,
+            Self::Texts(all) => all.len(),
+            Self::TokenLists(all) => all.len(),
+        }
+    }
+
     /// Each input's bytes, which decide its vector, and its token count.
     fn items(&self) -> Vec<(Vec<u8>, usize)> {
         let text = |text: &String| (text.as_bytes().to_vec(), 1 + text.len() / 4);
@@ -74,8 +133,9 @@ pub(in crate::sim) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
-    if request.is_voyages() && request.is_foreign() {
-        return Answer::invalid("Argument is not supported by our API.", behaviour);
+    let vendor = Vendor::of(asked.path, &request.model);
+    if let Some(refused) = vendor.refusal(&request, behaviour) {
+        return refused;
     }
     let items = request.input.items();
     if items.is_empty() || items.len() > INPUTS_MAX {
@@ -89,7 +149,9 @@ pub(in crate::sim) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(false);
     }
-    let in_base64 = behaviour.knows_base64 && request.encoding_format.as_deref() == Some("base64");
+    let in_base64 = behaviour.knows_base64
+        && vendor.knows_base64()
+        && request.encoding_format.as_deref() == Some("base64");
     let data: Vec<Value> = items
         .iter()
         .enumerate()
@@ -108,12 +170,8 @@ pub(in crate::sim) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer
         UsageForm::Huge => Some(i64::MAX),
         _ => Some(tokens),
     };
-    if let Some(tokens) = reported {
-        body["usage"] = if request.is_voyages() {
-            json!({"total_tokens": tokens})
-        } else {
-            json!({"prompt_tokens": tokens, "total_tokens": tokens})
-        };
+    if let Some(usage) = reported.and_then(|tokens| vendor.usage(tokens)) {
+        body["usage"] = usage;
     }
     Answer::json(body.to_string(), behaviour)
 }
