@@ -258,6 +258,13 @@ async fn statuses_keys_delays_and_leaks() {
     assert_eq!(error["code"], "insufficient_quota");
     assert_eq!(error.as_object().map(|error| error.len()), Some(4), "OpenAI's four keys: {error}");
 
+    let path = format!("/sim:fault=error-in-200{CHAT}");
+    let late = post(&sim, &path, &chat(json!({}))).await;
+    assert_eq!(late.status(), StatusCode::OK, "an error that does not look like one");
+    let late = json_of(late).await;
+    assert_eq!(late["error"]["code"], "insufficient_quota");
+    assert!(late.get("choices").is_none(), "an error and nothing else: {late}");
+
     sim.set_behaviour(Behaviour { key: Some("sk-1".into()), ..Behaviour::default() });
     let url = format!("http://{}{CHAT}", sim.addr());
     assert_eq!(post(&sim, CHAT, &chat(json!({}))).await.status(), StatusCode::UNAUTHORIZED);

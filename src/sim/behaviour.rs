@@ -104,6 +104,8 @@ pub struct Faults {
 pub enum Refusal {
     /// This status with an error body. 400 to 599.
     Status(u16),
+    /// 200 with the error body of a 500, as providers send who fail after all.
+    ErrorIn200,
     /// TCP RST as soon as the head is read. Over HTTP/2 the stream is reset.
     Reset,
     /// TCP RST after the whole request is read. Over HTTP/2 the stream is reset.

@@ -36,6 +36,7 @@
 //! |---|---|
 //! | `none` | takes all faults set before away |
 //! | `status=N` | status N, 400 to 599, with an error body |
+//! | `error-in-200` | status 200 with the error body of a 500 |
 //! | `reset`, `reset-after-body` | TCP RST once the head is read, or the whole request (over HTTP/2: of the stream) |
 //! | `hang` | the request is read and never answered |
 //! | `garbage` | 200 with bytes that are neither JSON nor events |

@@ -104,6 +104,11 @@ fn refusal(asked: &Asked<'_>, envelope: Envelope, behaviour: &Behaviour) -> Opti
         let message = format!("The simulated upstream was told to answer {status}.");
         return Some(Answer::refused(envelope, status, &message, behaviour));
     }
+    if behaviour.faults.refusal == Some(Refusal::ErrorIn200) {
+        let (status, message) = (StatusCode::INTERNAL_SERVER_ERROR, "It failed after all.");
+        let refused = Answer::refused(envelope, status, message, behaviour);
+        return Some(Answer { status: StatusCode::OK, ..refused });
+    }
     let key = behaviour.key.as_ref()?;
     let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {

@@ -104,6 +104,7 @@ impl Faults {
             "status" => {
                 self.refusal = Some(Refusal::Status(number(value, 400, 599, "400 to 599")?))
             }
+            "error-in-200" => self.refusal = Some(Refusal::ErrorIn200),
             "reset" => self.refusal = Some(Refusal::Reset),
             "reset-after-body" => self.refusal = Some(Refusal::ResetAfterBody),
             "hang" => self.refusal = Some(Refusal::Hang),
