@@ -1,5 +1,8 @@
 //! The simulated upstreams, asked by an ordinary client and over raw sockets.
 
+#[path = "sim/speech.rs"]
+mod speech;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -304,11 +307,16 @@ async fn an_answer_that_its_client_leaves_is_not_in_flight() {
 
 /// The status line, headers and body as they came, and how the connection ended.
 fn raw(sim: &Sim, fault: &str, body: &Value) -> (String, Result<(), ErrorKind>) {
+    raw_at(sim, CHAT, fault, body)
+}
+
+/// The same, asked of another path.
+fn raw_at(sim: &Sim, path: &str, fault: &str, body: &Value) -> (String, Result<(), ErrorKind>) {
     let mut stream = TcpStream::connect(sim.addr()).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let body = body.to_string();
     let request = format!(
-        "POST {CHAT} HTTP/1.1\r\nhost: sim\r\nx-sim-fault: {fault}\r\nconnection: close\r\n\
+        "POST {path} HTTP/1.1\r\nhost: sim\r\nx-sim-fault: {fault}\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len(),
     );

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::behaviour::{Behaviour, Break};
-use super::script::{self, EventStream, Step};
+use super::script::{self, EventStream, Protocol, Step};
 
 /// Bytes that are neither JSON nor events, nor even text.
 const GARBAGE: &[u8] = b"data: {\"id\":\n\n\xFF\xFE\x00<html>not an answer</html>\x80";
@@ -44,6 +44,17 @@ impl Answer {
             retry_after: None,
             steps: stream.into_steps(),
         }
+    }
+
+    /// 200 with bytes that come piece by piece.
+    pub(super) fn pieces(
+        content_type: &'static str,
+        pieces: impl IntoIterator<Item = Bytes>,
+        behaviour: &Behaviour,
+    ) -> Self {
+        let mut stream = EventStream::new(behaviour, Protocol::Bytes);
+        pieces.into_iter().for_each(|piece| stream.send_chunk(&piece));
+        Self { content_type, ..Self::events(stream) }
     }
 
     /// 200 with nonsense.

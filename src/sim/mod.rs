@@ -3,7 +3,7 @@
 //!
 //! It speaks OpenAI's and Anthropic's protocols over HTTP/1.1 and HTTP/2 without TLS. Paths are
 //! matched by their end, under any prefix: `…/chat/completions`, `…/embeddings`, `…/models`,
-//! `…/models/{id}`, `…/responses`, `…/messages`.
+//! `…/models/{id}`, `…/responses`, `…/audio/speech`, `…/messages`.
 //! `GET /sim/requests` shows the last 1,024 requests. Each answer carries the SHA-256 and the length
 //! of the request's body as it arrived, in `x-sim-body-sha256` and `x-sim-body-bytes`.
 //!
@@ -62,6 +62,7 @@
 mod answer;
 mod anthropic;
 mod asked;
+mod audio;
 mod behaviour;
 mod connection;
 mod openai;
@@ -71,6 +72,7 @@ mod route;
 mod sample;
 mod script;
 mod server;
+mod usage;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -3,6 +3,7 @@
 pub(super) mod chat;
 pub(super) mod embeddings;
 pub(super) mod responses;
+pub(super) mod speech;
 
 use serde_json::{Value, json};
 

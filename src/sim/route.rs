@@ -21,6 +21,7 @@ enum Endpoint<'a> {
     Chat,
     Embeddings,
     Responses,
+    Speech,
     Models,
     Model(&'a str),
 }
@@ -38,6 +39,7 @@ impl<'a> Endpoint<'a> {
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
             ("responses", _) => Some(Self::Responses),
+            ("speech", "audio") => Some(Self::Speech),
             ("models", _) => Some(Self::Models),
             (id, "models") => Some(Self::Model(id)),
             _ => None,
@@ -51,7 +53,8 @@ impl<'a> Endpoint<'a> {
             | Self::CountTokens
             | Self::Chat
             | Self::Embeddings
-            | Self::Responses => Method::POST,
+            | Self::Responses
+            | Self::Speech => Method::POST,
         }
     }
 
@@ -71,6 +74,7 @@ impl<'a> Endpoint<'a> {
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Responses => openai::responses::answer(asked, behaviour),
+            Self::Speech => openai::speech::answer(asked, behaviour),
             Self::Models => openai::models(behaviour),
             Self::Model(id) => openai::model(id, behaviour),
         }

@@ -122,6 +122,8 @@ pub(super) enum Protocol {
     /// OpenAI's, of its Responses API.
     Responses,
     Anthropic,
+    /// Nobody's: bytes, among which no error can be told.
+    Bytes,
 }
 
 /// Builds an event stream, with the faults that apply to it.
@@ -205,6 +207,7 @@ impl<'a> EventStream<'a> {
                     "response.failed",
                     r#"{"type":"response.failed","sequence_number":99,"response":{"object":"response","status":"failed","error":{"code":"server_error","message":"The simulated upstream failed in the middle of the stream."},"usage":null}}"#,
                 ),
+                Protocol::Bytes => return,
                 Protocol::Anthropic => self.named_event(
                     "error",
                     r#"{"type":"error","error":{"type":"overloaded_error","message":"The simulated upstream failed in the middle of the stream."}}"#,
