@@ -1,5 +1,7 @@
 //! The simulated upstreams, asked by an ordinary client and over raw sockets.
 
+#[path = "sim/dashscope.rs"]
+mod dashscope;
 #[path = "sim/speech.rs"]
 mod speech;
 

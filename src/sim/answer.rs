@@ -112,6 +112,7 @@ impl Answer {
 pub(super) enum Envelope {
     Openai,
     Anthropic,
+    Dashscope,
 }
 
 impl Envelope {
@@ -120,6 +121,7 @@ impl Envelope {
         match self {
             Self::Openai => openai_error(status, code, message),
             Self::Anthropic => anthropic_error(status, message),
+            Self::Dashscope => dashscope_error(status, code, message),
         }
     }
 }
@@ -152,5 +154,22 @@ fn anthropic_error(status: StatusCode, message: &str) -> Value {
         "type": "error",
         "error": {"type": kind, "message": message},
         "request_id": "req_sim_anthropic",
+    })
+}
+
+/// The codes are those of Alibaba Cloud Model Studio's "Error messages".
+fn dashscope_error(status: StatusCode, code: Option<&str>, message: &str) -> Value {
+    let usual = match status.as_u16() {
+        401 => "InvalidApiKey",
+        403 => "AccessDenied",
+        404 => "ModelNotFound",
+        429 => "Throttling.RateQuota",
+        400..=499 => "InvalidParameter",
+        _ => "InternalError",
+    };
+    json!({
+        "code": code.unwrap_or(usual),
+        "message": message,
+        "request_id": "req_sim_dashscope",
     })
 }

@@ -55,6 +55,11 @@ pub(super) fn wav_header(samples: u32) -> Bytes {
     header.concat().into()
 }
 
+/// A WAV file of the sine with so many samples.
+pub(super) fn wav(samples: u32) -> Bytes {
+    [wav_header(samples), sine(samples)].concat().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +74,16 @@ mod tests {
             let expected = 12_000.0 * (at * std::f64::consts::TAU / f64::from(PERIOD)).sin();
             assert!((sample - expected).abs() <= 0.5, "{at}: {sample} is not {expected}");
         }
+    }
+
+    #[test]
+    fn a_wav_file_says_how_long_it_is() {
+        let file = wav(100);
+        let size = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("4 bytes"));
+        assert_eq!(file.len(), 244, "44 bytes of header and 100 samples");
+        assert_eq!(size(4), 236, "what follows the first eight bytes");
+        assert_eq!(size(40), 200, "the samples");
+        assert_eq!(size(24), 24_000, "samples a second");
+        assert_eq!(size(28), 48_000, "bytes a second");
     }
 }

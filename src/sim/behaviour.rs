@@ -27,6 +27,8 @@ pub struct Behaviour {
     pub dimensions: u32,
     /// Whether embeddings come in base64 when a request asks for that.
     pub knows_base64: bool,
+    /// How DashScope's image models report usage.
+    pub usage_dialect: UsageDialect,
     /// The key that requests must carry as `Authorization: Bearer`; `None` asks for none.
     pub key: Option<String>,
     /// The `retry-after` header of error answers.
@@ -52,6 +54,7 @@ impl Default for Behaviour {
             usage: UsageFigures::default(),
             dimensions: 256,
             knows_base64: true,
+            usage_dialect: UsageDialect::default(),
             key: None,
             retry_after: None,
             error_code: None,
@@ -74,6 +77,16 @@ pub struct UsageFigures {
     pub cached: Option<i64>,
     /// `completion_tokens_details.reasoning_tokens`.
     pub reasoning: Option<i64>,
+}
+
+/// How DashScope's image models report usage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageDialect {
+    /// `image_count`, `width`, `height`.
+    #[default]
+    Counted,
+    /// `output_width`, `output_height`, `input_image_count`, `output_image_count`.
+    Output,
 }
 
 /// What goes wrong. The default is nothing; faults of different fields combine.

@@ -1,9 +1,10 @@
 //! Simulated upstreams: a server that answers like a provider, or fails like one, for the demo, the
 //! tests and the benchmarks.
 //!
-//! It speaks OpenAI's and Anthropic's protocols over HTTP/1.1 and HTTP/2 without TLS. Paths are
+//! It speaks OpenAI's, Anthropic's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS. Paths are
 //! matched by their end, under any prefix: `…/chat/completions`, `…/embeddings`, `…/models`,
-//! `…/models/{id}`, `…/responses`, `…/audio/speech`, `…/messages`.
+//! `…/models/{id}`, `…/responses`, `…/audio/speech`, `…/messages`,
+//! `…/multimodal-generation/generation`.
 //! `GET /sim/requests` shows the last 1,024 requests. Each answer carries the SHA-256 and the length
 //! of the request's body as it arrived, in `x-sim-body-sha256` and `x-sim-body-bytes`.
 //!
@@ -24,6 +25,7 @@
 //! | `usage` | reported tokens: `prompt=12,completion=34,cached=4,reasoning=3`, each optional | counted |
 //! | `dimensions` | size of vectors, when the request does not say | 256 |
 //! | `base64` | `on` or `off`: whether embeddings come in base64 when asked | `on` |
+//! | `usage-dialect` | `counted` or `output`: DashScope's image usage as `image_count, width, height`, or as `output_image_count` and so on | `counted` |
 //! | `key` | the bearer token that requests must carry, else 401 | none asked |
 //! | `retry-after` | `retry-after` of error answers | none |
 //! | `error-code` | `error.code` of error answers | by status |
@@ -65,9 +67,12 @@ mod asked;
 mod audio;
 mod behaviour;
 mod connection;
+mod dashscope;
+mod image;
 mod openai;
 mod recorded;
 mod reply;
+mod results;
 mod route;
 mod sample;
 mod script;
@@ -83,8 +88,8 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 pub use behaviour::{
-    BadSetting, Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, UsageFigures, UsageForm,
-    Writes,
+    BadSetting, Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures,
+    UsageForm, Writes,
 };
 pub use recorded::Recorded;
 

@@ -7,7 +7,7 @@ use super::answer::{Answer, Envelope};
 use super::asked::Asked;
 use super::behaviour::{Behaviour, Refusal};
 use super::recorded::Recorder;
-use super::{anthropic, openai};
+use super::{anthropic, dashscope, openai, results};
 
 /// Where the recorded requests are shown.
 pub(super) const REQUESTS_PATH: &str = "/sim/requests";
@@ -22,8 +22,10 @@ enum Endpoint<'a> {
     Embeddings,
     Responses,
     Speech,
+    Generation,
     Models,
     Model(&'a str),
+    Result(&'a str),
 }
 
 impl<'a> Endpoint<'a> {
@@ -40,34 +42,37 @@ impl<'a> Endpoint<'a> {
             ("embeddings", _) => Some(Self::Embeddings),
             ("responses", _) => Some(Self::Responses),
             ("speech", "audio") => Some(Self::Speech),
+            ("generation", "multimodal-generation") => Some(Self::Generation),
             ("models", _) => Some(Self::Models),
             (id, "models") => Some(Self::Model(id)),
+            (name, "results") => Some(Self::Result(name)),
             _ => None,
         }
     }
 
     fn method(self) -> Method {
         match self {
-            Self::Requests | Self::Models | Self::Model(_) => Method::GET,
+            Self::Requests | Self::Models | Self::Model(_) | Self::Result(_) => Method::GET,
             Self::Messages
             | Self::CountTokens
             | Self::Chat
             | Self::Embeddings
             | Self::Responses
-            | Self::Speech => Method::POST,
+            | Self::Speech
+            | Self::Generation => Method::POST,
         }
     }
 
     fn envelope(self) -> Envelope {
         match self {
             Self::Messages | Self::CountTokens => Envelope::Anthropic,
+            Self::Generation => Envelope::Dashscope,
             _ => Envelope::Openai,
         }
     }
 
     fn answer(self, asked: &Asked<'_>, behaviour: &Behaviour, recorder: &Recorder) -> Answer {
         match self {
-            // What was recorded is shown whole, whatever the server was told to do to others.
             Self::Requests => Answer::json(recorder.to_json().to_string(), &Behaviour::default()),
             Self::Messages => anthropic::message(asked, behaviour),
             Self::CountTokens => anthropic::token_count(asked, behaviour),
@@ -75,8 +80,10 @@ impl<'a> Endpoint<'a> {
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Responses => openai::responses::answer(asked, behaviour),
             Self::Speech => openai::speech::answer(asked, behaviour),
+            Self::Generation => dashscope::answer(asked, behaviour),
             Self::Models => openai::models(behaviour),
             Self::Model(id) => openai::model(id, behaviour),
+            Self::Result(name) => results::answer(name, behaviour),
         }
     }
 }
@@ -86,8 +93,14 @@ pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour, recorder: &Record
     let endpoint = Endpoint::of(asked.path);
     // What does not exist is refused as OpenAI would.
     let envelope = endpoint.map_or(Envelope::Openai, Endpoint::envelope);
-    let is_looked_at = matches!(endpoint, Some(Endpoint::Requests));
-    if !is_looked_at && let Some(refused) = refusal(asked, envelope, behaviour) {
+    let refused = match endpoint {
+        // What was recorded can be seen whatever the server was told to do to others.
+        Some(Endpoint::Requests) => None,
+        // The name of a result is all that it takes to fetch it.
+        Some(Endpoint::Result(_)) => told_refusal(envelope, behaviour),
+        _ => told_refusal(envelope, behaviour).or_else(|| wrong_key(asked, envelope, behaviour)),
+    };
+    if let Some(refused) = refused {
         return refused;
     }
     let Some(endpoint) = endpoint else {
@@ -101,22 +114,29 @@ pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour, recorder: &Record
     endpoint.answer(asked, behaviour, recorder)
 }
 
-/// The refusal that the simulator was told to give, or that a wrong key deserves.
-fn refusal(asked: &Asked<'_>, envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
-    if let Some(Refusal::Status(status)) = behaviour.faults.refusal {
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let message = format!("The simulated upstream was told to answer {status}.");
-        return Some(Answer::refused(envelope, status, &message, behaviour));
+/// The refusal that the simulator was told to give.
+fn told_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
+    match behaviour.faults.refusal? {
+        Refusal::Status(status) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let message = format!("The simulated upstream was told to answer {status}.");
+            Some(Answer::refused(envelope, status, &message, behaviour))
+        }
+        Refusal::ErrorIn200 => {
+            let (status, message) = (StatusCode::INTERNAL_SERVER_ERROR, "It failed after all.");
+            let refused = Answer::refused(envelope, status, message, behaviour);
+            Some(Answer { status: StatusCode::OK, ..refused })
+        }
+        Refusal::Reset | Refusal::ResetAfterBody | Refusal::Hang | Refusal::Garbage => None,
     }
-    if behaviour.faults.refusal == Some(Refusal::ErrorIn200) {
-        let (status, message) = (StatusCode::INTERNAL_SERVER_ERROR, "It failed after all.");
-        let refused = Answer::refused(envelope, status, message, behaviour);
-        return Some(Answer { status: StatusCode::OK, ..refused });
-    }
+}
+
+/// The refusal of a request that does not carry the key it must.
+fn wrong_key(asked: &Asked<'_>, envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
     let key = behaviour.key.as_ref()?;
     let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {
-        Envelope::Openai => (
+        Envelope::Openai | Envelope::Dashscope => (
             header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer ")),
             "Incorrect API key provided.",
         ),

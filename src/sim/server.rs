@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
-use super::asked::Asked;
+use super::asked::{Asked, PATH_SETTINGS};
 use super::behaviour::{BadSetting, Behaviour, Refusal};
 use super::connection::Connection;
 use super::recorded::{Recorded, Recorder};
@@ -37,8 +37,7 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The largest request body: more than any test sends, less than a machine has.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// The start of a path segment that holds settings, and of a header that holds one.
-const PATH_SETTINGS: &str = "sim:";
+/// The start of a header that holds a setting.
 const HEADER_SETTING: &str = "x-sim-";
 
 const BODY_SHA256: HeaderName = HeaderName::from_static("x-sim-body-sha256");
@@ -207,11 +206,18 @@ async fn answer(
         method: &head.method,
         path: head.uri.path(),
         headers: &head.headers,
+        host: host(&head),
         body: &received.body,
         number,
     };
     let answer = route::answer(&asked, &behaviour, &server.recorder);
     Ok(response(number, answer, &behaviour, &received, in_flight))
+}
+
+/// HTTP/2 has the host in the target, HTTP/1.1 in a header.
+fn host(head: &http::request::Parts) -> &str {
+    let header = || head.headers.get(HOST).and_then(|value| value.to_str().ok());
+    head.uri.authority().map(http::uri::Authority::as_str).or_else(header).unwrap_or_default()
 }
 
 /// The behaviour for one request: the server's, changed by its path, changed by its headers.

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{
-    Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, UsageFigures, UsageForm, Writes,
+    Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures, UsageForm,
+    Writes,
 };
 
 /// The longest delay or interval that can be asked for: longer than any timeout worth a test.
@@ -74,6 +75,13 @@ impl Behaviour {
                 self.dimensions = number(value, 1, DIMENSIONS_MAX, "1 to 65536")?;
             }
             "base64" => self.knows_base64 = one_of(value, "on", "off")?,
+            "usage-dialect" => {
+                self.usage_dialect = match value {
+                    "counted" => UsageDialect::Counted,
+                    "output" => UsageDialect::Output,
+                    _ => return Err("counted or output"),
+                };
+            }
             "key" => self.key = text(value),
             "retry-after" => self.retry_after = text(value),
             "error-code" => self.error_code = text(value),
@@ -82,7 +90,7 @@ impl Behaviour {
             _ => {
                 return Err(
                     "delay-ms, chunks, interval-ms, words, max-tokens, usage, dimensions, \
-                            base64, key, retry-after, error-code, blind or fault",
+                            base64, usage-dialect, key, retry-after, error-code, blind or fault",
                 );
             }
         }
@@ -222,6 +230,7 @@ mod tests {
             ("chunks=-1", "0 to 100000"),
             ("fault=crlf,status=200", "400 to 599"),
             ("fault=cut-after", "number of chunks"),
+            ("usage-dialect=both", "counted or output"),
             ("usage=12", "prompt="),
             ("blind", "on or off"),
         ] {
