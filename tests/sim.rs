@@ -2,6 +2,8 @@
 
 #[path = "sim/dashscope.rs"]
 mod dashscope;
+#[path = "sim/images.rs"]
+mod images;
 #[path = "sim/speech.rs"]
 mod speech;
 

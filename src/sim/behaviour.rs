@@ -27,6 +27,9 @@ pub struct Behaviour {
     pub dimensions: u32,
     /// Whether embeddings come in base64 when a request asks for that.
     pub knows_base64: bool,
+    /// How many characters of base64 each image has, which are no picture then; 0 for a picture of one
+    /// pixel. 0 to 64 Mi; multiples of four are valid base64.
+    pub image_bytes: u32,
     /// How DashScope's image models report usage.
     pub usage_dialect: UsageDialect,
     /// The key that requests must carry as `Authorization: Bearer`; `None` asks for none.
@@ -36,8 +39,9 @@ pub struct Behaviour {
     /// `error.code` of error answers, where it is not the one that goes with the status.
     pub error_code: Option<String>,
     /// Whether requests are answered by path alone: the body is counted and thrown away, nothing is
-    /// hashed or recorded, and every chat gets the same JSON. For measuring large bodies, where
-    /// reading JSON here would take the processor from what is measured.
+    /// hashed or recorded, and every chat gets the same JSON, as does every request for images. For
+    /// measuring large bodies, where reading JSON here would take the processor from what is
+    /// measured.
     pub blind: bool,
     /// What goes wrong.
     pub faults: Faults,
@@ -54,6 +58,7 @@ impl Default for Behaviour {
             usage: UsageFigures::default(),
             dimensions: 256,
             knows_base64: true,
+            image_bytes: 0,
             usage_dialect: UsageDialect::default(),
             key: None,
             retry_after: None,
@@ -69,9 +74,9 @@ impl Default for Behaviour {
 /// They are signed so that an impossible usage can be reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageFigures {
-    /// `prompt_tokens`.
+    /// `prompt_tokens`, or what else went in: DashScope's characters, for example.
     pub prompt: Option<i64>,
-    /// `completion_tokens`.
+    /// `completion_tokens`, or what else came out: DashScope's images, for example.
     pub completion: Option<i64>,
     /// `prompt_tokens_details.cached_tokens`.
     pub cached: Option<i64>,

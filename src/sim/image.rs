@@ -1,5 +1,13 @@
-//! The image that simulated upstreams make.
+//! Images as simulated upstreams make them, and as much of PNG as is needed to compare sizes.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::behaviour::Behaviour;
+
+/// How every PNG begins: the signature, and the length and type of the first chunk (W3C, "Portable
+/// Network Graphics", 5.2 and 11.2.1). Width and height follow.
+const PNG_START: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR";
 /// A picture of one blue pixel, its data stored without compression.
 #[rustfmt::skip]
 pub(super) const PNG: [u8; 72] = [
@@ -11,12 +19,30 @@ pub(super) const PNG: [u8; 72] = [
     0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4E, 0x44, 0xAE, 0x42, 0x60, 0x82,
 ];
 
+/// An image in base64: the picture, or as many characters as were told, which are no picture.
+pub(super) fn in_base64(behaviour: &Behaviour) -> String {
+    match usize::try_from(behaviour.image_bytes) {
+        Ok(bytes @ 1..) => "A".repeat(bytes),
+        _ => STANDARD.encode(PNG),
+    }
+}
+
+/// Width and height of a PNG; `None` for anything else.
+pub(super) fn png_dimensions(file: &[u8]) -> Option<(u32, u32)> {
+    let (width, rest) = file.strip_prefix(PNG_START)?.split_first_chunk()?;
+    let (height, _) = rest.split_first_chunk()?;
+    Some((u32::from_be_bytes(*width), u32::from_be_bytes(*height)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_picture_is_a_png() {
+        assert_eq!(png_dimensions(&PNG), Some((1, 1)));
+        assert_eq!(png_dimensions(&PNG[..20]), None, "half of a size is none");
+        assert_eq!(png_dimensions(b"\xFF\xD8\xFF\xE0 a JPEG, for example"), None);
         // Each chunk is length, type, data and the CRC of type and data.
         let (mut rest, mut kinds) = (&PNG[8..], Vec::new());
         while !rest.is_empty() {

@@ -1,10 +1,19 @@
 //! Simulated upstreams: a server that answers like a provider, or fails like one, for the demo, the
 //! tests and the benchmarks.
 //!
-//! It speaks OpenAI's, Anthropic's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS. Paths are
-//! matched by their end, under any prefix: `…/chat/completions`, `…/embeddings`, `…/models`,
-//! `…/models/{id}`, `…/responses`, `…/audio/speech`, `…/messages`,
-//! `…/multimodal-generation/generation`.
+//! It speaks OpenAI's, Anthropic's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS.
+//! Paths are matched by their end, under any prefix; all are rows of one table, `route.rs`.
+//!
+//! | Path | What answers |
+//! |---|---|
+//! | `…/chat/completions`, `…/responses`, `…/models`, `…/models/{id}` | OpenAI |
+//! | `…/embeddings` | OpenAI; models `voyage-…`: Voyage; under `/compatible-mode/`: DashScope, ten inputs and numbers only; under `/v1beta/openai/`: Gemini, texts and numbers only, no usage |
+//! | `…/images/generations`, `…/images/edits` (multipart) | OpenAI, gpt-image and dall-e; models `grok…`: xAI; under `/api/v3/`: Ark |
+//! | `…/audio/speech` | OpenAI; a sine where the format is `wav` or `pcm` |
+//! | `…/messages`, `…/messages/count_tokens` | Anthropic |
+//! | `…/multimodal-generation/generation` | DashScope: an image for `input.messages`, speech for `input.text` |
+//! | `…/sim/results/{name}` | a file that an answer points at; its URL has the path settings of the request |
+//!
 //! `GET /sim/requests` shows the last 1,024 requests. Each answer carries the SHA-256 and the length
 //! of the request's body as it arrived, in `x-sim-body-sha256` and `x-sim-body-bytes`.
 //!
@@ -22,14 +31,15 @@
 //! | `interval-ms` | milliseconds between two chunks | 0 |
 //! | `words` | words in a chunk; a word counts as a token | 2 |
 //! | `max-tokens` | `honour` or `ignore` the request's `max_tokens` | `honour` |
-//! | `usage` | reported tokens: `prompt=12,completion=34,cached=4,reasoning=3`, each optional | counted |
+//! | `usage` | reported tokens: `prompt=12,completion=34,cached=4,reasoning=3`, each optional; DashScope's characters are `prompt`, its images `completion` | counted |
 //! | `dimensions` | size of vectors, when the request does not say | 256 |
 //! | `base64` | `on` or `off`: whether embeddings come in base64 when asked | `on` |
+//! | `image-bytes` | characters of base64 in each image, 0 for a picture of one pixel | 0 |
 //! | `usage-dialect` | `counted` or `output`: DashScope's image usage as `image_count, width, height`, or as `output_image_count` and so on | `counted` |
 //! | `key` | the bearer token that requests must carry, else 401 | none asked |
 //! | `retry-after` | `retry-after` of error answers | none |
 //! | `error-code` | `error.code` of error answers | by status |
-//! | `blind` | `on` or `off`: answer by path alone, without reading, hashing or recording the body | `off` |
+//! | `blind` | `on` or `off`: answer by path alone, without reading, hashing or recording the body; for chats and images | `off` |
 //! | `fault` | faults, separated by commas; repeated ones add up | none |
 //!
 //! # Faults
@@ -58,8 +68,10 @@
 //! | `giant=N` | one piece of content has N bytes |
 //! | `leak` | the headers carry a cookie and what looks like the operator's credentials |
 //!
-//! Unstreamed answers break off in their middle, whatever N is; `error-after`, `usage-twice`,
-//! `usage-early`, `usage-late`, `done-…`, `crlf`, `cr` and `comments` are for streams only.
+//! Unstreamed answers break off in their middle, whatever N is. Speech and results break off between
+//! chunks, and know no `error-after`; the answer that points at DashScope's speech comes whole, so that
+//! it is the speech that breaks off. `error-after`, `usage-twice`, `usage-early`, `usage-late`,
+//! `done-…`, `crlf`, `cr` and `comments` are for streams only.
 
 mod answer;
 mod anthropic;

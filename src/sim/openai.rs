@@ -2,6 +2,8 @@
 
 pub(super) mod chat;
 pub(super) mod embeddings;
+pub(super) mod images;
+mod multipart;
 pub(super) mod responses;
 pub(super) mod speech;
 

@@ -21,6 +21,8 @@ enum Endpoint<'a> {
     Chat,
     Embeddings,
     Responses,
+    ImageGenerations,
+    ImageEdits,
     Speech,
     Generation,
     Models,
@@ -41,6 +43,8 @@ impl<'a> Endpoint<'a> {
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
             ("responses", _) => Some(Self::Responses),
+            ("generations", "images") => Some(Self::ImageGenerations),
+            ("edits", "images") => Some(Self::ImageEdits),
             ("speech", "audio") => Some(Self::Speech),
             ("generation", "multimodal-generation") => Some(Self::Generation),
             ("models", _) => Some(Self::Models),
@@ -58,6 +62,8 @@ impl<'a> Endpoint<'a> {
             | Self::Chat
             | Self::Embeddings
             | Self::Responses
+            | Self::ImageGenerations
+            | Self::ImageEdits
             | Self::Speech
             | Self::Generation => Method::POST,
         }
@@ -79,6 +85,8 @@ impl<'a> Endpoint<'a> {
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Responses => openai::responses::answer(asked, behaviour),
+            Self::ImageGenerations => openai::images::generation(asked, behaviour),
+            Self::ImageEdits => openai::images::edit(asked, behaviour),
             Self::Speech => openai::speech::answer(asked, behaviour),
             Self::Generation => dashscope::answer(asked, behaviour),
             Self::Models => openai::models(behaviour),

@@ -19,6 +19,8 @@ const WORDS_MAX: u32 = 10_000;
 const DIMENSIONS_MAX: u32 = 65_536;
 /// The largest giant event, in bytes.
 const GIANT_BYTES_MAX: u32 = 256 * 1024 * 1024;
+/// The most characters of one image in base64.
+const IMAGE_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
 /// A setting that is not one, or whose value is not one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,9 @@ impl Behaviour {
                 self.dimensions = number(value, 1, DIMENSIONS_MAX, "1 to 65536")?;
             }
             "base64" => self.knows_base64 = one_of(value, "on", "off")?,
+            "image-bytes" => {
+                self.image_bytes = number(value, 0, IMAGE_BYTES_MAX, "0 to 67108864 bytes")?;
+            }
             "usage-dialect" => {
                 self.usage_dialect = match value {
                     "counted" => UsageDialect::Counted,
@@ -90,7 +95,7 @@ impl Behaviour {
             _ => {
                 return Err(
                     "delay-ms, chunks, interval-ms, words, max-tokens, usage, dimensions, \
-                            base64, usage-dialect, key, retry-after, error-code, blind or fault",
+                            base64, image-bytes, usage-dialect, key, retry-after, error-code, blind or fault",
                 );
             }
         }
@@ -230,6 +235,7 @@ mod tests {
             ("chunks=-1", "0 to 100000"),
             ("fault=crlf,status=200", "400 to 599"),
             ("fault=cut-after", "number of chunks"),
+            ("image-bytes=67108865", "0 to 67108864"),
             ("usage-dialect=both", "counted or output"),
             ("usage=12", "prompt="),
             ("blind", "on or off"),
