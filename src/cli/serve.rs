@@ -26,6 +26,7 @@ use crate::gateway::{Gateway, GatewayParts};
 use crate::ledger::{self, Ledger};
 use crate::logging;
 use crate::metrics::Metrics;
+use crate::outbound::Outbound;
 use crate::secret::Secret;
 
 /// How often the end of the requests in flight is looked for while draining.
@@ -207,6 +208,7 @@ async fn serve(
         config: Arc::clone(&handle),
         ledger: Arc::clone(&ledger),
         metrics: Arc::clone(&metrics),
+        outbound: Outbound::new().context("cannot prepare calls to upstreams")?,
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = start_proxy(parts, listeners, &stopped, &open);

@@ -46,6 +46,11 @@ impl HeldBody {
         self.share.resize(self.bytes.len() + copied, max)
     }
 
+    /// Counts bytes of an answer as well; false if the budget does not have them.
+    pub(super) fn grow(&mut self, bytes: usize, max: usize) -> bool {
+        self.share.grow(bytes, max)
+    }
+
     /// Lets the body go, and keeps an empty share of the budget.
     pub(super) fn into_share(mut self) -> Share {
         self.share.release();

@@ -15,7 +15,8 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Key, RequestId};
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
-use crate::protocols::Framing;
+use crate::price::{Usage, UsageSource};
+use crate::protocols::{Call, Framing};
 
 /// A request on its way.
 pub struct Exchange {
@@ -118,6 +119,14 @@ impl Exchange {
         self.envelope = Envelope::of(operation, &head.headers);
     }
 
+    /// Whether its answer is put together here rather than relayed.
+    pub(super) fn is_collected(&self) -> bool {
+        match &self.stage {
+            Stage::Sending(sending) => sending.admitted.call.collected().is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether money is held for it.
     pub(super) fn is_paid(&self) -> bool {
         match &self.stage {
@@ -148,13 +157,34 @@ impl Exchange {
 
     /// Moves from sending to relaying: the target has answered well. The request body is let go.
     pub(super) fn begin_relaying(&mut self, framing: Framing) -> Option<&mut Response> {
+        self.begin(framing, |admitted| Relaying::new(admitted, framing))
+    }
+
+    /// Moves from sending to relaying an answer of which everything is known.
+    pub(super) fn begin_known(&mut self, framing: Framing, usage: Usage, source: UsageSource) {
+        self.begin(framing, |admitted| Relaying::known(admitted, usage, source));
+    }
+
+    /// All of an answer of which everything is known has been sent, or is about to be.
+    pub(super) fn finish_known(&mut self) {
+        if let Stage::Relaying(response) = &mut self.stage {
+            // Such an answer has nothing left behind its end.
+            drop(response.relaying.finish());
+        }
+    }
+
+    fn begin(
+        &mut self,
+        framing: Framing,
+        relaying: impl FnOnce(Admitted) -> Relaying,
+    ) -> Option<&mut Response> {
         let stage = std::mem::replace(&mut self.stage, Stage::Unpaid);
         let Stage::Sending(sending) = stage else {
             self.stage = stage;
             return None;
         };
         let Sending { admitted, attempt, body, .. } = *sending;
-        let relaying = Relaying::new(admitted, framing);
+        let relaying = relaying(admitted);
         let target = attempt?.target;
         let held = body.into_share();
         let response = Response { relaying, framing, target, held, bytes_passed: 0, cut: false };
@@ -189,7 +219,7 @@ impl Sending {
 }
 
 /// How a successful response is framed, or `None` for one that no client of ours could read.
-pub(super) fn framing(header: &ResponseHeader) -> Option<Framing> {
+pub(super) fn framing(header: &ResponseHeader, call: &dyn Call) -> Option<Framing> {
     // What is compressed, although it was asked for as it is, cannot be metered.
     if header.headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return None;
@@ -199,8 +229,8 @@ pub(super) fn framing(header: &ResponseHeader) -> Option<Framing> {
     if media_type.eq_ignore_ascii_case("text/event-stream") {
         Some(Framing::Sse)
     } else if media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json") {
-        Some(Framing::Json)
+        Some(Framing::Json).filter(|_| !call.answers_binary())
     } else {
-        None
+        Some(Framing::Binary).filter(|_| call.answers_binary())
     }
 }

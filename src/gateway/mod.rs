@@ -12,6 +12,7 @@ mod replayed;
 mod headers;
 mod peer;
 mod relay;
+mod collect;
 mod respond;
 mod envelope;
 mod cors;

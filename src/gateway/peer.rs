@@ -1,5 +1,6 @@
 //! The connection to a target, and what a failure of it means.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -36,22 +37,15 @@ pub(super) fn peer(upstream: &Upstream, address: SocketAddr) -> HttpPeer {
 
 /// What the customer reads when a try failed without an answer.
 pub(super) fn failed(error: &Error) -> GatewayError {
-    let (kind, message) = match error.etype() {
-        ErrorType::ReadTimedout => {
-            (ErrorKind::UpstreamTimeout, "The upstream did not answer in time.")
-        }
-        _ => (
-            ErrorKind::UpstreamUnavailable,
-            "No upstream could serve the request. Try again shortly.",
-        ),
-    };
-    GatewayError::new(kind, message).cause(told(error))
+    match error.etype() {
+        ErrorType::ReadTimedout => timed_out().cause(told(error)),
+        _ => at_fault(told(error)),
+    }
 }
 
 /// What the customer reads when an upstream's name cannot be found.
 pub(super) fn unresolved(error: &std::io::Error) -> GatewayError {
-    let message = "No upstream could serve the request. Try again shortly.";
-    GatewayError::new(ErrorKind::UpstreamUnavailable, message).cause(error)
+    at_fault(error)
 }
 
 /// What an upstream's refusal means.
@@ -86,20 +80,34 @@ pub(super) fn relays_failure(dialect: Dialect, status: u16) -> bool {
 /// What the customer reads when every target is busy, with the upstream's word when to come again.
 pub(super) fn busy(header: &ResponseHeader) -> GatewayError {
     let asked = header.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let busy = busy_without_word();
+    if let Some(seconds) = asked { busy.retry_after(Duration::from_secs(seconds)) } else { busy }
+}
+
+/// The same without such a word.
+pub(super) fn busy_without_word() -> GatewayError {
     let message = "The model's providers take no more requests at the moment. Try again shortly.";
     GatewayError::new(ErrorKind::RateLimited, message)
-        .retry_after(asked.map_or(RETRY_BUSY, Duration::from_secs))
+        .retry_after(RETRY_BUSY)
         .cause("the upstream answered 429")
 }
 
 /// What the customer reads instead of an upstream's own failure.
 pub(super) fn refused(status: u16) -> GatewayError {
-    let (kind, message) = match status {
-        408 | 504 => (ErrorKind::UpstreamTimeout, "The upstream did not answer in time."),
-        _ => (
-            ErrorKind::UpstreamUnavailable,
-            "No upstream could serve the request. Try again shortly.",
-        ),
-    };
-    GatewayError::new(kind, message).cause(format!("the upstream answered {status}"))
+    let cause = format!("the upstream answered {status}");
+    match status {
+        408 | 504 => timed_out().cause(cause),
+        _ => at_fault(cause),
+    }
+}
+
+/// What the customer reads when an upstream, or the operator's account there, is at fault.
+pub(super) fn at_fault(cause: impl Display) -> GatewayError {
+    let message = "No upstream could serve the request. Try again shortly.";
+    GatewayError::new(ErrorKind::UpstreamUnavailable, message).cause(cause)
+}
+
+/// What the customer reads when an upstream takes too long.
+pub(super) fn timed_out() -> GatewayError {
+    GatewayError::new(ErrorKind::UpstreamTimeout, "The upstream did not answer in time.")
 }

@@ -16,12 +16,14 @@ use pingora::{Error, ErrorSource, ErrorType, Result, RetryType};
 use super::body::{self, BodyBudget};
 use super::connection::Connections;
 use super::exchange::{Attempt, Exchange, Stage};
-use super::{cors, framing, headers, peer, receive, relay, respond};
+use super::receive::Received;
+use super::{collect, cors, framing, headers, peer, receive, relay, respond};
 use crate::balance::Addresses;
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
+use crate::outbound::Outbound;
 use crate::pipeline;
 
 /// The most tries that Pingora makes for one request. Its targets bound them; Pingora's own bound
@@ -43,6 +45,8 @@ pub struct GatewayParts {
     pub ledger: Arc<Ledger>,
     /// What Prometheus reads.
     pub metrics: Arc<Metrics>,
+    /// Calls that are not relayed.
+    pub outbound: Outbound,
 }
 
 /// The proxy.
@@ -51,6 +55,7 @@ pub struct Gateway {
     pub(super) ledger: Arc<Ledger>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) bodies: Arc<BodyBudget>,
+    pub(super) outbound: Outbound,
     addresses: Addresses,
 }
 
@@ -58,9 +63,9 @@ impl Gateway {
     /// A gateway over these parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
-        let GatewayParts { config, ledger, metrics } = parts;
+        let GatewayParts { config, ledger, metrics, outbound } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        Self { config, ledger, metrics, bodies, addresses: Addresses::default() }
+        Self { config, ledger, metrics, bodies, outbound, addresses: Addresses::default() }
     }
 
     /// The gateway behind a listener. `open` counts the listener's connections.
@@ -102,7 +107,11 @@ impl ProxyHttp for Gateway {
 
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
         match receive::receive(self, session, exchange).await {
-            Ok(received) => Ok(received == receive::Received::Answered),
+            Ok(Received::Answered) => Ok(true),
+            Ok(Received::Paid) if exchange.is_collected() => {
+                collect::answer(self, session, exchange).await.map(|()| true)
+            }
+            Ok(Received::Paid) => Ok(false),
             Err(error) => Err(exchange.fail(error)),
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         // Nobody asked for another protocol, and what came over it would not be metered.
         101 => peer::Refusal::Upstreams,
         ..200 => return Ok(()),
-        200..300 if framing(header).is_some() => return Ok(()),
+        200..300 if framing(header, sending.admitted.call.as_ref()).is_some() => return Ok(()),
         200..300 => peer::Refusal::Upstreams,
         _ => peer::refusal(status),
     };
@@ -74,12 +74,10 @@ pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) 
         return Ok(());
     }
     exchange.first_byte = Some(exchange.started.elapsed());
-    let Some(framing) = framing(header).filter(|_| header.status.is_success()) else {
-        return Ok(());
-    };
-    if let Stage::Sending(sending) = &exchange.stage
-        && let Err(error) = sending.admitted.payment.durable().await
-    {
+    let Stage::Sending(sending) = &exchange.stage else { return Ok(()) };
+    let framing = framing(header, sending.admitted.call.as_ref());
+    let Some(framing) = framing.filter(|_| header.status.is_success()) else { return Ok(()) };
+    if let Err(error) = sending.admitted.payment.durable().await {
         let message = "The gateway could not record the request. Nothing was charged.";
         return Err(exchange.fail(GatewayError::new(ErrorKind::Internal, message).cause(error)));
     }

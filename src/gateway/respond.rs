@@ -2,7 +2,7 @@
 //! act on.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
@@ -131,6 +131,36 @@ pub(super) async fn document(
 ) -> pingora::Result<()> {
     let header = json_header(200, id, text.len())?;
     send(session, header, text).await
+}
+
+/// Answers with an upstream's own words about the customer's request.
+pub(super) async fn relayed(
+    session: &mut Session,
+    id: RequestId,
+    status: u16,
+    text: Bytes,
+) -> pingora::Result<()> {
+    let header = json_header(status, id, text.len())?;
+    send(session, header, text).await
+}
+
+/// Begins an answer 200 that is a file.
+pub(super) async fn begin_file(
+    session: &mut Session,
+    id: RequestId,
+    media_type: &str,
+    length: Option<u64>,
+) -> pingora::Result<()> {
+    let mut header = ResponseHeader::build(200, Some(5))?;
+    header.insert_header(CONTENT_TYPE, media_type)?;
+    match length {
+        Some(length) => header.insert_header(CONTENT_LENGTH, length.to_string())?,
+        None => header.insert_header(TRANSFER_ENCODING, "chunked")?,
+    }
+    header.insert_header(CACHE_CONTROL, "no-store")?;
+    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    cors::allow(&mut header, session.req_header())?;
+    session.write_response_header(Box::new(header), false).await
 }
 
 /// Answers a browser that asks whether it may call.

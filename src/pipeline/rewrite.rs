@@ -7,7 +7,7 @@ use crate::pipeline::Admitted;
 use crate::pipeline::resolve::codec_for;
 
 /// A request as one target gets it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct UpstreamRequest {
     /// The upstream's prefix and the protocol's own path; behind it the customer's query, where the
     /// protocol has a use for it.

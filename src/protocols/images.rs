@@ -113,7 +113,9 @@ impl Order {
                 let tally = ImageStream { usage: None, images: 0, failed: false, floor, bound };
                 Box::new(StreamMeter::of_images(tally))
             }
-            Framing::Json => Box::new(ImagesMeter { scan: UsageScan::default(), floor, bound }),
+            Framing::Json | Framing::Binary => {
+                Box::new(ImagesMeter { scan: UsageScan::default(), floor, bound })
+            }
         }
     }
 

@@ -20,8 +20,12 @@ pub mod openai_responses;
 pub mod embeddings;
 pub mod openai_images;
 pub mod openai_image_edits;
+pub mod dashscope_image;
+pub mod openai_speech;
+pub mod dashscope_speech;
 
 pub mod audio;
+mod dashscope;
 pub mod estimate;
 mod images;
 pub mod form;
@@ -51,6 +55,9 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &openai_images::OpenaiImages,
     &openai_images::ArkImages,
     &openai_image_edits::OpenaiImageEdits,
+    &dashscope_image::DashscopeImage,
+    &openai_speech::OpenaiSpeech,
+    &dashscope_speech::DashscopeSpeech,
 ];
 
 /// How one operation is spoken to upstreams of some dialects.
@@ -167,8 +174,13 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// A meter for a successful response.
     fn meter(&self, framing: Framing) -> Box<dyn Meter>;
 
+    /// Whether the answer is neither JSON nor, unless it was asked for, events.
+    fn answers_binary(&self) -> bool {
+        false
+    }
+
     /// How the answer is put together, where it is not relayed as it comes.
-    fn collected(&self) -> Option<&dyn Collect> {
+    fn collected(&self) -> Option<&(dyn Collect + Sync)> {
         None
     }
 }
@@ -263,6 +275,8 @@ pub enum Framing {
     Json,
     /// Server-sent events.
     Sse,
+    /// Bytes of another kind, such as audio.
+    Binary,
 }
 
 /// The codec for `operation` over an upstream that speaks `dialect`, if this build has one.

@@ -231,7 +231,7 @@ impl Call for ChatCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let (floor, possible) = (self.terms.floor, self.possible);
         match framing {
-            Framing::Json => {
+            Framing::Json | Framing::Binary => {
                 let read = move |usage: &[u8]| WireUsage::read(usage)?.to_usage(&possible);
                 Box::new(JsonMeter::new(floor, possible.output_tokens, Box::new(read)))
             }
