@@ -382,6 +382,8 @@ pub(super) struct ModelLimits {
     /// are not.
     #[schemars(range(min = 1, max = 10_000))]
     pub(super) batch_inputs_max: Option<u32>,
+    /// Whether an embedding model takes token ids in the place of text. Default: `true`.
+    pub(super) token_ids: Option<bool>,
     /// The images that one request can make. Default: 10.
     #[schemars(range(min = 1, max = 100))]
     pub(super) images_max: Option<u32>,

@@ -138,10 +138,16 @@ async fn ask_one(
     let answer = outbound.post(upstream, request).await.map_err(unanswered)?;
     let status = answer.status();
     let body = answer.whole(may_grow).await.map_err(unanswered)?;
-    match status {
-        _ if status.is_success() => Ok(body),
-        _ => Err(failed(call.refusal(status.as_u16(), &body))),
+    if status.is_success() {
+        return Ok(body);
     }
+    let status = status.as_u16();
+    Err(match (call.refusal(status, &body), peer::refusal(status)) {
+        (Some(fault), _) => failed(fault),
+        (None, peer::Refusal::Customers) => Failed::Relayed(status, body),
+        (None, peer::Refusal::Busy) => Failed::Next(peer::busy_without_word()),
+        (None, peer::Refusal::Upstreams) => Failed::Next(peer::refused(status)),
+    })
 }
 
 fn failed(fault: Fault) -> Failed {
@@ -171,7 +177,7 @@ fn unanswered(error: OutboundError) -> Failed {
 /// Audio on its way to the customer.
 struct Speech {
     answer: Answer,
-    transcoder: Option<Transcoder>,
+    transcoder: Option<Box<Transcoder>>,
     /// What is there to send already.
     first: Bytes,
 }
@@ -210,7 +216,7 @@ async fn open(
             Ok(_) | Err(_) => {}
         }
     };
-    let transcoder = (format == AudioFormat::Mp3).then(Transcoder::new);
+    let transcoder = (format == AudioFormat::Mp3).then(Box::default);
     let mut speech = Speech { answer, transcoder, first: Bytes::new() };
     while speech.first.is_empty() {
         match speech.next().await? {
@@ -241,9 +247,9 @@ async fn send(session: &mut Session, exchange: &mut Exchange, mut speech: Speech
             }
         }
     }
-    let last = speech.transcoder.as_mut().map(Transcoder::finish).unwrap_or_default();
+    let last = speech.transcoder.as_mut().map(|transcoder| transcoder.finish());
     exchange.finish_known();
-    session.write_response_body(Some(last), true).await
+    session.write_response_body(Some(last.unwrap_or_default()), true).await
 }
 
 fn unfetched(cause: impl std::fmt::Display) -> GatewayError {

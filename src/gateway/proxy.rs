@@ -109,7 +109,8 @@ impl ProxyHttp for Gateway {
         match receive::receive(self, session, exchange).await {
             Ok(Received::Answered) => Ok(true),
             Ok(Received::Paid) if exchange.is_collected() => {
-                collect::answer(self, session, exchange).await.map(|()| true)
+                // It is large, and most requests do without it.
+                Box::pin(collect::answer(self, session, exchange)).await.map(|()| true)
             }
             Ok(Received::Paid) => Ok(false),
             Err(error) => Err(exchange.fail(error)),

@@ -259,8 +259,8 @@ impl Collect for ImageCall {
         })
     }
 
-    fn refusal(&self, status: u16, body: &Bytes) -> Fault {
-        dashscope::fault(status, body)
+    fn refusal(&self, status: u16, body: &Bytes) -> Option<Fault> {
+        Some(dashscope::fault(status, body))
     }
 }
 

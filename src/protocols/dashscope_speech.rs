@@ -193,8 +193,8 @@ impl Collect for SpeechCall {
         Ok(Collected { usage, source, content: Content::Audio(wire.output.audio.url, self.format) })
     }
 
-    fn refusal(&self, status: u16, body: &Bytes) -> Fault {
-        Self::fault(status, body)
+    fn refusal(&self, status: u16, body: &Bytes) -> Option<Fault> {
+        Some(Self::fault(status, body))
     }
 }
 
@@ -282,7 +282,7 @@ mod tests {
             .collected()
             .expect("collected")
             .refusal(400, &Bytes::from(ERROR.replace("InvalidParameter", "Arrearage")));
-        assert!(matches!(refusal, Fault::Upstreams(_)), "the operator's account");
+        assert!(matches!(refusal, Some(Fault::Upstreams(_))), "the operator's account");
     }
 
     #[test]

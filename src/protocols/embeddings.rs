@@ -6,6 +6,8 @@
 //! OpenAI's SDKs ask for `encoding_format: "base64"` when their caller asks for nothing, and decode
 //! little-endian 32-bit floats. An upstream that answers with floats all the same has its vectors
 //! re-encoded here; every other byte of its answer stays.
+//!
+//! DashScope takes ten inputs in one call: `batch_inputs_max` in `models.yaml`.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -21,9 +23,16 @@ use super::json::{Object, Value};
 use super::json_scan::UsageScan;
 use super::limits::ModelLimits;
 use super::splice::{Splice, json_string};
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
+use super::{
+    Call, Codec, Collect, Collected, Content, Dialect, Fault, Framing, Meter, Operation, Request,
+    Terms,
+};
 use crate::error::GatewayError;
 use crate::price::{Usage, UsageSource};
+
+mod split;
+
+use split::Split;
 
 /// Fields that decide what a call costs.
 const BILLING_FIELDS: [&str; 4] = ["model", "input", "encoding_format", "dimensions"];
@@ -55,8 +64,7 @@ impl Codec for OpenaiEmbeddings {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let (terms, _) = read(body, limits, INPUTS_MAX)?;
-        Ok(Box::new(EmbeddingsCall { base64: reads_base64(body)?, terms, voyage: None }))
+        read(body, limits, INPUTS_MAX).map(|call| Box::new(call) as Box<dyn Call>)
     }
 }
 
@@ -83,19 +91,14 @@ impl Codec for VoyageEmbeddings {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let (terms, input) = read(body, limits, VOYAGE_INPUTS_MAX)?;
-        if input.has_token_ids {
-            let message = "this model takes text, not token ids: switch off your client's own \
-                           tokenizer (`check_embedding_ctx_length=False` in langchain)";
-            return Err(GatewayError::invalid("input", message));
-        }
-        let base64 = reads_base64(body)?;
-        let float = body.get_non_null("encoding_format").filter(|_| !base64);
+        let limits = ModelLimits { token_ids: false, ..limits.clone() };
+        let call = read(body, &limits, VOYAGE_INPUTS_MAX)?;
+        let float = body.get_non_null("encoding_format").filter(|_| !call.base64);
         let voyage = VoyageEdits {
             dimensions: body.key_range("dimensions"),
             float: float.map(|value| value.range),
         };
-        Ok(Box::new(EmbeddingsCall { base64, terms, voyage: Some(voyage) }))
+        Ok(Box::new(EmbeddingsCall { voyage: Some(voyage), ..call }))
     }
 }
 
@@ -104,15 +107,26 @@ fn read(
     body: &Object<'_>,
     limits: &ModelLimits,
     inputs_max: usize,
-) -> Result<(Terms, Input), GatewayError> {
+) -> Result<EmbeddingsCall, GatewayError> {
     super::refuse_case_variants(body, &BILLING_FIELDS)?;
     let input = read_input(body, inputs_max)?;
+    if input.has_token_ids && !limits.token_ids {
+        let message = "this model takes text, not token ids: switch off your client's own \
+                       tokenizer (`check_embedding_ctx_length=False` in langchain)";
+        return Err(GatewayError::invalid("input", message));
+    }
     check_dimensions(body, limits)?;
     let per_input = if limits.input_tokens_max == 0 { u64::MAX } else { limits.input_tokens_max };
     let input_tokens_max = input.bytes.min(per_input.saturating_mul(input.count));
     let of = |input_tokens: u64| Usage { input_tokens, ..Usage::ZERO };
     let floor = of(input.tokens_estimate.min(input_tokens_max));
-    Ok((Terms::of_whole(body, of(input_tokens_max), floor), input))
+    let array = body.get_non_null("input");
+    Ok(EmbeddingsCall {
+        base64: reads_base64(body)?,
+        terms: Terms::of_whole(body, of(input_tokens_max), floor),
+        voyage: None,
+        split: array.and_then(|array| Split::of(&array, limits.batch_inputs_max)),
+    })
 }
 
 struct Input {
@@ -198,6 +212,8 @@ struct EmbeddingsCall {
     terms: Terms,
     /// What Voyage wants otherwise.
     voyage: Option<VoyageEdits>,
+    /// How the inputs are cut, where they are more than the upstream takes in one call.
+    split: Option<Split>,
 }
 
 /// The places in a body that Voyage would not understand.
@@ -236,6 +252,41 @@ impl Call for EmbeddingsCall {
             bound: self.terms.bound,
         })
     }
+
+    fn collected(&self) -> Option<&(dyn Collect + Sync)> {
+        self.split.as_ref().map(|_| self as &(dyn Collect + Sync))
+    }
+}
+
+impl Collect for EmbeddingsCall {
+    fn bodies(&self, upstream_model: &str, body: &Bytes) -> Vec<Bytes> {
+        let split = self.split.iter();
+        split.flat_map(|split| split.bodies(body, || self.splice(upstream_model))).collect()
+    }
+
+    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault> {
+        let merged = self.split.as_ref().and_then(|split| split.merge(answers));
+        let Some(mut answer) = merged else {
+            return Err(Fault::Upstreams("the upstream's answers are not complete".to_owned()));
+        };
+        let reported = split::reported(&answer).filter(|usage| is_possible(usage, &self.terms));
+        let (usage, source) = match reported {
+            Some(usage) => (usage, UsageSource::Upstream),
+            None => (self.terms.floor, UsageSource::Estimated),
+        };
+        if self.base64 {
+            answer = floats_to_base64(&answer);
+        }
+        if self.voyage.is_some() {
+            answer = with_prompt_tokens(&answer);
+        }
+        Ok(Collected { usage, source, content: Content::Json(answer) })
+    }
+}
+
+/// Whether a call with these terms can have used so much.
+fn is_possible(usage: &Usage, terms: &Terms) -> bool {
+    usage.input_tokens <= terms.bound.input_tokens.max(terms.floor.input_tokens)
 }
 
 /// The first vector begins within so many bytes, or the answer is held to its end.

@@ -11,7 +11,7 @@ const REFERENCES_MAX: u32 = 16;
 const CHARACTERS_MAX: u32 = 4096;
 
 /// The limits of a model. `0` stands for "does not apply".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelLimits {
     /// Tokens of input that the model takes (its context window).
     pub input_tokens_max: u64,
@@ -22,10 +22,26 @@ pub struct ModelLimits {
     pub dimensions: Vec<u32>,
     /// Inputs that an embedding model takes in one call; longer arrays are split.
     pub batch_inputs_max: Option<u32>,
+    /// Whether an embedding model takes token ids in the place of text.
+    pub token_ids: bool,
     /// What can be asked of a model that makes images.
     pub images: ImageLimits,
     /// What can be asked of a model that speaks.
     pub speech: SpeechLimits,
+}
+
+impl Default for ModelLimits {
+    fn default() -> Self {
+        Self {
+            input_tokens_max: 0,
+            output_tokens_max: 0,
+            dimensions: Vec::new(),
+            batch_inputs_max: None,
+            token_ids: true,
+            images: ImageLimits::default(),
+            speech: SpeechLimits::default(),
+        }
+    }
 }
 
 /// What can be asked of a model that makes images. `None` stands for "anything".

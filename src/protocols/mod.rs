@@ -197,8 +197,10 @@ pub trait Collect {
     /// What an upstream said instead of answering, with a good status.
     fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault>;
 
-    /// What a refusal says.
-    fn refusal(&self, status: u16, body: &Bytes) -> Fault;
+    /// What a refusal says, where its status alone does not tell.
+    fn refusal(&self, _status: u16, _body: &Bytes) -> Option<Fault> {
+        None
+    }
 }
 
 /// An answer that is whole.

@@ -16,6 +16,7 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
         ("output_tokens_max", raw.output_tokens_max.is_some()),
         ("dimensions", !raw.dimensions.is_empty()),
         ("batch_inputs_max", raw.batch_inputs_max.is_some()),
+        ("token_ids", raw.token_ids.is_some()),
         ("images_max", raw.images_max.is_some()),
         ("reference_images_min", raw.reference_images_min.is_some()),
         ("reference_images_max", raw.reference_images_max.is_some()),
@@ -47,7 +48,7 @@ fn applies(limit: &str, operation: Operation) -> bool {
     match limit {
         "context_tokens_max" => operation != Speech,
         "output_tokens_max" => !matches!(operation, Embeddings | Speech),
-        "dimensions" | "batch_inputs_max" => operation == Embeddings,
+        "dimensions" | "batch_inputs_max" | "token_ids" => operation == Embeddings,
         "images_max" | "sizes" | "side_max" | "side_multiple" | "aspect_ratio_max"
         | "qualities" | "output_formats" | "response_formats" => {
             matches!(operation, ImageGeneration | ImageEdit)
@@ -122,6 +123,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         output_tokens_max: raw.output_tokens_max.unwrap_or(0),
         dimensions: raw.dimensions.clone(),
         batch_inputs_max: raw.batch_inputs_max,
+        token_ids: raw.token_ids.unwrap_or(true),
         images: images(raw),
         speech: speech(raw),
     }
