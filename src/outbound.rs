@@ -6,15 +6,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HOST};
-use http::{HeaderMap, StatusCode};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder};
 use url::Url;
 
 use crate::config::snapshot::Upstream;
-use crate::pipeline::UpstreamRequest;
 use crate::public_url;
 
 /// How long an unused connection is kept: as for relayed requests.
@@ -97,23 +96,17 @@ impl Outbound {
     pub async fn post(
         &self,
         upstream: &Upstream,
-        request: &UpstreamRequest,
+        path: &str,
+        mut headers: HeaderMap,
+        body: Bytes,
     ) -> Result<Answer, OutboundError> {
         let scheme = if upstream.tls { "https" } else { "http" };
         let host = &upstream.host;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let url = format!("{scheme}://{host}:{}{}", upstream.port, request.path);
-        let mut call = self
-            .configured
-            .post(url)
-            .header(HOST, &request.authority)
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT_ENCODING, "identity");
-        if let Some((name, value)) = &request.credential {
-            call = call.header(*name, value);
-        }
+        let url = format!("{scheme}://{host}:{}{path}", upstream.port);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let timeouts = &upstream.timeouts;
-        let sent = call.body(request.body.clone()).send();
+        let sent = self.configured.post(url).headers(headers).body(body).send();
         let answer = within(timeouts.connect + timeouts.read, sent).await?;
         Ok(Answer { response: answer, read_timeout: timeouts.read })
     }
@@ -191,7 +184,8 @@ impl Answer {
     /// The length that it states.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
-        self.response.content_length()
+        // reqwest's own figure is about what is still to come.
+        self.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
 
     /// The next piece of its body; `None` at the end.

@@ -1,5 +1,7 @@
 //! The admin API over HTTP: a real ledger in a directory of its own, a real socket.
 
+mod harness;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -61,7 +63,7 @@ impl Admin {
         listener.set_nonblocking(true).expect("a non-blocking socket");
         let base = format!("http://{}", listener.local_addr().expect("an address"));
         let task = tokio::spawn(admin::serve(listener, state));
-        Self { base, client: Client::new(), ledger, metrics, readiness, model, task }
+        Self { base, client: harness::http(), ledger, metrics, readiness, model, task }
     }
 
     async fn stop(self) {

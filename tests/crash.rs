@@ -92,7 +92,7 @@ fn verify(data: &std::path::Path, round: u64) {
 }
 
 async fn call_until(stop: Arc<AtomicBool>, base_url: String, key: Value) {
-    let http = reqwest::Client::new();
+    let http = harness::http();
     let key = key.as_str().expect("a key");
     for stream in [false, true].into_iter().cycle() {
         if stop.load(Ordering::Relaxed) {

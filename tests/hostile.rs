@@ -287,7 +287,7 @@ async fn json_with_two_readings_is_refused_on_every_route() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
     let customer = admin.customer("1.00").await;
-    let client = reqwest::Client::new();
+    let client = harness::http();
     for (path, good) in [
         (
             "chat/completions",

@@ -135,7 +135,7 @@ async fn a_second_demo_finds_its_account_again_and_the_disk_holds_no_key() {
     let call = |demo: &Demo| {
         let url = format!("{}/v1/chat/completions", demo.base_url);
         let body = serde_json::json!({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hi"}]});
-        reqwest::Client::new().post(url).bearer_auth(&demo.api_key).json(&body).send()
+        harness::http().post(url).bearer_auth(&demo.api_key).json(&body).send()
     };
     assert_eq!(call(&first).await.expect("an answer").status(), 200);
     let accounts = Admin::of(&first).get("/accounts").await;

@@ -165,7 +165,7 @@ async fn a_stream_that_breaks_ends_in_an_error_event_and_is_paid_as_far_as_it_ca
 #[tokio::test(flavor = "multi_thread")]
 async fn hello_needs_no_key() {
     let demo = Demo::start();
-    let client = reqwest::Client::new();
+    let client = harness::http();
     for path in ["/", "/api/hello"] {
         let url = format!("{}{path}", demo.base_url);
         let answer = client.head(&url).send().await.expect("an answer");

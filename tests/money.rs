@@ -21,7 +21,7 @@ fn request(
     sim: &[(&str, &str)],
 ) -> reqwest::RequestBuilder {
     let url = format!("{}/v1/chat/completions", demo.base_url);
-    let request = reqwest::Client::new().post(url).bearer_auth(&customer.key).json(body);
+    let request = harness::http().post(url).bearer_auth(&customer.key).json(body);
     sim.iter().fold(request, |request, (name, value)| request.header(*name, *value))
 }
 
@@ -43,7 +43,7 @@ async fn of_a_thousand_calls_on_money_for_ten_exactly_ten_succeed() {
     let usage = format!("prompt={tokens},completion=100");
     let credit = tollgate::money::Nanousd::new(each * 10).to_string();
     let customer = admin.customer(&credit).await;
-    let http = reqwest::Client::new();
+    let http = harness::http();
     let calls = (0..1000).map(|_| {
         let url = format!("{}/v1/chat/completions", demo.base_url);
         let request =

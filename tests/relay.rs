@@ -134,7 +134,7 @@ fn the_customers_credentials_stay_here() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_other_origins_may_call() {
     let demo = Demo::start();
-    let client = reqwest::Client::new();
+    let client = harness::http();
     let url = format!("{}/v1/chat/completions", demo.base_url);
     let asked = "authorization,content-type,x-stainless-lang";
     let preflight = client

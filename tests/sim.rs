@@ -1,5 +1,7 @@
 //! The simulated upstreams, asked by an ordinary client and over raw sockets.
 
+mod harness;
+
 #[path = "sim/dashscope.rs"]
 mod dashscope;
 #[path = "sim/images.rs"]
@@ -28,7 +30,7 @@ fn sim(settings: &[&str]) -> Sim {
 }
 
 fn client() -> Client {
-    Client::builder().timeout(TIMEOUT).build().expect("a client")
+    harness::http_builder().timeout(TIMEOUT).build().expect("a client")
 }
 
 fn chat(fields: Value) -> Value {
@@ -288,7 +290,8 @@ async fn statuses_keys_delays_and_leaks() {
 #[tokio::test]
 async fn http2_without_tls_is_spoken() {
     let sim = sim(&[]);
-    let h2 = Client::builder().http2_prior_knowledge().timeout(TIMEOUT).build().expect("a client");
+    let h2 =
+        harness::http_builder().http2_prior_knowledge().timeout(TIMEOUT).build().expect("a client");
     let sent = h2.post(format!("{}/chat/completions", sim.base_url())).json(&streamed());
     let response = sent.send().await.expect("an answer");
     assert_eq!(response.version(), reqwest::Version::HTTP_2);

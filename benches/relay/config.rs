@@ -83,6 +83,8 @@ fn models() -> String {
 
 /// Makes an account with credit and returns a key of it.
 pub(crate) async fn key(admin_url: &str) -> anyhow::Result<String> {
+    // The client asks for TLS to be ready, though nothing here uses it.
+    drop(rustls::crypto::ring::default_provider().install_default());
     let client = reqwest::Client::new();
     let post = async |path: String, body: Value| {
         let request = client.post(format!("{admin_url}/admin/v1{path}"));

@@ -7,14 +7,16 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http::StatusCode;
+use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType, Result};
 
 use super::exchange::{Attempt, Exchange, Sending, Stage};
 use super::proxy::Gateway;
-use super::{peer, respond};
+use super::{headers, peer, respond};
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::RequestId;
 use crate::outbound::{Answer, Outbound, OutboundError};
 use crate::pipeline::{self, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
@@ -43,7 +45,8 @@ pub(super) async fn answer(
     session: &mut Session,
     exchange: &mut Exchange,
 ) -> Result<()> {
-    let collected = match collect(gateway, exchange).await {
+    let head = session.req_header().clone();
+    let collected = match collect(gateway, &head, exchange).await {
         Ok(collected) => collected,
         Err(Failed::Relayed(status, body)) => {
             return respond::relayed(session, exchange.id, status, body).await;
@@ -80,9 +83,11 @@ pub(super) async fn answer(
 /// Asks one target after the other.
 async fn collect(
     gateway: &Gateway,
+    head: &RequestHeader,
     exchange: &mut Exchange,
 ) -> std::result::Result<Collected, Failed> {
     let budget = exchange.snapshot.limits.body_memory_bytes_max;
+    let id = exchange.id;
     let Stage::Sending(sending) = &mut exchange.stage else {
         let message = "The request was not admitted.";
         return Err(Failed::Ours(GatewayError::new(ErrorKind::Internal, message)));
@@ -96,7 +101,8 @@ async fn collect(
         let upstream = target.upstream.clone();
         let began = Instant::now();
         sending.attempt = Some(Attempt { target, request, began, body_emitted: true });
-        match ask(&gateway.outbound, sending, &upstream, &requests, budget).await {
+        let caller = Caller { outbound: &gateway.outbound, upstream: &upstream, head, id };
+        match ask(&caller, sending, &requests, budget).await {
             Err(Failed::Next(error)) => sending.last_failure = Some(error),
             done => return done,
         }
@@ -104,11 +110,19 @@ async fn collect(
     Err(Failed::Ours(sending.give_up()))
 }
 
+/// Whose request goes to whom.
+struct Caller<'a> {
+    outbound: &'a Outbound,
+    upstream: &'a Upstream,
+    /// The customer's.
+    head: &'a RequestHeader,
+    id: RequestId,
+}
+
 /// Sends all of the requests to one target, and puts their answers together.
 async fn ask(
-    outbound: &Outbound,
+    caller: &Caller<'_>,
     sending: &mut Sending,
-    upstream: &Upstream,
     requests: &[UpstreamRequest],
     budget: usize,
 ) -> std::result::Result<Collected, Failed> {
@@ -120,22 +134,27 @@ async fn ask(
     let body = parking_lot::Mutex::new(body);
     let may_grow = |bytes: usize| body.lock().grow(bytes, budget);
     let may_grow: &(dyn Fn(usize) -> bool + Sync) = &may_grow;
-    let asked: Vec<BoxFuture<'_, _>> = requests
-        .iter()
-        .map(|request| ask_one(outbound, call, upstream, request, may_grow).boxed())
-        .collect();
+    let asked: Vec<BoxFuture<'_, _>> =
+        requests.iter().map(|request| ask_one(caller, call, request, may_grow).boxed()).collect();
     let answers: Vec<Bytes> = stream::iter(asked).buffered(PARALLEL_MAX).try_collect().await?;
     call.read(&answers).map_err(failed)
 }
 
 async fn ask_one(
-    outbound: &Outbound,
+    caller: &Caller<'_>,
     call: &(dyn Collect + Sync),
-    upstream: &Upstream,
     request: &UpstreamRequest,
     may_grow: &(dyn Fn(usize) -> bool + Sync),
 ) -> std::result::Result<Bytes, Failed> {
-    let answer = outbound.post(upstream, request).await.map_err(unanswered)?;
+    let mut head = caller.head.clone();
+    let internal = |error: Box<Error>| {
+        let message = "The request could not be written for the upstream.";
+        Failed::Ours(GatewayError::new(ErrorKind::Internal, message).cause(error))
+    };
+    headers::to_upstream(&mut head, request, caller.id).map_err(internal)?;
+    let (path, body) = (request.path.as_str(), request.body.clone());
+    let sent = caller.outbound.post(caller.upstream, path, head.headers.clone(), body);
+    let answer = sent.await.map_err(unanswered)?;
     let status = answer.status();
     let body = answer.whole(may_grow).await.map_err(unanswered)?;
     if status.is_success() {

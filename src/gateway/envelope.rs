@@ -7,10 +7,15 @@ use serde_json::{Value, json};
 use super::respond::wire;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::RequestId;
-use crate::protocols::Operation;
+use crate::pipeline::Resolved;
+use crate::protocols::{Dialect, Operation, Request};
 
 /// The header with which Anthropic's SDKs name the version of its API.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
+
+/// What family Q calls a request that is at fault, and an upstream that is busy (spec section 7).
+const INVALID_PARAMETER: &str = "InvalidParameter";
+const THROTTLED: &str = "Throttling.RateQuota";
 
 /// The shape of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +27,9 @@ pub(super) enum Envelope {
     Responses,
     /// `{"type": "error", "error": {"type", "message", "details"}, "request_id"}`
     Anthropic,
+    /// `{"code", "message", "request_id"}`, as family Q's clients read it (spec section 7), and
+    /// `error` as in [`Self::Openai`], without which OpenAI's SDKs would see nothing in it.
+    Dashscope,
 }
 
 impl Envelope {
@@ -30,9 +38,43 @@ impl Envelope {
         match operation {
             Some(Operation::Messages | Operation::CountTokens) => Self::Anthropic,
             Some(Operation::Responses) => Self::Responses,
+            // Until the body tells who is asking: the one shape has the other in it.
+            Some(Operation::ImageGeneration) => Self::Dashscope,
             Some(_) => Self::Openai,
             None if headers.contains_key(ANTHROPIC_VERSION) => Self::Anthropic,
             None => Self::Openai,
+        }
+    }
+
+    /// The shape once the body is read, and the model known if there is one: those who ask for images
+    /// in OpenAI's words get OpenAI's errors.
+    pub(super) fn of_body(self, request: &Request<'_>, resolved: Option<&Resolved>) -> Self {
+        let is_family_q = || {
+            let first = resolved.and_then(|resolved| resolved.targets().next());
+            let is_native =
+                first.is_some_and(|(target, _)| target.upstream.dialect == Dialect::Dashscope);
+            is_native || request.json().is_ok_and(|body| body.get("input").is_some())
+        };
+        if self == Self::Dashscope && !is_family_q() { Self::Openai } else { self }
+    }
+
+    /// The error as this shape's contract has it: family Q has codes of its own, and a model that
+    /// does not exist is a bad parameter there.
+    pub(super) fn in_its_words(self, error: GatewayError) -> GatewayError {
+        if self != Self::Dashscope {
+            return error;
+        }
+        match error.kind {
+            ErrorKind::InvalidRequest => {
+                GatewayError { code: error.code.or(Some(INVALID_PARAMETER)), ..error }
+            }
+            ErrorKind::ModelNotFound => GatewayError {
+                kind: ErrorKind::InvalidRequest,
+                code: Some(INVALID_PARAMETER),
+                ..error
+            },
+            ErrorKind::RateLimited => error.code(THROTTLED),
+            _ => error,
         }
     }
 
@@ -47,6 +89,13 @@ impl Envelope {
                 "param": error.param,
                 "code": code,
             }}),
+            Self::Dashscope => {
+                let mut body = Self::Openai.body(id, error);
+                body["code"] = json!(code);
+                body["message"] = json!(error.message);
+                body["request_id"] = json!(id);
+                body
+            }
             Self::Anthropic => json!({
                 "type": "error",
                 "error": {
@@ -64,7 +113,7 @@ impl Envelope {
     pub(super) fn error_event(self, id: RequestId, error: &GatewayError) -> Bytes {
         let mut body = self.body(id, error);
         match self {
-            Self::Openai => format!("data: {body}\n\n"),
+            Self::Openai | Self::Dashscope => format!("data: {body}\n\n"),
             // Codex acts on this event only, and OpenAI's SDKs on `error` in any.
             Self::Responses => {
                 body["type"] = json!("response.failed");
@@ -154,6 +203,12 @@ mod tests {
         assert_eq!(anthropic["error"]["type"], "billing_error");
         assert_eq!(anthropic["error"]["details"]["error_code"], "balance_held");
         assert_eq!(anthropic["request_id"], id.to_string());
+        let both = Envelope::Dashscope.body(id, &error);
+        assert_eq!(
+            (&both["code"], &both["error"]["code"]),
+            (&json!("balance_held"), &json!("balance_held"))
+        );
+        assert_eq!(both["request_id"], id.to_string());
         let event = Envelope::Anthropic.error_event(id, &error);
         assert!(event.starts_with(b"event: error\ndata: {"), "{event:?}");
         assert!(

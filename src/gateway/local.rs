@@ -59,7 +59,7 @@ impl<'a> Local<'a> {
                 let data: Vec<Value> =
                     usable.map(|model| describe(&model.id, model, envelope)).collect();
                 Ok(match envelope {
-                    Envelope::Openai | Envelope::Responses => {
+                    Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
                         json!({"object": "list", "data": data})
                     }
                     Envelope::Anthropic => json!({
@@ -102,7 +102,7 @@ impl<'a> Local<'a> {
 /// A model in the shape that the client's SDK reads. There is no creation time to tell.
 fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
     match envelope {
-        Envelope::Openai | Envelope::Responses => {
+        Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
             json!({"id": id, "object": "model", "created": 0, "owned_by": model.owned_by})
         }
         Envelope::Anthropic => json!({

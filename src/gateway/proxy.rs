@@ -284,6 +284,7 @@ impl ProxyHttp for Gateway {
 impl Exchange {
     /// Notes what to answer, and stops Pingora.
     pub(super) fn fail(&mut self, error: GatewayError) -> Box<Error> {
+        let error = self.envelope.in_its_words(error);
         let (status, _, _) = respond::wire(error.kind);
         self.failure = Some(error);
         Error::new(ErrorType::HTTPStatus(status))

@@ -63,7 +63,9 @@ pub(super) async fn receive(
     exchange.request_bytes = body.bytes.len() as u64;
 
     let request = reading.finish(&body.bytes)?;
-    let resolved = pipeline::resolve(&snapshot, key, route.operation, &request)?;
+    let resolved = pipeline::resolve(&snapshot, key, route.operation, &request);
+    exchange.envelope = exchange.envelope.of_body(&request, resolved.as_ref().ok());
+    let resolved = resolved?;
     exchange.model = Some(Arc::clone(&resolved.model));
     let validated = pipeline::validate(resolved, &request)?;
     exchange.stream = validated.call.streams();

@@ -24,7 +24,7 @@ impl Admin {
         Self {
             url: format!("{}/admin/v1", demo.admin_url),
             token: demo.admin_token.clone(),
-            http: reqwest::Client::new(),
+            http: super::http(),
         }
     }
 

@@ -68,7 +68,7 @@ impl Demo {
         body: &serde_json::Value,
         sim: &str,
     ) -> reqwest::RequestBuilder {
-        let mut call = reqwest::Client::new().post(format!("{}{path}", self.base_url)).json(body);
+        let mut call = super::http().post(format!("{}{path}", self.base_url)).json(body);
         for pair in sim.split_whitespace() {
             let (name, value) = pair.split_once(':').expect("name:value");
             call = call.header(format!("x-sim-{name}"), value);

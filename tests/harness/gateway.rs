@@ -31,14 +31,21 @@ impl Gateway {
     /// `endless` an answer may be as long as the upstream likes. Bodies are at most 1 MiB, and must
     /// arrive within 2 s.
     pub(crate) fn start(upstream: SocketAddr) -> Self {
+        Self::serving(&upstreams(upstream), MODELS)
+    }
+
+    /// Starts a gateway with these `upstreams` and what follows them in `routes.yaml`, and this
+    /// `models.yaml`.
+    pub(crate) fn serving(upstreams: &str, models: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let file = |name: &str, text: String| {
             let path = directory.path().join(name);
             std::fs::write(&path, text).expect("the file is written");
             path
         };
-        let routes = file("routes.yaml", routes(upstream, directory.path()));
-        let models = file("models.yaml", MODELS.to_owned());
+        let head = head(directory.path());
+        let routes = file("routes.yaml", format!("{head}upstreams:\n{upstreams}"));
+        let models = file("models.yaml", models.to_owned());
         let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
             .arg("serve")
             .arg("--routes")
@@ -175,7 +182,7 @@ fn text(document: &Value, field: &str) -> String {
     document[field].as_str().unwrap_or_else(|| panic!("no {field} in {document}")).to_owned()
 }
 
-fn routes(upstream: SocketAddr, directory: &std::path::Path) -> String {
+fn head(directory: &std::path::Path) -> String {
     let data = directory.join("data");
     let data = data.display();
     format!(
@@ -193,8 +200,13 @@ limits:
   body_timeout: 2s
   read_timeout: 2s
   write_timeout: 2s
-upstreams:
-  recorder:
+"
+    )
+}
+
+fn upstreams(upstream: SocketAddr) -> String {
+    format!(
+        "  recorder:
     protocol: openai
     base_url: http://{upstream}/v1
     credential: {UPSTREAM_KEY}

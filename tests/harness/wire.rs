@@ -65,7 +65,7 @@ impl Answer {
     }
 
     /// Whether the response says where it ends, and has come to that end.
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         let (head, body) = self.parts();
         if head.is_empty() {
             return false;

@@ -90,7 +90,7 @@ async fn speech_is_a_file_as_long_as_its_text() {
     let url = body["output"]["audio"]["url"].as_str().expect("a URL").to_owned();
     let wav = client().get(url).send().await.expect("a file").bytes().await.expect("bytes");
     assert_eq!(samples(&wav), 60 * 24_000, "a minute at most");
-    let h2 = reqwest::Client::builder().http2_prior_knowledge().build().expect("a client");
+    let h2 = crate::harness::http_builder().http2_prior_knowledge().build().expect("a client");
     let request = h2.post(format!("http://{}{GENERATION}", sim.addr())).bearer_auth("sk-1");
     let body = request.json(&speech("Hello!", "Cherry")).send().await.expect("an answer");
     let url = json_of(body).await["output"]["audio"]["url"].as_str().expect("a URL").to_owned();
