@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder};
@@ -171,8 +171,8 @@ pub struct Answer {
 impl Answer {
     /// Its status.
     #[must_use]
-    pub fn status(&self) -> StatusCode {
-        self.response.status()
+    pub fn status(&self) -> u16 {
+        self.response.status().as_u16()
     }
 
     /// Its headers.

@@ -2,6 +2,8 @@
 //! upstream, nothing is charged, and honest requests are served as before.
 
 mod harness;
+#[path = "hostile/form_rows.rs"]
+mod form_rows;
 #[path = "hostile/http1_rows.rs"]
 mod http1_rows;
 #[path = "hostile/http2.rs"]
@@ -303,6 +305,13 @@ async fn json_with_two_readings_is_refused_on_every_route() {
             r#"{"model":"claude-haiku-4-5","messages":[{"role":"user","content":"hi"}]}"#,
         ),
         ("embeddings", r#"{"model":"text-embedding-3-small","input":"hi"}"#),
+        ("images/generations", r#"{"model":"grok-2-image","prompt":"hi"}"#),
+        (
+            "images/generations",
+            r#"{"model":"qf-image-2.0","input":{"messages":[{"role":"user","content":[{"text":"hi"}]}]}}"#,
+        ),
+        ("audio/speech", r#"{"model":"tts-1","input":"hi","voice":"alloy"}"#),
+        ("audio/speech", r#"{"model":"qf3-tts-flash","input":"hi"}"#),
     ] {
         let with = |member: &str| good.replacen('{', &format!("{{{member},"), 1);
         let deep = format!("\"x\":{}1{}", "[".repeat(100), "]".repeat(100));
@@ -333,5 +342,33 @@ async fn json_with_two_readings_is_refused_on_every_route() {
         let answer = call.body(good).send().await.expect("an answer");
         assert_eq!(answer.status(), 200, "{path} serves an honest request");
     }
-    assert!(admin.settled(&customer.account).await.spent < 1_000_000, "four honest requests");
+    // $0.07 and $0.035 for an image, and next to nothing for the rest.
+    let spent = admin.settled(&customer.account).await.spent;
+    assert!((105_000_000..106_000_000).contains(&spent), "honest requests alone: {spent}");
+}
+
+/// What readers of forms disagree on is refused, and costs nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn forms_with_two_readings_are_refused() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("9.00").await;
+    let address = demo.base_url.trim_start_matches("http://").parse().expect("an address");
+    let rows = form_rows::rows();
+    for (name, content_type, body, status) in &rows {
+        let head = format!(
+            "POST /v1/images/edits HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
+            customer.key,
+            body.len()
+        );
+        let answer = ask(address, &[head.as_bytes(), body].concat());
+        assert_eq!(answer.status(), *status, "{name}: {answer:?}");
+        let error = &answer.json()["error"];
+        assert!(*status == 200 || error["message"].is_string(), "{name}: {error}");
+        assert!(answer.took < Duration::from_secs(2), "{name} took {:?}", answer.took);
+    }
+    assert_eq!(rows.len(), 25, "rows that ran");
+    let balance = admin.settled(&customer.account).await;
+    assert!(balance.spent > 0 && balance.spent < 200_000_000, "the honest one alone: {balance:?}");
 }

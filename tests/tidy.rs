@@ -44,6 +44,7 @@ fn only_one_place_names_each_heavy_dependency() {
         ("serde_yaml::", &["src/config/"]),
         ("prometheus::", &["src/metrics"]),
         ("pingora::", &["src/gateway/", "src/cli/"]),
+        ("reqwest::", &["src/outbound.rs"]),
         ("axum::", &["src/admin/", "src/sim/"]),
         ("StatusCode", &["src/gateway/respond.rs", "src/admin/", "src/sim/"]),
     ] {

@@ -6,7 +6,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
-use http::StatusCode;
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType, Result};
@@ -157,10 +156,9 @@ async fn ask_one(
     let answer = sent.await.map_err(unanswered)?;
     let status = answer.status();
     let body = answer.whole(may_grow).await.map_err(unanswered)?;
-    if status.is_success() {
+    if (200..300).contains(&status) {
         return Ok(body);
     }
-    let status = status.as_u16();
     Err(match (call.refusal(status, &body), peer::refusal(status)) {
         (Some(fault), _) => failed(fault),
         (None, peer::Refusal::Customers) => Failed::Relayed(status, body),
@@ -227,8 +225,8 @@ async fn open(
     let answer = loop {
         tries += 1;
         match outbound.fetch(url, upstream).await {
-            Ok(answer) if answer.status() == StatusCode::OK => break answer,
-            Ok(answer) if tries == FETCHES_MAX || !answer.status().is_server_error() => {
+            Ok(answer) if answer.status() == 200 => break answer,
+            Ok(answer) if tries == FETCHES_MAX || answer.status() < 500 => {
                 return Err(unfetched(format!("its URL answered {}", answer.status())));
             }
             Err(error) if tries == FETCHES_MAX => return Err(unfetched(error)),
