@@ -1,6 +1,6 @@
 //! What one request to a model can use at most, and ask for: `limits` in `models.yaml`.
 
-use crate::price::{ImageSize, Quality};
+use crate::price::{ImageSize, Quality, Resolution};
 use crate::words::words;
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
@@ -28,6 +28,8 @@ pub struct ModelLimits {
     pub images: ImageLimits,
     /// What can be asked of a model that speaks.
     pub speech: SpeechLimits,
+    /// What can be asked of a model that makes videos.
+    pub video: VideoLimits,
 }
 
 impl Default for ModelLimits {
@@ -40,6 +42,7 @@ impl Default for ModelLimits {
             token_ids: true,
             images: ImageLimits::default(),
             speech: SpeechLimits::default(),
+            video: VideoLimits::default(),
         }
     }
 }
@@ -127,6 +130,17 @@ impl ImageLimits {
         }
         words.join(", ")
     }
+}
+
+/// What can be asked of a model that makes videos.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VideoLimits {
+    /// Resolutions; empty for any.
+    pub resolutions: Vec<Resolution>,
+    /// The shortest video, in seconds.
+    pub seconds_min: u32,
+    /// The longest video, in seconds.
+    pub seconds_max: u32,
 }
 
 /// What can be asked of a model that speaks. `None` stands for "anything".

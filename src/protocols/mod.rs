@@ -36,6 +36,7 @@ pub mod splice;
 pub mod limits;
 mod metering;
 pub mod sse;
+pub mod task;
 
 use estimate::TextSize;
 use form::{Form, Part};
@@ -173,6 +174,11 @@ pub trait Call: Send + Sync + fmt::Debug {
 
     /// A meter for a successful response.
     fn meter(&self, framing: Framing) -> Box<dyn Meter>;
+
+    /// How the task is submitted that this call starts.
+    fn submit(&self) -> Option<&(dyn task::Submit + Sync)> {
+        None
+    }
 
     /// Whether the answer is neither JSON nor, unless it was asked for, events.
     fn answers_binary(&self) -> bool {

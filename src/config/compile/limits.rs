@@ -7,7 +7,7 @@ use crate::config::document::{Document, Fault};
 use crate::config::raw;
 use crate::config::spans::Path;
 use crate::protocols::Operation;
-use crate::protocols::limits::{ImageLimits, ModelLimits, SpeechLimits};
+use crate::protocols::limits::{ImageLimits, ModelLimits, SpeechLimits, VideoLimits};
 
 /// The limits that are typed as one field, and whether it was typed.
 fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
@@ -126,6 +126,11 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         token_ids: raw.token_ids.unwrap_or(true),
         images: images(raw),
         speech: speech(raw),
+        video: VideoLimits {
+            resolutions: raw.resolutions.iter().map(|name| name.0).collect(),
+            seconds_min: raw.seconds_min.unwrap_or(1),
+            seconds_max: raw.seconds_max.unwrap_or(0),
+        },
     }
 }
 
