@@ -1,8 +1,10 @@
 """The running gateway, as the environment that tests/python.rs sets describes it."""
 
 import os
+import time
 import urllib.request
 import json
+from decimal import Decimal
 
 import pytest
 from openai import OpenAI
@@ -55,3 +57,28 @@ class Admin:
 @pytest.fixture(scope="session")
 def admin() -> Admin:
     return Admin()
+
+
+class Customer:
+    """A customer of one test, with $10."""
+
+    def __init__(self, base_url: str, key: str) -> None:
+        self.base_url = f"{base_url}/v1"
+        self.key = key
+        self.sdk = OpenAI(base_url=self.base_url, api_key=key, max_retries=0)
+
+    def spent(self) -> Decimal:
+        """What everything so far has cost, in dollars, once nothing is held any more."""
+        deadline = time.time() + 5
+        while (balance := self.sdk.get("/balance", cast_to=dict))["held"] != "0.00":
+            assert time.time() < deadline, f"still held: {balance}"
+            time.sleep(0.01)
+        spent = Decimal(balance["spent"])
+        assert Decimal(balance["available"]) == Decimal("10.00") - spent, balance
+        return spent
+
+
+@pytest.fixture
+def customer(base_url: str, admin: Admin) -> Customer:
+    _, key = admin.customer("10.00")
+    return Customer(base_url, key)
