@@ -1,5 +1,5 @@
-//! The official Python SDKs of OpenAI and Anthropic against the running binary. Installs them into a
-//! virtual environment of its own at the first run.
+//! The official Python SDKs of OpenAI and Anthropic, and LangChain over the first, against the running
+//! binary. Installs them into a virtual environment of its own at the first run.
 
 mod harness;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use harness::{Demo, python};
 
 /// The tests that the Python files hold: a run that finds fewer has lost some.
-const TESTS: usize = 41;
+const TESTS: usize = 43;
 
 #[test]
 fn the_official_sdks_work_unmodified() {
