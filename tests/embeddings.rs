@@ -90,6 +90,7 @@ async fn what_gemini_does_not_report_is_estimated_and_marked() {
     let (status, answer) = embed(&demo, &customer, &body, "").await;
     assert_eq!(status, 200, "{answer}");
     assert!(answer["data"][0]["embedding"].is_string(), "as its SDK decodes it: {answer}");
+    assert!(answer["usage"]["prompt_tokens"].as_u64() > Some(0), "the contract has one: {answer}");
     assert!(admin.settled(&customer.account).await.spent > 0);
     let path = format!("/accounts/{}/entries", customer.account);
     let entries = admin.get(&path).await.to_string();

@@ -138,6 +138,7 @@ async fn images_in_openais_words_are_billed_by_tokens_or_by_the_image() {
         (json!({"model": "pimg-2", "prompt": "p", "size": "3840x1264"}), "size"),
         (json!({"model": "pimg-1", "prompt": "p", "size": "2048x1152"}), "size"),
         (json!({"model": "pimg-1", "prompt": ""}), "prompt"),
+        (json!({"model": "grok-2-image", "prompt": "p", "stream": true}), "stream"),
         (json!({"model": "nothing", "prompt": "p"}), "model"),
     ] {
         let (status, _, answer) = generate(&demo, &customer, &body, "").await;

@@ -413,6 +413,8 @@ pub(super) struct ModelLimits {
     pub(super) response_formats: Option<Vec<ResponseFormatName>>,
     /// Whether edits can be limited by a mask. Default: `true`.
     pub(super) mask: Option<bool>,
+    /// Whether images can be streamed. Default: `false`.
+    pub(super) stream: Option<bool>,
     /// The resolutions of video that can be asked for.
     pub(super) resolutions: Vec<ResolutionName>,
     /// The shortest video, in seconds.

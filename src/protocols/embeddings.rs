@@ -117,7 +117,7 @@ fn read(
     }
     check_dimensions(body, limits)?;
     let per_input = if limits.input_tokens_max == 0 { u64::MAX } else { limits.input_tokens_max };
-    let input_tokens_max = input.bytes.min(per_input.saturating_mul(input.count));
+    let input_tokens_max = input.tokens_max.min(per_input.saturating_mul(input.count));
     let of = |input_tokens: u64| Usage { input_tokens, ..Usage::ZERO };
     let floor = of(input.tokens_estimate.min(input_tokens_max));
     let array = body.get_non_null("input");
@@ -132,9 +132,20 @@ fn read(
 struct Input {
     count: u64,
     has_token_ids: bool,
-    /// No tokenizer makes more tokens than there are bytes, and a token id takes at least one.
-    bytes: u64,
+    /// The most that it can come to.
+    tokens_max: u64,
     tokens_estimate: u64,
+}
+
+/// Tokens that a model adds to an input, for its beginning and its end.
+const ADDED_TOKENS: u64 = 2;
+
+impl Input {
+    /// No tokenizer makes more tokens than there are bytes of text.
+    fn new(count: u64, bytes: u64, tokens_estimate: u64) -> Self {
+        let tokens_max = bytes.max(tokens_estimate) + count * ADDED_TOKENS;
+        Self { count, has_token_ids: false, tokens_max, tokens_estimate }
+    }
 }
 
 /// Reads `input`: a string, an array of strings, an array of token ids, or an array of those.
@@ -146,39 +157,38 @@ fn read_input(body: &Object<'_>, inputs_max: usize) -> Result<Input, GatewayErro
     let value = body.get_non_null("input").ok_or_else(invalid)?;
     let is_text = |value: &Value<'_>| value.text().starts_with(b"\"") && value.text() != b"\"\"";
     let is_id = |value: &Value<'_>| value.as_u64().is_some();
-    let text = value.text();
-    let mut input = Input {
-        count: 1,
-        has_token_ids: false,
-        bytes: text.len() as u64,
-        tokens_estimate: TextSize::of(text).tokens(),
-    };
+    let of_text = |value: &Value<'_>| value.as_str().map_or((0, 0), |text| measured(&text));
     if is_text(&value) {
-        return Ok(input);
+        let (bytes, tokens) = of_text(&value);
+        return Ok(Input::new(1, bytes, tokens));
     }
     let elements = value.as_array().filter(|elements| !elements.is_empty()).ok_or_else(invalid)?;
+    let of_ids = |count: usize| Input { has_token_ids: true, ..Input::new(1, 0, count as u64) };
     if elements.iter().all(is_id) {
-        input.has_token_ids = true;
-        input.tokens_estimate = elements.len() as u64;
-        return Ok(input);
+        return Ok(of_ids(elements.len()));
     }
     if elements.len() > inputs_max {
         let message =
             format!("`input` has {} elements; at most {inputs_max} are allowed", elements.len());
         return Err(GatewayError::invalid("input", message));
     }
-    input.count = elements.len() as u64;
+    let count = elements.len() as u64;
     if elements.iter().all(is_text) {
-        return Ok(input);
+        let sizes = elements.iter().map(of_text);
+        let (bytes, tokens) = sizes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        return Ok(Input::new(count, bytes, tokens));
     }
-    let mut ids: u64 = 0;
+    let mut ids = 0;
     for element in &elements {
         let tokens = element.as_array().filter(|tokens| tokens.iter().all(is_id));
-        ids += tokens.filter(|tokens| !tokens.is_empty()).ok_or_else(invalid)?.len() as u64;
+        ids += tokens.filter(|tokens| !tokens.is_empty()).ok_or_else(invalid)?.len();
     }
-    input.has_token_ids = true;
-    input.tokens_estimate = ids;
-    Ok(input)
+    Ok(Input { count, ..of_ids(ids) })
+}
+
+/// The bytes of a text, and the tokens that it has about.
+fn measured(text: &str) -> (u64, u64) {
+    (text.len() as u64, TextSize::of(text.as_bytes()).tokens())
 }
 
 fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
@@ -274,6 +284,11 @@ impl Collect for EmbeddingsCall {
             Some(usage) => (usage, UsageSource::Upstream),
             None => (self.terms.floor, UsageSource::Estimated),
         };
+        let lacks_usage =
+            Object::parse(&answer).is_ok_and(|object| object.get_non_null("usage").is_none());
+        if lacks_usage {
+            answer = with_usage(&answer, self.terms.floor.input_tokens);
+        }
         if self.base64 {
             answer = floats_to_base64(&answer);
         }
@@ -319,6 +334,11 @@ struct EmbeddingsMeter {
 impl Meter for EmbeddingsMeter {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         self.scan.feed(&chunk);
+        let chunk = if self.scan.is_whole() && self.scan.usage().is_none() {
+            with_usage(&chunk, self.floor.input_tokens)
+        } else {
+            chunk
+        };
         match &mut self.held {
             None => chunk,
             Some(held) => {
@@ -370,8 +390,9 @@ impl Meter for EmbeddingsMeter {
         }
     }
 
+    /// A usage may have to be added, and who has one is known at the end.
     fn changes_length(&self) -> bool {
-        self.base64 || self.adds_usage
+        true
     }
 }
 
@@ -400,6 +421,18 @@ fn floats_to_base64(answer: &Bytes) -> Bytes {
         splice.replace(start..start + vector.text().len(), json_string(&encoded));
     }
     splice.apply(answer)
+}
+
+/// Adds a usage, which the contract promises, to the last piece of an answer that has none.
+fn with_usage(last: &Bytes, tokens: u64) -> Bytes {
+    let Some(end) = memchr::memrchr(b'}', last) else { return last.clone() };
+    let before = last.get(..end).unwrap_or_default().trim_ascii_end();
+    let comma = if before.ends_with(b"{") { "" } else { "," };
+    let usage =
+        format!("{comma}\"usage\":{{\"prompt_tokens\":{tokens},\"total_tokens\":{tokens}}}");
+    let mut splice = Splice::default();
+    splice.replace(end..end, usage);
+    splice.apply(last)
 }
 
 /// Adds `prompt_tokens` to a usage that has `total_tokens` alone: for embeddings they are the same.
@@ -481,7 +514,7 @@ mod tests {
     fn floats_stay_floats_for_who_did_not_ask() {
         let (out, meter) = relay(br#"{"model":"m","input":"a"}"#, RESPONSE);
         assert_eq!(out, RESPONSE);
-        assert!(!meter.changes_length());
+        assert_eq!(meter.held_bytes(), 0);
     }
 
     #[test]
@@ -491,18 +524,24 @@ mod tests {
             br#"{"data":[],"usage":{"prompt_tokens":-4}}"#,
             br#"{"data":[],"usage":{"prompt_tokens":99999}}"#,
         ] {
-            let (_, meter) = relay(REQUEST, response);
+            let (out, meter) = relay(REQUEST, response);
             let (usage, source) = meter.measure();
             assert_eq!(source, UsageSource::Estimated);
             assert!((1..=30).contains(&usage.input_tokens), "{usage:?}");
+            let answer: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+            assert!(answer["usage"]["prompt_tokens"].is_i64(), "the contract has one: {answer}");
         }
     }
 
     #[test]
     fn every_shape_of_input_is_taken_and_bounded() {
-        for (input, bound) in
-            [(r#""abc""#, 5), (r#"["a","b"]"#, 9), ("[6151,12]", 9), ("[[6151],[1,2]]", 14)]
-        {
+        for (input, bound) in [
+            (r#""abc""#, 5),
+            (r#""\u4f60""#, 5),
+            (r#"["a" ,  "b"]"#, 6),
+            ("[6151,12]", 4),
+            ("[[6151],[1,2]]", 5),
+        ] {
             let body = format!(r#"{{"model":"m","input":{input}}}"#);
             let call = read(body.as_bytes()).expect(input);
             assert_eq!(call.bound().input_tokens, bound, "{input}");

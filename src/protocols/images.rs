@@ -48,6 +48,9 @@ impl Asked {
         let size = size.map(|size| check_size(size, limits)).transpose()?.flatten();
         let quality = check_quality(self.quality.as_deref(), limits)?;
         self.check_file(limits)?;
+        if self.stream && !limits.stream {
+            return Err(GatewayError::invalid("stream", "this model's images are not streamed"));
+        }
         let response_format = self.response_format.as_deref();
         let response_format =
             choose("response_format", response_format, limits.response_formats.as_deref())?;

@@ -72,6 +72,8 @@ pub struct ImageLimits {
     pub response_formats: Option<Vec<ResponseFormat>>,
     /// Whether a mask is taken.
     pub mask: bool,
+    /// Whether they can be streamed.
+    pub stream: bool,
 }
 
 impl Default for ImageLimits {
@@ -88,6 +90,7 @@ impl Default for ImageLimits {
             output_formats: None,
             response_formats: None,
             mask: true,
+            stream: false,
         }
     }
 }

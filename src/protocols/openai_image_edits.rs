@@ -287,6 +287,7 @@ mod tests {
             qualities: Some(vec![Quality::Low, Quality::High]),
             output_formats: Some(ImageFormat::ALL.to_vec()),
             response_formats: Some(vec![ResponseFormat::B64Json]),
+            stream: true,
             ..ImageLimits::default()
         }
     }

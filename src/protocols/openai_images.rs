@@ -219,6 +219,7 @@ mod tests {
             aspect_ratio_max: Some(3),
             qualities: Some(vec![Quality::Low, Quality::High]),
             response_formats: Some(vec![ResponseFormat::B64Json]),
+            stream: true,
             ..ImageLimits::default()
         };
         let (input_tokens_max, output_tokens_max) = (1000, 5000);

@@ -28,6 +28,7 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
         ("output_formats", raw.output_formats.is_some()),
         ("response_formats", raw.response_formats.is_some()),
         ("mask", raw.mask.is_some()),
+        ("stream", raw.stream.is_some()),
         ("resolutions", !raw.resolutions.is_empty()),
         ("seconds_min", raw.seconds_min.is_some()),
         ("seconds_max", raw.seconds_max.is_some()),
@@ -50,7 +51,7 @@ fn applies(limit: &str, operation: Operation) -> bool {
         "output_tokens_max" => !matches!(operation, Embeddings | Speech),
         "dimensions" | "batch_inputs_max" | "token_ids" => operation == Embeddings,
         "images_max" | "sizes" | "side_max" | "side_multiple" | "aspect_ratio_max"
-        | "qualities" | "output_formats" | "response_formats" => {
+        | "qualities" | "output_formats" | "response_formats" | "stream" => {
             matches!(operation, ImageGeneration | ImageEdit)
         }
         "mask" => operation == ImageEdit,
@@ -154,6 +155,7 @@ fn images(raw: &raw::ModelLimits) -> ImageLimits {
             .as_ref()
             .map(|names| names.iter().map(|name| name.0).collect()),
         mask: raw.mask.unwrap_or(default.mask),
+        stream: raw.stream.unwrap_or(default.stream),
     }
 }
 
