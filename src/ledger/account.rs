@@ -91,9 +91,10 @@ impl Movement {
     pub(crate) fn of(record: &Record, hold: Option<&OpenHold>) -> Result<Self, &'static str> {
         let held = hold.map_or(Nanousd::ZERO, |hold| hold.amount);
         match record {
-            Record::AccountCreated { .. } | Record::KeyCreated(_) | Record::KeyUpdated(_) => {
-                Ok(Self::default())
-            }
+            Record::AccountCreated { .. }
+            | Record::KeyCreated(_)
+            | Record::KeyUpdated(_)
+            | Record::Task(_) => Ok(Self::default()),
             Record::Granted { amount, .. } => {
                 Ok(Self { granted: *amount, available: *amount, ..Self::default() })
             }

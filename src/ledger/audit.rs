@@ -8,10 +8,12 @@ use sha2::{Digest, Sha256};
 
 use crate::ledger::AccountId;
 use crate::ledger::core::Core;
+use crate::ledger::task::Task;
 use crate::money::Nanousd;
 
 /// The rules that the state of all accounts breaks: `granted = available + held + spent`, nothing
-/// negative, and `held` the sum of the open holds (I1–I3). Empty when all is well.
+/// negative, `held` the sum of the open holds (I1–I3), and an open hold for every task that has not
+/// ended. Empty when all is well.
 #[must_use]
 pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<String> {
     let mut held: HashMap<AccountId, Option<Nanousd>> = HashMap::new();
@@ -20,6 +22,12 @@ pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<Stri
         *sum = sum.and_then(|sum| sum.checked_add(hold.amount));
     }
     let mut found = Vec::new();
+    for core in cores.clone() {
+        let unpaid = |task: &&std::sync::Arc<Task>| {
+            task.ended().is_none() && core.hold(task.intent.hold).is_none()
+        };
+        found.extend(core.tasks().filter(unpaid).map(|task| format!("{} has no hold", task.id())));
+    }
     for account in cores.flat_map(Core::accounts) {
         let balance = account.balance;
         if !balance.is_sound() {
@@ -58,6 +66,7 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
         add_sorted(&mut hasher, state.grants.iter());
         add_sorted(&mut hasher, state.refunds.iter());
     }
+    add_sorted(&mut hasher, cores.clone().flat_map(|core| core.tasks.iter()));
     add_sorted(&mut hasher, cores.flat_map(|core| core.holds.iter()));
     hasher.finalize().into()
 }

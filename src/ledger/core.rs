@@ -12,7 +12,8 @@ use crate::clock::UnixMs;
 use crate::ledger::account::{Account, Movement};
 use crate::ledger::error::{LedgerError, Refusal, Violation};
 use crate::ledger::record::{Key, OpenHold, Record, Reservation};
-use crate::ledger::{AccountId, HoldId, KeyId, RecoveryPolicy, Seq};
+use crate::ledger::task::{self, Repeat, Repeated, Stage, Task};
+use crate::ledger::{AccountId, HoldId, KeyId, RecoveryPolicy, Seq, TaskId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 
@@ -21,6 +22,8 @@ use crate::price::{Usage, UsageSource};
 pub struct Core {
     pub(super) accounts: HashMap<AccountId, AccountState>,
     pub(super) holds: HashMap<HoldId, OpenHold>,
+    /// Tasks for which something remains to be done.
+    pub(super) tasks: HashMap<TaskId, Arc<Task>>,
 }
 
 #[derive(Debug)]
@@ -31,6 +34,16 @@ pub(super) struct AccountState {
     pub(super) refunds: HashMap<String, Refund>,
     /// What was given back of each hold: the sum over `refunds`.
     refunded: HashMap<HoldId, Nanousd>,
+    /// Submits that are recognised when they are repeated, by what the customer calls them.
+    pub(super) submits: HashMap<[u8; 32], Submit>,
+}
+
+/// A submit that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Submit {
+    pub(super) task: TaskId,
+    pub(super) body: [u8; 32],
+    pub(super) at: UnixMs,
 }
 
 /// A grant that was made, kept so that its id is granted once.
@@ -102,6 +115,28 @@ impl Core {
     #[must_use]
     pub fn open_holds(&self) -> usize {
         self.holds.len()
+    }
+
+    /// The task, while something remains to be done for it.
+    #[must_use]
+    pub fn task(&self, id: TaskId) -> Option<&Arc<Task>> {
+        self.tasks.get(&id)
+    }
+
+    /// All such tasks, in no order.
+    pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.tasks.values()
+    }
+
+    /// Whether a submit was made before.
+    #[must_use]
+    pub fn repeated(&self, account: AccountId, repeat: &Repeat, now: UnixMs) -> Repeated {
+        let known = self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
+        match known.filter(|known| task::is_recent(known.at, now)) {
+            None => Repeated::New,
+            Some(known) if known.body == repeat.body => Repeated::Same(known.task),
+            Some(_) => Repeated::Other,
+        }
     }
 
     /// A grant of `amount` under the caller's `id`.
@@ -262,6 +297,9 @@ impl Core {
         };
         check_amounts(record).map_err(violation)?;
         state.check(record).map_err(violation)?;
+        if let Record::Task(task) = record {
+            check_task(task, self.tasks.get(&task.id()), &self.holds).map_err(violation)?;
+        }
         let (balance, written_off) = Movement::of(record, hold)
             .and_then(|movement| state.account.after(&movement))
             .map_err(violation)?;
@@ -285,6 +323,12 @@ impl Core {
             | Record::Recovered { hold, .. } => {
                 self.holds.remove(hold);
             }
+            Record::Task(task) if task.is_done() => {
+                self.tasks.remove(&task.id());
+            }
+            Record::Task(task) => {
+                self.tasks.insert(task.id(), Arc::clone(task));
+            }
             _ => {}
         }
         Ok(())
@@ -297,8 +341,20 @@ impl Core {
             grants: HashMap::new(),
             refunds: HashMap::new(),
             refunded: HashMap::new(),
+            submits: HashMap::new(),
         };
         self.accounts.insert(state.account.id, state);
+    }
+
+    /// Forgets submits that are not recognised any more.
+    pub(super) fn forget_submits(&mut self, now: UnixMs) {
+        for state in self.accounts.values_mut() {
+            state.submits.retain(|_, submit| task::is_recent(submit.at, now));
+        }
+    }
+
+    pub(super) fn restore_task(&mut self, task: Arc<Task>) {
+        self.tasks.insert(task.id(), task);
     }
 
     pub(super) fn restore_hold(&mut self, id: HoldId, hold: OpenHold) {
@@ -370,6 +426,11 @@ impl AccountState {
             Record::KeyCreated(key) | Record::KeyUpdated(key) => {
                 self.keys.insert(key.id, Arc::clone(key));
             }
+            Record::Task(task) => {
+                if let Some((key, submit)) = submit_of(task) {
+                    self.submits.insert(key, submit);
+                }
+            }
             _ => {}
         }
     }
@@ -379,6 +440,33 @@ impl AccountState {
         // Bounded by the hold's charge, which is an amount itself.
         *sum = sum.checked_add(refund.amount).unwrap_or(Nanousd::MAX);
         self.refunds.insert(id, refund);
+    }
+}
+
+/// What is remembered of a task's submit.
+pub(super) fn submit_of(task: &Task) -> Option<([u8; 32], Submit)> {
+    let repeat = task.intent.repeat?;
+    let submit = Submit { task: task.id(), body: repeat.body, at: task.intent.at };
+    Some((repeat.key, submit))
+}
+
+/// A task stands on its hold until its end, and goes its stages in order.
+fn check_task(
+    task: &Task,
+    before: Option<&Arc<Task>>,
+    holds: &HashMap<HoldId, OpenHold>,
+) -> Result<(), &'static str> {
+    let hold = holds.get(&task.intent.hold);
+    let is_own = hold.is_none_or(|hold| hold.reservation.account == task.intent.account);
+    match before {
+        _ if !is_own => Err("the task's hold is another account's"),
+        None if hold.is_none() => Err("the task has no hold"),
+        None if task.stage != Stage::Submitting => Err("the task does not begin at its beginning"),
+        Some(before) if !before.can_become(task) => Err("the task cannot become so"),
+        _ if task.ended().is_some() == hold.is_some() => {
+            Err("a task and its hold must end together")
+        }
+        _ => Ok(()),
     }
 }
 

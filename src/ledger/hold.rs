@@ -177,6 +177,11 @@ impl Hold {
         Posted { charged: post.charged, written_off: post.written_off }
     }
 
+    /// A task has taken it over: only the task's end ends it from here on.
+    pub(super) fn pass_on(mut self) {
+        self.is_open = false;
+    }
+
     /// Ends the hold without a charge.
     pub fn void(mut self, reason: VoidReason) {
         self.end(reason);

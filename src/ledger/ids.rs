@@ -132,6 +132,19 @@ id!(
     HoldId(u64), "hold_", 16
 );
 
+id!(
+    /// A task, `gt_` and 32 hex digits. Random: nobody can guess another's.
+    TaskId(u128), "gt_", 32
+);
+
+impl TaskId {
+    /// A new random id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(u128::from(random_number()) << 64 | u128::from(random_number()))
+    }
+}
+
 impl AccountId {
     /// A new random id.
     #[must_use]

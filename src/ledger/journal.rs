@@ -40,7 +40,21 @@ struct Queue {
     waiters: Vec<(Seq, oneshot::Sender<()>)>,
     /// The last record for which someone waits.
     demanded: Seq,
+    /// How many of [`Together`] there are.
+    together: u32,
     stopping: bool,
+}
+
+/// While it lives, what is recorded stays in one group: a crash takes all of it or nothing.
+pub(crate) struct Together<'a>(&'a Journal);
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.together = queue.together.saturating_sub(1);
+        drop(queue);
+        self.0.work.notify_one();
+    }
 }
 
 /// The journal takes no more records.
@@ -55,6 +69,7 @@ impl Journal {
             records: Vec::new(),
             waiters: Vec::new(),
             demanded: last,
+            together: 0,
             stopping: false,
         };
         Self {
@@ -71,7 +86,7 @@ impl Journal {
     /// After [`Journal::stop`].
     pub(crate) fn enqueue(&self, record: Record, hold: Option<OpenHold>) -> Result<Seq, Stopped> {
         let mut queue = self.queue.lock();
-        if queue.stopping {
+        if queue.stopping && queue.together == 0 {
             return Err(Stopped);
         }
         let seq = queue.next_seq;
@@ -83,6 +98,19 @@ impl Journal {
             self.work.notify_one();
         }
         Ok(seq)
+    }
+
+    /// Begins records that belong together. To be held for as long as it takes to record them.
+    ///
+    /// # Errors
+    /// After [`Journal::stop`].
+    pub(crate) fn together(&self) -> Result<Together<'_>, Stopped> {
+        let mut queue = self.queue.lock();
+        if queue.stopping {
+            return Err(Stopped);
+        }
+        queue.together = queue.together.saturating_add(1);
+        Ok(Together(self))
     }
 
     /// The last record that has its place.
@@ -133,6 +161,10 @@ impl Journal {
         let mut queue = self.queue.lock();
         let mut deadline = None;
         loop {
+            if queue.together > 0 {
+                self.work.wait(&mut queue);
+                continue;
+            }
             let Some(first) = queue.records.first() else {
                 if queue.stopping {
                     return Next::Stop;

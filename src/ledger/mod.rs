@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `hold` | the money path: set aside, extend, post, void |
 //! | `admin` | accounts, grants, refunds, keys |
+//! | `task` | work that outlives its request, and the hold that pays for it |
 //! | `statement` | entries, usage, calls in doubt |
 //! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `audit` its invariants |
 //! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
@@ -32,6 +33,7 @@ mod record;
 mod recovery;
 mod statement;
 mod store;
+mod task;
 mod verify;
 
 use std::collections::HashMap;
@@ -56,11 +58,14 @@ pub use self::account::{Account, Balance};
 pub use self::admin::{Granted, KeyPatch, NewKey};
 pub use self::error::{LedgerError, OpenError, Refusal, Violation};
 pub use self::hold::{Hold, Posted, Reserve, Settlement};
-pub use self::ids::{AccountId, HoldId, KeyId, ParseIdError, RequestId, Seq};
+pub use self::ids::{AccountId, HoldId, KeyId, ParseIdError, RequestId, Seq, TaskId};
 pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
 pub use self::recovery::Recovery;
 pub use self::statement::{Call, Entry, EntryKind, InDoubt, UsageRow};
+pub use self::task::{
+    Ended, Intent, KEPT_MS, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook, reported,
+};
 pub use self::verify::{Report, verify};
 
 /// Accounts are spread over this many locks: many more than there are threads, so that two calls
@@ -252,6 +257,22 @@ impl Ledger {
             fatal(&format!("the ledger contradicts itself: {violation}"));
         }
         Ok(seq)
+    }
+
+    /// The same for records that a crash must not part: they reach the disk together, or not at all.
+    /// Returns the place of the last.
+    fn commit_all(
+        &self,
+        core: &mut Core,
+        records: impl IntoIterator<Item = Record>,
+    ) -> Result<Seq, Stopped> {
+        let together = self.journal.together()?;
+        let mut last = 0;
+        for record in records {
+            last = self.commit(core, record)?;
+        }
+        drop(together);
+        Ok(last)
     }
 }
 

@@ -14,7 +14,8 @@ use crate::ledger::account::{Account, Movement};
 use crate::ledger::core::{Grant, Refund};
 use crate::ledger::error::Violation;
 use crate::ledger::record::{Journaled, Key, OpenHold, Record};
-use crate::ledger::{AccountId, HoldId, KeyId, Seq};
+use crate::ledger::task::Task;
+use crate::ledger::{AccountId, HoldId, KeyId, Seq, TaskId};
 use crate::money::Nanousd;
 use crate::price::Usage;
 
@@ -43,6 +44,8 @@ pub(super) struct Window {
     pub(super) refunds: Vec<(AccountId, String, Refund)>,
     /// Holds as they are at the window's end; `None` for those that ended.
     pub(super) holds: HashMap<HoldId, Option<OpenHold>>,
+    /// Tasks as they are at the window's end.
+    pub(super) tasks: HashMap<TaskId, Arc<Task>>,
     /// Holds that a crash had left open.
     pub(super) in_doubt: Vec<Journaled>,
     pub(super) entries: HashMap<AccountId, Vec<Chunk>>,
@@ -143,6 +146,9 @@ impl Window {
             Record::Recovered { charged, .. } => {
                 self.add_usage(record, hold.as_ref(), (*charged, Nanousd::ZERO), Usage::default());
                 self.in_doubt.push(journaled.clone());
+            }
+            Record::Task(task) => {
+                self.tasks.insert(task.id(), Arc::clone(task));
             }
             Record::Reserved(_) | Record::Extended { .. } | Record::Voided { .. } => {}
         }

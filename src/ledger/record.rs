@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
+use crate::ledger::task::Task;
 use crate::ledger::{AccountId, HoldId, KeyId, RequestId, Seq};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
@@ -109,6 +110,8 @@ pub enum Record {
         /// When.
         at: UnixMs,
     },
+    /// A task was opened or changed; this is what it is from here on.
+    Task(Arc<Task>),
 }
 
 /// Money set aside for one call, as it was asked for.
@@ -214,6 +217,7 @@ impl Record {
             | Self::Recovered { account, .. } => *account,
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.account,
             Self::Reserved(reservation) => reservation.account,
+            Self::Task(task) => task.intent.account,
         }
     }
 
@@ -230,6 +234,7 @@ impl Record {
             | Self::Recovered { at, .. } => *at,
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.updated_at,
             Self::Reserved(reservation) => reservation.at,
+            Self::Task(task) => task.ended().map_or(task.intent.at, |ended| ended.at),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Opening: load what sled has, replay the rest of the journal, end what a crash left open.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -19,7 +20,8 @@ use super::record::Journaled;
 use super::statement::{InDoubt, in_doubt};
 use super::store::{Store, StoreError};
 use super::{
-    Keys, Ledger, OpenError, Options, RecoveryPolicy, audit, new_cores, shard_index, sync_directory,
+    HoldId, Keys, Ledger, OpenError, Options, RecoveryPolicy, audit, new_cores, shard_index,
+    sync_directory,
 };
 use crate::clock::UnixMs;
 
@@ -216,7 +218,12 @@ fn end_open_holds(
     let mut open: Vec<_> = state
         .cores
         .iter()
-        .flat_map(|core| core.holds().map(move |(id, hold)| (id, core, hold.clone())))
+        .flat_map(|core| {
+            // A task outlives the process, and so does its hold.
+            let of_tasks: HashSet<HoldId> = core.tasks().map(|task| task.intent.hold).collect();
+            let holds = core.holds().filter(move |(id, _)| !of_tasks.contains(id));
+            holds.map(move |(id, hold)| (id, core, hold.clone()))
+        })
         .filter_map(|(id, core, hold)| Some((id, core.decide_recovery(id, policy, at)?, hold)))
         .collect();
     if open.is_empty() {

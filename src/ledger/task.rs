@@ -1,0 +1,389 @@
+//! Work that outlives its request, and the hold that pays for it.
+//!
+//! A task is on disk before its upstream is asked, again with the upstream's id before its customer
+//! is answered, and once more with its end, in the same group commit as the end of its hold. So it is
+//! settled once, whoever sees the end first, and a crash leaves no doubt which of the three it was.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::UnixMs;
+use crate::ledger::core::Core;
+use crate::ledger::error::LedgerError;
+use crate::ledger::hold::{Hold, Settlement};
+use crate::ledger::record::{Record, VoidReason};
+use crate::ledger::{AccountId, HoldId, KeyId, Ledger, Seq, TaskId};
+use crate::money::Nanousd;
+use crate::price::{Prices, Usage, UsageSource};
+
+/// The largest document of an upstream that is kept, in bytes: rows of the sled ledger have a bound.
+const DOCUMENT_BYTES_MAX: usize = 16 << 10;
+/// How long a task is kept after its end (spec section 8: 7 to 8 days).
+pub const KEPT_MS: u64 = 8 * 24 * 3600 * 1000;
+/// How long a repeated submit is recognised.
+const REPEATED_WITHIN_MS: u64 = 24 * 3600 * 1000;
+
+/// A task as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// What never changes.
+    pub intent: Arc<Intent>,
+    /// The upstream that was asked last, by its name in `routes.yaml`, and its name for the model.
+    pub upstream: String,
+    /// What that upstream calls the model.
+    pub upstream_model: String,
+    /// How far it is.
+    pub stage: Stage,
+    /// The announcement of its end.
+    pub webhook: Webhook,
+}
+
+/// What is known of a task when it is submitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// Its id.
+    pub id: TaskId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// With which key it was submitted.
+    pub key: KeyId,
+    /// What pays for it.
+    pub hold: HoldId,
+    /// The public id of the model.
+    pub model: Arc<str>,
+    /// The word of the protocol that its upstream speaks.
+    pub protocol: String,
+    /// What a unit costs, whatever is reloaded meanwhile.
+    pub prices: Prices,
+    /// What the protocol keeps of the request, as JSON.
+    pub facts: String,
+    /// Where its end is announced.
+    pub webhook_url: Option<String>,
+    /// What marks a repetition of the submit.
+    pub repeat: Option<Repeat>,
+    /// When it was submitted.
+    pub at: UnixMs,
+    /// When it is given up.
+    pub expires_at: UnixMs,
+}
+
+/// What marks a repetition of a submit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeat {
+    /// The SHA-256 of what the customer calls the submit.
+    pub key: [u8; 32],
+    /// The SHA-256 of its body.
+    pub body: [u8; 32],
+}
+
+/// How far a task is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// The upstream is about to be asked, or has been and has not answered. Found at a start, it is in
+    /// doubt: the upstream may be at work.
+    Submitting,
+    /// The upstream did not answer a submit that it may have taken: in doubt until it expires.
+    InDoubt,
+    /// The upstream has it.
+    Submitted {
+        /// The upstream's id of it.
+        upstream_id: String,
+    },
+    /// It is over, and its hold with it.
+    Ended(Ended),
+}
+
+/// The end of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The upstream's id of it, if it had one.
+    pub upstream_id: Option<String>,
+    /// How it ended, in the customers' words.
+    pub state: String,
+    /// What the upstream said last, as the customer's record needs it: JSON.
+    pub document: String,
+    /// What the customer paid.
+    pub charged: Nanousd,
+    /// What was used.
+    pub usage: Usage,
+    /// When.
+    pub at: UnixMs,
+}
+
+/// The announcement of a task's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Webhook {
+    /// Nobody is told.
+    None,
+    /// It is due, or will be when the task ends.
+    Due {
+        /// Tries that failed.
+        tries: u32,
+        /// When to try; not before the end.
+        at: UnixMs,
+    },
+    /// It was delivered.
+    Delivered,
+    /// It could not be delivered, and is not tried again.
+    GivenUp,
+}
+
+impl Task {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> TaskId {
+        self.intent.id
+    }
+
+    /// The upstream's id of it, once there is one.
+    #[must_use]
+    pub fn upstream_id(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Submitting | Stage::InDoubt => None,
+            Stage::Submitted { upstream_id } => Some(upstream_id),
+            Stage::Ended(ended) => ended.upstream_id.as_deref(),
+        }
+    }
+
+    /// Its end, if it is over.
+    #[must_use]
+    pub fn ended(&self) -> Option<&Ended> {
+        match &self.stage {
+            Stage::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing remains to be done for it.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.ended().is_some() && !matches!(self.webhook, Webhook::Due { .. })
+    }
+
+    /// Whether `self` can become `next`: the table of a task's stages.
+    #[must_use]
+    pub fn can_become(&self, next: &Self) -> bool {
+        use Stage::{Ended, InDoubt, Submitted, Submitting};
+        let stages = match (&self.stage, &next.stage) {
+            // Another upstream is asked; it was taken; nobody knows; nobody took it.
+            (Submitting, _)
+            | (InDoubt, Submitted { .. } | Ended(_))
+            | (Submitted { .. }, Ended(_)) => true,
+            // The announcement goes on.
+            (Ended(before), Ended(after)) => before == after,
+            _ => false,
+        };
+        stages && self.intent == next.intent
+    }
+}
+
+/// How a task's hold ends.
+#[derive(Clone, Copy, Debug)]
+pub enum TaskSettlement {
+    /// With a charge, within the hold.
+    Post(Settlement),
+    /// Without one.
+    Void,
+}
+
+/// What a submit that may be a repetition comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repeated {
+    /// It is new.
+    New,
+    /// The same was submitted before, as this task.
+    Same(TaskId),
+    /// Something else was submitted under the same name.
+    Other,
+}
+
+impl Ledger {
+    /// Opens a task that `hold` pays for. From here on only its end ends the hold. Not on disk yet:
+    /// see [`Ledger::task_durable`].
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`]; the hold is voided then. [`LedgerError::Conflict`] when a submit
+    /// of the same name has come in between; the hold is voided then as well.
+    pub fn open_task(&self, hold: Hold, task: Arc<Task>) -> Result<Seq, LedgerError> {
+        let mut core = self.shard(task.intent.account).lock();
+        let repeated = task
+            .intent
+            .repeat
+            .map(|repeat| core.repeated(task.intent.account, &repeat, task.intent.at));
+        if !matches!(repeated, None | Some(Repeated::New)) {
+            drop(core);
+            hold.void(VoidReason::Unreached);
+            return Err(LedgerError::Conflict);
+        }
+        let seq = self.commit(&mut core, Record::Task(task));
+        drop(core);
+        match seq {
+            Ok(seq) => {
+                hold.pass_on();
+                Ok(seq)
+            }
+            Err(stopped) => Err(stopped.into()),
+        }
+    }
+
+    /// Changes a task that has not ended, and says at which place; `None` when it cannot become so.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`].
+    pub fn change_task(
+        &self,
+        (account, id): (AccountId, TaskId),
+        change: impl FnOnce(&Task) -> Task,
+    ) -> Result<Option<Seq>, LedgerError> {
+        let mut core = self.shard(account).lock();
+        let Some(before) = core.task(id) else { return Ok(None) };
+        let after = change(before);
+        if !before.can_become(&after) {
+            return Ok(None);
+        }
+        Ok(Some(self.commit(&mut core, Record::Task(Arc::new(after)))?))
+    }
+
+    /// Ends a task and its hold, in one group commit; `None` when it has ended before.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`].
+    pub fn end_task(
+        &self,
+        (account, id): (AccountId, TaskId),
+        (state, document): (&str, String),
+        settlement: TaskSettlement,
+    ) -> Result<Option<(Arc<Task>, Seq)>, LedgerError> {
+        let at = UnixMs::now();
+        let mut core = self.shard(account).lock();
+        let Some(before) = core.task(id).filter(|task| task.ended().is_none()).cloned() else {
+            return Ok(None);
+        };
+        let hold = before.intent.hold;
+        let (records, charged, usage) = end_hold(&core, account, hold, settlement, at);
+        let ended = Ended {
+            upstream_id: before.upstream_id().map(str::to_owned),
+            state: state.to_owned(),
+            document: bounded(document),
+            charged,
+            usage,
+            at,
+        };
+        let webhook = match before.webhook {
+            Webhook::Due { tries, .. } => Webhook::Due { tries, at },
+            other => other,
+        };
+        let task = Arc::new(Task { stage: Stage::Ended(ended), webhook, ..Task::clone(&before) });
+        let seq = self
+            .commit_all(&mut core, records.into_iter().chain([Record::Task(Arc::clone(&task))]))?;
+        Ok(Some((task, seq)))
+    }
+
+    /// Waits until the record at `seq` is on disk.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`] when the ledger closed before that.
+    pub async fn task_durable(&self, seq: Seq) -> Result<(), LedgerError> {
+        Ok(self.journal.durable(seq).await?)
+    }
+
+    /// The tasks for which something remains to be done, in no order.
+    #[must_use]
+    pub fn tasks_in_work(&self) -> Vec<Arc<Task>> {
+        let shards = self.shards.iter();
+        shards.flat_map(|shard| shard.lock().tasks().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// The task, while something remains to be done for it.
+    #[must_use]
+    pub fn task_in_work(&self, account: AccountId, id: TaskId) -> Option<Arc<Task>> {
+        self.shard(account).lock().task(id).cloned()
+    }
+
+    /// The task of this id, or of this upstream's id, if it is the account's.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn task(
+        &self,
+        account: AccountId,
+        id: &str,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let is_it = |task: &&Arc<Task>| task.upstream_id() == Some(id);
+        let own: Option<TaskId> = id.parse().ok();
+        {
+            let core = self.shard(account).lock();
+            let of_account = core.tasks().filter(|task| task.intent.account == account);
+            let found = match own {
+                Some(id) => core.task(id).filter(|task| task.intent.account == account),
+                None => of_account.into_iter().find(is_it),
+            };
+            if let Some(task) = found {
+                return Ok(Some(Arc::clone(task)));
+            }
+        }
+        let id = id.to_owned();
+        let found = self.query(move |store| store.task(account, own, &id)).await?;
+        Ok(found.map(Arc::new).filter(|task| task.intent.account == account))
+    }
+
+    /// Whether a submit was made before.
+    #[must_use]
+    pub fn repeated(&self, account: AccountId, repeat: &Repeat, at: UnixMs) -> Repeated {
+        self.shard(account).lock().repeated(account, repeat, at)
+    }
+
+    /// Forgets tasks that ended before `before`, at most `limit` of them, and says how many.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn forget_tasks(&self, before: UnixMs, limit: usize) -> Result<usize, LedgerError> {
+        let now = UnixMs::now();
+        for shard in &self.shards {
+            shard.lock().forget_submits(now);
+        }
+        self.query(move |store| store.forget_tasks(before, limit)).await
+    }
+}
+
+/// The records that end a hold, what the customer pays and what was used.
+fn end_hold(
+    core: &Core,
+    account: AccountId,
+    hold: HoldId,
+    settlement: TaskSettlement,
+    at: UnixMs,
+) -> (Vec<Record>, Nanousd, Usage) {
+    let voided = Record::Voided { account, hold, reason: VoidReason::UpstreamError, at };
+    match settlement {
+        TaskSettlement::Void => (vec![voided], Nanousd::ZERO, Usage::ZERO),
+        TaskSettlement::Post(Settlement { charge, usage, source }) => {
+            match core.decide_post(hold, charge, (usage, source), at) {
+                Some(post) => {
+                    let records = post.extension.into_iter().chain([post.record]).collect();
+                    (records, post.charged, usage)
+                }
+                None => (Vec::new(), Nanousd::ZERO, Usage::ZERO),
+            }
+        }
+    }
+}
+
+/// A document that fits a row; one that does not is left out.
+fn bounded(document: String) -> String {
+    if document.len() <= DOCUMENT_BYTES_MAX { document } else { "null".to_owned() }
+}
+
+/// Whether a submit that was made at `at` is still recognised at `now`.
+pub(super) fn is_recent(at: UnixMs, now: UnixMs) -> bool {
+    now.0.saturating_sub(at.0) < REPEATED_WITHIN_MS
+}
+
+/// A settlement of what an upstream reports.
+#[must_use]
+pub fn reported(prices: &Prices, usage: Usage) -> TaskSettlement {
+    let charge = prices.cost(&usage);
+    TaskSettlement::Post(Settlement { charge, usage, source: UsageSource::Upstream })
+}
