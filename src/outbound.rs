@@ -23,6 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest silence of such a machine.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The time that a receiver of announcements may take (Standard Webhooks 1.0.0: 15 to 30 s).
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// Why a call has no answer.
 #[derive(Debug)]
 pub enum OutboundError {
@@ -100,15 +103,54 @@ impl Outbound {
         mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answer, OutboundError> {
-        let scheme = if upstream.tls { "https" } else { "http" };
-        let host = &upstream.host;
-        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let url = format!("{scheme}://{host}:{}{path}", upstream.port);
+        let url = format!("{}{path}", origin(upstream));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let timeouts = &upstream.timeouts;
         let sent = self.configured.post(url).headers(headers).body(body).send();
         let answer = within(timeouts.connect + timeouts.read, sent).await?;
         Ok(Answer { response: answer, read_timeout: timeouts.read })
+    }
+
+    /// Asks an upstream something, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub async fn get(
+        &self,
+        upstream: &Upstream,
+        path: &str,
+        credential: Option<(&'static str, String)>,
+    ) -> Result<Answer, OutboundError> {
+        let url = format!("{}{path}", origin(upstream));
+        let mut call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
+        if let Some((name, value)) = credential {
+            call = call.header(name, value);
+        }
+        let timeouts = &upstream.timeouts;
+        let response = within(timeouts.connect + timeouts.read.min(READ_TIMEOUT), call.send());
+        Ok(Answer { response: response.await?, read_timeout: timeouts.read })
+    }
+
+    /// Sends an announcement to a URL of a customer's: on the public internet, or to one of
+    /// `hosts`. Returns the status.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub async fn announce(
+        &self,
+        url: &str,
+        hosts: &[String],
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, OutboundError> {
+        let client = if may_announce(url, hosts).map_err(OutboundError::Forbidden)? {
+            &self.public
+        } else {
+            &self.configured
+        };
+        let sent = client.post(url).headers(headers).body(body).send();
+        let response = within(ANNOUNCE_TIMEOUT, sent).await?;
+        Ok(Answer { response, read_timeout: ANNOUNCE_TIMEOUT })
     }
 
     /// Begins to fetch what an upstream has left at a URL: on the public internet, or at the
@@ -148,6 +190,31 @@ async fn within<T>(
         Ok(done) => Ok(done?),
         Err(_) => Err(OutboundError::TimedOut),
     }
+}
+
+fn origin(upstream: &Upstream) -> String {
+    let scheme = if upstream.tls { "https" } else { "http" };
+    let host = &upstream.host;
+    let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+    format!("{scheme}://{host}:{}", upstream.port)
+}
+
+/// Whether announcements may go to a URL: `true` to a public address, `false` to one of `hosts`,
+/// which the operator has listed.
+///
+/// # Errors
+/// Why not.
+pub fn may_announce(url: &str, hosts: &[String]) -> Result<bool, String> {
+    let listed = Url::parse(url).is_ok_and(|url| {
+        let is_http = matches!(url.scheme(), "http" | "https");
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        let host = url.host_str().unwrap_or_default();
+        is_http && is_plain && hosts.iter().any(|listed| listed == host)
+    });
+    if listed {
+        return Ok(false);
+    }
+    public_url::parse(url).map(|_| true).map_err(|error| error.to_string())
 }
 
 /// Whether a URL has the upstream's own scheme, host and port.

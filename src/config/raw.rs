@@ -80,6 +80,9 @@ pub(super) struct Routes {
     /// Bounds on what is taken in from customers.
     #[serde(default)]
     pub(super) limits: Limits,
+    /// How tasks, such as video, are followed.
+    #[serde(default)]
+    pub(super) tasks: Tasks,
     /// The providers' APIs, by a name of your own.
     pub(super) upstreams: Entries<Upstream>,
     /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
@@ -190,6 +193,34 @@ impl Default for Limits {
             body_timeout: minute,
             read_timeout: minute,
             write_timeout: minute,
+        }
+    }
+}
+
+/// How tasks, such as video, are followed.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Tasks {
+    /// How soon an upstream is asked again about a young task. Default: `5s`.
+    pub(super) poll_min: Period,
+    /// How soon an upstream is asked again about an old task. Default: `30s`.
+    pub(super) poll_max: Period,
+    /// The customers who may wait for the end of a task at one time. Default: 256.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) waiting_max: u32,
+    /// Hosts that webhooks may be sent to although they are not on the public internet, over `http`
+    /// as well. Default: none.
+    pub(super) webhook_hosts: Vec<String>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        let seconds = |count| Period(Duration::from_secs(count));
+        Self {
+            poll_min: seconds(5),
+            poll_max: seconds(30),
+            waiting_max: 256,
+            webhook_hosts: Vec::new(),
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub shutdown_grace: Duration,
     /// Bounds on what is taken in.
     pub limits: Limits,
+    /// How tasks are followed.
+    pub tasks: Tasks,
     /// Which path does what, in the order of `routes.yaml`.
     pub routes: Vec<Arc<Route>>,
     /// Every upstream that is switched on, by name.
@@ -79,6 +81,19 @@ pub struct Limits {
     pub read_timeout: Duration,
     /// The time within which a downstream write must get rid of something.
     pub write_timeout: Duration,
+}
+
+/// How tasks are followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tasks {
+    /// How soon an upstream is asked again about a young task.
+    pub poll_min: Duration,
+    /// How soon an upstream is asked again about an old task.
+    pub poll_max: Duration,
+    /// The customers who may wait for the end of a task at one time.
+    pub waiting_max: u32,
+    /// Hosts that webhooks may be sent to although they are not on the public internet.
+    pub webhook_hosts: Vec<String>,
 }
 
 /// A path and what it does.

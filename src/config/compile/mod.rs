@@ -72,6 +72,7 @@ pub(super) fn compile(
         store: compiled.store,
         shutdown_grace: compiled.shutdown_grace,
         limits: compiled.limits,
+        tasks: compiled.tasks,
         routes: compiled.routes,
         upstreams: compiled.upstreams,
         models_by_id: listed.iter().map(by_id).collect(),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::document::{Document, Fault};
-use crate::config::snapshot::{Admin, Limits, Listener, Route, Store, Upstream, UpstreamTimeouts};
+use crate::config::snapshot::{
+    Admin, Limits, Listener, Route, Store, Tasks, Upstream, UpstreamTimeouts,
+};
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
 use crate::ledger::RecoveryPolicy;
@@ -26,6 +28,7 @@ pub(super) struct Compiled {
     pub(super) store: Store,
     pub(super) shutdown_grace: Duration,
     pub(super) limits: Limits,
+    pub(super) tasks: Tasks,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
     pub(super) routes: Vec<Arc<Route>>,
 }
@@ -40,6 +43,7 @@ pub(super) fn compile(
     let listeners = listeners(document, &raw.listeners, &admin, overrides);
     let store = store(document, raw.store, overrides);
     let limits = limits(document, &raw.limits);
+    let tasks = tasks(document, raw.tasks, overrides);
     let routes = routes(document, raw.routes, &limits);
     let upstreams = upstreams(document, raw.upstreams.0, overrides);
     Compiled {
@@ -48,6 +52,7 @@ pub(super) fn compile(
         store,
         shutdown_grace: raw.shutdown.grace.0,
         limits,
+        tasks,
         upstreams,
         routes,
     }
@@ -111,6 +116,25 @@ fn limits(document: &mut Document, raw: &raw::Limits) -> Limits {
         body_timeout: raw.body_timeout.0,
         read_timeout: raw.read_timeout.0,
         write_timeout: raw.write_timeout.0,
+    }
+}
+
+fn tasks(document: &mut Document, raw: raw::Tasks, overrides: &Overrides) -> Tasks {
+    let path = Path::root().key("tasks");
+    if raw.poll_min.0 > raw.poll_max.0 {
+        let message = "young tasks would be asked about less often than old ones";
+        document.note(Fault::at_value(&path.key("poll_min"), message).help("at most `poll_max`"));
+    }
+    let mut webhook_hosts = raw.webhook_hosts;
+    if overrides.every_upstream_at.is_some() {
+        // Who tries the gateway out has a receiver on the same machine.
+        webhook_hosts.extend(["127.0.0.1", "localhost"].map(str::to_owned));
+    }
+    Tasks {
+        poll_min: raw.poll_min.0,
+        poll_max: raw.poll_max.0,
+        waiting_max: raw.waiting_max,
+        webhook_hosts,
     }
 }
 
