@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::behaviour::{Behaviour, Break};
+use super::behaviour::{Behaviour, Break, Withheld};
 use super::script::{self, EventStream, Protocol, Step};
 
 /// Bytes that are neither JSON nor events, nor even text.
@@ -19,6 +19,8 @@ pub(super) struct Answer {
     pub(super) announced_bytes: Option<usize>,
     pub(super) retry_after: Option<String>,
     pub(super) steps: Vec<Step>,
+    /// What happens instead, though all was done that the answer tells of.
+    pub(super) withheld: Option<Withheld>,
 }
 
 impl Answer {
@@ -32,6 +34,7 @@ impl Answer {
             announced_bytes: is_cut.then_some(body.len()),
             retry_after: None,
             steps: script::whole(body, behaviour),
+            withheld: None,
         }
     }
 
@@ -43,6 +46,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: None,
             steps: stream.into_steps(),
+            withheld: None,
         }
     }
 
@@ -65,6 +69,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: None,
             steps: vec![Step::Write(Bytes::from_static(GARBAGE))],
+            withheld: None,
         }
     }
 
@@ -103,6 +108,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: behaviour.retry_after.clone(),
             steps: vec![Step::Write(body.to_string().into())],
+            withheld: None,
         }
     }
 }

@@ -197,7 +197,11 @@ impl Usage {
             UsageForm::Huge => {
                 return Some(Self { input: i64::MAX, cache_read: 0, output: i64::MAX });
             }
-            UsageForm::Honest | UsageForm::Twice | UsageForm::Early | UsageForm::Late => {}
+            UsageForm::Honest
+            | UsageForm::Text
+            | UsageForm::Twice
+            | UsageForm::Early
+            | UsageForm::Late => {}
         }
         let told = behaviour.usage;
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);

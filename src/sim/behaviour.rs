@@ -1,10 +1,12 @@
 //! What a simulated upstream does.
 
 mod settings;
+mod tasks;
 
 use std::time::Duration;
 
 pub use settings::BadSetting;
+pub use tasks::{TaskEnd, TaskSettings, Withheld};
 
 /// What a simulated upstream does with a request.
 ///
@@ -32,11 +34,14 @@ pub struct Behaviour {
     pub image_bytes: u32,
     /// How DashScope's image models report usage.
     pub usage_dialect: UsageDialect,
+    /// What happens to tasks, such as videos.
+    pub task: TaskSettings,
     /// The key that requests must carry as `Authorization: Bearer`; `None` asks for none.
     pub key: Option<String>,
     /// The `retry-after` header of error answers.
     pub retry_after: Option<String>,
-    /// `error.code` of error answers, where it is not the one that goes with the status.
+    /// `error.code` of error answers, where it is not the one that goes with the status, and the code
+    /// of tasks that fail.
     pub error_code: Option<String>,
     /// Whether requests are answered by path alone: the body is counted and thrown away, nothing is
     /// hashed or recorded, and every chat gets the same JSON, as does every request for images. For
@@ -60,6 +65,7 @@ impl Default for Behaviour {
             knows_base64: true,
             image_bytes: 0,
             usage_dialect: UsageDialect::default(),
+            task: TaskSettings::default(),
             key: None,
             retry_after: None,
             error_code: None,
@@ -76,7 +82,7 @@ impl Default for Behaviour {
 pub struct UsageFigures {
     /// `prompt_tokens`, or what else went in: DashScope's characters, for example.
     pub prompt: Option<i64>,
-    /// `completion_tokens`, or what else came out: DashScope's images, for example.
+    /// `completion_tokens`, or what else came out: DashScope's images and seconds, for example.
     pub completion: Option<i64>,
     /// `prompt_tokens_details.cached_tokens`.
     pub cached: Option<i64>,
@@ -115,6 +121,10 @@ pub struct Faults {
     pub giant_bytes: Option<u32>,
     /// Whether the answer's headers carry a cookie and what looks like the operator's credentials.
     pub leak: bool,
+    /// What comes instead of the answer to a submit whose task was taken in.
+    pub submit: Option<Withheld>,
+    /// Whether tasks that are submitted or queried are unknown to queries.
+    pub task_lost: bool,
 }
 
 /// What comes instead of an answer.
@@ -164,6 +174,8 @@ pub enum UsageForm {
     Honest,
     /// Not at all, asked for or not.
     Missing,
+    /// Right, but as a string that holds JSON, as DashScope has been seen to do. DashScope's tasks only.
+    Text,
     /// Negative counts.
     Negative,
     /// The largest counts that 64 bits hold.

@@ -100,8 +100,8 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 pub use behaviour::{
-    BadSetting, Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures,
-    UsageForm, Writes,
+    BadSetting, Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, TaskEnd, TaskSettings,
+    UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
 };
 pub use recorded::Recorded;
 

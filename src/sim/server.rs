@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use super::answer::Answer;
 use super::asked::{Asked, PATH_SETTINGS};
-use super::behaviour::{BadSetting, Behaviour, Refusal};
+use super::behaviour::{BadSetting, Behaviour, Refusal, Withheld};
 use super::connection::Connection;
 use super::recorded::{Recorded, Recorder};
 use super::route::{self, REQUESTS_PATH};
@@ -184,8 +184,7 @@ async fn answer(
         }
     };
     if behaviour.faults.refusal == Some(Refusal::Reset) {
-        reset.store(true, Ordering::Relaxed);
-        return Err(Cut);
+        return Err(cut(&reset));
     }
     let received = receive(body, behaviour.blind).await?;
     if !behaviour.blind && head.uri.path() != REQUESTS_PATH {
@@ -195,10 +194,7 @@ async fn answer(
         tokio::time::sleep(behaviour.delay).await;
     }
     match behaviour.faults.refusal {
-        Some(Refusal::ResetAfterBody) => {
-            reset.store(true, Ordering::Relaxed);
-            return Err(Cut);
-        }
+        Some(Refusal::ResetAfterBody) => return Err(cut(&reset)),
         Some(Refusal::Hang) => std::future::pending().await,
         _ => {}
     }
@@ -211,7 +207,18 @@ async fn answer(
         number,
     };
     let answer = route::answer(&asked, &behaviour, &server.recorder);
+    match answer.withheld {
+        Some(Withheld::Hang) => std::future::pending().await,
+        Some(Withheld::Reset) => return Err(cut(&reset)),
+        None => {}
+    }
     Ok(response(number, answer, &behaviour, &received, in_flight))
+}
+
+/// Has the connection end in a reset.
+fn cut(reset: &AtomicBool) -> Cut {
+    reset.store(true, Ordering::Relaxed);
+    Cut
 }
 
 /// HTTP/2 has the host in the target, HTTP/1.1 in a header.

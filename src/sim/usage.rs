@@ -28,12 +28,14 @@ impl Usage {
             UsageForm::Missing => None,
             UsageForm::Negative => Some(Self { input: -100, output: -200 }),
             UsageForm::Huge => Some(Self { input: i64::MAX, output: i64::MAX }),
-            UsageForm::Honest | UsageForm::Twice | UsageForm::Early | UsageForm::Late => {
-                Some(Self {
-                    input: told.prompt.unwrap_or(number(input)),
-                    output: told.completion.unwrap_or(number(output)),
-                })
-            }
+            UsageForm::Honest
+            | UsageForm::Text
+            | UsageForm::Twice
+            | UsageForm::Early
+            | UsageForm::Late => Some(Self {
+                input: told.prompt.unwrap_or(number(input)),
+                output: told.completion.unwrap_or(number(output)),
+            }),
         }
     }
 

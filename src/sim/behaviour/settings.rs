@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures, UsageForm,
-    Writes,
+    Withheld, Writes,
 };
 
 /// The longest delay or interval that can be asked for: longer than any timeout worth a test.
@@ -87,6 +87,10 @@ impl Behaviour {
                     _ => return Err("counted or output"),
                 };
             }
+            "task-pending-ms" => self.task.pending = wait(value)?,
+            "task-running-ms" => self.task.running = wait(value)?,
+            "task-end" => self.task.end = value.parse()?,
+            "task-query-fault" => self.task.query_fault = query_fault(value)?,
             "key" => self.key = text(value),
             "retry-after" => self.retry_after = text(value),
             "error-code" => self.error_code = text(value),
@@ -95,7 +99,8 @@ impl Behaviour {
             _ => {
                 return Err(
                     "delay-ms, chunks, interval-ms, words, max-tokens, usage, dimensions, \
-                            base64, image-bytes, usage-dialect, key, retry-after, error-code, blind or fault",
+                            base64, image-bytes, usage-dialect, task-pending-ms, task-running-ms, task-end, \
+                            task-query-fault, key, retry-after, error-code, blind or fault",
                 );
             }
         }
@@ -114,9 +119,7 @@ impl Faults {
         };
         match name {
             "none" => *self = Self::default(),
-            "status" => {
-                self.refusal = Some(Refusal::Status(number(value, 400, 599, "400 to 599")?))
-            }
+            "status" => self.refusal = Some(told_status(value)?),
             "error-in-200" => self.refusal = Some(Refusal::ErrorIn200),
             "reset" => self.refusal = Some(Refusal::Reset),
             "reset-after-body" => self.refusal = Some(Refusal::ResetAfterBody),
@@ -127,6 +130,7 @@ impl Faults {
             "hang-after" => return stop(Break::Hang),
             "error-after" => return stop(Break::ErrorFrame),
             "usage-missing" => self.usage = UsageForm::Missing,
+            "usage-string" => self.usage = UsageForm::Text,
             "usage-negative" => self.usage = UsageForm::Negative,
             "usage-huge" => self.usage = UsageForm::Huge,
             "usage-twice" => self.usage = UsageForm::Twice,
@@ -144,6 +148,9 @@ impl Faults {
                 self.giant_bytes = Some(number(value, 1, GIANT_BYTES_MAX, "1 to 268435456 bytes")?);
             }
             "leak" => self.leak = true,
+            "submit-hang" => self.submit = Some(Withheld::Hang),
+            "submit-reset" => self.submit = Some(Withheld::Reset),
+            "task-lost" => self.task_lost = true,
             _ => return Err("faults of the table in the documentation of `sim`"),
         }
         Ok(())
@@ -169,6 +176,23 @@ impl FromStr for UsageFigures {
         }
         Ok(figures)
     }
+}
+
+/// The fault of queries, `None` for `none`.
+fn query_fault(text: &str) -> Result<Option<Refusal>, &'static str> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    match name {
+        "none" => Ok(None),
+        "status" => told_status(value).map(Some),
+        "hang" => Ok(Some(Refusal::Hang)),
+        "reset" => Ok(Some(Refusal::Reset)),
+        "garbage" => Ok(Some(Refusal::Garbage)),
+        _ => Err("none, status=N, hang, reset or garbage"),
+    }
+}
+
+fn told_status(value: &str) -> Result<Refusal, &'static str> {
+    number(value, 400, 599, "400 to 599").map(Refusal::Status)
 }
 
 fn wait(value: &str) -> Result<Duration, &'static str> {
@@ -223,6 +247,11 @@ mod tests {
             ..Behaviour::default()
         };
         assert_eq!(behaviour, expected);
+        let fault = |behaviour: &Behaviour| behaviour.task.query_fault;
+        behaviour.set_pair("task-query-fault=status=404").expect("a setting");
+        assert_eq!(fault(&behaviour), Some(Refusal::Status(404)));
+        behaviour.set_pair("task-query-fault=none").expect("a setting");
+        assert_eq!(fault(&behaviour), None, "`none` takes the fault of queries away");
         behaviour.set("fault", "none").expect("a fault");
         assert_eq!(behaviour.faults, Faults::default(), "`none` takes all faults away");
     }
@@ -238,6 +267,10 @@ mod tests {
             ("image-bytes=67108865", "0 to 67108864"),
             ("usage-dialect=both", "counted or output"),
             ("usage=12", "prompt="),
+            ("task-pending-ms=3600001", "0 to 3600000"),
+            ("task-end=lost", "cancelled or moderated"),
+            ("task-query-fault=status=200", "400 to 599"),
+            ("task-query-fault=leak", "hang, reset or garbage"),
             ("blind", "on or off"),
         ] {
             let error = behaviour.set_pair(pair).expect_err(pair).to_string();

@@ -211,7 +211,11 @@ impl Usage {
             UsageForm::Missing => return None,
             UsageForm::Negative => return Some(Self::NEGATIVE),
             UsageForm::Huge => return Some(Self::HUGE),
-            UsageForm::Honest | UsageForm::Twice | UsageForm::Early | UsageForm::Late => {}
+            UsageForm::Honest
+            | UsageForm::Text
+            | UsageForm::Twice
+            | UsageForm::Early
+            | UsageForm::Late => {}
         }
         let prompt = 1 + request.messages.get().len() / BYTES_PER_TOKEN;
         let completion = reply.tokens.saturating_mul(u64::from(choices));

@@ -164,7 +164,11 @@ fn usage(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Value {
         UsageForm::Missing => return Value::Null,
         UsageForm::Negative => (-100, -50, -200),
         UsageForm::Huge => (i64::MAX, 0, i64::MAX),
-        UsageForm::Honest | UsageForm::Twice | UsageForm::Early | UsageForm::Late => (
+        UsageForm::Honest
+        | UsageForm::Text
+        | UsageForm::Twice
+        | UsageForm::Early
+        | UsageForm::Late => (
             told.prompt.unwrap_or(number(1 + (body_bytes / BYTES_PER_TOKEN) as u64)),
             told.cached.unwrap_or(0),
             told.completion.unwrap_or(number(reply.tokens)),
