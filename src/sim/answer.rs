@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::behaviour::{Behaviour, Break, Withheld};
 use super::script::{self, EventStream, Protocol, Step};
+use super::{ark, xai};
 
 /// Bytes that are neither JSON nor events, nor even text.
 const GARBAGE: &[u8] = b"data: {\"id\":\n\n\xFF\xFE\x00<html>not an answer</html>\x80";
@@ -101,7 +102,8 @@ impl Answer {
         Self::with_error(status, &envelope.error(status, code, message), behaviour)
     }
 
-    fn with_error(status: StatusCode, body: &Value, behaviour: &Behaviour) -> Self {
+    /// An error with a body of the caller's.
+    pub(super) fn with_error(status: StatusCode, body: &Value, behaviour: &Behaviour) -> Self {
         Self {
             status,
             content_type: "application/json",
@@ -119,6 +121,8 @@ pub(super) enum Envelope {
     Openai,
     Anthropic,
     Dashscope,
+    Ark,
+    Xai,
 }
 
 impl Envelope {
@@ -128,6 +132,8 @@ impl Envelope {
             Self::Openai => openai_error(status, code, message),
             Self::Anthropic => anthropic_error(status, message),
             Self::Dashscope => dashscope_error(status, code, message),
+            Self::Ark => ark::error(status, code, None, message),
+            Self::Xai => xai::error(status, code, message),
         }
     }
 }

@@ -1,7 +1,9 @@
-//! DashScope's own protocol: images and speech, which share one path.
+//! DashScope's own protocol: images and speech, which share one path, and videos.
 //!
 //! The shapes are those of Alibaba Cloud Model Studio's API reference, "Qwen-Image", "Qwen image
 //! editing" and "Qwen-TTS". Requests are authorized as OpenAI's are.
+
+pub(super) mod video;
 
 use http::StatusCode;
 use serde::Deserialize;

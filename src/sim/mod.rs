@@ -12,9 +12,12 @@
 //! | `…/audio/speech` | OpenAI; a sine where the format is `wav` or `pcm` |
 //! | `…/messages`, `…/messages/count_tokens` | Anthropic |
 //! | `…/multimodal-generation/generation` | DashScope: an image for `input.messages`, speech for `input.text` |
+//! | `…/video-generation/video-synthesis` and `…/tasks/{id}` | DashScope: a video, which is a task |
+//! | `…/contents/generations/tasks` (`POST`, `GET`) and below it `/{id}` (`GET`, `DELETE`) | Ark: a video; `callback_url`, without TLS, is told of each state, three times at most |
+//! | `…/videos/generations` and `…/videos/{id}` | xAI: a video |
 //! | `…/sim/results/{name}` | a file that an answer points at; its URL has the path settings of the request |
 //!
-//! `GET /sim/requests` shows the last 1,024 requests. Each answer carries the SHA-256 and the length
+//! `GET /sim/requests` shows the last 1,024 requests, `GET /sim/tasks` the last 100,000 tasks. Each answer carries the SHA-256 and the length
 //! of the request's body as it arrived, in `x-sim-body-sha256` and `x-sim-body-bytes`.
 //!
 //! # Settings
@@ -31,14 +34,18 @@
 //! | `interval-ms` | milliseconds between two chunks | 0 |
 //! | `words` | words in a chunk; a word counts as a token | 2 |
 //! | `max-tokens` | `honour` or `ignore` the request's `max_tokens` | `honour` |
-//! | `usage` | reported tokens: `prompt=12,completion=34,cached=4,reasoning=3`, each optional; DashScope's characters are `prompt`, its images `completion` | counted |
+//! | `usage` | reported tokens: `prompt=12,completion=34,cached=4,reasoning=3`, each optional; DashScope's characters are `prompt`, its images and billed seconds, and xAI's ticks of cost, `completion` | counted |
 //! | `dimensions` | size of vectors, when the request does not say | 256 |
 //! | `base64` | `on` or `off`: whether embeddings come in base64 when asked | `on` |
 //! | `image-bytes` | characters of base64 in each image, 0 for a picture of one pixel | 0 |
 //! | `usage-dialect` | `counted` or `output`: DashScope's image usage as `image_count, width, height`, or as `output_image_count` and so on | `counted` |
+//! | `task-pending-ms` | milliseconds for which a task waits | 50 |
+//! | `task-running-ms` | milliseconds for which it is worked on after that | 100 |
+//! | `task-end` | `succeeded`, `failed`, `expired`, `cancelled` or `moderated`: its end, in the words of its protocol | `succeeded` |
+//! | `task-query-fault` | `status=N`, `hang`, `reset` or `garbage`: what comes instead of an answer to a query of one task; `none` takes it away | `none` |
 //! | `key` | the bearer token that requests must carry, else 401 | none asked |
 //! | `retry-after` | `retry-after` of error answers | none |
-//! | `error-code` | `error.code` of error answers | by status |
+//! | `error-code` | `error.code` of error answers, and the code of tasks that fail | by status |
 //! | `blind` | `on` or `off`: answer by path alone, without reading, hashing or recording the body; for chats and images | `off` |
 //! | `fault` | faults, separated by commas; repeated ones add up | none |
 //!
@@ -57,6 +64,7 @@
 //! | `hang-after=N` | after N chunks nothing more comes |
 //! | `error-after=N` | after N chunks an error event comes, and the body ends |
 //! | `usage-missing` | usage is never reported |
+//! | `usage-string` | usage is a string that holds JSON; DashScope's tasks only |
 //! | `usage-negative`, `usage-huge` | usage is below zero, or the most that 64 bits hold |
 //! | `usage-twice`, `usage-early`, `usage-late` | one more, tenfold usage after the honest one, in the middle of the content, or after `[DONE]` |
 //! | `done-missing`, `done-twice` | no `[DONE]`, or two |
@@ -67,6 +75,16 @@
 //! | `trickle` | one byte for each write |
 //! | `giant=N` | one piece of content has N bytes |
 //! | `leak` | the headers carry a cookie and what looks like the operator's credentials |
+//! | `submit-hang`, `submit-reset` | a task is taken in and worked on, but its submit is never answered, or gets TCP RST |
+//! | `task-lost` | tasks are not known to queries, though they were taken in |
+//!
+//! What becomes of a task is decided by the settings of its submit: `task-…`, `usage…`, `error-code`,
+//! `task-lost`. A query has the faults of its own request, `task-lost` and `task-query-fault` among
+//! them. A submit that is answered with `garbage`, or whose answer breaks off, was taken in; one that
+//! is refused, reset or left hanging by the faults for all requests was not. An end for which a
+//! protocol has no word is the nearest that it has: DashScope does not know an expired task any more
+//! and has no moderated one, which failed; Ark's moderated one failed; xAI's cancelled one failed, and
+//! its moderated one is done, without a URL, and costs as much.
 //!
 //! Unstreamed answers break off in their middle, whatever N is. Speech and results break off between
 //! chunks, and know no `error-after`; the answer that points at DashScope's speech comes whole, so that
@@ -75,6 +93,7 @@
 
 mod answer;
 mod anthropic;
+mod ark;
 mod asked;
 mod audio;
 mod behaviour;
@@ -89,7 +108,9 @@ mod route;
 mod sample;
 mod script;
 mod server;
+mod tasks;
 mod usage;
+mod xai;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -104,6 +125,7 @@ pub use behaviour::{
     UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
 };
 pub use recorded::Recorded;
+pub use tasks::{SimTask, TaskProtocol, TaskState};
 
 use server::Server;
 
@@ -179,6 +201,18 @@ impl Sim {
     #[must_use]
     pub fn requests_in_flight(&self) -> usize {
         self.server.in_flight()
+    }
+
+    /// The last tasks, at most 100,000, oldest first, whoever can still ask after them.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<SimTask> {
+        self.server.tasks.all()
+    }
+
+    /// How many tasks were taken in since the start.
+    #[must_use]
+    pub fn tasks_total(&self) -> u64 {
+        self.server.tasks.submitted()
     }
 
     /// Changes what it does with requests that arrive from now on.

@@ -18,6 +18,9 @@ const SAMPLES_PER_CHARACTER: u32 = audio::SAMPLES_PER_SECOND / 20;
 /// The longest speech, a minute: enough for a test of long files, and 3 MB.
 const SPEECH_SAMPLES_MAX: u32 = 60 * audio::SAMPLES_PER_SECOND;
 
+/// A video without tracks: what it is compatible with, and no data (ISO/IEC 14496-12, 4.3 and 8.1.1).
+const MP4: [u8; 28] = *b"\0\0\0\x14ftypisom\0\0\0\0isom\0\0\0\x08mdat";
+
 /// Where the speech of so many characters is.
 pub(super) fn speech_url(asked: &Asked<'_>, characters: usize) -> String {
     url(asked, &format!("speech-{}-{characters}.wav", asked.number))
@@ -26,6 +29,11 @@ pub(super) fn speech_url(asked: &Asked<'_>, characters: usize) -> String {
 /// Where the image is that comes `index`-th in its answer.
 pub(super) fn image_url(asked: &Asked<'_>, index: u32) -> String {
     url(asked, &format!("image-{}-{index}.png", asked.number))
+}
+
+/// Where the video is that a request has ordered.
+pub(super) fn video_url(asked: &Asked<'_>) -> String {
+    url(asked, &format!("video-{}-0.mp4", asked.number))
 }
 
 /// The settings in the request's path are in the URL too, so that they hold for the file as well.
@@ -61,6 +69,7 @@ fn made(name: &str) -> Option<(&'static str, Bytes)> {
             let samples = detail.saturating_mul(SAMPLES_PER_CHARACTER).min(SPEECH_SAMPLES_MAX);
             Some(("audio/wav", audio::wav(samples)))
         }
+        ("video", "mp4", None) => Some(("video/mp4", Bytes::from_static(&MP4))),
         ("image", "png", None) => Some(("image/png", Bytes::from_static(&image::PNG))),
         _ => None,
     }
@@ -83,6 +92,7 @@ mod tests {
         assert_eq!(length("speech-7-2.wav"), Some(44 + 4800), "a tenth of a second");
         assert_eq!(length("speech-7-4000000000.wav"), Some(44 + 2_880_000), "a minute, no more");
         assert_eq!(length("image-7-0.png"), Some(image::PNG.len()));
+        assert_eq!(length("video-7-0.mp4"), Some(MP4.len()));
         for name in ["speech-7.wav", "speech-7-2.png", "speech-7-2-2.wav", "speech-x-2.wav", "a"] {
             assert_eq!(length(name), None, "{name}");
         }

@@ -25,8 +25,9 @@ use super::asked::{Asked, PATH_SETTINGS};
 use super::behaviour::{BadSetting, Behaviour, Refusal, Withheld};
 use super::connection::Connection;
 use super::recorded::{Recorded, Recorder};
-use super::route::{self, REQUESTS_PATH};
+use super::route;
 use super::script::{Cut, Script};
+use super::tasks::Tasks;
 use crate::clock::UnixMs;
 
 /// Connections that may wait to be accepted: more than a benchmark opens at one moment.
@@ -58,6 +59,7 @@ const LEAKS: [(&str, &str); 5] = [
 pub(super) struct Server {
     pub(super) behaviour: ArcSwap<Behaviour>,
     pub(super) recorder: Recorder,
+    pub(super) tasks: Arc<Tasks>,
     in_flight: Arc<AtomicUsize>,
     answers: AtomicU64,
 }
@@ -67,6 +69,7 @@ impl Server {
         Self {
             behaviour: ArcSwap::from_pointee(behaviour),
             recorder: Recorder::default(),
+            tasks: Arc::default(),
             in_flight: Arc::default(),
             answers: AtomicU64::new(0),
         }
@@ -175,7 +178,7 @@ async fn answer(
     let in_flight = InFlight::new(&server.in_flight);
     let number = server.answers.fetch_add(1, Ordering::Relaxed);
     let (head, body) = request.into_parts();
-    let behaviour = match overridden(&server.behaviour.load_full(), &head) {
+    let mut behaviour = match overridden(&server.behaviour.load_full(), &head) {
         Ok(behaviour) => behaviour,
         Err(error) => {
             let fallback = Behaviour::default();
@@ -183,11 +186,18 @@ async fn answer(
             return Ok(response(number, refused, &fallback, &Received::default(), in_flight));
         }
     };
+    if let Some(id) = route::queried_task(&head.method, head.uri.path()) {
+        server.tasks.count_query(id);
+        if behaviour.task.query_fault.is_some() {
+            let behaviour = Arc::make_mut(&mut behaviour);
+            behaviour.faults.refusal = behaviour.task.query_fault;
+        }
+    }
     if behaviour.faults.refusal == Some(Refusal::Reset) {
         return Err(cut(&reset));
     }
     let received = receive(body, behaviour.blind).await?;
-    if !behaviour.blind && head.uri.path() != REQUESTS_PATH {
+    if !behaviour.blind && !route::shows_what_was_recorded(head.uri.path()) {
         record(&server, &head, &received);
     }
     if !behaviour.delay.is_zero() {
@@ -201,12 +211,14 @@ async fn answer(
     let asked = Asked {
         method: &head.method,
         path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
         headers: &head.headers,
         host: host(&head),
         body: &received.body,
+        body_sha256: received.sha256.as_deref().unwrap_or_default(),
         number,
     };
-    let answer = route::answer(&asked, &behaviour, &server.recorder);
+    let answer = route::answer(&asked, &behaviour, &server);
     match answer.withheld {
         Some(Withheld::Hang) => std::future::pending().await,
         Some(Withheld::Reset) => return Err(cut(&reset)),
