@@ -8,6 +8,8 @@ mod dashscope;
 mod images;
 #[path = "sim/speech.rs"]
 mod speech;
+#[path = "sim/tasks.rs"]
+mod tasks;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
