@@ -47,10 +47,10 @@ upstreams:
         data.display()
     );
     for work in Work::ALL {
-        let (name, path) = (work.model(), work.base_path());
+        let (name, path, protocol) = (work.model(), work.base_path(), work.operation().protocol());
         text += &format!(
             "  {name}:
-    protocol: openai
+    protocol: {protocol}
     base_url: \"http://{upstream}{path}\"
     credential: sk-upstream-of-the-benchmark
 "
@@ -62,10 +62,10 @@ upstreams:
 fn models() -> String {
     let mut text = "models:\n".to_owned();
     for work in Work::ALL {
-        let name = work.model();
+        let (name, operation) = (work.model(), work.operation().name());
         text += &format!(
             "  {name}:
-    operations: [chat]
+    operations: [{operation}]
     targets:
       - {{ upstream: {name} }}
     prices:

@@ -37,16 +37,16 @@ enum State {
 }
 
 /// How many last bytes of a body are kept.
-const TAIL_BYTES: usize = 16;
+const TAIL_BYTES: usize = 64;
 
 impl Response {
     pub(crate) fn is_complete(&self) -> bool {
         matches!(self.state, State::Complete)
     }
 
-    /// Whether the body is a stream that ended with `[DONE]`.
-    pub(crate) fn is_done(&self) -> bool {
-        self.tail.ends_with(b"data: [DONE]\n\n")
+    /// Whether the body so far ends with `end`, of which only the last 64 bytes can be told.
+    pub(crate) fn ends_with(&self, end: &[u8]) -> bool {
+        self.tail.ends_with(end)
     }
 
     /// Takes what was read.
@@ -145,12 +145,12 @@ impl State {
 }
 
 /// A POST of JSON with a bearer token.
-pub(crate) fn post(path: &str, key: &str, body: &str) -> Vec<u8> {
+pub(crate) fn post(path: &str, key: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: application/json\r\n\
          content-type: application/json\r\nuser-agent: relay-bench\r\n\
          authorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n"
     );
-    [head.as_bytes(), body.as_bytes()].concat()
+    [head.as_bytes(), body].concat()
 }

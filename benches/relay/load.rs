@@ -66,15 +66,15 @@ pub(crate) async fn closed(
     Ok(Throughput { requests, took: begin.elapsed() })
 }
 
-/// `streams` streams at once, each read to its end. The sum of their events.
-pub(crate) async fn streams(aim: &Aim, streams: usize) -> anyhow::Result<u64> {
+/// `streams` streams at once, each read to its end, which must be `end`. The sum of their events.
+pub(crate) async fn streams(aim: &Aim, streams: usize, end: &'static [u8]) -> anyhow::Result<u64> {
     let mut clients = JoinSet::new();
     for _ in 0..streams {
         let aim = aim.clone();
         clients.spawn(async move {
             let mut connection = Connection::open(&aim).await?;
             let response = connection.exchange(&aim).await?;
-            ensure!(response.is_done(), "a stream that did not end with [DONE]");
+            ensure!(response.ends_with(end), "a stream without {}", end.escape_ascii());
             anyhow::Ok(response.events)
         });
     }

@@ -5,6 +5,7 @@
 //! on and its ledger durable, each as a process of its own, and drives them in turns with one load
 //! generator. `-- --quick` takes a minute, `-- --json FILE` keeps every figure.
 
+mod body;
 mod config;
 mod floor;
 mod http;

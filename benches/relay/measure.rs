@@ -22,6 +22,7 @@ pub(crate) enum Measure {
     InstantP99,
     CpuPerThousandChunks,
     StreamsRss,
+    CpuPerThousandMessageChunks,
     LargeThroughput,
     LargeCpu,
     LargeRss,
@@ -33,7 +34,7 @@ pub(crate) enum Measure {
 pub(crate) const STREAMS: usize = 200;
 /// Requests per second of the open loop.
 const RATE: u32 = 200;
-/// Connections that send large bodies.
+/// Connections that send large chats.
 const LARGE_CONNECTIONS: usize = 8;
 /// Load before a measurement, which fills pools and caches.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -121,30 +122,53 @@ pub(crate) async fn round(
         0 => [Subject::Tollgate, Subject::Floor],
         _ => [Subject::Floor, Subject::Tollgate],
     };
-    let mut proxies = Vec::new();
-    for subject in order {
-        let Some(running) = bench.start(subject).await? else { continue };
-        figures.add(Measure::Start, subject, running.start.as_secs_f64() * 1e3);
-        tokio::time::sleep(AFTERMATH).await;
-        figures.add(Measure::IdleRss, subject, running.process.rss_mb()?);
-        proxies.push(running);
+    let proxies = start(bench, order).await?;
+    for running in &proxies {
+        let start_ms = running.start.as_secs_f64() * 1e3;
+        figures.add(Measure::Start, running.subject, start_ms);
+        figures.add(Measure::IdleRss, running.subject, running.process.rss_mb()?);
     }
     // Streams first: their memory is that of a process which has done nothing else.
     for running in &proxies {
-        streams(running, figures).await?;
+        let (cpu, rss) = (Measure::CpuPerThousandChunks, Some(Measure::StreamsRss));
+        streams(running, Work::Stream, cpu, rss, figures).await?;
     }
-    let small = Load { work: Work::Instant, connections: 64 };
-    let at_64 = Measures {
-        throughput: Measure::RequestsAt64,
-        per_request: 1.0,
-        cpu: Some(Measure::CpuPerRequest),
-    };
-    closed(plan, &proxies, small, at_64, figures).await?;
-    let small = Load { connections: 256, ..small };
-    let at_256 = Measures { throughput: Measure::RequestsAt256, cpu: None, ..at_64 };
-    closed(plan, &proxies, small, at_256, figures).await?;
+    for running in &proxies {
+        let cpu = Measure::CpuPerThousandMessageChunks;
+        streams(running, Work::MessageStream, cpu, None, figures).await?;
+    }
+    for load in SMALL {
+        closed(plan, &proxies, load, figures).await?;
+    }
     let direct = load::closed(&bench.direct(Work::Instant), 64, plan.closed).await?;
     figures.add(Measure::RequestsAt64, Subject::Direct, direct.per_second());
+    latencies(plan, bench, &proxies, figures).await?;
+    closed(plan, &proxies, LARGE, figures).await?;
+    stop(proxies)
+}
+
+/// Starts the proxies that are not left out, and lets each come to rest.
+async fn start(bench: &Bench, order: [Subject; 2]) -> anyhow::Result<Vec<Running>> {
+    let mut proxies = Vec::new();
+    for subject in order {
+        let Some(running) = bench.start(subject).await? else { continue };
+        tokio::time::sleep(AFTERMATH).await;
+        proxies.push(running);
+    }
+    Ok(proxies)
+}
+
+fn stop(proxies: Vec<Running>) -> anyhow::Result<()> {
+    proxies.into_iter().try_for_each(|running| running.process.stop())
+}
+
+/// Puts the open loops on everyone, the upstream itself included.
+async fn latencies(
+    plan: &Plan,
+    bench: &Bench,
+    proxies: &[Running],
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     for (work, p50, p99) in [
         (Work::Late, Measure::LateP50, Measure::LateP99),
         (Work::Instant, Measure::InstantP50, Measure::InstantP99),
@@ -157,20 +181,7 @@ pub(crate) async fn round(
             figures.add(p99, subject, latencies.value_at_quantile(0.99) as f64 / 1e6);
         }
     }
-    for running in &proxies {
-        running.process.forget_peak()?;
-    }
-    let large = Load { work: Work::Large, connections: LARGE_CONNECTIONS };
-    let throughput = Measures {
-        throughput: Measure::LargeThroughput,
-        per_request: Work::Large.body().len() as f64 / 1e6,
-        cpu: Some(Measure::LargeCpu),
-    };
-    closed(plan, &proxies, large, throughput, figures).await?;
-    for running in &proxies {
-        figures.add(Measure::LargeRss, running.subject, running.process.peak_rss_mb()?);
-    }
-    proxies.into_iter().try_for_each(|running| running.process.stop())
+    Ok(())
 }
 
 async fn open(plan: &Plan, aim: Aim) -> anyhow::Result<Histogram<u64>> {
@@ -178,69 +189,117 @@ async fn open(plan: &Plan, aim: Aim) -> anyhow::Result<Histogram<u64>> {
     tokio::task::spawn_blocking(move || load::open(&aim, RATE, duration)).await?
 }
 
-async fn streams(running: &Running, figures: &mut Figures) -> anyhow::Result<()> {
+/// Puts streams on a proxy. `cpu` is per 1,000 events, in seconds.
+async fn streams(
+    running: &Running,
+    work: Work,
+    cpu: Measure,
+    rss: Option<Measure>,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let subject = running.subject;
     let before = running.process.cpu()?;
     let middle = async {
         tokio::time::sleep(STREAMS_MIDDLE).await;
         running.process.rss_mb()
     };
-    let aim = running.aim(Work::Stream);
-    let (events, rss_mb) = tokio::join!(load::streams(&aim, STREAMS), middle);
+    let aim = running.aim(work);
+    let end = work.operation().stream_end();
+    let (events, rss_mb) = tokio::join!(load::streams(&aim, STREAMS, end), middle);
     tokio::time::sleep(AFTERMATH).await;
-    let cpu = running.process.cpu()? - before;
-    figures.add(Measure::CpuPerThousandChunks, subject, cpu.as_secs_f64() * 1e3 / events? as f64);
-    figures.add(Measure::StreamsRss, subject, rss_mb?);
+    let took = running.process.cpu()? - before;
+    figures.add(cpu, subject, took.as_secs_f64() * 1e3 / events? as f64);
+    if let Some(measure) = rss {
+        figures.add(measure, subject, rss_mb?);
+    }
     Ok(())
 }
 
-/// A closed loop's load.
+/// A closed loop's load, and what it tells.
 #[derive(Clone, Copy)]
 struct Load {
     work: Work,
     connections: usize,
-}
-
-/// What a closed loop tells.
-#[derive(Clone, Copy)]
-struct Measures {
     throughput: Measure,
-    /// What one request counts in the throughput.
-    per_request: f64,
+    unit: Unit,
     /// CPU per request, in ms.
     cpu: Option<Measure>,
+    /// The most memory since just before the load, in MB.
+    peak_rss: Option<Measure>,
 }
+
+/// What is counted in a throughput.
+#[derive(Clone, Copy)]
+enum Unit {
+    Requests,
+    Megabytes,
+}
+
+const SMALL: [Load; 2] = [
+    Load {
+        work: Work::Instant,
+        connections: 64,
+        throughput: Measure::RequestsAt64,
+        unit: Unit::Requests,
+        cpu: Some(Measure::CpuPerRequest),
+        peak_rss: None,
+    },
+    Load {
+        work: Work::Instant,
+        connections: 256,
+        throughput: Measure::RequestsAt256,
+        unit: Unit::Requests,
+        cpu: None,
+        peak_rss: None,
+    },
+];
+
+const LARGE: Load = Load {
+    work: Work::Large,
+    connections: LARGE_CONNECTIONS,
+    throughput: Measure::LargeThroughput,
+    unit: Unit::Megabytes,
+    cpu: Some(Measure::LargeCpu),
+    peak_rss: Some(Measure::LargeRss),
+};
 
 /// Puts a load on all proxies, slice by slice in turns.
 async fn closed(
     plan: &Plan,
     proxies: &[Running],
     load: Load,
-    measures: Measures,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
+    let aims: Vec<Aim> = proxies.iter().map(|running| running.aim(load.work)).collect();
     let mut sums = vec![(0_u64, Duration::ZERO, Duration::ZERO); proxies.len()];
-    for running in proxies {
-        load::closed(&running.aim(load.work), load.connections, WARM_UP).await?;
+    for (running, aim) in proxies.iter().zip(&aims) {
+        running.process.forget_peak()?;
+        load::closed(aim, load.connections, WARM_UP).await?;
     }
     tokio::time::sleep(AFTERMATH).await;
     for _ in 0..SLICES {
-        for (running, (requests, took, cpu)) in proxies.iter().zip(&mut sums) {
+        for ((running, aim), (requests, took, cpu)) in proxies.iter().zip(&aims).zip(&mut sums) {
             let before = running.process.cpu()?;
-            let aim = running.aim(load.work);
-            let slice = load::closed(&aim, load.connections, plan.closed / SLICES).await?;
+            let slice = load::closed(aim, load.connections, plan.closed / SLICES).await?;
             tokio::time::sleep(AFTERMATH).await;
             *requests += slice.requests;
             *took += slice.took;
             *cpu += running.process.cpu()? - before;
         }
     }
+    let per_request = match load.unit {
+        Unit::Requests => 1.0,
+        Unit::Megabytes => load.work.payload_mb(),
+    };
     for (running, (requests, took, cpu)) in proxies.iter().zip(sums) {
         let requests = requests as f64;
-        let per_second = requests * measures.per_request / took.as_secs_f64();
-        figures.add(measures.throughput, running.subject, per_second);
-        if let Some(measure) = measures.cpu {
+        let per_second = requests * per_request / took.as_secs_f64();
+        figures.add(load.throughput, running.subject, per_second);
+        if let Some(measure) = load.cpu {
             figures.add(measure, running.subject, cpu.as_secs_f64() * 1e3 / requests);
+        }
+        if let Some(measure) = load.peak_rss {
+            figures.add(measure, running.subject, running.process.peak_rss_mb()?);
         }
     }
     Ok(())

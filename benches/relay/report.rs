@@ -88,7 +88,7 @@ impl Row {
 /// The peak that is allowed under 4 MiB bodies: the budget for bodies, in whole MB.
 const LARGE_RSS_MB_MAX: f64 = (BODY_MEMORY_MIB * 1024 * 1024 / 1_000_000) as f64;
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     Row::new("CPU per request, 64 connections, ms", Measure::CpuPerRequest, 4, Bar::RatioMax(1.3)),
     Row::new("requests/s, 64 connections", Measure::RequestsAt64, 0, Bar::None),
     Row::new("requests/s, 256 connections", Measure::RequestsAt256, 0, Bar::None),
@@ -102,6 +102,12 @@ const ROWS: [Row; 18] = [
     Row::added("  added to direct", Measure::InstantP99, Bar::None),
     Row::new("CPU per 1,000 SSE chunks, s", Measure::CpuPerThousandChunks, 4, Bar::RatioMax(1.1)),
     Row::new("RSS at 200 streams, MB", Measure::StreamsRss, 1, Bar::Max(64.0)),
+    Row::new(
+        "CPU per 1,000 SSE chunks of messages, s",
+        Measure::CpuPerThousandMessageChunks,
+        4,
+        Bar::RatioMax(1.1),
+    ),
     Row::new("4 MiB bodies, MB/s", Measure::LargeThroughput, 0, Bar::RatioMin(0.65)),
     Row::new("CPU per 4 MiB request, ms", Measure::LargeCpu, 2, Bar::None),
     Row::new("peak RSS under 4 MiB bodies, MB", Measure::LargeRss, 1, Bar::Max(LARGE_RSS_MB_MAX)),
@@ -112,7 +118,7 @@ const ROWS: [Row; 18] = [
 /// The medians beside each other, with the median of the rounds' ratios and the bar.
 pub(crate) fn table(figures: &Figures) -> String {
     let mut table = format!(
-        "{:<36} {:>10} {:>10} {:>10} {:>7}  {}\n",
+        "{:<39} {:>10} {:>10} {:>10} {:>7}  {}\n",
         "", "direct", "floor", "tollgate", "ratio", "bar"
     );
     for row in &ROWS {
@@ -125,7 +131,7 @@ pub(crate) fn table(figures: &Figures) -> String {
         let verdict = row.verdict(figures).unwrap_or_default();
         let [direct, floor, tollgate] = Subject::ALL.map(cell);
         let line = format!(
-            "{:<36} {direct:>10} {floor:>10} {tollgate:>10} {ratio:>7}  {:<13} {verdict}",
+            "{:<39} {direct:>10} {floor:>10} {tollgate:>10} {ratio:>7}  {:<14} {verdict}",
             row.name,
             row.bar.to_string()
         );

@@ -94,7 +94,7 @@ impl Bench {
 
     /// A request that goes to the upstream without a proxy.
     pub(crate) fn direct(&self, work: Work) -> Aim {
-        aim(self.upstream, &format!("{}/chat/completions", work.base_path()), None, work)
+        aim(self.upstream, &work.upstream_path(), None, work)
     }
 }
 
@@ -126,11 +126,11 @@ impl Gateway {
 impl Running {
     /// A request to this proxy. The body is the same for all.
     pub(crate) fn aim(&self, work: Work) -> Aim {
-        let base_path = match self.subject {
-            Subject::Tollgate => "/v1".to_owned(),
-            Subject::Direct | Subject::Floor => work.base_path(),
+        let path = match self.subject {
+            Subject::Tollgate => work.operation().path().to_owned(),
+            Subject::Direct | Subject::Floor => work.upstream_path(),
         };
-        aim(self.address, &format!("{base_path}/chat/completions"), self.key.as_deref(), work)
+        aim(self.address, &path, self.key.as_deref(), work)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The requests that are measured, and how the upstream answers them.
 
-use serde_json::json;
+use crate::body;
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,65 +11,122 @@ pub(crate) enum Work {
     Late,
     /// The same, streamed.
     Stream,
+    /// The same as a message in Anthropic's protocol, streamed.
+    MessageStream,
     /// A chat of 4 MiB, answered at once.
     Large,
 }
 
+/// What tollgate calls what is asked for, and how it looks on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Chat,
+    Messages,
+}
+
 /// How many pieces of content a stream has.
 const STREAM_CHUNKS: u32 = 100;
-/// The body of a large request.
+/// The body of a large chat.
 const LARGE_BYTES: usize = 4 << 20;
 
 impl Work {
-    pub(crate) const ALL: [Self; 4] = [Self::Instant, Self::Late, Self::Stream, Self::Large];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Instant, Self::Late, Self::Stream, Self::MessageStream, Self::Large];
 
-    /// The model that is asked for: each has an upstream address of its own.
+    pub(crate) fn operation(self) -> Operation {
+        match self {
+            Self::Instant | Self::Late | Self::Stream | Self::Large => Operation::Chat,
+            Self::MessageStream => Operation::Messages,
+        }
+    }
+
+    /// The model that is asked for: each has an upstream address of its own, where it has the same
+    /// name, so that no byte of a body has to change.
     pub(crate) fn model(self) -> &'static str {
         match self {
             Self::Instant => "chat-instant",
             Self::Late => "chat-late",
             Self::Stream => "chat-stream",
+            Self::MessageStream => "message-stream",
             Self::Large => "chat-large",
         }
     }
 
-    /// The path of the upstream's base URL, which tells the simulator what to do. It answers blindly
+    /// The start of the upstream's paths, which tells the simulator what to do. It answers blindly
     /// unless it is told otherwise.
-    pub(crate) fn base_path(self) -> String {
+    fn settings(self) -> String {
         match self {
-            Self::Instant | Self::Large => "/v1".to_owned(),
-            Self::Late => "/sim:delay-ms=20/v1".to_owned(),
-            Self::Stream => {
-                format!("/sim:blind=off;chunks={STREAM_CHUNKS};interval-ms=20/v1")
+            Self::Instant | Self::Large => String::new(),
+            Self::Late => "/sim:delay-ms=20".to_owned(),
+            Self::Stream | Self::MessageStream => {
+                format!("/sim:blind=off;chunks={STREAM_CHUNKS};interval-ms=20")
             }
         }
     }
 
-    /// A chat of the size that applications send, about 600 bytes; a large one is padded.
-    pub(crate) fn body(self) -> String {
-        let mut question = "A train leaves Lyon at 9:14 and arrives in Paris at 11:08. Another \
-            leaves at 9:44 and takes eleven minutes longer. Which one should I take if I have to be \
-            at the Gare de l'Est, twenty-five minutes from the station by metro, at noon, and how \
-            much time would be left there?"
-            .to_owned();
-        if self == Self::Large {
-            while question.len() < LARGE_BYTES - 512 {
-                let line = question.len();
-                question += &format!(" Timetable entry {line}: every quarter of an hour.");
-            }
+    /// The path of the upstream's base URL.
+    pub(crate) fn base_path(self) -> String {
+        self.settings() + self.operation().version_path()
+    }
+
+    /// The path at the upstream.
+    pub(crate) fn upstream_path(self) -> String {
+        self.settings() + self.operation().path()
+    }
+
+    pub(crate) fn body(self) -> Vec<u8> {
+        let model = self.model();
+        match self {
+            Self::Instant | Self::Late => body::chat(model, false, 0),
+            Self::Stream => body::chat(model, true, 0),
+            Self::MessageStream => body::message(model),
+            Self::Large => body::chat(model, false, LARGE_BYTES),
         }
-        let system = "You are a travel assistant. Answer in two sentences, without a greeting, \
-            and say which assumption matters most.";
-        json!({
-            "model": self.model(),
-            "messages": [
-                {"role": "system", "content": system},
-                {"role": "user", "content": question},
-            ],
-            "temperature": 0.2,
-            "max_tokens": 256,
-            "stream": self == Self::Stream,
-        })
-        .to_string()
+    }
+
+    /// What one request moves, in MB.
+    pub(crate) fn payload_mb(self) -> f64 {
+        self.body().len() as f64 / 1e6
+    }
+}
+
+impl Operation {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Messages => "messages",
+        }
+    }
+
+    /// The protocol of its upstream.
+    pub(crate) fn protocol(self) -> &'static str {
+        match self {
+            Self::Messages => "anthropic",
+            Self::Chat => "openai",
+        }
+    }
+
+    /// The customers' path.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/v1/chat/completions",
+            Self::Messages => "/v1/messages",
+        }
+    }
+
+    /// As much of the path as belongs to the upstream's base URL.
+    fn version_path(self) -> &'static str {
+        match self {
+            Self::Messages => "",
+            Self::Chat => "/v1",
+        }
+    }
+
+    /// How a stream of it ends that has not broken off.
+    pub(crate) fn stream_end(self) -> &'static [u8] {
+        match self {
+            Self::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+            Self::Chat => b"data: [DONE]\n\n",
+        }
     }
 }
