@@ -8,6 +8,7 @@ const QUESTION: &str = "A train leaves Lyon at 9:14 and arrives in Paris at 11:0
     at 9:44 and takes eleven minutes longer. Which one should I take if I have to be at the Gare de \
     l'Est, twenty-five minutes from the station by metro, at noon, and how much time would be left \
     there?";
+const PROMPT: &str = "A night train in the snow, seen from a bridge, in the style of a poster";
 
 /// A chat of about 600 bytes, or of about `bytes` if that is more.
 pub(crate) fn chat(model: &str, stream: bool, bytes: usize) -> Vec<u8> {
@@ -40,4 +41,9 @@ pub(crate) fn message(model: &str) -> Vec<u8> {
         "stream": true,
     });
     body.to_string().into_bytes()
+}
+
+/// The prompt of an image.
+pub(crate) fn prompt(model: &str) -> Vec<u8> {
+    json!({"model": model, "prompt": PROMPT, "size": "1024x1024"}).to_string().into_bytes()
 }

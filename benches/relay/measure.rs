@@ -26,6 +26,8 @@ pub(crate) enum Measure {
     LargeThroughput,
     LargeCpu,
     LargeRss,
+    ImageThroughput,
+    ImageCpu,
     Start,
     IdleRss,
 }
@@ -36,6 +38,8 @@ pub(crate) const STREAMS: usize = 200;
 const RATE: u32 = 200;
 /// Connections that send large chats.
 const LARGE_CONNECTIONS: usize = 8;
+/// Connections that ask for images.
+const IMAGE_CONNECTIONS: usize = 16;
 /// Load before a measurement, which fills pools and caches.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// How long after a load its accounting may go on before the CPU time is read: settlements that
@@ -71,7 +75,7 @@ impl fmt::Display for Plan {
             f,
             "medians over {rounds} rounds, the subjects in turns; closed loops of {closed:?}, open \
              loops of {open:?} at {RATE}/s, {STREAMS} streams, 4 MiB bodies on {LARGE_CONNECTIONS} \
-             connections"
+             connections, image answers of 1 MB on {IMAGE_CONNECTIONS}"
         )
     }
 }
@@ -143,7 +147,9 @@ pub(crate) async fn round(
     let direct = load::closed(&bench.direct(Work::Instant), 64, plan.closed).await?;
     figures.add(Measure::RequestsAt64, Subject::Direct, direct.per_second());
     latencies(plan, bench, &proxies, figures).await?;
-    closed(plan, &proxies, LARGE, figures).await?;
+    for load in [LARGE, IMAGES] {
+        closed(plan, &proxies, load, figures).await?;
+    }
     stop(proxies)
 }
 
@@ -261,6 +267,15 @@ const LARGE: Load = Load {
     unit: Unit::Megabytes,
     cpu: Some(Measure::LargeCpu),
     peak_rss: Some(Measure::LargeRss),
+};
+
+const IMAGES: Load = Load {
+    work: Work::Image,
+    connections: IMAGE_CONNECTIONS,
+    throughput: Measure::ImageThroughput,
+    unit: Unit::Megabytes,
+    cpu: Some(Measure::ImageCpu),
+    peak_rss: None,
 };
 
 /// Puts a load on all proxies, slice by slice in turns.

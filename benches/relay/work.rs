@@ -15,6 +15,8 @@ pub(crate) enum Work {
     MessageStream,
     /// A chat of 4 MiB, answered at once.
     Large,
+    /// A small prompt that is answered at once with an image of 1 MB in base64.
+    Image,
 }
 
 /// What tollgate calls what is asked for, and how it looks on the wire.
@@ -22,21 +24,25 @@ pub(crate) enum Work {
 pub(crate) enum Operation {
     Chat,
     Messages,
+    ImageGeneration,
 }
 
 /// How many pieces of content a stream has.
 const STREAM_CHUNKS: u32 = 100;
 /// The body of a large chat.
 const LARGE_BYTES: usize = 4 << 20;
+/// The characters of base64 of an image in an answer.
+const IMAGE_BYTES: u32 = 1_000_000;
 
 impl Work {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Instant, Self::Late, Self::Stream, Self::MessageStream, Self::Large];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Instant, Self::Late, Self::Stream, Self::MessageStream, Self::Large, Self::Image];
 
     pub(crate) fn operation(self) -> Operation {
         match self {
             Self::Instant | Self::Late | Self::Stream | Self::Large => Operation::Chat,
             Self::MessageStream => Operation::Messages,
+            Self::Image => Operation::ImageGeneration,
         }
     }
 
@@ -49,6 +55,7 @@ impl Work {
             Self::Stream => "chat-stream",
             Self::MessageStream => "message-stream",
             Self::Large => "chat-large",
+            Self::Image => "image-generation",
         }
     }
 
@@ -61,6 +68,7 @@ impl Work {
             Self::Stream | Self::MessageStream => {
                 format!("/sim:blind=off;chunks={STREAM_CHUNKS};interval-ms=20")
             }
+            Self::Image => format!("/sim:image-bytes={IMAGE_BYTES}"),
         }
     }
 
@@ -81,12 +89,17 @@ impl Work {
             Self::Stream => body::chat(model, true, 0),
             Self::MessageStream => body::message(model),
             Self::Large => body::chat(model, false, LARGE_BYTES),
+            Self::Image => body::prompt(model),
         }
     }
 
-    /// What one request moves, in MB.
+    /// What one request moves, in MB: the image of its answer, or else its body.
     pub(crate) fn payload_mb(self) -> f64 {
-        self.body().len() as f64 / 1e6
+        let bytes = match self {
+            Self::Image => f64::from(IMAGE_BYTES),
+            _ => self.body().len() as f64,
+        };
+        bytes / 1e6
     }
 }
 
@@ -95,6 +108,7 @@ impl Operation {
         match self {
             Self::Chat => "chat",
             Self::Messages => "messages",
+            Self::ImageGeneration => "image_generation",
         }
     }
 
@@ -102,7 +116,7 @@ impl Operation {
     pub(crate) fn protocol(self) -> &'static str {
         match self {
             Self::Messages => "anthropic",
-            Self::Chat => "openai",
+            Self::Chat | Self::ImageGeneration => "openai",
         }
     }
 
@@ -111,6 +125,7 @@ impl Operation {
         match self {
             Self::Chat => "/v1/chat/completions",
             Self::Messages => "/v1/messages",
+            Self::ImageGeneration => "/v1/images/generations",
         }
     }
 
@@ -118,7 +133,7 @@ impl Operation {
     fn version_path(self) -> &'static str {
         match self {
             Self::Messages => "",
-            Self::Chat => "/v1",
+            Self::Chat | Self::ImageGeneration => "/v1",
         }
     }
 
@@ -126,7 +141,7 @@ impl Operation {
     pub(crate) fn stream_end(self) -> &'static [u8] {
         match self {
             Self::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
-            Self::Chat => b"data: [DONE]\n\n",
+            Self::Chat | Self::ImageGeneration => b"data: [DONE]\n\n",
         }
     }
 }
