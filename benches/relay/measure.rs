@@ -28,6 +28,8 @@ pub(crate) enum Measure {
     LargeRss,
     ImageThroughput,
     ImageCpu,
+    EditThroughput,
+    EditRss,
     Start,
     IdleRss,
 }
@@ -38,6 +40,8 @@ pub(crate) const STREAMS: usize = 200;
 const RATE: u32 = 200;
 /// Connections that send large chats.
 const LARGE_CONNECTIONS: usize = 8;
+/// Connections that send edits: as many as the budget for bodies has room for.
+const EDIT_CONNECTIONS: usize = 4;
 /// Connections that ask for images.
 const IMAGE_CONNECTIONS: usize = 16;
 /// Load before a measurement, which fills pools and caches.
@@ -75,7 +79,8 @@ impl fmt::Display for Plan {
             f,
             "medians over {rounds} rounds, the subjects in turns; closed loops of {closed:?}, open \
              loops of {open:?} at {RATE}/s, {STREAMS} streams, 4 MiB bodies on {LARGE_CONNECTIONS} \
-             connections, image answers of 1 MB on {IMAGE_CONNECTIONS}"
+             connections, image answers of 1 MB on {IMAGE_CONNECTIONS}, edits of 28 MiB on \
+             {EDIT_CONNECTIONS}"
         )
     }
 }
@@ -150,6 +155,10 @@ pub(crate) async fn round(
     for load in [LARGE, IMAGES] {
         closed(plan, &proxies, load, figures).await?;
     }
+    stop(proxies)?;
+    // Edits have processes of their own: what loads before them left in memory is not theirs.
+    let proxies = start(bench, order).await?;
+    closed(plan, &proxies, EDITS, figures).await?;
     stop(proxies)
 }
 
@@ -276,6 +285,15 @@ const IMAGES: Load = Load {
     unit: Unit::Megabytes,
     cpu: Some(Measure::ImageCpu),
     peak_rss: None,
+};
+
+const EDITS: Load = Load {
+    work: Work::Edit,
+    connections: EDIT_CONNECTIONS,
+    throughput: Measure::EditThroughput,
+    unit: Unit::Megabytes,
+    cpu: None,
+    peak_rss: Some(Measure::EditRss),
 };
 
 /// Puts a load on all proxies, slice by slice in turns.

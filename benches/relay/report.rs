@@ -85,10 +85,10 @@ impl Row {
     }
 }
 
-/// The peak that is allowed under 4 MiB bodies: the budget for bodies, in whole MB.
-const LARGE_RSS_MB_MAX: f64 = (BODY_MEMORY_MIB * 1024 * 1024 / 1_000_000) as f64;
+/// The peak that is allowed under large bodies: the budget for bodies, in whole MB.
+const BODIES_RSS_MB_MAX: f64 = (BODY_MEMORY_MIB * 1024 * 1024 / 1_000_000) as f64;
 
-const ROWS: [Row; 21] = [
+const ROWS: [Row; 23] = [
     Row::new("CPU per request, 64 connections, ms", Measure::CpuPerRequest, 4, Bar::RatioMax(1.3)),
     Row::new("requests/s, 64 connections", Measure::RequestsAt64, 0, Bar::None),
     Row::new("requests/s, 256 connections", Measure::RequestsAt256, 0, Bar::None),
@@ -110,9 +110,11 @@ const ROWS: [Row; 21] = [
     ),
     Row::new("4 MiB bodies, MB/s", Measure::LargeThroughput, 0, Bar::RatioMin(0.65)),
     Row::new("CPU per 4 MiB request, ms", Measure::LargeCpu, 2, Bar::None),
-    Row::new("peak RSS under 4 MiB bodies, MB", Measure::LargeRss, 1, Bar::Max(LARGE_RSS_MB_MAX)),
+    Row::new("peak RSS under 4 MiB bodies, MB", Measure::LargeRss, 1, Bar::Max(BODIES_RSS_MB_MAX)),
     Row::new("1 MB image answers, MB/s", Measure::ImageThroughput, 0, Bar::RatioMin(0.65)),
     Row::new("CPU per 1 MB image answer, ms", Measure::ImageCpu, 2, Bar::None),
+    Row::new("28 MB edits, MB/s", Measure::EditThroughput, 0, Bar::RatioMin(0.65)),
+    Row::new("peak RSS under 28 MB edits, MB", Measure::EditRss, 1, Bar::Max(BODIES_RSS_MB_MAX)),
     Row::new("start to first 200, ms", Measure::Start, 1, Bar::Max(100.0)),
     Row::new("idle RSS, MB", Measure::IdleRss, 1, Bar::Max(25.0)),
 ];

@@ -137,5 +137,6 @@ impl Running {
 fn aim(address: SocketAddr, path: &str, key: Option<&str>, work: Work) -> Aim {
     // The floor gets the same bytes as tollgate, a key's length of authorization included.
     let key = key.unwrap_or("sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH");
-    Aim { address, request: http::post(path, key, &work.body()).into() }
+    let content_type = work.operation().content_type();
+    Aim { address, request: http::post(path, key, &content_type, &work.body()).into() }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Work {
     MessageStream,
     /// A chat of 4 MiB, answered at once.
     Large,
+    /// A form of 28 MiB with an image to edit, answered at once.
+    Edit,
     /// A small prompt that is answered at once with an image of 1 MB in base64.
     Image,
 }
@@ -24,6 +26,7 @@ pub(crate) enum Work {
 pub(crate) enum Operation {
     Chat,
     Messages,
+    ImageEdit,
     ImageGeneration,
 }
 
@@ -31,17 +34,27 @@ pub(crate) enum Operation {
 const STREAM_CHUNKS: u32 = 100;
 /// The body of a large chat.
 const LARGE_BYTES: usize = 4 << 20;
+/// The body of an edit, with everything around the image.
+const EDIT_BYTES: usize = 28 << 20;
 /// The characters of base64 of an image in an answer.
 const IMAGE_BYTES: u32 = 1_000_000;
 
 impl Work {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Instant, Self::Late, Self::Stream, Self::MessageStream, Self::Large, Self::Image];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Instant,
+        Self::Late,
+        Self::Stream,
+        Self::MessageStream,
+        Self::Large,
+        Self::Edit,
+        Self::Image,
+    ];
 
     pub(crate) fn operation(self) -> Operation {
         match self {
             Self::Instant | Self::Late | Self::Stream | Self::Large => Operation::Chat,
             Self::MessageStream => Operation::Messages,
+            Self::Edit => Operation::ImageEdit,
             Self::Image => Operation::ImageGeneration,
         }
     }
@@ -55,6 +68,7 @@ impl Work {
             Self::Stream => "chat-stream",
             Self::MessageStream => "message-stream",
             Self::Large => "chat-large",
+            Self::Edit => "image-edit",
             Self::Image => "image-generation",
         }
     }
@@ -63,7 +77,7 @@ impl Work {
     /// unless it is told otherwise.
     fn settings(self) -> String {
         match self {
-            Self::Instant | Self::Large => String::new(),
+            Self::Instant | Self::Large | Self::Edit => String::new(),
             Self::Late => "/sim:delay-ms=20".to_owned(),
             Self::Stream | Self::MessageStream => {
                 format!("/sim:blind=off;chunks={STREAM_CHUNKS};interval-ms=20")
@@ -89,6 +103,7 @@ impl Work {
             Self::Stream => body::chat(model, true, 0),
             Self::MessageStream => body::message(model),
             Self::Large => body::chat(model, false, LARGE_BYTES),
+            Self::Edit => body::edit(model, EDIT_BYTES),
             Self::Image => body::prompt(model),
         }
     }
@@ -108,6 +123,7 @@ impl Operation {
         match self {
             Self::Chat => "chat",
             Self::Messages => "messages",
+            Self::ImageEdit => "image_edit",
             Self::ImageGeneration => "image_generation",
         }
     }
@@ -116,7 +132,7 @@ impl Operation {
     pub(crate) fn protocol(self) -> &'static str {
         match self {
             Self::Messages => "anthropic",
-            Self::Chat | Self::ImageGeneration => "openai",
+            Self::Chat | Self::ImageEdit | Self::ImageGeneration => "openai",
         }
     }
 
@@ -125,6 +141,7 @@ impl Operation {
         match self {
             Self::Chat => "/v1/chat/completions",
             Self::Messages => "/v1/messages",
+            Self::ImageEdit => "/v1/images/edits",
             Self::ImageGeneration => "/v1/images/generations",
         }
     }
@@ -133,7 +150,14 @@ impl Operation {
     fn version_path(self) -> &'static str {
         match self {
             Self::Messages => "",
-            Self::Chat | Self::ImageGeneration => "/v1",
+            Self::Chat | Self::ImageEdit | Self::ImageGeneration => "/v1",
+        }
+    }
+
+    pub(crate) fn content_type(self) -> String {
+        match self {
+            Self::Chat | Self::Messages | Self::ImageGeneration => "application/json".to_owned(),
+            Self::ImageEdit => body::form_type(),
         }
     }
 
@@ -141,7 +165,7 @@ impl Operation {
     pub(crate) fn stream_end(self) -> &'static [u8] {
         match self {
             Self::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
-            Self::Chat | Self::ImageGeneration => b"data: [DONE]\n\n",
+            Self::Chat | Self::ImageEdit | Self::ImageGeneration => b"data: [DONE]\n\n",
         }
     }
 }
