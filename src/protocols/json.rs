@@ -92,14 +92,33 @@ impl<'a> Object<'a> {
     /// still one.
     #[must_use]
     pub fn member_range(&self, key: &str) -> Option<Range<usize>> {
-        let at = self.members.iter().position(|member| member.key == key)?;
-        let member = self.members.get(at)?;
-        let before = at.checked_sub(1).and_then(|before| self.members.get(before));
-        Some(match (before, self.members.get(at + 1)) {
-            (_, Some(next)) => member.key_range.start..next.key_range.start,
-            (Some(before), None) => before.value.end..member.value.end,
-            (None, None) => member.key_range.start..member.value.end,
-        })
+        self.member_ranges(&[key]).pop()
+    }
+
+    /// Where those members stand that `keys` name, with the commas that go with them: without the
+    /// bytes of all these ranges the object is still one. The ranges do not overlap.
+    #[must_use]
+    pub fn member_ranges(&self, keys: &[&str]) -> Vec<Range<usize>> {
+        let is_named = |member: &&Member<'_>| keys.contains(&member.key.as_ref());
+        let mut ranges = Vec::new();
+        let mut kept: Option<&Member<'_>> = None;
+        // Neighbours go together: each would take a comma with it that the other needs.
+        let mut run: Option<(&Member<'_>, &Member<'_>)> = None;
+        for member in &self.members {
+            if is_named(&member) {
+                run = Some(run.map_or((member, member), |(first, _)| (first, member)));
+                continue;
+            }
+            if let Some((first, _)) = run.take() {
+                ranges.push(first.key_range.start..member.key_range.start);
+            }
+            kept = Some(member);
+        }
+        if let Some((first, last)) = run {
+            let start = kept.map_or(first.key_range.start, |kept| kept.value.end);
+            ranges.push(start..last.value.end);
+        }
+        ranges
     }
 
     /// The value of `key` unless it is absent or `null`, which the field treats alike.
@@ -601,6 +620,29 @@ mod tests {
     }
 
     #[test]
+    fn members_go_with_their_commas() {
+        let text = r#"{ "a":1, "b" : [2] ,"c":3,"d":4 }"#;
+        for (cut, left) in [
+            (&["a"][..], r#"{ "b" : [2] ,"c":3,"d":4 }"#),
+            (&["b"], r#"{ "a":1, "c":3,"d":4 }"#),
+            (&["d"], r#"{ "a":1, "b" : [2] ,"c":3 }"#),
+            (&["d", "c"], r#"{ "a":1, "b" : [2] }"#),
+            (&["a", "b"], r#"{ "c":3,"d":4 }"#),
+            (&["a", "c"], r#"{ "b" : [2] ,"d":4 }"#),
+            (&["a", "c", "d"], r#"{ "b" : [2] }"#),
+            (&["a", "b", "c", "d"], "{  }"),
+            (&["x"], text),
+        ] {
+            let object = Object::parse(text.as_bytes()).expect("valid");
+            let mut splice = crate::protocols::splice::Splice::default();
+            for range in object.member_ranges(cut) {
+                splice.replace(range, "");
+            }
+            assert_eq!(splice.apply(&bytes::Bytes::from_static(text.as_bytes())), left, "{cut:?}");
+        }
+    }
+
+    #[test]
     fn case_variants_are_found() {
         let object = Object::parse(br#"{"Model":"a","N":1}"#).expect("valid");
         assert_eq!(object.case_variant_of(&["model", "stream"]), Some("Model"));
@@ -628,6 +670,39 @@ mod tests {
                 let read = object.get(key).and_then(|v| v.as_str()).map(Cow::into_owned);
                 prop_assert_eq!(read.as_ref(), Some(value));
             }
+        }
+
+        #[test]
+        fn without_some_of_its_members_an_object_is_one_with_the_others(
+            members in proptest::collection::vec((any::<bool>(), "[\\[\\],:{}a-c\"\\\\]{0,6}"), 0..8),
+            space in "[ \n\t]{0,3}",
+        ) {
+            let written = |index: usize, value: &str| {
+                let value = serde_json::Value::from(value);
+                format!("{space}\"k{index}\"{space}:{space}{value}{space}")
+            };
+            let all = members.iter().enumerate();
+            let texts: Vec<_> = all.clone().map(|(index, (_, value))| written(index, value)).collect();
+            let text = format!("{space}{{{}{space}}}{space}", texts.join(","));
+            let cut: Vec<_> = all.clone().filter(|(_, (cut, _))| *cut).map(|(i, _)| format!("k{i}")).collect();
+            let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
+
+            let object = Object::parse(text.as_bytes()).expect("an object");
+            let mut splice = crate::protocols::splice::Splice::default();
+            let ranges = object.member_ranges(&cut);
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{:?}", ranges);
+            for range in ranges {
+                splice.replace(range, "");
+            }
+            let left = splice.apply(&bytes::Bytes::from(text.clone()));
+            let left = Object::parse(&left).expect("still an object");
+            for (index, (is_cut, value)) in all {
+                let read = left.get(&format!("k{index}")).and_then(|value| value.as_str());
+                let expected = Some(value.as_str()).filter(|_| !is_cut);
+                prop_assert_eq!(read.as_deref(), expected, "k{} in {}", index, text);
+            }
+            let untouched = object.member_ranges(&["other"]);
+            prop_assert!(untouched.is_empty(), "no such member: {:?}", untouched);
         }
 
         #[test]
