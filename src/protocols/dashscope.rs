@@ -1,4 +1,4 @@
-//! What DashScope's native calls have in common: how they fail.
+//! What DashScope's native calls have in common: bodies of objects, and how they fail.
 //!
 //! Source: Alibaba Cloud Model Studio, "Error messages". The codes are matched by their beginning,
 //! because they come with and without a detail behind a dot.
@@ -7,6 +7,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::Fault;
+use super::json::Object;
+use crate::error::GatewayError;
 
 /// The path of images and of speech.
 pub(super) const GENERATION_PATH: &str = "/api/v1/services/aigc/multimodal-generation/generation";
@@ -37,6 +39,23 @@ const CUSTOMERS: [&str; 6] = [
     "BadRequest",
     "UnsupportedOperation",
 ];
+
+/// The object that `field` is, if it is there.
+pub(super) fn object_in<'a>(
+    body: &Object<'a>,
+    field: &'static str,
+) -> Result<Option<Object<'a>>, GatewayError> {
+    let Some(value) = body.get_non_null(field) else { return Ok(None) };
+    let object = value.as_object();
+    object.map(Some).map_err(|error| {
+        GatewayError::invalid(field, format!("`{field}` must be an acceptable object: {error}"))
+    })
+}
+
+/// Whether a code is about the operator's account or the upstream's load, not about the request.
+pub(super) fn is_operators(code: &str) -> bool {
+    OPERATORS.iter().chain(&BUSY).any(|known| code.starts_with(known))
+}
 
 /// An error body.
 #[derive(Debug, Default, Deserialize)]

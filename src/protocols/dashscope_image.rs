@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::dashscope::{self, GENERATION_PATH};
+use super::dashscope::{self, GENERATION_PATH, object_in};
 use super::json::{Object, Value};
 use super::limits::{ImageLimits, ModelLimits};
 use super::{
@@ -156,17 +156,6 @@ fn read_parameters(
 fn default_size(limits: &ImageLimits) -> Option<ImageSize> {
     let size = ImageSize { width: 1024, height: 1024 };
     limits.has_size(size).then_some(size)
-}
-
-fn object_in<'a>(
-    body: &Object<'a>,
-    field: &'static str,
-) -> Result<Option<Object<'a>>, GatewayError> {
-    let Some(value) = body.get_non_null(field) else { return Ok(None) };
-    let object = value.as_object();
-    object.map(Some).map_err(|error| {
-        GatewayError::invalid(field, format!("`{field}` must be an acceptable object: {error}"))
-    })
 }
 
 #[derive(Debug)]

@@ -23,6 +23,7 @@ pub mod openai_image_edits;
 pub mod dashscope_image;
 pub mod openai_speech;
 pub mod dashscope_speech;
+pub mod dashscope_video;
 
 pub mod audio;
 mod dashscope;
@@ -37,6 +38,8 @@ pub mod limits;
 mod metering;
 pub mod sse;
 pub mod task;
+mod media_url;
+mod video;
 
 use estimate::TextSize;
 use form::{Form, Part};
@@ -59,6 +62,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &dashscope_image::DashscopeImage,
     &openai_speech::OpenaiSpeech,
     &dashscope_speech::DashscopeSpeech,
+    &dashscope_video::DashscopeVideo,
 ];
 
 /// How one operation is spoken to upstreams of some dialects.

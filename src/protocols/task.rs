@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Dialect, Fault};
+use super::{Dialect, Fault, dashscope_video};
 use crate::price::Usage;
 use crate::words::words;
 
@@ -151,7 +151,7 @@ pub struct Shown<'a> {
 }
 
 /// Every task codec of this build.
-pub static TASK_REGISTRY: &[&dyn TaskCodec] = &[];
+pub static TASK_REGISTRY: &[&dyn TaskCodec] = &[&dashscope_video::DashscopeTasks];
 
 /// The task codec for upstreams that speak `dialect`.
 #[must_use]
