@@ -1,6 +1,10 @@
 //! Values that must not be printed, and the customer's API key.
 
 use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -92,6 +96,17 @@ impl fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyHash({:02x}{:02x}…)", self.0[0], self.0[1])
     }
+}
+
+/// Writes a secret to a file that only its owner can read.
+///
+/// # Errors
+/// What the operating system says.
+pub fn write_private(path: &Path, secret: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    writeln!(file, "{secret}")?;
+    file.sync_all()
 }
 
 #[cfg(test)]

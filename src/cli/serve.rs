@@ -1,9 +1,7 @@
 //! `tollgate serve`: one process from its configuration to its last settlement.
 
-use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,7 +25,8 @@ use crate::ledger::{self, Ledger};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
-use crate::secret::Secret;
+use crate::secret::{self, Secret};
+use crate::tasks::Tasks;
 
 /// How often the end of the requests in flight is looked for while draining.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
@@ -204,11 +203,16 @@ async fn serve(
     let mut signals = Signals::listen()?;
 
     let (stop, stopped) = watch::channel(false);
+    let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
+    let data_dir = handle.load().store.data_dir.clone();
+    let tasks = Tasks::start(Arc::clone(&ledger), Arc::clone(&handle), outbound.clone(), &data_dir)
+        .context("cannot go on with the tasks of the ledger")?;
     let parts = GatewayParts {
         config: Arc::clone(&handle),
         ledger: Arc::clone(&ledger),
         metrics: Arc::clone(&metrics),
-        outbound: Outbound::new().context("cannot prepare calls to upstreams")?,
+        outbound,
+        tasks: Arc::clone(&tasks),
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = start_proxy(parts, listeners, &stopped, &open);
@@ -346,15 +350,8 @@ fn kept_token(data_dir: &Path) -> anyhow::Result<Secret> {
         Err(error) => return Err(error).context(format!("cannot read {}", path.display())),
     }
     let token = Secret::new_token();
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&path)
+    secret::write_private(&path, token.expose())
         .with_context(|| format!("cannot write {}", path.display()))?;
-    writeln!(file, "{}", token.expose())?;
-    file.sync_all()?;
     log::info!("admin token written to {}", path.display());
     Ok(token)
 }

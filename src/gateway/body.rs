@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 /// Pingora replays a body to a second upstream from a buffer of this size.
 const REPLAY_BYTES_MAX: usize = 64 * 1024;
 /// What is allocated at once for a declared length; pages that are never written take no memory.
-const RESERVED_BYTES_MAX: usize = 8 * 1024 * 1024;
+const RESERVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// When to try again after the budget was used up. Bodies leave as fast as upstreams take them.
 const RETRY_BUDGET: Duration = Duration::from_secs(1);
 

@@ -119,6 +119,14 @@ impl Exchange {
         self.envelope = Envelope::of(operation, &head.headers);
     }
 
+    /// Whether it starts a task.
+    pub(super) fn is_submitted(&self) -> bool {
+        match &self.stage {
+            Stage::Sending(sending) => sending.admitted.call.submit().is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether its answer is put together here rather than relayed.
     pub(super) fn is_collected(&self) -> bool {
         match &self.stage {

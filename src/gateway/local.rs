@@ -8,6 +8,7 @@ use crate::config::snapshot::{Model, Snapshot};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Key, Ledger};
 use crate::pipeline;
+use crate::protocols::Operation;
 
 /// Claude Code sends `HEAD` here, before it has a key to show, to learn whether anybody is there.
 pub(super) const HELLO_PATHS: [&str; 2] = ["/", "/api/hello"];
@@ -115,6 +116,13 @@ fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
             "max_tokens": model.limits.output_tokens_max,
         }),
     }
+}
+
+/// The id of the task whose record is at this path: below a route that starts tasks.
+pub(super) fn task_at<'a>(snapshot: &Snapshot, path: &'a str) -> Option<&'a str> {
+    let mut routes = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
+    let id = routes.find_map(|route| path.strip_prefix(&route.path)?.strip_prefix('/'))?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
 /// The answer for a path that leads nowhere: it says where else to go.

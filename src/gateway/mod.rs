@@ -13,6 +13,7 @@ mod headers;
 mod peer;
 mod relay;
 mod collect;
+mod submit;
 mod respond;
 mod envelope;
 mod cors;

@@ -17,7 +17,7 @@ use super::body::{self, BodyBudget};
 use super::connection::Connections;
 use super::exchange::{Attempt, Exchange, Stage};
 use super::receive::Received;
-use super::{collect, cors, framing, headers, peer, receive, relay, respond};
+use super::{collect, cors, framing, headers, peer, receive, relay, respond, submit};
 use crate::balance::Addresses;
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
@@ -25,6 +25,7 @@ use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::pipeline;
+use crate::tasks::Tasks;
 
 /// The most tries that Pingora makes for one request. Its targets bound them; Pingora's own bound
 /// must not be lower.
@@ -47,6 +48,8 @@ pub struct GatewayParts {
     pub metrics: Arc<Metrics>,
     /// Calls that are not relayed.
     pub outbound: Outbound,
+    /// Work that outlives its request.
+    pub tasks: Arc<Tasks>,
 }
 
 /// The proxy.
@@ -56,6 +59,7 @@ pub struct Gateway {
     pub(super) metrics: Arc<Metrics>,
     pub(super) bodies: Arc<BodyBudget>,
     pub(super) outbound: Outbound,
+    pub(super) tasks: Arc<Tasks>,
     addresses: Addresses,
 }
 
@@ -63,9 +67,9 @@ impl Gateway {
     /// A gateway over these parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
-        let GatewayParts { config, ledger, metrics, outbound } = parts;
+        let GatewayParts { config, ledger, metrics, outbound, tasks } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        Self { config, ledger, metrics, bodies, outbound, addresses: Addresses::default() }
+        Self { config, ledger, metrics, bodies, outbound, tasks, addresses: Addresses::default() }
     }
 
     /// The gateway behind a listener. `open` counts the listener's connections.
@@ -108,6 +112,9 @@ impl ProxyHttp for Gateway {
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
         match receive::receive(self, session, exchange).await {
             Ok(Received::Answered) => Ok(true),
+            Ok(Received::Paid) if exchange.is_submitted() => {
+                Box::pin(submit::answer(self, session, exchange)).await.map(|()| true)
+            }
             Ok(Received::Paid) if exchange.is_collected() => {
                 // It is large, and most requests do without it.
                 Box::pin(collect::answer(self, session, exchange)).await.map(|()| true)

@@ -12,7 +12,7 @@ use super::exchange::{Exchange, Sending, Stage};
 use super::local::{self, Local};
 use super::proxy::Gateway;
 use super::reading::Reading;
-use super::{cors, respond, told};
+use super::{cors, respond, submit, told};
 use crate::balance;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
@@ -69,6 +69,17 @@ pub(super) async fn receive(
     exchange.model = Some(Arc::clone(&resolved.model));
     let validated = pipeline::validate(resolved, &request)?;
     exchange.stream = validated.call.streams();
+    if validated.call.submit().is_some() {
+        let (key, call) = (&validated.resolved.key, validated.call.as_ref());
+        let mark = submit::mark(session.req_header(), key, &body.bytes)?;
+        submit::check(gateway, &snapshot, key, call).await?;
+        let repeated = submit::repeated(gateway, key, &validated.resolved, mark.as_ref()).await?;
+        if let Some((status, answer)) = repeated {
+            let answered = respond::json_with(session, exchange.id, status, &answer).await;
+            answered.map_err(|error| gone(&error))?;
+            return Ok(Received::Answered);
+        }
+    }
     let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated)?;
     let targets = targets(&admitted.resolved);
     exchange.stage = Stage::Sending(Box::new(Sending {
@@ -105,6 +116,11 @@ async fn answer_here(
         respond::empty(session, exchange.id).await.map_err(|error| gone(&error))?;
         return Ok(Received::Answered);
     }
+    if let Some(id) = local::task_at(&exchange.snapshot, path) {
+        let id = id.to_owned();
+        exchange.local_route = "/v1/videos/generations/{id}";
+        return answer_task(gateway, session, exchange, &id).await;
+    }
     let Some(local) = Local::at(path) else {
         return Err(local::not_found(&exchange.snapshot, path));
     };
@@ -118,6 +134,24 @@ async fn answer_here(
     exchange.key = Some(key);
     let id = exchange.id;
     respond::json(session, id, &document).await.map_err(|error| gone(&error))?;
+    Ok(Received::Answered)
+}
+
+async fn answer_task(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    task: &str,
+) -> Result<Received, GatewayError> {
+    let head = session.req_header();
+    if head.method != Method::GET && head.method != Method::HEAD {
+        return Err(local::wrong_method(&Method::GET));
+    }
+    let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
+    let account = key.account;
+    exchange.key = Some(key);
+    let record = submit::record(gateway, account, task).await?;
+    respond::json(session, exchange.id, &record).await.map_err(|error| gone(&error))?;
     Ok(Received::Answered)
 }
 

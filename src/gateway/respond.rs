@@ -144,6 +144,16 @@ pub(super) async fn relayed(
     send(session, header, text).await
 }
 
+/// Answers with this status and a JSON document.
+pub(super) async fn json_with(
+    session: &mut Session,
+    id: RequestId,
+    status: u16,
+    document: &serde_json::Value,
+) -> pingora::Result<()> {
+    relayed(session, id, status, document.to_string().into()).await
+}
+
 /// Begins an answer 200 that is a file.
 pub(super) async fn begin_file(
     session: &mut Session,

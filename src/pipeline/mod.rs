@@ -18,6 +18,6 @@ pub use authenticate::authenticate;
 pub use meter::{Relaying, Step};
 pub use payment::Payment;
 pub use resolve::{Resolved, bad_json, may_use, resolve};
-pub use rewrite::{UpstreamRequest, rewrite, rewrite_collected};
+pub use rewrite::{UpstreamRequest, rewrite, rewrite_collected, rewrite_submit};
 pub use settle::{Ending, Settled};
 pub use validate::{Validated, validate};

@@ -10,9 +10,22 @@ pub enum Payment {
     Held(Hold),
     /// It costs nothing, and leaves no trace in the ledger.
     Free,
+    /// A task has taken over what was held.
+    PassedOn,
 }
 
 impl Payment {
+    /// The hold, for a task to take over.
+    pub fn pass_on(&mut self) -> Option<Hold> {
+        match std::mem::replace(self, Self::PassedOn) {
+            Self::Held(hold) => Some(hold),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
     /// Whether there is anything to pay.
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -23,7 +36,7 @@ impl Payment {
     pub(super) fn amount(&self) -> Nanousd {
         match self {
             Self::Held(hold) => hold.amount(),
-            Self::Free => Nanousd::ZERO,
+            Self::Free | Self::PassedOn => Nanousd::ZERO,
         }
     }
 
@@ -31,7 +44,7 @@ impl Payment {
     pub(super) fn is_durable(&self) -> bool {
         match self {
             Self::Held(hold) => hold.is_durable(),
-            Self::Free => true,
+            Self::Free | Self::PassedOn => true,
         }
     }
 
@@ -42,7 +55,7 @@ impl Payment {
     pub async fn durable(&self) -> Result<(), LedgerError> {
         match self {
             Self::Held(hold) => hold.durable().await,
-            Self::Free => Ok(()),
+            Self::Free | Self::PassedOn => Ok(()),
         }
     }
 
@@ -50,7 +63,7 @@ impl Payment {
     pub(super) fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal> {
         match self {
             Self::Held(hold) => hold.extend(amount),
-            Self::Free => Ok(()),
+            Self::Free | Self::PassedOn => Ok(()),
         }
     }
 
@@ -58,7 +71,7 @@ impl Payment {
     pub(super) fn post(self, settlement: Settlement) -> Nanousd {
         match self {
             Self::Held(hold) => hold.post(settlement).charged,
-            Self::Free => Nanousd::ZERO,
+            Self::Free | Self::PassedOn => Nanousd::ZERO,
         }
     }
 
@@ -66,7 +79,7 @@ impl Payment {
     pub(super) fn void(self, reason: VoidReason) {
         match self {
             Self::Held(hold) => hold.void(reason),
-            Self::Free => {}
+            Self::Free | Self::PassedOn => {}
         }
     }
 }

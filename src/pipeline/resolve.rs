@@ -23,7 +23,8 @@ pub struct Resolved {
 
 impl Resolved {
     /// What `target` calls the model.
-    pub(super) fn name_at<'a>(&'a self, target: &'a Target) -> &'a str {
+    #[must_use]
+    pub fn name_at<'a>(&'a self, target: &'a Target) -> &'a str {
         target.model.as_deref().or(self.asked.as_deref()).unwrap_or(&self.model.id)
     }
 

@@ -50,6 +50,18 @@ pub fn rewrite_collected(
     Some(bodies.into_iter().map(request).collect())
 }
 
+/// The request to `target` that submits a task.
+#[must_use]
+pub fn rewrite_submit(
+    admitted: &Admitted,
+    target: &Target,
+    body: &Bytes,
+) -> Option<UpstreamRequest> {
+    let codec = codec_for(admitted.resolved.operation, target)?;
+    let body = admitted.call.submit()?.body(admitted.resolved.name_at(target), body);
+    Some(UpstreamRequest::new(&target.upstream, codec.path(), body))
+}
+
 impl UpstreamRequest {
     fn new(upstream: &Upstream, path: &str, body: Bytes) -> Self {
         let credential = upstream.credential.as_ref();

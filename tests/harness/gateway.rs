@@ -81,6 +81,13 @@ impl Gateway {
         gateway
     }
 
+    /// A key of another account.
+    pub(crate) fn stranger(&self) -> String {
+        let account = self.admin("POST", "/admin/v1/accounts", &json!({"name": "stranger"}));
+        let path = format!("/admin/v1/accounts/{}/keys", text(&account, "id"));
+        text(&self.admin("POST", &path, &json!({"name": "stranger"})), "key")
+    }
+
     /// Gives the account more money, once per `id`.
     pub(crate) fn grant(&self, amount: &str, id: &str) {
         let path = format!("/admin/v1/accounts/{}/grants", self.account);

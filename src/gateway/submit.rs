@@ -1,0 +1,424 @@
+//! Requests that start a task. The task is on disk before its upstream is asked, and again with the
+//! upstream's id before the customer is answered; what may have been taken is never sent again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pingora::Result;
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::exchange::{Exchange, Sending, Stage as Reached};
+use super::proxy::Gateway;
+use super::{headers, peer, respond};
+use crate::clock::UnixMs;
+use crate::config::snapshot::{Snapshot, Target};
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::{
+    AccountId, Intent, Key, LedgerError, Repeat, Repeated, Stage, Task, TaskId, TaskSettlement,
+    Webhook,
+};
+use crate::outbound::{OutboundError, may_announce};
+use crate::pipeline::{self, Resolved};
+use crate::protocols::task::{Submit, task_codec};
+use crate::protocols::{Call, Fault};
+
+/// The header with which a customer marks repetitions of a submit.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The longest such mark.
+const MARK_BYTES_MAX: usize = 255;
+/// An upstream's answer to a submit.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// How a submit ended that no upstream took.
+enum Failed {
+    /// The upstream's own words go to the customer.
+    Relayed(u16, Bytes),
+    /// An error of ours does.
+    Ours(GatewayError),
+    /// Another target may do better.
+    Next(GatewayError),
+    /// The upstream may have taken it.
+    InDoubt(GatewayError),
+}
+
+/// What can be said against a submit before any money is held: a webhook that leads inside, and
+/// tasks of others.
+pub(super) async fn check(
+    gateway: &Gateway,
+    snapshot: &Snapshot,
+    key: &Key,
+    call: &dyn Call,
+) -> std::result::Result<(), GatewayError> {
+    let Some(submit) = call.submit() else { return Ok(()) };
+    if let Some(url) = submit.webhook_url()
+        && let Err(cause) = may_announce(url, &snapshot.tasks.webhook_hosts)
+    {
+        let message = format!("`webhook_url` must be a public https URL: {cause}");
+        let error = GatewayError::invalid("webhook_url", message);
+        return Err(error.code("InvalidParameter.UrlInvalid"));
+    }
+    if submit.waits() && !gateway.tasks.has_room_to_wait() {
+        return Err(too_many_wait());
+    }
+    for id in submit.tasks() {
+        let known =
+            gateway.ledger.task(key.account, &id).await.map_err(|error| unreadable(&error))?;
+        if known.is_none() {
+            return Err(no_such_task());
+        }
+    }
+    Ok(())
+}
+
+/// The answer to a submit that was made before, if this is one.
+pub(super) async fn repeated(
+    gateway: &Gateway,
+    key: &Key,
+    resolved: &Resolved,
+    mark: Option<&Repeat>,
+) -> std::result::Result<Option<(u16, Value)>, GatewayError> {
+    let Some(mark) = mark else { return Ok(None) };
+    let conflict =
+        |message: &'static str| Err(GatewayError::new(ErrorKind::IdempotencyConflict, message));
+    match gateway.ledger.repeated(key.account, mark, UnixMs::now()) {
+        Repeated::New => Ok(None),
+        Repeated::Other => conflict("This Idempotency-Key was used with another request."),
+        Repeated::Same(id) => {
+            let task = gateway.ledger.task(key.account, &id.to_string()).await;
+            let task = task.map_err(|error| unreadable(&error))?;
+            match task.filter(|task| task.upstream_id().is_some()) {
+                Some(task) => Ok(Some(accepted(resolved, &task))),
+                None => conflict("The first request with this Idempotency-Key has no answer yet."),
+            }
+        }
+    }
+}
+
+/// What marks repetitions of the request: what the customer calls it, for this key and path.
+///
+/// # Errors
+/// A mark that is none.
+pub(super) fn mark(
+    head: &RequestHeader,
+    key: &Key,
+    body: &[u8],
+) -> std::result::Result<Option<Repeat>, GatewayError> {
+    let Some(value) = head.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let value = value.as_bytes();
+    if value.is_empty() || value.len() > MARK_BYTES_MAX {
+        let message = format!("Idempotency-Key must have 1 to {MARK_BYTES_MAX} characters.");
+        return Err(GatewayError::invalid("Idempotency-Key", message));
+    }
+    let key = Sha256::new()
+        .chain_update(key.id.number().to_be_bytes())
+        .chain_update(head.uri.path())
+        .chain_update([0])
+        .chain_update(value)
+        .finalize();
+    Ok(Some(Repeat { key: key.into(), body: Sha256::digest(body).into() }))
+}
+
+/// Submits a paid task.
+pub(super) async fn answer(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<()> {
+    let head = session.req_header().clone();
+    let id = exchange.id;
+    let submitted = match submit(gateway, &head, exchange).await {
+        Ok(task) => task,
+        Err(Failed::Relayed(status, body)) => {
+            return respond::relayed(session, id, status, body).await;
+        }
+        Err(Failed::Ours(error) | Failed::Next(error) | Failed::InDoubt(error)) => {
+            return Err(exchange.fail(error));
+        }
+    };
+    exchange.first_byte = Some(exchange.started.elapsed());
+    let Reached::Sending(sending) = &exchange.stage else { return Ok(()) };
+    let (status, document) = accepted(&sending.admitted.resolved, &submitted);
+    let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
+    if !waits {
+        return respond::json_with(session, id, status, &document).await;
+    }
+    // A submit that was taken is answered as such, also if nobody may wait any more.
+    match gateway.tasks.wait(&submitted).await {
+        Ok(record) => respond::json_with(session, id, 200, &record).await,
+        Err(_) => respond::json_with(session, id, status, &document).await,
+    }
+}
+
+/// Opens the task, asks one target after the other, and makes the answer durable.
+async fn submit(
+    gateway: &Gateway,
+    head: &RequestHeader,
+    exchange: &mut Exchange,
+) -> std::result::Result<Arc<Task>, Failed> {
+    let id = exchange.id;
+    let Reached::Sending(sending) = &mut exchange.stage else {
+        return Err(internal("not admitted"));
+    };
+    let mut opened: Option<Arc<Task>> = None;
+    while let Some(target) = sending.targets.pop_front() {
+        let body = &sending.body.bytes;
+        let Some(request) = pipeline::rewrite_submit(&sending.admitted, &target, body) else {
+            continue;
+        };
+        let task = match &opened {
+            None => open(gateway, head, sending, &target).await?,
+            Some(task) => retarget(gateway, task, &target, &sending.admitted.resolved).await?,
+        };
+        opened = Some(Arc::clone(&task));
+        let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
+        let mut head = head.clone();
+        if headers::to_upstream(&mut head, &request, id).is_err() {
+            return Err(internal("the request could not be written for the upstream"));
+        }
+        let mut headers = head.headers.clone();
+        for (name, value) in call.headers() {
+            let name = http::HeaderName::from_bytes(name.as_bytes());
+            let value = http::HeaderValue::from_str(value);
+            if let (Ok(name), Ok(value)) = (name, value) {
+                headers.insert(name, value);
+            }
+        }
+        match ask(gateway, call, &target, &request.path, headers, request.body).await {
+            Ok(upstream_id) => {
+                let stage = Stage::Submitted { upstream_id };
+                let task = stand(gateway, &task, stage).await?;
+                gateway.tasks.follow(&task);
+                return Ok(task);
+            }
+            Err(Failed::Next(error)) => sending.last_failure = Some(error),
+            Err(Failed::InDoubt(error)) => {
+                // Whatever comes of it, the upstream is not asked again.
+                if let Ok(task) = stand(gateway, &task, Stage::InDoubt).await {
+                    gateway.tasks.doubt(&task);
+                }
+                log::warn!("{} is in doubt: {error}", task.id());
+                return Err(Failed::InDoubt(error));
+            }
+            Err(refused) => {
+                reject(gateway, &task).await;
+                return Err(refused);
+            }
+        }
+    }
+    if let Some(task) = opened {
+        reject(gateway, &task).await;
+    }
+    Err(Failed::Ours(sending.give_up()))
+}
+
+/// Puts the task on disk: from here on it, and not the request, ends the hold.
+async fn open(
+    gateway: &Gateway,
+    head: &RequestHeader,
+    sending: &mut Sending,
+    target: &Target,
+) -> std::result::Result<Arc<Task>, Failed> {
+    let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
+    let (resolved, facts) = (&sending.admitted.resolved, call.facts());
+    let key = &resolved.key;
+    let repeat = mark(head, key, &sending.body.bytes).map_err(Failed::Ours)?;
+    let webhook_url = call.webhook_url().map(str::to_owned);
+    let at = UnixMs::now();
+    let webhook = match webhook_url {
+        Some(_) => Webhook::Due { tries: 0, at },
+        None => Webhook::None,
+    };
+    let (model, upstream_model) =
+        (Arc::clone(&resolved.model.id), resolved.name_at(target).to_owned());
+    let (account, key) = (key.account, key.id);
+    let prices = sending.admitted.prices;
+    let Some(hold) = sending.admitted.payment.pass_on() else { return Err(internal("no hold")) };
+    let intent = Intent {
+        id: TaskId::random(),
+        account,
+        key,
+        hold: hold.id(),
+        model,
+        protocol: target.upstream.dialect.as_str().to_owned(),
+        prices,
+        facts: serde_json::to_string(&facts).unwrap_or_default(),
+        webhook_url,
+        repeat,
+        at,
+        expires_at: UnixMs(at.0.saturating_add(facts.expires_after_s.saturating_mul(1000))),
+    };
+    let task = Arc::new(Task {
+        intent: Arc::new(intent),
+        upstream: target.upstream.name.clone(),
+        upstream_model,
+        stage: Stage::Submitting,
+        webhook,
+    });
+    let opened = gateway.ledger.open_task(hold, Arc::clone(&task));
+    let seq = opened.map_err(|error| match error {
+        LedgerError::Conflict => {
+            let message = "A request with this Idempotency-Key is under way.";
+            Failed::Ours(GatewayError::new(ErrorKind::IdempotencyConflict, message))
+        }
+        error => unrecorded(&error),
+    })?;
+    gateway.ledger.task_durable(seq).await.map_err(|error| unrecorded(&error))?;
+    Ok(task)
+}
+
+/// Notes that another upstream is about to be asked.
+async fn retarget(
+    gateway: &Gateway,
+    task: &Task,
+    target: &Target,
+    resolved: &Resolved,
+) -> std::result::Result<Arc<Task>, Failed> {
+    let next = Task {
+        upstream: target.upstream.name.clone(),
+        upstream_model: resolved.name_at(target).to_owned(),
+        ..task.clone()
+    };
+    save(gateway, next).await
+}
+
+/// Notes how far the task is.
+async fn stand(
+    gateway: &Gateway,
+    task: &Task,
+    stage: Stage,
+) -> std::result::Result<Arc<Task>, Failed> {
+    save(gateway, Task { stage, ..task.clone() }).await
+}
+
+async fn save(gateway: &Gateway, next: Task) -> std::result::Result<Arc<Task>, Failed> {
+    let id = (next.intent.account, next.id());
+    let changed = gateway.ledger.change_task(id, |_| next.clone());
+    match changed.map_err(|error| unrecorded(&error))? {
+        Some(seq) => {
+            gateway.ledger.task_durable(seq).await.map_err(|error| unrecorded(&error))?;
+            Ok(Arc::new(next))
+        }
+        None => Err(internal("the task has ended")),
+    }
+}
+
+/// No upstream took the task: the money is free again.
+async fn reject(gateway: &Gateway, task: &Task) {
+    let id = (task.intent.account, task.id());
+    let document = json!({"error": {"code": "rejected", "message": "No upstream took the task."}});
+    let ended = gateway.ledger.end_task(id, ("failed", document.to_string()), TaskSettlement::Void);
+    if let Err(error) = ended {
+        log::error!("{} could not be ended: {error}", task.id());
+    }
+}
+
+async fn ask(
+    gateway: &Gateway,
+    call: &(dyn Submit + Sync),
+    target: &Target,
+    path: &str,
+    headers: http::HeaderMap,
+    body: Bytes,
+) -> std::result::Result<String, Failed> {
+    let sent = gateway.outbound.post(&target.upstream, path, headers, body);
+    let answer = sent.await.map_err(unanswered)?;
+    let status = answer.status();
+    let mut left = ANSWER_BYTES_MAX;
+    let fits = |bytes: usize| {
+        left = left.saturating_sub(bytes);
+        left > 0
+    };
+    let answer = answer.whole(fits).await.map_err(unanswered)?;
+    if !(200..300).contains(&status) {
+        return Err(failed(call.refusal(status, &answer)));
+    }
+    match call.read(&answer) {
+        Ok(id) => Ok(id),
+        // A good status with something that tells nothing: it may have been taken.
+        Err(Fault::Upstreams(cause)) if !is_error(&answer) => {
+            Err(Failed::InDoubt(peer::at_fault(cause)))
+        }
+        Err(fault) => Err(failed(fault)),
+    }
+}
+
+/// Whether a body is an error in any of the protocols' words.
+fn is_error(answer: &Bytes) -> bool {
+    serde_json::from_slice::<Value>(answer)
+        .is_ok_and(|answer| !answer["code"].is_null() || !answer["error"].is_null())
+}
+
+fn failed(fault: Fault) -> Failed {
+    match fault {
+        Fault::Relayed(status, body) => Failed::Relayed(status, body),
+        Fault::Customers(error) => Failed::Ours(error),
+        Fault::Busy => Failed::Next(peer::busy_without_word()),
+        Fault::Upstreams(cause) => Failed::Next(peer::at_fault(cause)),
+    }
+}
+
+fn unanswered(error: OutboundError) -> Failed {
+    match error {
+        OutboundError::Unreachable(_) => Failed::Next(peer::at_fault(error)),
+        error => Failed::InDoubt(peer::timed_out().cause(error)),
+    }
+}
+
+/// The answer to a submit that was taken: spec section 4 allows 202 and 200, and family S comes back
+/// as its upstream answers.
+fn accepted(resolved: &Resolved, task: &Task) -> (u16, Value) {
+    let first = resolved.targets().next();
+    let codec = first.and_then(|(target, _)| task_codec(target.upstream.dialect));
+    match (codec.is_some_and(|codec| codec.is_native()), task.upstream_id()) {
+        (true, Some(id)) => (200, json!({"id": id})),
+        _ => (
+            202,
+            json!({
+                "id": task.id(),
+                "object": "video.generation",
+                "model": task.intent.model,
+                "status": "processing",
+                "created_at": task.intent.at.0 / 1000,
+            }),
+        ),
+    }
+}
+
+/// The record of a task, for `GET`.
+pub(super) async fn record(
+    gateway: &Gateway,
+    account: AccountId,
+    id: &str,
+) -> std::result::Result<Value, GatewayError> {
+    let record = gateway.tasks.record(account, id).await.map_err(|error| unreadable(&error))?;
+    record.ok_or_else(no_such_task)
+}
+
+fn no_such_task() -> GatewayError {
+    let message = "There is no such task. Tasks are kept for 8 days after their end.";
+    GatewayError::new(ErrorKind::NotFound, message).code("ResourceNotFound")
+}
+
+fn too_many_wait() -> GatewayError {
+    let message = "Too many requests wait for the end of their task. Ask again without `wait`.";
+    GatewayError::new(ErrorKind::RateLimited, message)
+        .code("ConcurrencyExceeded")
+        .retry_after(std::time::Duration::from_secs(5))
+}
+
+fn unreadable(error: &LedgerError) -> GatewayError {
+    GatewayError::new(ErrorKind::Internal, "The task could not be read.").cause(error)
+}
+
+fn unrecorded(error: &LedgerError) -> Failed {
+    let message = "The gateway could not record the task.";
+    Failed::Ours(GatewayError::new(ErrorKind::Internal, message).cause(error))
+}
+
+fn internal(cause: &'static str) -> Failed {
+    let message = "The task could not be submitted.";
+    Failed::Ours(GatewayError::new(ErrorKind::Internal, message).cause(cause))
+}

@@ -1,0 +1,282 @@
+//! Asking upstreams how tasks are, and what the answers mean for the money.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Tasks, as_ms, codec_of, facts_of};
+use crate::clock::UnixMs;
+use crate::config::snapshot::Upstream;
+use crate::ledger::{
+    AccountId, KEPT_MS, Settlement, Stage, Task, TaskId, TaskSettlement, Webhook, reported,
+};
+use crate::outbound::OutboundError;
+use crate::price::{Usage, UsageSource};
+use crate::protocols::task::{Facts, Report, TaskState};
+use crate::protocols::{Dialect, Fault};
+
+/// A submit whose outcome nobody knows is given up after a day: providers' tasks do not take longer.
+const DOUBT_MS: u64 = 24 * 3600 * 1000;
+/// The largest answer about a task.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// The time between two questions to one upstream. DashScope allows 20 a second for an account.
+const DASHSCOPE_SPACING: Duration = Duration::from_millis(67);
+const SPACING: Duration = Duration::from_millis(20);
+/// A slot that is further away than this is come back for.
+const SLOT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How often ended tasks are forgotten, and how many at a time.
+const FORGET_INTERVAL: Duration = Duration::from_secs(600);
+const FORGET_MAX: usize = 10_000;
+
+/// When a task must be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) at: UnixMs,
+    pub(super) account: AccountId,
+    pub(super) task: TaskId,
+}
+
+impl Ord for Due {
+    /// The earliest is the greatest: that is what a heap gives first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.task).cmp(&(self.at, self.task))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// When a task that is in doubt is given up.
+pub(super) fn doubt_ends_at(task: &Task) -> UnixMs {
+    UnixMs((task.intent.at.0 + DOUBT_MS).min(task.intent.expires_at.0))
+}
+
+/// Looks at tasks when they are due, for as long as the gateway runs.
+pub(super) async fn run(tasks: Arc<Tasks>) {
+    let mut forgotten = Instant::now();
+    loop {
+        if forgotten.elapsed() >= FORGET_INTERVAL {
+            forgotten = Instant::now();
+            let before = UnixMs(UnixMs::now().0.saturating_sub(KEPT_MS));
+            if let Err(error) = tasks.ledger.forget_tasks(before, FORGET_MAX).await {
+                log::warn!("old tasks could not be forgotten: {error}");
+            }
+        }
+        let now = UnixMs::now();
+        let next = tasks.due.lock().peek().copied();
+        let wait = next.map_or(FORGET_INTERVAL, |due| {
+            Duration::from_millis(due.at.0.saturating_sub(now.0)).min(FORGET_INTERVAL)
+        });
+        if !wait.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = tasks.earlier.notified() => {}
+            }
+            continue;
+        }
+        let Some(due) = tasks.due.lock().pop() else { continue };
+        let tasks = Arc::clone(&tasks);
+        // Never closed, so there is always a place sooner or later.
+        let Ok(place) = Arc::clone(&tasks).parallel_place().await else { return };
+        tokio::spawn(async move {
+            tasks.attend(due).await;
+            drop(place);
+        });
+    }
+}
+
+impl Tasks {
+    async fn parallel_place(
+        self: Arc<Self>,
+    ) -> Result<tokio::sync::OwnedSemaphorePermit, tokio::sync::AcquireError> {
+        Arc::clone(&self.parallel).acquire_owned().await
+    }
+
+    /// Does what is due for a task.
+    async fn attend(&self, due: Due) {
+        let Some(task) = self.ledger.task_in_work(due.account, due.task) else { return };
+        match (&task.stage, task.webhook) {
+            (Stage::Ended(_), Webhook::Due { .. }) => self.announce(&task).await,
+            (Stage::Ended(_), _) => {}
+            (Stage::Submitting | Stage::InDoubt, _) => self.give_up_doubt(&task).await,
+            (Stage::Submitted { .. }, _) => {
+                if let Some(later) = self.slot_of(&task.upstream) {
+                    self.schedule(&task, UnixMs(UnixMs::now().0 + as_ms(later)));
+                    return;
+                }
+                self.refresh(&task, Duration::ZERO).await;
+                let is_over = UnixMs::now() >= task.intent.expires_at;
+                if is_over && self.is_open(due.account, due.task) {
+                    self.expire(&task).await;
+                } else if self.is_open(due.account, due.task) {
+                    self.schedule(&task, self.next_look(&task));
+                }
+            }
+        }
+    }
+
+    /// `None` when the upstream may be asked now, else how long that takes.
+    fn slot_of(&self, upstream: &str) -> Option<Duration> {
+        let now = Instant::now();
+        let config = self.config.load();
+        let is_dashscope = config
+            .upstreams
+            .get(upstream)
+            .is_some_and(|upstream| upstream.dialect == Dialect::Dashscope);
+        let spacing = if is_dashscope { DASHSCOPE_SPACING } else { SPACING };
+        let mut slots = self.slots.lock();
+        let next = slots.entry(upstream.to_owned()).or_insert(now);
+        let wait = next.saturating_duration_since(now);
+        if wait > SLOT_WAIT_MAX || (!wait.is_zero() && wait > spacing) {
+            return Some(wait);
+        }
+        *next = now.max(*next) + spacing;
+        None
+    }
+
+    /// The older a task, the longer until the next question; not all at once.
+    fn next_look(&self, task: &Task) -> UnixMs {
+        let tasks = &self.config.load().tasks;
+        let now = UnixMs::now();
+        let age = Duration::from_millis(now.0.saturating_sub(task.intent.at.0));
+        let pause = (age / 8).clamp(tasks.poll_min, tasks.poll_max);
+        let jitter = pause.mul_f64(0.8 + 0.4 * fastrand::f64());
+        let at = UnixMs(now.0 + as_ms(jitter));
+        at.min(task.intent.expires_at).max(UnixMs(now.0 + 1))
+    }
+
+    /// Asks how a task is, unless that was done within `fresh`, and ends it if it has ended. Of many who
+    /// want to know, one asks.
+    pub(super) async fn refresh(&self, task: &Task, fresh: Duration) {
+        let live = self.live(task);
+        let _one = live.asking.lock().await;
+        let is_fresh = |asked: Instant| asked.elapsed() < fresh;
+        if live.said.lock().asked.is_some_and(is_fresh)
+            || !self.is_open(task.intent.account, task.id())
+        {
+            return;
+        }
+        let asked = self.ask(task).await;
+        live.said.lock().asked = Some(Instant::now());
+        match asked {
+            Ok(report) if report.state.is_end() => {
+                self.end(task, report).await;
+                live.changed.notify_waiters();
+            }
+            Ok(report) => {
+                let mut said = live.said.lock();
+                if said.state != report.state {
+                    said.changed_at = UnixMs::now();
+                }
+                (said.state, said.document) = (report.state, report.document);
+            }
+            Err(cause) => log::warn!("{} could not be asked about: {cause}", task.id()),
+        }
+    }
+
+    async fn ask(&self, task: &Task) -> Result<Report, String> {
+        let codec = codec_of(task).ok_or("this build does not speak its protocol")?;
+        let id = task.upstream_id().ok_or("it has no id at its upstream")?;
+        let upstream = self.upstream_of(task).ok_or("its upstream is not configured any more")?;
+        let credential = upstream.credential.as_ref();
+        let credential =
+            credential.map(|secret| upstream.dialect.credential_header(secret.expose()));
+        let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
+        let told = |error: OutboundError| error.to_string();
+        let answer = self.outbound.get(&upstream, &path, credential).await.map_err(told)?;
+        let status = answer.status();
+        let mut left = ANSWER_BYTES_MAX;
+        let fits = |bytes: usize| match left.checked_sub(bytes) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let body = answer.whole(fits).await.map_err(told)?;
+        codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {
+            Fault::Upstreams(cause) => cause,
+            Fault::Busy => format!("the upstream is busy ({status})"),
+            Fault::Relayed(status, _) => format!("the upstream answered {status}"),
+            Fault::Customers(error) => error.to_string(),
+        })
+    }
+
+    fn upstream_of(&self, task: &Task) -> Option<Arc<Upstream>> {
+        let config = self.config.load();
+        let upstream = config.upstreams.get(&task.upstream)?;
+        (upstream.dialect.as_str() == task.intent.protocol).then(|| Arc::clone(upstream))
+    }
+
+    /// Settles a task by its upstream's word.
+    async fn end(&self, task: &Task, report: Report) {
+        let settlement = match (report.state, report.usage) {
+            (_, Some(usage)) => reported(&task.intent.prices, usage),
+            (TaskState::Succeeded, None) => estimated(task, &facts_of(task)),
+            (_, None) => TaskSettlement::Void,
+        };
+        self.end_as(task, report.state, &report.document, settlement).await;
+    }
+
+    /// The time is over, and the upstream has not said that the task has ended: nobody pays.
+    async fn expire(&self, task: &Task) {
+        let document = json!({"error": {
+            "code": "Expired",
+            "message": "The task was not done in time.",
+        }});
+        self.end_as(task, TaskState::Expired, &document, TaskSettlement::Void).await;
+    }
+
+    /// Nobody could find out what became of a submit: nobody pays.
+    async fn give_up_doubt(&self, task: &Task) {
+        if UnixMs::now() < doubt_ends_at(task) {
+            self.schedule(task, doubt_ends_at(task));
+            return;
+        }
+        let document = json!({"error": {
+            "code": "InternalError",
+            "message": "It is not known whether the upstream took the task. Nothing was charged.",
+        }});
+        self.end_as(task, TaskState::Failed, &document, TaskSettlement::Void).await;
+    }
+
+    async fn end_as(
+        &self,
+        task: &Task,
+        state: TaskState,
+        document: &Value,
+        settlement: TaskSettlement,
+    ) {
+        let id = (task.intent.account, task.id());
+        let ended = self.ledger.end_task(id, (state.as_str(), document.to_string()), settlement);
+        match ended {
+            Ok(Some((task, seq))) => {
+                if let Err(error) = self.ledger.task_durable(seq).await {
+                    log::error!("the end of {} may be lost: {error}", task.id());
+                }
+                self.live.lock().remove(&task.id());
+                if let Webhook::Due { at, .. } = task.webhook {
+                    self.schedule(&task, at);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => log::error!("{} could not be ended: {error}", task.id()),
+        }
+    }
+}
+
+/// What a task costs that has succeeded without telling: what was asked for.
+fn estimated(task: &Task, facts: &Facts) -> TaskSettlement {
+    let usage = if facts.bound.seconds > 0 {
+        Usage { seconds: u64::from(facts.seconds), ..Usage::ZERO }
+    } else {
+        facts.bound
+    };
+    let charge = task.intent.prices.cost(&usage);
+    TaskSettlement::Post(Settlement { charge, usage, source: UsageSource::Estimated })
+}

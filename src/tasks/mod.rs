@@ -1,0 +1,268 @@
+//! Work that outlives its request, from its submit to the announcement of its end.
+//!
+//! | File | What it knows |
+//! |---|---|
+//! | `follow` | asking upstreams, at due times and within a budget, and what the answers mean for the money |
+//! | `webhook` | announcing ends, signed, until they are taken |
+//!
+//! What must not be lost is in the [`Ledger`]; what an upstream said last of a task that has not ended
+//! is kept in memory and asked for again after a restart. The state of a task goes
+//! `processing → queued → running → succeeded | failed | expired | cancelled`, with any number of steps
+//! left out, and never back from an end.
+
+mod follow;
+mod webhook;
+
+use std::collections::{BinaryHeap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::clock::UnixMs;
+use crate::config::ConfigHandle;
+use crate::ledger::{AccountId, Ledger, LedgerError, Stage, Task, TaskId, Webhook};
+use crate::outbound::Outbound;
+use crate::protocols::Dialect;
+use crate::protocols::task::{Facts, Shown, TaskCodec, TaskState, task_codec};
+use follow::Due;
+use webhook::Signer;
+
+/// A customer who asks gets what the upstream said at most this long ago.
+const FRESH_FOR: Duration = Duration::from_secs(3);
+/// How long a customer who asks waits for the upstream before the record is shown as it stands.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a submit can wait for the end of its task (spec section 8).
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How often the end of a task is looked for that a customer waits for.
+const WAITING_POLL: Duration = Duration::from_secs(1);
+/// Requests to upstreams and receivers at one time.
+const PARALLEL_MAX: usize = 64;
+
+/// All tasks of a gateway.
+pub struct Tasks {
+    ledger: Arc<Ledger>,
+    config: Arc<ConfigHandle>,
+    outbound: Outbound,
+    signer: Signer,
+    live: Mutex<HashMap<TaskId, Arc<Live>>>,
+    due: Mutex<BinaryHeap<Due>>,
+    /// Something is due earlier than was thought.
+    earlier: Notify,
+    parallel: Arc<Semaphore>,
+    waiting: Semaphore,
+    /// When an upstream may be asked next, by its name.
+    slots: Mutex<HashMap<String, Instant>>,
+}
+
+/// What is known of a task in work beyond the ledger.
+struct Live {
+    said: Mutex<Said>,
+    /// One question at a time.
+    asking: tokio::sync::Mutex<()>,
+    changed: Notify,
+}
+
+/// What the upstream said last.
+struct Said {
+    state: TaskState,
+    document: Value,
+    asked: Option<Instant>,
+    changed_at: UnixMs,
+}
+
+/// Too many customers wait already.
+#[derive(Clone, Copy, Debug)]
+pub struct TooManyWait;
+
+impl Tasks {
+    /// Goes on with the tasks of the ledger. Call it within a runtime, before requests are served.
+    ///
+    /// # Errors
+    /// When the key of the webhooks' signatures cannot be read or made.
+    pub fn start(
+        ledger: Arc<Ledger>,
+        config: Arc<ConfigHandle>,
+        outbound: Outbound,
+        data_dir: &Path,
+    ) -> std::io::Result<Arc<Self>> {
+        let waiting = config.load().tasks.waiting_max as usize;
+        let tasks = Arc::new(Self {
+            ledger,
+            config,
+            outbound,
+            signer: Signer::kept_in(data_dir)?,
+            live: Mutex::default(),
+            due: Mutex::default(),
+            earlier: Notify::new(),
+            parallel: Arc::new(Semaphore::new(PARALLEL_MAX)),
+            waiting: Semaphore::new(waiting),
+            slots: Mutex::default(),
+        });
+        tasks.resume();
+        tokio::spawn(follow::run(Arc::clone(&tasks)));
+        Ok(tasks)
+    }
+
+    /// Takes up what the last process left. A submit that was under way is in doubt now: the upstream
+    /// may have taken it, so it is not repeated.
+    fn resume(&self) {
+        for task in self.ledger.tasks_in_work() {
+            let at = match (&task.stage, task.webhook) {
+                (Stage::Submitting, _) => {
+                    let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
+                    let changed = self.ledger.change_task((task.intent.account, task.id()), doubt);
+                    log::warn!("{} is in doubt: its submit was under way ({changed:?})", task.id());
+                    follow::doubt_ends_at(&task)
+                }
+                (Stage::InDoubt, _) => follow::doubt_ends_at(&task),
+                (Stage::Ended(_), Webhook::Due { at, .. }) => at,
+                (Stage::Submitted { .. } | Stage::Ended(_), _) => UnixMs::now(),
+            };
+            self.schedule(&task, at);
+        }
+    }
+
+    /// A task was submitted: it is followed from now on.
+    pub fn follow(&self, task: &Task) {
+        let first = self.config.load().tasks.poll_min;
+        self.schedule(task, UnixMs(UnixMs::now().0 + as_ms(first)));
+    }
+
+    /// Nobody knows whether the upstream took a task: it is given up when it can be.
+    pub fn doubt(&self, task: &Task) {
+        self.schedule(task, follow::doubt_ends_at(task));
+    }
+
+    /// The record of an account's task, by the id that the customer knows.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn record(&self, account: AccountId, id: &str) -> Result<Option<Value>, LedgerError> {
+        let Some(mut task) =
+            self.ledger.task(account, id).await?.filter(|task| is_known_by(task, id))
+        else {
+            return Ok(None);
+        };
+        if task.ended().is_none() {
+            // In time or not, the record is shown.
+            drop(tokio::time::timeout(REFRESH_TIMEOUT, self.refresh(&task, FRESH_FOR)).await);
+            task = self.ledger.task(account, id).await?.unwrap_or(task);
+        }
+        Ok(Some(self.shown(&task)))
+    }
+
+    /// Waits for the end of a task, for at most [`WAIT_MAX`], and gives its record as it stands then.
+    ///
+    /// # Errors
+    /// [`TooManyWait`].
+    pub async fn wait(&self, task: &Task) -> Result<Value, TooManyWait> {
+        let _place = self.waiting.try_acquire().map_err(|_| TooManyWait)?;
+        let deadline = Instant::now() + WAIT_MAX;
+        let (account, id) = (task.intent.account, task.id());
+        let live = self.live(task);
+        while Instant::now() < deadline && self.is_open(account, id) {
+            let changed = live.changed.notified();
+            let left = deadline.saturating_duration_since(Instant::now());
+            drop(tokio::time::timeout(left, self.refresh(task, WAITING_POLL)).await);
+            if self.is_open(account, id) {
+                drop(tokio::time::timeout(left.min(WAITING_POLL), changed).await);
+            }
+        }
+        let known = self.ledger.task(account, &id.to_string()).await.ok().flatten();
+        Ok(self.shown(known.as_deref().unwrap_or(task)))
+    }
+
+    /// Whether another customer may wait.
+    #[must_use]
+    pub fn has_room_to_wait(&self) -> bool {
+        self.waiting.available_permits() > 0
+    }
+
+    /// What the customer's receiver checks the signatures of webhooks with.
+    #[must_use]
+    pub fn webhook_secret(&self, account: AccountId) -> String {
+        self.signer.secret(account)
+    }
+
+    /// The record of a task as it stands.
+    #[must_use]
+    pub fn shown(&self, task: &Task) -> Value {
+        let Some(codec) = codec_of(task) else { return Value::Null };
+        let facts = facts_of(task);
+        let (state, document, updated_at) = match task.ended() {
+            Some(ended) => {
+                let state = TaskState::of(&ended.state).unwrap_or(TaskState::Failed);
+                (state, serde_json::from_str(&ended.document).unwrap_or_default(), ended.at)
+            }
+            None => {
+                let live = self.live(task);
+                let said = live.said.lock();
+                (said.state, said.document.clone(), said.changed_at)
+            }
+        };
+        let own = task.id().to_string();
+        let id = if codec.is_native() { task.upstream_id().unwrap_or(&own) } else { &own };
+        codec.record(&Shown {
+            id,
+            model: &task.intent.model,
+            state,
+            facts: &facts,
+            document: &document,
+            created_at: task.intent.at.0 / 1000,
+            updated_at: updated_at.0 / 1000,
+        })
+    }
+
+    fn is_open(&self, account: AccountId, id: TaskId) -> bool {
+        self.ledger.task_in_work(account, id).is_some_and(|task| task.ended().is_none())
+    }
+
+    fn live(&self, task: &Task) -> Arc<Live> {
+        let mut live = self.live.lock();
+        let new = || {
+            let said = Said {
+                state: TaskState::Processing,
+                document: Value::Null,
+                asked: None,
+                changed_at: task.intent.at,
+            };
+            Arc::new(Live {
+                said: Mutex::new(said),
+                asking: tokio::sync::Mutex::default(),
+                changed: Notify::new(),
+            })
+        };
+        Arc::clone(live.entry(task.id()).or_insert_with(new))
+    }
+
+    fn schedule(&self, task: &Task, at: UnixMs) {
+        let due = Due { at, account: task.intent.account, task: task.id() };
+        self.due.lock().push(due);
+        self.earlier.notify_one();
+    }
+}
+
+/// Whether customers call the task by this id: one of the gateway's own, or the upstream's where they
+/// got that.
+fn is_known_by(task: &Task, id: &str) -> bool {
+    let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
+    is_native == (task.upstream_id() == Some(id))
+}
+
+fn codec_of(task: &Task) -> Option<&'static dyn TaskCodec> {
+    let spoken = |dialect: &&Dialect| dialect.as_str() == task.intent.protocol;
+    task_codec(*Dialect::ALL.iter().find(spoken)?)
+}
+
+fn facts_of(task: &Task) -> Facts {
+    // The gateway wrote them itself; without them the hold still bounds the charge.
+    serde_json::from_str(&task.intent.facts).unwrap_or_default()
+}
+
+fn as_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,239 @@
+//! Video: `POST /v1/videos/generations` and the record of a task, every family end to end, on the wire
+//! and in the ledger.
+
+mod harness;
+
+use std::time::{Duration, Instant};
+
+use harness::{Gateway, ask};
+use serde_json::{Value, json};
+use tollgate::sim::{Sim, SimOptions};
+
+const PATH: &str = "/v1/videos/generations";
+
+/// A gateway over simulated upstreams that all have these settings, and asks them often.
+fn gateway(sim: &Sim, settings: &str) -> Gateway {
+    let at = sim.addr();
+    let upstreams = format!(
+        "  dashscope: {{ protocol: dashscope, base_url: 'http://{at}/sim:task-pending-ms=20;task-running-ms=30;{settings}' }}
+  ark: {{ protocol: ark, base_url: 'http://{at}/sim:task-pending-ms=20;task-running-ms=30;{settings}' }}
+  xai: {{ protocol: xai, base_url: 'http://{at}/sim:task-pending-ms=20;task-running-ms=30;{settings}' }}
+tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }}
+"
+    );
+    Gateway::serving(&upstreams, MODELS)
+}
+
+const MODELS: &str = "models:
+  vf2.7-t2v:
+    operations: [video]
+    targets: [{ upstream: dashscope, model: wan2.7-t2v }]
+    prices: { per_second: 0.10 }
+    limits: { resolutions: [720p], seconds_min: 2, seconds_max: 15 }
+  sf-1-5-pro-251215:
+    operations: [video]
+    targets: [{ upstream: ark, model: seedance-1-5-pro-251215 }]
+    prices: { output_per_1m_tokens: 2.40 }
+    limits: { resolutions: [480p, 720p, 1080p], seconds_min: 4, seconds_max: 12 }
+  gif-video:
+    operations: [video]
+    targets: [{ upstream: xai, model: grok-imagine-video }]
+    prices: { per_second: 0.07 }
+    limits: { resolutions: [480p, 720p], seconds_min: 1, seconds_max: 15, reference_images_max: 1 }
+";
+
+fn family_v(more: Value) -> Value {
+    let mut body = json!({
+        "model": "vf2.7-t2v",
+        "duration": 5,
+        "resolution": "720p",
+        "input": {"prompt": "a lighthouse"},
+        "parameters": {"resolution": "720P", "duration": 5},
+    });
+    let members = more.as_object().expect("an object").clone();
+    body.as_object_mut().expect("an object").extend(members);
+    body
+}
+
+fn submit_with(gateway: &Gateway, lines: &str, body: &Value) -> harness::Answer {
+    let body = body.to_string();
+    let lines = format!("Content-Length: {}\r\n{lines}", body.len());
+    ask(gateway.address, &gateway.post(PATH, &lines, &body))
+}
+
+fn submit(gateway: &Gateway, body: &Value) -> harness::Answer {
+    submit_with(gateway, "", body)
+}
+
+fn record(gateway: &Gateway, id: &str) -> harness::Answer {
+    ask(gateway.address, &gateway.get(&format!("{PATH}/{id}")))
+}
+
+/// The record once the task has ended.
+fn ended(gateway: &Gateway, id: &str) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let record = record(gateway, id).json();
+        let status = record["status"].as_str().unwrap_or_default().to_owned();
+        if ["succeeded", "failed", "expired", "cancelled"].contains(&status.as_str()) {
+            return record;
+        }
+        assert!(Instant::now() < deadline, "the task does not end: {record}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn family_v_is_priced_stripped_and_settled_by_what_was_made() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "");
+    let answer = submit(&gateway, &family_v(json!({})));
+    assert_eq!(answer.status(), 202, "{answer:?}");
+    let accepted = answer.json();
+    let id = accepted["id"].as_str().expect("an id").to_owned();
+    assert!(id.starts_with("gt_"), "{accepted}");
+    assert_eq!(accepted["status"], "processing");
+    assert_eq!(gateway.balance()["held"], "0.50", "five seconds");
+    let done = ended(&gateway, &id);
+    assert_eq!(done["status"], "succeeded", "{done}");
+    assert!(done["content"][0]["video_url"].is_string(), "{done}");
+    for (field, value) in
+        [("duration", json!(5)), ("resolution", json!("720p")), ("aspect_ratio", json!("16:9"))]
+    {
+        assert_eq!(done[field], value, "{done}");
+    }
+    let balance = gateway.settled();
+    assert_eq!((&balance["spent"], &balance["available"]), (&json!("0.50"), &json!("9.50")));
+    let [task] = sim.tasks().try_into().expect("one submit");
+    assert_eq!(task.model, "wan2.7-t2v");
+    let stranger = gateway.stranger();
+    let as_stranger = |id: &str| {
+        let request = format!(
+            "GET {PATH}/{id} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {stranger}\r\n\r\n"
+        );
+        let answer = ask(gateway.address, request.as_bytes());
+        (answer.status(), answer.json()["error"].clone())
+    };
+    let unknown = as_stranger("gt_00000000000000000000000000000000");
+    assert_eq!((unknown.0, &unknown.1["code"]), (404, &json!("ResourceNotFound")));
+    assert_eq!(as_stranger(&id), unknown, "another's task is like none");
+}
+
+#[test]
+fn a_task_that_comes_to_nothing_costs_nothing() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    for (end, status) in [("failed", "failed"), ("cancelled", "cancelled")] {
+        let gateway = gateway(&sim, &format!("task-end={end}"));
+        let id = submit(&gateway, &family_v(json!({}))).json()["id"].clone();
+        let done = ended(&gateway, id.as_str().expect("an id"));
+        assert_eq!(done["status"], status, "{done}");
+        assert!(done["error"]["code"].is_string(), "{done}");
+        let balance = gateway.settled();
+        assert_eq!((&balance["spent"], &balance["available"]), (&json!("0.00"), &json!("10.00")));
+    }
+}
+
+#[test]
+fn a_submit_that_is_refused_costs_nothing_and_is_told() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    for (fault, status) in [
+        ("fault=status=400", 400),
+        ("fault=status=401", 502),
+        ("fault=status=429", 429),
+        ("fault=status=500", 502),
+        ("fault=error-in-200;error-code=Arrearage", 502),
+    ] {
+        let gateway = gateway(&sim, fault);
+        let answer = submit(&gateway, &family_v(json!({})));
+        assert_eq!(answer.status(), status, "{fault}: {answer:?}");
+        assert!(!String::from_utf8_lossy(&answer.bytes).contains("Arrearage"), "{fault}");
+        assert_eq!(gateway.settled()["available"], "10.00", "{fault}");
+    }
+    assert_eq!(sim.tasks_total(), 0, "none was taken");
+}
+
+/// What the upstream may have taken is not sent again, and its hold stays.
+#[test]
+fn a_submit_whose_outcome_is_unknown_is_in_doubt_and_never_repeated() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "fault=submit-reset");
+    let answer = submit(&gateway, &family_v(json!({})));
+    assert_eq!(answer.status(), 504, "{answer:?}");
+    assert_eq!(answer.header("x-should-retry").as_deref(), Some("false"));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(sim.tasks_total(), 1, "sent once");
+    assert_eq!(gateway.balance()["held"], "0.50", "until it is given up");
+}
+
+#[test]
+fn a_customer_can_wait_for_the_end() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "");
+    let answer = submit(&gateway, &family_v(json!({"wait": true})));
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    assert_eq!(answer.json()["status"], "succeeded", "{answer:?}");
+    assert_eq!(gateway.settled()["spent"], "0.50");
+}
+
+#[test]
+fn the_same_key_submits_once() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "");
+    let keyed = |body: &Value| submit_with(&gateway, "Idempotency-Key: order-7\r\n", body);
+    let first = keyed(&family_v(json!({})));
+    assert_eq!(first.status(), 202, "{first:?}");
+    let again = keyed(&family_v(json!({})));
+    assert_eq!((again.status(), again.json()), (202, first.json()), "the first answer again");
+    let other = keyed(&family_v(json!({"input": {"prompt": "another"}})));
+    assert_eq!(other.status(), 409, "{other:?}");
+    assert_eq!(other.json()["error"]["code"], "idempotency_conflict");
+    assert_eq!(sim.tasks_total(), 1);
+    ended(&gateway, first.json()["id"].as_str().expect("an id"));
+    assert_eq!(gateway.settled()["spent"], "0.50");
+}
+
+/// Many who ask are few questions to the upstream, and one settlement.
+#[test]
+fn a_thousand_questions_are_a_few_upstream() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "task-running-ms=1500");
+    let id = submit(&gateway, &family_v(json!({}))).json()["id"].clone();
+    let id = id.as_str().expect("an id").to_owned();
+    let (gateway, id) = (&gateway, &id);
+    std::thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let answer = record(gateway, id);
+                    assert_eq!(answer.status(), 200, "{answer:?}");
+                }
+            });
+        }
+    });
+    ended(gateway, id);
+    let [task] = sim.tasks().try_into().expect("one submit");
+    assert!(task.queries < 60, "{} questions for 200", task.queries);
+    assert_eq!(gateway.settled()["spent"], "0.50");
+}
+
+#[test]
+fn webhooks_that_lead_inside_are_refused() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "");
+    for url in [
+        "http://example.com/hook",
+        "https://localhost/hook",
+        "https://10.0.0.1/hook",
+        "https://[::ffff:127.0.0.1]/hook",
+        "https://2130706433/hook",
+        "https://169.254.169.254/latest",
+        "https://user:pass@example.com/",
+        "ftp://example.com/",
+        "not a url",
+    ] {
+        let answer = submit(&gateway, &family_v(json!({"webhook_url": url})));
+        assert_eq!(answer.status(), 400, "{url}: {answer:?}");
+        assert_eq!(answer.json()["error"]["code"], "InvalidParameter.UrlInvalid", "{url}");
+    }
+    assert_eq!((sim.tasks_total(), gateway.settled()["available"].clone()), (0, json!("10.00")));
+}
