@@ -105,6 +105,20 @@ pub(super) fn check(
     }
 }
 
+/// Checks a URL that an upstream calls: by `https`, and where that leads is the upstream's to judge.
+///
+/// # Errors
+/// An invalid request, with the code of spec section 7 for a URL.
+pub(super) fn check_https(param: &'static str, text: &str) -> Result<(), GatewayError> {
+    match parse(text, Reach::Any) {
+        Ok(url) if url.scheme() == "https" => Ok(()),
+        _ => {
+            let message = format!("`{param}` must be an https URL");
+            Err(GatewayError::invalid(param, message).code(URL_INVALID))
+        }
+    }
+}
+
 /// Reads a URL, and refuses the characters that RFC 3986 has no place for and that parsers repair in
 /// ways of their own.
 fn parse(text: &str, reach: Reach) -> Result<Url, String> {

@@ -24,6 +24,7 @@ pub mod dashscope_image;
 pub mod openai_speech;
 pub mod dashscope_speech;
 pub mod dashscope_video;
+pub mod ark_video;
 
 pub mod audio;
 mod dashscope;
@@ -63,6 +64,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &openai_speech::OpenaiSpeech,
     &dashscope_speech::DashscopeSpeech,
     &dashscope_video::DashscopeVideo,
+    &ark_video::ArkVideo,
 ];
 
 /// How one operation is spoken to upstreams of some dialects.

@@ -1,0 +1,121 @@
+//! How Ark fails. BytePlus ModelArk, "Error codes"; the codes are matched by their beginning, because
+//! they come with and without a detail behind a dot.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::protocols::Fault;
+
+/// The operator's account, key, endpoint or model is at fault.
+const OPERATORS: [&str; 11] = [
+    "AccountOverdue",
+    "ModelNotOpen",
+    "ModelNotFound",
+    "Authentication",
+    "AccessDenied",
+    "OperationDenied",
+    "QuotaExceeded",
+    "SetLimitExceeded",
+    "InvalidAccountStatus",
+    "InvalidEndpoint",
+    "InvalidApiKey",
+];
+/// The account's limits, or the upstream's, are reached for now.
+const BUSY: [&str; 7] = [
+    "RateLimit",
+    "ModelAccount",
+    "AccountRateLimit",
+    "ServerOverloaded",
+    "InflightBatchsize",
+    "RequestBurst",
+    "Throttling",
+];
+/// What the customer sent is at fault, whatever the status says.
+const CUSTOMERS: [&str; 5] =
+    ["InvalidParameter", "MissingParameter", "Input", "SensitiveContent", "DataInspection"];
+
+fn begins(code: &str, codes: &[&str]) -> bool {
+    codes.iter().any(|known| code.starts_with(known))
+}
+
+fn code_in(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    Some(body["error"]["code"].as_str()?.to_owned())
+}
+
+/// Whether an answer is an error, whatever its status.
+pub(super) fn is_in(answer: &[u8]) -> bool {
+    code_in(answer).is_some()
+}
+
+/// What a failure means. `status` is the answer's; a failure can come with a good one.
+pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
+    let code = code_in(body).unwrap_or_default();
+    if begins(&code, &OPERATORS) {
+        return Fault::Upstreams(format!("the upstream answered {status} {code}"));
+    }
+    if status == 429 || begins(&code, &BUSY) {
+        return Fault::Busy;
+    }
+    let is_customers = matches!(status, 400 | 413 | 415 | 422) || begins(&code, &CUSTOMERS);
+    match status {
+        401..=403 => Fault::Upstreams(format!("the upstream answered {status} {code}")),
+        ..500 if is_customers => {
+            Fault::Relayed(if status < 400 { 400 } else { status }, body.clone())
+        }
+        _ => Fault::Upstreams(format!("the upstream answered {status} {code}")),
+    }
+}
+
+/// Whether the `error` of a task is the operator's matter.
+pub(super) fn is_operators(error: &Value) -> bool {
+    let code = error["code"].as_str().unwrap_or_default();
+    begins(code, &OPERATORS) || begins(code, &BUSY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_customer_reads_is_what_the_customer_can_mend() {
+        for (status, code, expected) in [
+            (400, "InvalidParameter", "customer's 400"),
+            (400, "InvalidParameter.UrlNotAccessible", "customer's 400"),
+            (400, "MissingParameter", "customer's 400"),
+            (400, "InputTextSensitiveContentDetected", "customer's 400"),
+            (400, "SomethingNew", "customer's 400"),
+            (413, "", "customer's 413"),
+            (200, "InvalidParameter", "customer's 400"),
+            (200, "InternalServiceError", "operator's"),
+            (400, "InvalidEndpoint.ClosedEndpoint", "operator's"),
+            (401, "AuthenticationError", "operator's"),
+            (401, "InvalidParameter", "operator's"),
+            (403, "AccountOverdueError", "operator's"),
+            (403, "AccessDenied", "operator's"),
+            (403, "OperationDenied.ServiceOverdue", "operator's"),
+            (403, "SomethingNew", "operator's"),
+            (404, "ModelNotOpen", "operator's"),
+            (404, "InvalidEndpointOrModel.NotFound", "operator's"),
+            (404, "NotFound", "operator's"),
+            (429, "QuotaExceeded", "operator's"),
+            (429, "SetLimitExceeded", "operator's"),
+            (429, "RateLimitExceeded.EndpointRPMExceeded", "busy"),
+            (429, "ModelAccountRpmRateLimitExceeded", "busy"),
+            (429, "SomethingNew", "busy"),
+            (500, "ServerOverloaded", "busy"),
+            (500, "InternalServiceError", "operator's"),
+            (503, "", "operator's"),
+        ] {
+            let body = format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#);
+            let read = match fault(status, &Bytes::from(body)) {
+                Fault::Relayed(status, _) => format!("customer's {status}"),
+                Fault::Customers(_) => "an error of ours".to_owned(),
+                Fault::Busy => "busy".to_owned(),
+                Fault::Upstreams(_) => "operator's".to_owned(),
+            };
+            assert_eq!(read, expected, "{status} {code}");
+        }
+        assert!(matches!(fault(502, &Bytes::from_static(b"<html>")), Fault::Upstreams(_)));
+    }
+}
