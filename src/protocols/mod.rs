@@ -25,6 +25,7 @@ pub mod openai_speech;
 pub mod dashscope_speech;
 pub mod dashscope_video;
 pub mod ark_video;
+pub mod xai_video;
 
 pub mod audio;
 mod dashscope;
@@ -65,6 +66,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &dashscope_speech::DashscopeSpeech,
     &dashscope_video::DashscopeVideo,
     &ark_video::ArkVideo,
+    &xai_video::XaiVideo,
 ];
 
 /// How one operation is spoken to upstreams of some dialects.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Dialect, Fault, ark_video, dashscope_video};
+use super::{Dialect, Fault, ark_video, dashscope_video, xai_video};
 use crate::price::Usage;
 use crate::words::words;
 
@@ -152,7 +152,7 @@ pub struct Shown<'a> {
 
 /// Every task codec of this build.
 pub static TASK_REGISTRY: &[&dyn TaskCodec] =
-    &[&dashscope_video::DashscopeTasks, &ark_video::ArkTasks];
+    &[&dashscope_video::DashscopeTasks, &ark_video::ArkTasks, &xai_video::XaiTasks];
 
 /// The task codec for upstreams that speak `dialect`.
 #[must_use]
