@@ -13,11 +13,12 @@ const PATH: &str = "/v1/videos/generations";
 
 /// A gateway over simulated upstreams that all have these settings, and asks them often.
 fn gateway(sim: &Sim, settings: &str) -> Gateway {
-    let at = sim.addr();
+    let (at, more) = (sim.addr(), if settings.is_empty() { "" } else { ";" });
+    let base = format!("http://{at}/sim:task-pending-ms=20;task-running-ms=30{more}{settings}");
     let upstreams = format!(
-        "  dashscope: {{ protocol: dashscope, base_url: 'http://{at}/sim:task-pending-ms=20;task-running-ms=30;{settings}' }}
-  ark: {{ protocol: ark, base_url: 'http://{at}/sim:task-pending-ms=20;task-running-ms=30;{settings}' }}
-  xai: {{ protocol: xai, base_url: 'http://{at}/sim:task-pending-ms=20;task-running-ms=30;{settings}' }}
+        "  dashscope: {{ protocol: dashscope, base_url: '{base}' }}
+  ark: {{ protocol: ark, base_url: '{base}' }}
+  xai: {{ protocol: xai, base_url: '{base}' }}
 tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }}
 "
     );
@@ -117,6 +118,85 @@ fn family_v_is_priced_stripped_and_settled_by_what_was_made() {
     let unknown = as_stranger("gt_00000000000000000000000000000000");
     assert_eq!((unknown.0, &unknown.1["code"]), (404, &json!("ResourceNotFound")));
     assert_eq!(as_stranger(&id), unknown, "another's task is like none");
+}
+
+/// Family S: the same bytes there and back, and its upstream's id.
+#[test]
+fn family_s_is_passed_through_and_billed_by_tokens() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "usage=completion=100000");
+    let body = r#"{ "model":"sf-1-5-pro-251215","content":[{"type":"text","text":"a lighthouse"}], "duration" : 5,"resolution":"720p"}"#;
+    let lines = format!("Content-Length: {}\r\n", body.len());
+    let answer = ask(gateway.address, &gateway.post(PATH, &lines, body));
+    assert_eq!(answer.status(), 200, "{}", answer.json());
+    let id = answer.json()["id"].as_str().expect("an id").to_owned();
+    assert!(id.starts_with("cgt-"), "{id}");
+    assert_eq!(answer.body(), format!(r#"{{"id":"{id}"}}"#).into_bytes());
+    let done = ended(&gateway, &id);
+    assert_eq!(done["status"], "succeeded", "{done}");
+    assert!(done["content"]["video_url"].is_string(), "as its upstream has it: {done}");
+    // $2.40 a million.
+    assert_eq!(gateway.settled()["spent"], "0.24");
+    let [task] = sim.tasks().try_into().expect("one submit");
+    let sent = body.replace("sf-1-5-pro-251215", "seedance-1-5-pro-251215");
+    assert_eq!(task.body_sha256, sha256(sent.as_bytes()), "only the model's name has changed");
+    let draft = json!({
+        "model": "sf-1-5-pro-251215",
+        "content": [{"type": "text", "text": "x"}, {"type": "draft_task", "draft_task": {"task_id": "cgt-20260101000000-abcde"}}],
+    });
+    let refused = submit(&gateway, &draft);
+    assert_eq!(refused.status(), 404, "a stranger's task: {}", refused.json());
+    assert_eq!(refused.json()["error"]["code"], "ResourceNotFound");
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn family_g_is_billed_by_seconds_also_when_it_is_withheld() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    for (settings, status, code) in
+        [("", "succeeded", Value::Null), ("task-end=moderated", "failed", json!("moderated"))]
+    {
+        let gateway = gateway(&sim, settings);
+        let body = json!({"model": "gif-video", "prompt": "a lighthouse", "duration": 6, "resolution": "480p"});
+        let answer = submit(&gateway, &body);
+        assert_eq!(answer.status(), 202, "{}", answer.json());
+        let id = answer.json()["id"].as_str().expect("an id").to_owned();
+        assert!(id.starts_with("gt_"), "{id}");
+        let done = ended(&gateway, &id);
+        assert_eq!((&done["status"], &done["error"]["code"]), (&json!(status), &code), "{done}");
+        assert_eq!(gateway.settled()["spent"], "0.42", "{settings}: {done}");
+    }
+}
+
+/// kill -9 with tasks in every state: none is submitted twice, none is lost, each is settled once.
+#[test]
+fn tasks_outlive_the_process() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    for (round, after) in [0, 15, 30, 45, 60, 90].into_iter().enumerate() {
+        let mut gateway = gateway(&sim, "");
+        let before = sim.tasks_total();
+        let ids: Vec<String> = (0..5)
+            .map(|_| {
+                submit(&gateway, &family_v(json!({}))).json()["id"]
+                    .as_str()
+                    .expect("an id")
+                    .to_owned()
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(after));
+        gateway.kill_and_restart();
+        for id in &ids {
+            let done = ended(&gateway, id);
+            assert_eq!(done["status"], "succeeded", "round {round}: {done}");
+        }
+        let balance = gateway.settled();
+        assert_eq!(balance["spent"], "2.50", "round {round}: five times five seconds");
+        assert_eq!(sim.tasks_total() - before, 5, "round {round}: submitted once");
+    }
 }
 
 #[test]

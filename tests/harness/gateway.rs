@@ -46,39 +46,22 @@ impl Gateway {
         let head = head(directory.path());
         let routes = file("routes.yaml", format!("{head}upstreams:\n{upstreams}"));
         let models = file("models.yaml", models.to_owned());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-            .arg("serve")
-            .arg("--routes")
-            .arg(routes)
-            .arg("--models")
-            .arg(models)
-            .args(["--ready-json", "--log", "warn"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let stdout = child.stdout.take().expect("standard output is piped");
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line).expect("a line when it is ready");
-        let ready: Value = serde_json::from_str(&line).expect("a JSON line when it is ready");
-        let address = |field: &str| {
-            let url = ready[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}"));
-            url.trim_start_matches("http://").parse().expect("an address")
-        };
-        let (address, admin) = (address("base_url"), address("admin_url"));
-        let mut gateway = Self {
-            address,
-            key: String::new(),
-            admin,
-            account: String::new(),
-            process: Running(child),
-            directory,
-        };
+        let (process, address, admin) = spawn(&routes, &models);
+        let mut gateway =
+            Self { address, key: String::new(), admin, account: String::new(), process, directory };
         let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "test"}));
         gateway.account = text(&account, "id");
         gateway.grant("10.00", "first");
         let path = format!("/admin/v1/accounts/{}/keys", gateway.account);
         gateway.key = text(&gateway.admin("POST", &path, &json!({"name": "test"})), "key");
         gateway
+    }
+
+    /// Ends the process at once, and starts another over the same files.
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.process.kill();
+        let (routes, models) = (self.path("routes.yaml"), self.path("models.yaml"));
+        (self.process, self.address, self.admin) = spawn(&routes, &models);
     }
 
     /// A key of another account.
@@ -183,6 +166,30 @@ impl Gateway {
         assert!((200..300).contains(&status), "{method} {path} answered {answer:?}");
         answer.json()
     }
+}
+
+/// Starts a gateway over these files, and waits until it is ready.
+fn spawn(routes: &std::path::Path, models: &std::path::Path) -> (Running, SocketAddr, SocketAddr) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .arg("serve")
+        .arg("--routes")
+        .arg(routes)
+        .arg("--models")
+        .arg(models)
+        .args(["--ready-json", "--log", "warn"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let stdout = child.stdout.take().expect("standard output is piped");
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).expect("a line when it is ready");
+    let ready: Value = serde_json::from_str(&line).expect("a JSON line when it is ready");
+    let address = |field: &str| {
+        let url = ready[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}"));
+        url.trim_start_matches("http://").parse().expect("an address")
+    };
+    let (address, admin) = (address("base_url"), address("admin_url"));
+    (Running(child), address, admin)
 }
 
 fn text(document: &Value, field: &str) -> String {
