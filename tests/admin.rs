@@ -21,8 +21,10 @@ use tollgate::ledger::{
 use tollgate::logging;
 use tollgate::metrics::Metrics;
 use tollgate::money::Nanousd;
+use tollgate::outbound::Outbound;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::secret::Secret;
+use tollgate::tasks::Tasks;
 
 /// A token that would be seen if it got anywhere.
 const TOKEN: &str = "admin-token-canary-5f2c";
@@ -52,10 +54,14 @@ impl Admin {
         };
         let model = snapshot.models.first().expect("a model").id.to_string();
         let (metrics, readiness) = (Arc::new(Metrics::new()), Arc::new(Readiness::default()));
+        let config = Arc::new(ConfigHandle::new(snapshot, Sources::Embedded, overrides));
+        let outbound = Outbound::new().expect("clients");
+        let tasks = Tasks::start(Arc::clone(&ledger), Arc::clone(&config), outbound, dir);
         let state = AdminState {
             ledger: Arc::clone(&ledger),
+            tasks: tasks.expect("tasks"),
             metrics: Arc::clone(&metrics),
-            config: Arc::new(ConfigHandle::new(snapshot, Sources::Embedded, overrides)),
+            config,
             readiness: Arc::clone(&readiness),
             token: Secret::new(TOKEN.to_owned()),
         };

@@ -13,6 +13,7 @@ mod probes;
 mod readiness;
 mod request;
 mod serve;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use crate::config::ConfigHandle;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::secret::Secret;
+use crate::tasks::Tasks;
 
 pub use readiness::Readiness;
 pub use serve::serve;
@@ -33,6 +35,8 @@ pub use serve::serve;
 pub struct AdminState {
     /// Accounts, keys and money.
     pub ledger: Arc<Ledger>,
+    /// Work that outlives its request.
+    pub tasks: Arc<Tasks>,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// The running configuration: which models there are.
@@ -56,6 +60,9 @@ fn app(state: AdminState) -> Router {
         .route("/admin/v1/accounts/{account}/keys", get(keys::list).post(keys::create))
         .route("/admin/v1/accounts/{account}/entries", get(entries::list))
         .route("/admin/v1/keys/{key}", get(keys::show).patch(keys::update))
+        .route("/admin/v1/accounts/{account}/webhook-secret", get(tasks::webhook_secret))
+        .route("/admin/v1/accounts/{account}/tasks/{task}/announce", post(tasks::announce))
+        .route("/admin/v1/tasks/in-doubt", get(tasks::in_doubt))
         .route("/admin/v1/holds/in-doubt", get(entries::in_doubt))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)

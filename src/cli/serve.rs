@@ -218,6 +218,7 @@ async fn serve(
     let services = start_proxy(parts, listeners, &stopped, &open);
     let state = AdminState {
         ledger: Arc::clone(&ledger),
+        tasks,
         metrics: Arc::clone(&metrics),
         config: Arc::clone(&handle),
         readiness: Arc::clone(&readiness),

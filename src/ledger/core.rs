@@ -460,6 +460,8 @@ fn check_task(
     let is_own = hold.is_none_or(|hold| hold.reservation.account == task.intent.account);
     match before {
         _ if !is_own => Err("the task's hold is another account's"),
+        // Its end is announced once more.
+        None if task.ended().is_some() && hold.is_none() => Ok(()),
         None if hold.is_none() => Err("the task has no hold"),
         None if task.stage != Stage::Submitting => Err("the task does not begin at its beginning"),
         Some(before) if !before.can_become(task) => Err("the task cannot become so"),

@@ -281,6 +281,15 @@ impl Ledger {
         Ok(Some((task, seq)))
     }
 
+    /// Takes a task that has ended into work again, for its announcement.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`].
+    pub fn announce_again(&self, task: Task) -> Result<Seq, LedgerError> {
+        let mut core = self.shard(task.intent.account).lock();
+        Ok(self.commit(&mut core, Record::Task(Arc::new(task)))?)
+    }
+
     /// Waits until the record at `seq` is on disk.
     ///
     /// # Errors

@@ -52,7 +52,8 @@ impl PartialOrd for Due {
 }
 
 /// When a task that is in doubt is given up.
-pub(super) fn doubt_ends_at(task: &Task) -> UnixMs {
+#[must_use]
+pub fn doubt_ends_at(task: &Task) -> UnixMs {
     UnixMs((task.intent.at.0 + DOUBT_MS).min(task.intent.expires_at.0))
 }
 
