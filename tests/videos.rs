@@ -199,6 +199,133 @@ fn tasks_outlive_the_process() {
     }
 }
 
+/// kill -9 at a random moment of many submits: what was answered is kept, nothing is sent twice, what
+/// nobody knows stays held, and every cent is somewhere. `TOLLGATE_CRASH_ROUNDS` and
+/// `TOLLGATE_CRASH_SEED` make it longer, or repeat it.
+#[test]
+fn a_crash_at_any_step_of_a_submit_loses_nothing_and_repeats_nothing() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let rounds = number("TOLLGATE_CRASH_ROUNDS").unwrap_or(5);
+    let seed = number("TOLLGATE_CRASH_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("TOLLGATE_CRASH_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    for round in 0..rounds {
+        let mut gateway = gateway(&sim, "delay-ms=3");
+        gateway.grant("10.00", "more");
+        let before = sim.tasks().len();
+        let wait = Duration::from_micros(random.u64(2_000..60_000));
+        let address = gateway.address;
+        let requests: Vec<Vec<u8>> = (0..40)
+            .map(|number| {
+                let prompt = format!("round {round}, number {number}");
+                let body = family_v(json!({"input": {"prompt": prompt}})).to_string();
+                gateway.post(PATH, &format!("Content-Length: {}\r\n", body.len()), body)
+            })
+            .collect();
+        let answered = std::thread::scope(|scope| {
+            let submits: Vec<_> = requests
+                .chunks(10)
+                .map(|some| {
+                    scope.spawn(move || -> Vec<String> {
+                        let answers = some.iter().map(|request| try_ask(address, request));
+                        answers.flatten().collect()
+                    })
+                })
+                .collect();
+            std::thread::sleep(wait);
+            gateway.kill();
+            submits
+                .into_iter()
+                .flat_map(|submit| submit.join().expect("no panic"))
+                .collect::<Vec<_>>()
+        });
+        gateway.kill_and_restart();
+        for id in &answered {
+            assert_eq!(ended(&gateway, id)["status"], "succeeded", "round {round}: {id}");
+        }
+        let doubt = gateway.admin("GET", "/admin/v1/tasks/in-doubt", &Value::Null);
+        let doubt = doubt["data"].as_array().expect("a list").len();
+        let (taken, deadline) = (sim.tasks(), Instant::now() + Duration::from_secs(10));
+        let taken = &taken[before..];
+        let mut bodies: Vec<_> = taken.iter().map(|task| &task.body_sha256).collect();
+        bodies.sort();
+        bodies.dedup();
+        assert_eq!(bodies.len(), taken.len(), "round {round}: a body was sent twice");
+        let held = cents(doubt * 50);
+        loop {
+            let balance = gateway.balance();
+            if balance["held"] == held.as_str() {
+                let sum: f64 = ["held", "spent", "available"]
+                    .iter()
+                    .map(|part| {
+                        balance[part].as_str().expect("text").parse::<f64>().expect("a sum")
+                    })
+                    .sum();
+                assert!((sum - 20.0).abs() < 1e-9, "round {round}: {balance}");
+                let spent = balance["spent"].as_str().expect("text").parse::<f64>().expect("a sum");
+                let settled = (spent / 0.5).round() as usize;
+                assert!(answered.len() <= settled && settled <= taken.len(), "round {round}");
+                assert!(taken.len() <= settled + doubt, "round {round}: a task is lost");
+                break;
+            }
+            assert!(Instant::now() < deadline, "round {round}: {balance}, {doubt} in doubt");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn cents(cents: usize) -> String {
+    format!("{}.{:02}", cents / 100, cents % 100)
+}
+
+/// The id in the answer, if there is one: the gateway may be gone.
+fn try_ask(address: std::net::SocketAddr, request: &[u8]) -> Option<String> {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    stream.write_all(request).ok()?;
+    let mut answer = vec![0; 4096];
+    let mut length = 0;
+    while !String::from_utf8_lossy(&answer[..length]).contains("\"status\":\"processing\"}") {
+        let read = stream.read(&mut answer[length..]).ok().filter(|read| *read > 0)?;
+        length += read;
+    }
+    let text = String::from_utf8_lossy(&answer[..length]).into_owned();
+    let at = text.find("gt_")?;
+    text.get(at..at + 35).map(str::to_owned)
+}
+
+#[test]
+fn a_thousand_tasks_outlive_one_restart() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let mut gateway = gateway(&sim, "task-running-ms=1500");
+    gateway.grant("600.00", "more");
+    let address = gateway.address;
+    let body = json!({"model": "gif-video", "prompt": "a", "duration": 5, "resolution": "720p"});
+    let body = body.to_string();
+    let request = gateway.post(PATH, &format!("Content-Length: {}\r\n", body.len()), body);
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let request = &request;
+        let submits: Vec<_> = (0..10)
+            .map(|_| {
+                scope.spawn(move || {
+                    (0..100).filter_map(|_| try_ask(address, request)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        submits.into_iter().flat_map(|submit| submit.join().expect("no panic")).collect()
+    });
+    assert_eq!(ids.len(), 1000, "all were answered");
+    gateway.kill_and_restart();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while gateway.balance()["held"] != "0.00" {
+        assert!(Instant::now() < deadline, "{}", gateway.balance());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(gateway.balance()["spent"], "350.00");
+    assert_eq!(sim.tasks_total(), 1000);
+}
+
 #[test]
 fn a_task_that_comes_to_nothing_costs_nothing() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
@@ -305,7 +432,7 @@ fn webhooks_that_lead_inside_are_refused() {
         "https://localhost/hook",
         "https://10.0.0.1/hook",
         "https://[::ffff:127.0.0.1]/hook",
-        "https://2130706433/hook",
+        "https://167772161/hook",
         "https://169.254.169.254/latest",
         "https://user:pass@example.com/",
         "ftp://example.com/",

@@ -21,7 +21,8 @@ pub(crate) struct Gateway {
     /// A key of the account.
     pub(crate) key: String,
     admin: SocketAddr,
-    account: String,
+    /// The account's id.
+    pub(crate) account: String,
     process: Running,
     directory: tempfile::TempDir,
 }
@@ -55,6 +56,11 @@ impl Gateway {
         let path = format!("/admin/v1/accounts/{}/keys", gateway.account);
         gateway.key = text(&gateway.admin("POST", &path, &json!({"name": "test"})), "key");
         gateway
+    }
+
+    /// Ends the process at once, as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
     }
 
     /// Ends the process at once, and starts another over the same files.
@@ -154,7 +160,8 @@ impl Gateway {
         self.process.0.wait().expect("the process can be waited for")
     }
 
-    fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
+    /// A request to the admin API, which must succeed.
+    pub(crate) fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: admin\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\

@@ -194,13 +194,6 @@ fn wrong_billing_fields_are_refused() {
         (r#","wait":"yes""#, "wait", ""),
         (r#","WAIT":true"#, "WAIT", ""),
         (r#","webhook_url":5"#, "webhook_url", ""),
-        (r#","webhook_url":"""#, "webhook_url", "UrlInvalid"),
-        (r#","webhook_url":"http://example.com/""#, "webhook_url", "UrlInvalid"),
-        (r#","webhook_url":"https://127.0.0.1/""#, "webhook_url", "UrlInvalid"),
-        (r#","webhook_url":"https://10.0.0.1/""#, "webhook_url", "UrlInvalid"),
-        (r#","webhook_url":"https://2130706433/""#, "webhook_url", "UrlInvalid"),
-        (r#","webhook_url":"https://[::ffff:10.0.0.1]/""#, "webhook_url", "UrlInvalid"),
-        (r#","webhook_url":"https://u:p@example.com/""#, "webhook_url", "UrlInvalid"),
     ] {
         refused(&body("vf2.7-t2v", top, PROMPT, T27), param, code);
     }
