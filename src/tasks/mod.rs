@@ -128,8 +128,11 @@ impl Tasks {
             let at = match (&task.stage, task.webhook) {
                 (Stage::Submitting, _) => {
                     let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
-                    let changed = self.ledger.change_task((task.intent.account, task.id()), doubt);
-                    log::warn!("{} is in doubt: its submit was under way ({changed:?})", task.id());
+                    let id = (task.intent.account, task.id());
+                    if let Err(error) = self.ledger.change_task(id, doubt) {
+                        log::error!("{} cannot be put in doubt: {error}", task.id());
+                    }
+                    log::warn!("{} is in doubt: its submit was under way", task.id());
                     follow::doubt_ends_at(&task)
                 }
                 (Stage::InDoubt, _) => follow::doubt_ends_at(&task),
