@@ -22,10 +22,12 @@ mod process;
 mod register;
 mod scraped;
 mod series;
+mod tasks;
 
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauge};
 use scraped::Scraped;
 use series::Series;
+use tasks::TaskCounters;
 
 /// From a refusal made in memory to a long reasoning answer, in seconds.
 const LATENCY_BUCKETS: [f64; 16] =
@@ -49,6 +51,7 @@ pub struct Metrics {
     tokens: IntCounterVec,
     spend: CounterVec,
     settlements: IntCounterVec,
+    tasks: TaskCounters,
     in_flight: IntGauge,
     body_bytes: IntGauge,
     commit_duration: Histogram,
@@ -66,6 +69,8 @@ pub struct Metrics {
 pub struct LedgerFigures {
     /// Holds that have not ended yet.
     pub open_holds: u64,
+    /// Tasks that have not ended yet, or whose end is still to be announced.
+    pub open_tasks: u64,
     /// All that was ever delivered and could not be charged.
     pub written_off: Nanousd,
 }
@@ -106,6 +111,7 @@ impl Metrics {
                 "Requests billed, by where their usage figures come from.",
                 &["model", "usage_source"],
             ),
+            tasks: TaskCounters::new(r),
             in_flight: int_gauge(r, "tollgate_requests_in_flight", "Requests being served now."),
             body_bytes: int_gauge(
                 r,

@@ -33,7 +33,8 @@ pub(super) async fn readyz(State(state): State<AdminState>) -> Response {
 pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Response> {
     let encode = move || {
         let (open_holds, written_off) = (state.ledger.open_holds(), state.ledger.written_off());
-        state.metrics.encode(LedgerFigures { open_holds, written_off })
+        let open_tasks = state.ledger.open_tasks();
+        state.metrics.encode(LedgerFigures { open_holds, open_tasks, written_off })
     };
     // With a thousand models this takes tens of milliseconds, which belong to no request's thread.
     let text = tokio::task::spawn_blocking(encode).await.map_err(ApiError::internal)?;

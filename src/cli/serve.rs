@@ -205,7 +205,8 @@ async fn serve(
     let (stop, stopped) = watch::channel(false);
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
     let data_dir = handle.load().store.data_dir.clone();
-    let tasks = Tasks::start(Arc::clone(&ledger), Arc::clone(&handle), outbound.clone(), &data_dir)
+    let (followed, seen) = (Arc::clone(&ledger), Arc::clone(&metrics));
+    let tasks = Tasks::start(followed, Arc::clone(&handle), outbound.clone(), seen, &data_dir)
         .context("cannot go on with the tasks of the ledger")?;
     let parts = GatewayParts {
         config: Arc::clone(&handle),

@@ -305,6 +305,12 @@ impl Ledger {
         shards.flat_map(|shard| shard.lock().tasks().cloned().collect::<Vec<_>>()).collect()
     }
 
+    /// How many they are.
+    #[must_use]
+    pub fn open_tasks(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().tasks().count() as u64).sum()
+    }
+
     /// The task, while something remains to be done for it.
     #[must_use]
     pub fn task_in_work(&self, account: AccountId, id: TaskId) -> Option<Arc<Task>> {

@@ -9,6 +9,7 @@ use crate::logging;
 /// The metrics that these figures go to.
 pub(super) struct Scraped {
     open_holds: IntGauge,
+    open_tasks: IntGauge,
     written_off: Counter,
     lines_dropped: Counter,
     process: Option<ProcessMetrics>,
@@ -27,6 +28,11 @@ impl Scraped {
     pub(super) fn new(r: &Registry) -> Self {
         Self {
             open_holds: int_gauge(r, "tollgate_open_holds", "Holds that have not ended yet."),
+            open_tasks: int_gauge(
+                r,
+                "tollgate_open_tasks",
+                "Tasks that have not ended, or whose end is still to be announced.",
+            ),
             written_off: counter(
                 r,
                 "tollgate_written_off_dollars_total",
@@ -44,6 +50,7 @@ impl Scraped {
     #[expect(clippy::cast_precision_loss, reason = "2^53 dropped lines are out of reach")]
     pub(super) fn update(&self, ledger: LedgerFigures) {
         self.open_holds.set(i64::try_from(ledger.open_holds).unwrap_or(i64::MAX));
+        self.open_tasks.set(i64::try_from(ledger.open_tasks).unwrap_or(i64::MAX));
         advance(&self.written_off, dollars(ledger.written_off));
         advance(&self.lines_dropped, logging::lines_dropped() as f64);
         if let (Some(metrics), Some(reading)) = (&self.process, process::read()) {

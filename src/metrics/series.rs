@@ -52,7 +52,7 @@ impl Series {
 }
 
 /// The resolved metrics of what one model was billed.
-struct Billed {
+pub(super) struct Billed {
     input: IntCounter,
     cache_read: IntCounter,
     cache_write: IntCounter,
@@ -64,7 +64,7 @@ struct Billed {
 }
 
 impl Billed {
-    fn new(metrics: &Metrics, model: &str) -> Self {
+    pub(super) fn new(metrics: &Metrics, model: &str) -> Self {
         let tokens = |kind| metrics.tokens.with_label_values(&[model, kind]);
         let source = |it: UsageSource| metrics.settlements.with_label_values(&[model, it.as_str()]);
         Self {
@@ -79,7 +79,7 @@ impl Billed {
         }
     }
 
-    fn record(&self, settled: &Settled) {
+    pub(super) fn record(&self, settled: &Settled) {
         let usage = &settled.usage;
         let written = usage.cache_write_tokens.saturating_add(usage.cache_write_1h_tokens);
         for (counter, tokens) in [

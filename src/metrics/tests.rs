@@ -101,7 +101,8 @@ fn gauges_and_the_ledgers_figures_follow() {
     metrics.config_reloaded(true);
     metrics.config_reloaded(false);
     metrics.journal_committed(Duration::from_micros(300), 5);
-    let figures = |usd| LedgerFigures { open_holds: 3, written_off: Nanousd::new(usd) };
+    let figures =
+        |usd| LedgerFigures { open_holds: 3, open_tasks: 2, written_off: Nanousd::new(usd) };
     assert!(!metrics.encode(figures(500_000_000)).is_empty());
     let text = metrics.encode(figures(750_000_000));
     assert_lines(

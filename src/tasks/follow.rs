@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Tasks, as_ms, codec_of, facts_of};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Upstream;
+use crate::finished::Settled;
 use crate::ledger::{
     AccountId, KEPT_MS, Settlement, Stage, Task, TaskId, TaskSettlement, Webhook, reported,
 };
@@ -257,6 +258,7 @@ impl Tasks {
         let ended = self.ledger.end_task(id, (state.as_str(), document.to_string()), settlement);
         match ended {
             Ok(Some((task, seq))) => {
+                self.count_end(&task, state, settlement);
                 if let Err(error) = self.ledger.task_durable(seq).await {
                     log::error!("the end of {} may be lost: {error}", task.id());
                 }
@@ -268,6 +270,19 @@ impl Tasks {
             Ok(None) => {}
             Err(error) => log::error!("{} could not be ended: {error}", task.id()),
         }
+    }
+}
+
+impl Tasks {
+    fn count_end(&self, task: &Task, state: TaskState, settlement: TaskSettlement) {
+        let settled = match (settlement, task.ended()) {
+            (TaskSettlement::Post(Settlement { usage, source, .. }), Some(ended)) => {
+                Some(Settled { usage, source, cost: ended.charged })
+            }
+            _ => None,
+        };
+        let model = &task.intent.model;
+        self.metrics.task_ended(model, &task.upstream, state.as_str(), settled.as_ref());
     }
 }
 

@@ -25,6 +25,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::clock::UnixMs;
 use crate::config::ConfigHandle;
 use crate::ledger::{AccountId, Ledger, LedgerError, Stage, Task, TaskId, Webhook};
+use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::protocols::Dialect;
 use crate::protocols::task::{Facts, Shown, TaskCodec, TaskState, task_codec};
@@ -48,6 +49,7 @@ pub struct Tasks {
     ledger: Arc<Ledger>,
     config: Arc<ConfigHandle>,
     outbound: Outbound,
+    metrics: Arc<Metrics>,
     signer: Signer,
     live: Mutex<HashMap<TaskId, Arc<Live>>>,
     due: Mutex<BinaryHeap<Due>>,
@@ -101,6 +103,7 @@ impl Tasks {
         ledger: Arc<Ledger>,
         config: Arc<ConfigHandle>,
         outbound: Outbound,
+        metrics: Arc<Metrics>,
         data_dir: &Path,
     ) -> std::io::Result<Arc<Self>> {
         let waiting = config.load().tasks.waiting_max as usize;
@@ -108,6 +111,7 @@ impl Tasks {
             ledger,
             config,
             outbound,
+            metrics,
             signer: Signer::kept_in(data_dir)?,
             live: Mutex::default(),
             due: Mutex::default(),

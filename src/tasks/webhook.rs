@@ -95,6 +95,11 @@ impl Tasks {
     pub(super) async fn announce(&self, task: &Task) {
         let Webhook::Due { tries, .. } = task.webhook else { return };
         let heard = self.send(task).await;
+        self.metrics.webhook_tried(match heard {
+            Heard::Taken => "taken",
+            Heard::Gone => "gone",
+            Heard::NotTaken(_) => "failed",
+        });
         let next = match heard {
             Heard::Taken => Webhook::Delivered,
             Heard::Gone => Webhook::GivenUp,

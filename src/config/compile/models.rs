@@ -68,6 +68,7 @@ fn model(
     let limits = limits::compile(document, &at.key("limits"), &raw);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets = targets(document, &at.key("targets"), &id, raw.targets, upstreams);
+    prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     Model {
         id: id.into(),
         operations,

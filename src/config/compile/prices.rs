@@ -4,10 +4,11 @@ use std::fmt::Display;
 
 use crate::config::document::{Document, Fault};
 use crate::config::raw;
+use crate::config::snapshot::Target;
 use crate::config::spans::Path;
 use crate::money::Rate;
 use crate::price::{PriceList, Prices, Traits};
-use crate::protocols::Operation;
+use crate::protocols::{Dialect, Operation};
 
 /// Fields of a model's prices, as typed.
 const INPUT: &str = "input_per_1m_tokens";
@@ -86,6 +87,22 @@ fn traits(when: &raw::When) -> Traits {
         audio: when.audio,
         draft: when.draft,
         video_input: when.video_input,
+    }
+}
+
+/// Notes a video that would be billed by tokens over an upstream that reports none: it would be free.
+pub(super) fn check_reported(
+    document: &mut Document,
+    at: &Path,
+    prices: &Prices,
+    targets: &[Target],
+    operations: &[Operation],
+) {
+    let reports_seconds = |target: &Target| target.upstream.dialect != Dialect::Ark;
+    let by_tokens = prices.output > Rate::default() && prices.second == Rate::default();
+    if operations.contains(&Operation::Video) && by_tokens && targets.iter().any(reports_seconds) {
+        let message = "this upstream reports the seconds of a video, and no tokens";
+        document.note(Fault::at_key(at, message).help("price it by `per_second`"));
     }
 }
 
