@@ -13,13 +13,18 @@ const PATH: &str = "/v1/videos/generations";
 
 /// A gateway over simulated upstreams that all have these settings, and asks them often.
 fn gateway(sim: &Sim, settings: &str) -> Gateway {
+    gateway_with(sim, settings, "")
+}
+
+/// The same with more settings of `tasks`.
+fn gateway_with(sim: &Sim, settings: &str, tasks: &str) -> Gateway {
     let (at, more) = (sim.addr(), if settings.is_empty() { "" } else { ";" });
     let base = format!("http://{at}/sim:task-pending-ms=20;task-running-ms=30{more}{settings}");
     let upstreams = format!(
         "  dashscope: {{ protocol: dashscope, base_url: '{base}' }}
   ark: {{ protocol: ark, base_url: '{base}' }}
   xai: {{ protocol: xai, base_url: '{base}' }}
-tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }}
+tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1]{tasks} }}
 "
     );
     Gateway::serving(&upstreams, MODELS)
@@ -376,6 +381,41 @@ fn a_customer_can_wait_for_the_end() {
     assert_eq!(answer.status(), 200, "{answer:?}");
     assert_eq!(answer.json()["status"], "succeeded", "{answer:?}");
     assert_eq!(gateway.settled()["spent"], "0.50");
+}
+
+/// Places to wait are bounded, and who leaves gives the place up.
+#[test]
+fn places_to_wait_are_bounded_and_given_up() {
+    use std::io::Write as _;
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway_with(&sim, "task-running-ms=60000", ", waiting_max: 1");
+    let body = family_v(json!({"wait": true})).to_string();
+    let request = gateway.post(PATH, &format!("Content-Length: {}\r\n", body.len()), body);
+    let mut waiting = harness::connect(gateway.address);
+    waiting.write_all(&request).expect("sent");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let refused = loop {
+        let answer = submit(&gateway, &family_v(json!({"wait": true, "duration": 99})));
+        assert_eq!(answer.status(), 400, "no video of that length, so nothing is submitted");
+        if sim.tasks_total() == 1 {
+            std::thread::sleep(Duration::from_millis(200));
+            break submit(&gateway, &family_v(json!({"wait": true})));
+        }
+        assert!(Instant::now() < deadline, "the first is not submitted");
+    };
+    assert_eq!(refused.status(), 429, "{refused:?}");
+    assert_eq!(refused.json()["error"]["code"], "ConcurrencyExceeded");
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(sim.tasks_total(), 1, "the second was not submitted");
+    drop(waiting);
+    std::thread::sleep(Duration::from_millis(300));
+    let mut next = harness::connect(gateway.address);
+    next.write_all(&request).expect("sent");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while sim.tasks_total() < 2 {
+        assert!(Instant::now() < deadline, "the place was not given up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -146,7 +146,16 @@ pub(super) async fn answer(
         return respond::json_with(session, id, status, &document).await;
     }
     // A submit that was taken is answered as such, also if nobody may wait any more.
-    match gateway.tasks.wait(&submitted).await {
+    let waited = tokio::select! {
+        waited = gateway.tasks.wait(&submitted) => waited,
+        // Who leaves gives the place up; the task goes on.
+        left = session.as_downstream_mut().read_body_or_idle(true) => {
+            return left.map(|_| ()).and_then(|()| {
+                Err(pingora::Error::new_down(pingora::ErrorType::ConnectionClosed))
+            });
+        }
+    };
+    match waited {
         Ok(record) => respond::json_with(session, id, 200, &record).await,
         Err(_) => respond::json_with(session, id, status, &document).await,
     }
