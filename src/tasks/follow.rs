@@ -26,8 +26,6 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// others say nothing, and 500 a second is what ten thousand open tasks need.
 const DASHSCOPE_SPACING: Duration = Duration::from_millis(67);
 const SPACING: Duration = Duration::from_millis(2);
-/// A slot that is further away than this is come back for.
-const SLOT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How often ended tasks are forgotten, and how many at a time.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 const FORGET_MAX: usize = 10_000;
@@ -38,6 +36,8 @@ pub(super) struct Due {
     pub(super) at: UnixMs,
     pub(super) account: AccountId,
     pub(super) task: TaskId,
+    /// Its upstream is to be asked at this very time: the slot is taken.
+    pub(super) has_slot: bool,
 }
 
 impl Ord for Due {
@@ -108,8 +108,11 @@ impl Tasks {
             (Stage::Ended(_), _) => {}
             (Stage::Submitting | Stage::InDoubt, _) => self.give_up_doubt(&task).await,
             (Stage::Submitted { .. }, _) => {
-                if let Some(later) = self.slot_of(&task.upstream) {
-                    self.schedule(&task, UnixMs(UnixMs::now().0 + as_ms(later)));
+                if !due.has_slot
+                    && let Some(later) = self.slot_of(&task.upstream)
+                {
+                    let at = UnixMs(UnixMs::now().0 + as_ms(later).max(1));
+                    self.push(Due { at, has_slot: true, ..due });
                     return;
                 }
                 self.refresh(&task, Duration::ZERO).await;
@@ -123,7 +126,7 @@ impl Tasks {
         }
     }
 
-    /// `None` when the upstream may be asked now, else how long that takes.
+    /// Takes the next slot in which the upstream may be asked: `None` for now, else how far away it is.
     fn slot_of(&self, upstream: &str) -> Option<Duration> {
         let now = Instant::now();
         let config = self.config.load();
@@ -134,12 +137,9 @@ impl Tasks {
         let spacing = if is_dashscope { DASHSCOPE_SPACING } else { SPACING };
         let mut slots = self.slots.lock();
         let next = slots.entry(upstream.to_owned()).or_insert(now);
-        let wait = next.saturating_duration_since(now);
-        if wait > SLOT_WAIT_MAX || (!wait.is_zero() && wait > spacing) {
-            return Some(wait);
-        }
-        *next = now.max(*next) + spacing;
-        None
+        let slot = now.max(*next);
+        *next = slot + spacing;
+        Some(slot.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
     /// The older a task, the longer until the next question; not all at once.
@@ -147,7 +147,7 @@ impl Tasks {
         let tasks = &self.config.load().tasks;
         let now = UnixMs::now();
         let age = Duration::from_millis(now.0.saturating_sub(task.intent.at.0));
-        let pause = (age / 8).clamp(tasks.poll_min, tasks.poll_max);
+        let pause = (age / 4).clamp(tasks.poll_min, tasks.poll_max);
         let jitter = pause.mul_f64(0.8 + 0.4 * fastrand::f64());
         let at = UnixMs(now.0 + as_ms(jitter));
         at.min(task.intent.expires_at).max(UnixMs(now.0 + 1))

@@ -286,9 +286,17 @@ impl Tasks {
     }
 
     fn schedule(&self, task: &Task, at: UnixMs) {
-        let due = Due { at, account: task.intent.account, task: task.id() };
-        self.due.lock().push(due);
-        self.earlier.notify_one();
+        self.push(Due { at, account: task.intent.account, task: task.id(), has_slot: false });
+    }
+
+    fn push(&self, due: Due) {
+        let mut all = self.due.lock();
+        let is_first = all.peek().is_none_or(|first| due.at < first.at);
+        all.push(due);
+        drop(all);
+        if is_first {
+            self.earlier.notify_one();
+        }
     }
 }
 
