@@ -130,6 +130,8 @@ pub(super) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
     let shown: String = path.chars().take(80).collect();
     let mut paths: Vec<String> =
         snapshot.routes.iter().map(|route| format!("POST {}", route.path)).collect();
+    let videos = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
+    paths.extend(videos.map(|route| format!("GET {}/{{id}}", route.path)));
     let local = ["GET /v1/models", "GET /v1/models/{id}", "GET /v1/balance"];
     paths.extend(local.map(str::to_owned));
     let message = format!("There is nothing at {shown:?}. There are: {}.", paths.join(", "));
