@@ -70,7 +70,7 @@ fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> Arc<Task> {
         model: "video".into(),
         protocol: "xai".to_owned(),
         prices: Prices { second: Rate::from_femtousd(SECOND * 1_000_000), ..Prices::default() },
-        facts: "{}".to_owned(),
+        facts: Vec::new(),
         webhook_url: None,
         repeat,
         at: UnixMs::now(),

@@ -253,7 +253,7 @@ async fn open(
         model,
         protocol: target.upstream.dialect.as_str().to_owned(),
         prices,
-        facts: serde_json::to_string(&facts).unwrap_or_default(),
+        facts: facts.encode(),
         webhook_url,
         repeat,
         at,

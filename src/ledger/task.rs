@@ -57,8 +57,8 @@ pub struct Intent {
     pub protocol: String,
     /// What a unit costs, whatever is reloaded meanwhile.
     pub prices: Prices,
-    /// What the protocol keeps of the request, as JSON.
-    pub facts: String,
+    /// What the protocol keeps of the request, in its own encoding.
+    pub facts: Vec<u8>,
     /// Where its end is announced.
     pub webhook_url: Option<String>,
     /// What marks a repetition of the submit.

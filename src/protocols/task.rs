@@ -95,6 +95,21 @@ pub struct Facts {
     pub expires_after_s: u64,
 }
 
+impl Facts {
+    /// As few bytes as say it: they are kept with every task.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        // Encoding into memory fails for no type that is used here.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// What [`Self::encode`] wrote.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+}
+
 /// How the tasks of a dialect are asked about, and shown.
 pub trait TaskCodec: Sync {
     /// Which upstreams it is about.

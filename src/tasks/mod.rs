@@ -314,7 +314,7 @@ fn codec_of(task: &Task) -> Option<&'static dyn TaskCodec> {
 
 fn facts_of(task: &Task) -> Facts {
     // The gateway wrote them itself; without them the hold still bounds the charge.
-    serde_json::from_str(&task.intent.facts).unwrap_or_default()
+    Facts::decode(&task.intent.facts).unwrap_or_default()
 }
 
 fn as_ms(duration: Duration) -> u64 {
