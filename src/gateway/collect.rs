@@ -11,6 +11,7 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorType, Result};
 
 use super::exchange::{Attempt, Exchange, Sending, Stage};
+use super::failed::Failed;
 use super::proxy::Gateway;
 use super::{headers, peer, respond};
 use crate::config::snapshot::Upstream;
@@ -20,23 +21,13 @@ use crate::outbound::{Answer, Outbound, OutboundError};
 use crate::pipeline::{self, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
 use crate::protocols::limits::AudioFormat;
-use crate::protocols::{Collect, Collected, Content, Fault, Framing};
+use crate::protocols::{Collect, Collected, Content, Framing};
 
 /// Requests to one target at one time for one customer: enough to hide a round trip, few enough not
 /// to use up an account's limit at once.
 const PARALLEL_MAX: usize = 4;
 /// How often a result is asked for: it is there already, and asking again does nothing.
 const FETCHES_MAX: u32 = 2;
-
-/// How a call ended that has no answer.
-enum Failed {
-    /// The upstream's own words go to the customer.
-    Relayed(u16, Bytes),
-    /// An error of ours does.
-    Ours(GatewayError),
-    /// Another target may do better.
-    Next(GatewayError),
-}
 
 /// Answers a paid request.
 pub(super) async fn answer(
@@ -50,7 +41,9 @@ pub(super) async fn answer(
         Err(Failed::Relayed(status, body)) => {
             return respond::relayed(session, exchange.id, status, body).await;
         }
-        Err(Failed::Ours(error) | Failed::Next(error)) => return Err(exchange.fail(error)),
+        Err(Failed::Ours(error) | Failed::Next(error) | Failed::InDoubt(error)) => {
+            return Err(exchange.fail(error));
+        }
     };
     // Nothing goes to the customer before the hold that pays for it is on disk.
     if let Stage::Sending(sending) = &exchange.stage
@@ -136,7 +129,7 @@ async fn ask(
     let asked: Vec<BoxFuture<'_, _>> =
         requests.iter().map(|request| ask_one(caller, call, request, may_grow).boxed()).collect();
     let answers: Vec<Bytes> = stream::iter(asked).buffered(PARALLEL_MAX).try_collect().await?;
-    call.read(&answers).map_err(failed)
+    call.read(&answers).map_err(Failed::from)
 }
 
 async fn ask_one(
@@ -160,29 +153,20 @@ async fn ask_one(
         return Ok(body);
     }
     Err(match (call.refusal(status, &body), peer::refusal(status)) {
-        (Some(fault), _) => failed(fault),
+        (Some(fault), _) => fault.into(),
         (None, peer::Refusal::Customers) => Failed::Relayed(status, body),
         (None, peer::Refusal::Busy) => Failed::Next(peer::busy_without_word()),
         (None, peer::Refusal::Upstreams) => Failed::Next(peer::refused(status)),
     })
 }
 
-fn failed(fault: Fault) -> Failed {
-    match fault {
-        Fault::Relayed(status, body) => Failed::Relayed(status, body),
-        Fault::Customers(error) => Failed::Ours(error),
-        Fault::Busy => Failed::Next(peer::busy_without_word()),
-        Fault::Upstreams(cause) => Failed::Next(peer::at_fault(cause)),
-    }
-}
-
 fn unanswered(error: OutboundError) -> Failed {
     match error {
         OutboundError::Unreachable(_) => Failed::Next(peer::at_fault(error)),
-        OutboundError::TimedOut => Failed::Ours(peer::timed_out().cause(error)),
+        OutboundError::TimedOut => Failed::InDoubt(peer::timed_out().cause(error)),
         // The upstream has the request, and may be at work: another one would cost twice.
         OutboundError::Broken(_) | OutboundError::Forbidden(_) => {
-            Failed::Ours(peer::at_fault(error))
+            Failed::InDoubt(peer::at_fault(error))
         }
         OutboundError::TooLarge => {
             let message = "The upstream's answer is too large at the moment. Try again shortly.";

@@ -12,6 +12,7 @@ mod replayed;
 mod headers;
 mod peer;
 mod relay;
+mod failed;
 mod collect;
 mod submit;
 mod respond;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::exchange::{Exchange, Sending, Stage as Reached};
+use super::failed::Failed;
 use super::proxy::Gateway;
 use super::{headers, peer, respond};
 use crate::clock::UnixMs;
@@ -31,18 +32,6 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MARK_BYTES_MAX: usize = 255;
 /// An upstream's answer to a submit.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-
-/// How a submit ended that no upstream took.
-enum Failed {
-    /// The upstream's own words go to the customer.
-    Relayed(u16, Bytes),
-    /// An error of ours does.
-    Ours(GatewayError),
-    /// Another target may do better.
-    Next(GatewayError),
-    /// The upstream may have taken it.
-    InDoubt(GatewayError),
-}
 
 /// What can be said against a submit before any money is held: a webhook that leads inside, and
 /// tasks of others.
@@ -342,7 +331,7 @@ async fn ask(
     };
     let answer = answer.whole(fits).await.map_err(unanswered)?;
     if !(200..300).contains(&status) {
-        return Err(failed(call.refusal(status, &answer)));
+        return Err(call.refusal(status, &answer).into());
     }
     match call.read(&answer) {
         Ok(id) => Ok(id),
@@ -350,7 +339,7 @@ async fn ask(
         Err(Fault::Upstreams(cause)) if !is_error(&answer) => {
             Err(Failed::InDoubt(peer::at_fault(cause)))
         }
-        Err(fault) => Err(failed(fault)),
+        Err(fault) => Err(fault.into()),
     }
 }
 
@@ -358,15 +347,6 @@ async fn ask(
 fn is_error(answer: &Bytes) -> bool {
     serde_json::from_slice::<Value>(answer)
         .is_ok_and(|answer| !answer["code"].is_null() || !answer["error"].is_null())
-}
-
-fn failed(fault: Fault) -> Failed {
-    match fault {
-        Fault::Relayed(status, body) => Failed::Relayed(status, body),
-        Fault::Customers(error) => Failed::Ours(error),
-        Fault::Busy => Failed::Next(peer::busy_without_word()),
-        Fault::Upstreams(cause) => Failed::Next(peer::at_fault(cause)),
-    }
 }
 
 fn unanswered(error: OutboundError) -> Failed {
