@@ -579,8 +579,7 @@ mod tests {
     #[test]
     fn voyage_gets_its_own_words_and_the_customer_openais() {
         let limits = ModelLimits { dimensions: vec![256], ..ModelLimits::default() };
-        let body =
-            br#"{"model":"vyg-4","input":["a"], "dimensions" : 256,"encoding_format":"float"}"#;
+        let body = include_bytes!("../../tests/fixtures/voyage_embeddings/request.json");
         let object = Object::parse(body).expect("JSON");
         let call = VoyageEmbeddings.read(&Request::Json(object), &limits).expect("valid");
         let sent = call.splice("voyage-4").apply(&Bytes::from_static(body));
@@ -588,7 +587,7 @@ mod tests {
         assert_eq!(std::str::from_utf8(&sent), Ok(expected));
 
         let mut meter = call.meter(Framing::Json);
-        let answer = r#"{"data":[{"embedding":[1.5]}],"usage":{"total_tokens":9}}"#;
+        let answer = include_str!("../../tests/fixtures/voyage_embeddings/response.json");
         assert!(meter.relay(Bytes::from(answer)).is_empty(), "held for its usage");
         let told = answer.replace("9}", "9,\"prompt_tokens\":9}");
         assert_eq!(std::str::from_utf8(&meter.finish()), Ok(told.as_str()));

@@ -250,7 +250,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::price::{ImageSize, Quality, Usage};
+    use crate::price::{ImageSize, Quality, Usage, UsageSource};
     use crate::protocols::form::{Boundary, FormScan};
     use crate::protocols::limits::ImageFormat;
 
@@ -329,6 +329,27 @@ mod tests {
         assert_eq!(call.floor().output_tokens, 3 * 272);
         assert_eq!(call.traits().quality, Some(Quality::Low));
         assert!(!call.streams());
+    }
+
+    #[test]
+    fn an_answer_is_billed_by_what_it_reports() {
+        let request = include_bytes!("../../tests/fixtures/openai_image_edits/request.form");
+        let call = read(request, gpt()).expect("valid");
+        let expected = Usage { input_tokens: 214, output_tokens: 272, images: 1, ..Usage::ZERO };
+        for (framing, answer) in [
+            (Framing::Json, include_str!("../../tests/fixtures/openai_image_edits/response.json")),
+            (Framing::Sse, include_str!("../../tests/fixtures/openai_image_edits/stream.sse")),
+        ] {
+            let mut meter = call.meter(framing);
+            let mut relayed = meter.relay(Bytes::from(answer)).to_vec();
+            relayed.extend_from_slice(&meter.finish());
+            assert_eq!(relayed, answer.as_bytes(), "byte for byte");
+            assert_eq!(meter.measure(), (expected, UsageSource::Upstream), "{framing:?}");
+        }
+        let mut failed = call.meter(Framing::Json);
+        failed
+            .relay(Bytes::from(include_str!("../../tests/fixtures/openai_image_edits/error.json")));
+        assert!(failed.has_failed(), "an error in a 200 is charged to nobody");
     }
 
     #[test]

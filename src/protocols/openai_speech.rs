@@ -98,6 +98,16 @@ mod tests {
     }
 
     #[test]
+    fn a_request_of_openais_sdk_is_taken() {
+        let text = include_bytes!("../../tests/fixtures/openai_speech/request.json");
+        let request = Request::Json(Object::parse(text).expect("JSON"));
+        let call = OpenaiSpeech.read(&request, &ModelLimits::default()).expect("valid");
+        assert_eq!(call.bound().characters, 22);
+        assert!(call.answers_binary() && !call.streams());
+        assert!(call.splice("tts-1").is_empty(), "byte for byte");
+    }
+
+    #[test]
     fn characters_are_billed_however_many_bytes_they_have() {
         let call = read(r#""input":"a\u4f60好","voice":{"id":"v"},"speed":2"#).expect("valid");
         assert_eq!(call.bound().characters, 3);
