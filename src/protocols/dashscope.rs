@@ -28,7 +28,7 @@ const OPERATORS: [&str; 12] = [
     "CommodityNotPurchased",
     "ModelNotFound",
 ];
-/// The account's limits are reached for now.
+/// The account's limits are reached at the moment.
 const BUSY: [&str; 4] = ["Throttling", "LimitRequests", "RateLimit", "TooManyRequests"];
 /// What the customer sent is at fault.
 const CUSTOMERS: [&str; 6] = [

@@ -126,7 +126,7 @@ impl Tasks {
         }
     }
 
-    /// Takes the next slot in which the upstream may be asked: `None` for now, else how far away it is.
+    /// Takes the next slot in which the upstream may be asked: `None` when that is at once, else how far away it is.
     fn slot_of(&self, upstream: &str) -> Option<Duration> {
         let now = Instant::now();
         let config = self.config.load();
