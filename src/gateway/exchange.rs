@@ -12,7 +12,7 @@ use super::body::{HeldBody, Share};
 use super::envelope::Envelope;
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
-use crate::ledger::{Key, RequestId};
+use crate::ledger::{Key, Repeat, RequestId};
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
 use crate::price::{Usage, UsageSource};
@@ -58,6 +58,8 @@ pub(super) enum Stage {
 pub(super) struct Sending {
     pub(super) admitted: Admitted,
     pub(super) body: HeldBody,
+    /// What marks repetitions of it, for one that starts a task.
+    pub(super) repeat: Option<Repeat>,
     /// The targets still to try, the next one first.
     pub(super) targets: VecDeque<Target>,
     /// The try under way.

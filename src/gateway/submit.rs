@@ -167,7 +167,7 @@ async fn submit(
             continue;
         };
         let task = match &opened {
-            None => open(gateway, head, sending, &target).await?,
+            None => open(gateway, sending, &target).await?,
             Some(task) => retarget(gateway, task, &target, &sending.admitted.resolved).await?,
         };
         opened = Some(Arc::clone(&task));
@@ -215,14 +215,12 @@ async fn submit(
 /// Puts the task on disk: from here on it, and not the request, ends the hold.
 async fn open(
     gateway: &Gateway,
-    head: &RequestHeader,
     sending: &mut Sending,
     target: &Target,
 ) -> std::result::Result<Arc<Task>, Failed> {
     let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
     let (resolved, facts) = (&sending.admitted.resolved, call.facts());
     let key = &resolved.key;
-    let repeat = mark(head, key, &sending.body.bytes).map_err(Failed::Ours)?;
     let webhook_url = call.webhook_url().map(str::to_owned);
     let at = UnixMs::now();
     let webhook = match webhook_url {
@@ -244,7 +242,7 @@ async fn open(
         prices,
         facts: facts.encode(),
         webhook_url,
-        repeat,
+        repeat: sending.repeat,
         at,
         expires_at: UnixMs(at.0.saturating_add(facts.expires_after_s.saturating_mul(1000))),
     };
