@@ -120,8 +120,8 @@ pub(super) struct ReadLimits {
 /// one it starts at once, which serves short bodies; for longer ones the session is [`Replayed`].
 ///
 /// # Errors
-/// What `reading` finds wrong, `PayloadTooLarge`, `Overloaded` when the budget is used up, `RequestTimeout`, and `ClientGone`
-/// or `BadFraming` when the body cannot be read to its end.
+/// What `reading` finds wrong, `PayloadTooLarge`, `Overloaded` when the budget is used up,
+/// `RequestTimeout`, and `ClientGone` or `BadFraming` when the body cannot be read to its end.
 pub(super) async fn read(
     session: &mut Session,
     budget: &Arc<BodyBudget>,

@@ -20,7 +20,7 @@ const OPERATORS: [&str; 11] = [
     "InvalidEndpoint",
     "InvalidApiKey",
 ];
-/// The account's limits, or the upstream's, are reached for now.
+/// The account's limits, or the upstream's, are reached at the moment.
 const BUSY: [&str; 7] = [
     "RateLimit",
     "ModelAccount",
