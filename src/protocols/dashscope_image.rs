@@ -7,10 +7,7 @@ use serde::Deserialize;
 use super::dashscope::{self, GENERATION_PATH, object_in};
 use super::json::{Object, Value};
 use super::limits::{ImageLimits, ModelLimits};
-use super::{
-    Call, Codec, Collect, Collected, Content, Dialect, Fault, Framing, Meter, Operation, Request,
-    Terms,
-};
+use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, Terms};
 use crate::error::GatewayError;
 use crate::price::{ImageSize, Traits, Usage, UsageSource};
 use crate::public_url;
@@ -174,10 +171,6 @@ impl Call for ImageCall {
     }
 
     /// Its answers are collected: nothing is relayed as it comes.
-    fn meter(&self, _: Framing) -> Box<dyn Meter> {
-        Box::new(super::KnownMeter::new(self.terms.floor, UsageSource::Estimated))
-    }
-
     fn collected(&self) -> Option<&(dyn Collect + Sync)> {
         Some(self)
     }

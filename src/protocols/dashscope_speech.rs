@@ -10,10 +10,7 @@ use super::dashscope::{self, GENERATION_PATH, WireError};
 use super::json::Object;
 use super::limits::{AudioFormat, ModelLimits, SpeechLimits};
 use super::openai_speech;
-use super::{
-    Call, Codec, Collect, Collected, Content, Dialect, Fault, Framing, Meter, Operation, Request,
-    Terms,
-};
+use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, Terms};
 use crate::error::{ErrorKind, GatewayError};
 use crate::price::{Usage, UsageSource};
 
@@ -114,10 +111,6 @@ impl Call for SpeechCall {
     }
 
     /// Its answers are collected: nothing is relayed as it comes.
-    fn meter(&self, _: Framing) -> Box<dyn Meter> {
-        Box::new(super::KnownMeter::new(self.terms.floor, UsageSource::Estimated))
-    }
-
     fn collected(&self) -> Option<&(dyn Collect + Sync)> {
         Some(self)
     }

@@ -180,8 +180,11 @@ pub trait Call: Send + Sync + fmt::Debug {
         None
     }
 
-    /// A meter for a successful response.
-    fn meter(&self, framing: Framing) -> Box<dyn Meter>;
+    /// A meter for a successful response. Without one of its own the call is billed by what was asked
+    /// for, whatever the response reports.
+    fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
+        Box::new(KnownMeter::new(self.floor(), UsageSource::Estimated))
+    }
 
     /// How the task is submitted that this call starts.
     fn submit(&self) -> Option<&(dyn task::Submit + Sync)> {

@@ -6,9 +6,9 @@
 
 use super::json::Object;
 use super::limits::{ModelLimits, SpeechLimits};
-use super::{Call, Codec, Dialect, Framing, KnownMeter, Meter, Operation, Request, Terms};
+use super::{Call, Codec, Dialect, Operation, Request, Terms};
 use crate::error::GatewayError;
-use crate::price::{Usage, UsageSource};
+use crate::price::Usage;
 
 /// Fields that decide what a call costs.
 const BILLING_FIELDS: [&str; 4] = ["model", "input", "response_format", "stream_format"];
@@ -77,10 +77,6 @@ impl Call for SpeechCall {
     fn answers_binary(&self) -> bool {
         true
     }
-
-    fn meter(&self, _: Framing) -> Box<dyn Meter> {
-        Box::new(KnownMeter::new(self.terms.floor, UsageSource::Estimated))
-    }
 }
 
 #[cfg(test)]
@@ -88,6 +84,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::price::UsageSource;
+    use crate::protocols::Framing;
 
     fn read(fields: &str) -> Result<Box<dyn Call>, GatewayError> {
         let body = format!(r#"{{"model":"m",{fields}}}"#);

@@ -14,9 +14,9 @@ use super::json::{self, Object};
 use super::limits::VideoLimits;
 use super::splice::Splice;
 use super::task::{Facts, Shown, Submit, TaskState};
-use super::{Call, Fault, Framing, Meter, Terms};
+use super::{Call, Fault, Terms};
 use crate::error::GatewayError;
-use crate::price::{Resolution, Traits, Usage, UsageSource};
+use crate::price::{Resolution, Traits, Usage};
 
 /// Codes of spec section 7.
 pub(super) const INVALID: &str = "InvalidParameter";
@@ -212,10 +212,6 @@ impl<U: Upstream> Call for VideoCall<U> {
     }
 
     /// Its answer is read, not relayed.
-    fn meter(&self, _: Framing) -> Box<dyn Meter> {
-        Box::new(super::KnownMeter::new(Usage::ZERO, UsageSource::None))
-    }
-
     fn submit(&self) -> Option<&(dyn Submit + Sync)> {
         Some(self)
     }
