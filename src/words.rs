@@ -1,5 +1,11 @@
 //! Enums whose variants are words of YAML files, requests, logs and metrics.
 
+/// What all these enums have, for code that takes any of them.
+pub(crate) trait Word: Copy + 'static {
+    fn all() -> &'static [Self];
+    fn word(self) -> &'static str;
+}
+
 /// Defines an enum with its words: `ALL` in the order of the variants, `as_str`, and `of`.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
@@ -25,6 +31,16 @@ macro_rules! words {
             #[must_use]
             pub fn of(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|known| known.as_str() == word)
+            }
+        }
+
+        impl $crate::words::Word for $name {
+            fn all() -> &'static [Self] {
+                Self::ALL
+            }
+
+            fn word(self) -> &'static str {
+                self.as_str()
             }
         }
 

@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Admin, Customer, Demo};
+use harness::{Admin, Customer, Demo, sha256};
 use reqwest::multipart::{Form, Part};
 use serde_json::{Value, json};
 
@@ -324,9 +324,4 @@ async fn a_form_of_28_megabytes_goes_on_byte_for_byte() {
     let digest = answer.headers()["x-sim-body-sha256"].to_str().expect("hex").to_owned();
     assert_eq!(answer.headers()["x-sim-body-bytes"], sent.len().to_string());
     assert_eq!(digest, sha256(&sent), "only the model's name has changed");
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    use sha2::Digest as _;
-    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

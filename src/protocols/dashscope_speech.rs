@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::dashscope::{self, GENERATION_PATH, WireError};
 use super::json::Object;
-use super::limits::{AudioFormat, ModelLimits, SpeechLimits};
+use super::limits::{AudioFormat, ModelLimits, SpeechLimits, choose};
 use super::openai_speech;
 use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, Terms};
 use crate::error::{ErrorKind, GatewayError};
@@ -72,16 +72,12 @@ impl Codec for DashscopeSpeech {
 
 fn read_format(body: &Object<'_>, limits: &SpeechLimits) -> Result<AudioFormat, GatewayError> {
     let asked = super::text(body, "response_format")?;
-    let formats = limits.formats.as_deref().unwrap_or(AudioFormat::ALL);
-    if let [only] = formats {
+    let formats = limits.formats.as_deref();
+    if let Some([only]) = formats {
         return Ok(*only);
     }
-    let format = asked.as_deref().map_or(Some(AudioFormat::Mp3), AudioFormat::of);
-    format.filter(|format| formats.contains(format)).ok_or_else(|| {
-        let words: Vec<&str> = formats.iter().map(|format| format.as_str()).collect();
-        let message = format!("`response_format` must be {} for this model", words.join(" or "));
-        GatewayError::invalid("response_format", message)
-    })
+    let asked = asked.as_deref().unwrap_or(AudioFormat::Mp3.as_str());
+    choose("response_format", asked, formats)
 }
 
 fn read_instructions(

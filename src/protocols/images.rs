@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::json_cursor::Cursor;
 use super::json_scan::UsageScan;
-use super::limits::{ImageFormat, ImageLimits, ResponseFormat};
+use super::limits::{ImageFormat, ImageLimits, ResponseFormat, choose};
 use super::metering::{StreamMeter, Tally};
 use super::sse::Verdict;
 use super::{Framing, Meter, Terms};
@@ -51,9 +51,10 @@ impl Asked {
         if self.stream && !limits.stream {
             return Err(GatewayError::invalid("stream", "this model's images are not streamed"));
         }
+        let ways = limits.response_formats.as_deref();
         let response_format = self.response_format.as_deref();
         let response_format =
-            choose("response_format", response_format, limits.response_formats.as_deref())?;
+            response_format.map(|way| choose("response_format", way, ways)).transpose()?;
         Ok(Order {
             traits: Traits { size, quality, ..Traits::default() },
             response_format,
@@ -65,8 +66,8 @@ impl Asked {
 
     fn check_file(&self, limits: &ImageLimits) -> Result<(), GatewayError> {
         let allowed = limits.output_formats.as_deref();
-        let format: Option<ImageFormat> =
-            choose("output_format", self.output_format.as_deref(), allowed)?;
+        let format = self.output_format.as_deref();
+        let format = format.map(|format| choose("output_format", format, allowed)).transpose()?;
         match self.background.as_deref() {
             None | Some("auto" | "opaque") => Ok(()),
             Some("transparent") if format != Some(ImageFormat::Jpeg) => Ok(()),
@@ -166,52 +167,6 @@ fn check_quality(
         return Err(GatewayError::invalid("quality", message));
     }
     Ok(quality)
-}
-
-/// A word that a field can be, of those that the model has.
-trait Word: Copy + PartialEq + 'static {
-    fn all() -> &'static [Self];
-    fn word(self) -> &'static str;
-}
-
-impl Word for ImageFormat {
-    fn all() -> &'static [Self] {
-        Self::ALL
-    }
-
-    fn word(self) -> &'static str {
-        self.as_str()
-    }
-}
-
-impl Word for ResponseFormat {
-    fn all() -> &'static [Self] {
-        Self::ALL
-    }
-
-    fn word(self) -> &'static str {
-        self.as_str()
-    }
-}
-
-fn choose<T: Word>(
-    field: &'static str,
-    text: Option<&str>,
-    allowed: Option<&[T]>,
-) -> Result<Option<T>, GatewayError> {
-    let Some(text) = text else { return Ok(None) };
-    let allowed = allowed.unwrap_or(T::all());
-    match allowed.iter().find(|known| known.word() == text) {
-        Some(known) => Ok(Some(*known)),
-        None if allowed.is_empty() => {
-            Err(GatewayError::invalid(field, format!("this model does not take `{field}`")))
-        }
-        None => {
-            let words: Vec<&str> = allowed.iter().map(|known| known.word()).collect();
-            let message = format!("`{field}` must be {} for this model", words.join(" or "));
-            Err(GatewayError::invalid(field, message))
-        }
-    }
 }
 
 /// `usage` as OpenAI writes it, and as Ark does.

@@ -1,7 +1,8 @@
 //! What one request to a model can use at most, and ask for: `limits` in `models.yaml`.
 
+use crate::error::GatewayError;
 use crate::price::{ImageSize, Quality, Resolution};
-use crate::words::words;
+use crate::words::{Word, words};
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
 const IMAGES_MAX: u32 = 10;
@@ -161,6 +162,24 @@ impl Default for SpeechLimits {
     fn default() -> Self {
         Self { characters_max: CHARACTERS_MAX, formats: None, instructions: true }
     }
+}
+
+/// Reads a field's word out of those that the model has; `None` stands for "anything".
+pub(super) fn choose<T: Word>(
+    field: &'static str,
+    text: &str,
+    allowed: Option<&[T]>,
+) -> Result<T, GatewayError> {
+    let allowed = allowed.unwrap_or(T::all());
+    let chosen = allowed.iter().copied().find(|known| known.word() == text);
+    chosen.ok_or_else(|| {
+        if allowed.is_empty() {
+            return GatewayError::invalid(field, format!("this model does not take `{field}`"));
+        }
+        let words: Vec<&str> = allowed.iter().map(|known| known.word()).collect();
+        let message = format!("`{field}` must be {} for this model", words.join(" or "));
+        GatewayError::invalid(field, message)
+    })
 }
 
 words! {

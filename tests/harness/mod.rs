@@ -4,6 +4,7 @@
 mod admin;
 pub(crate) mod child;
 mod demo;
+mod digest;
 mod gateway;
 mod http;
 mod install;
@@ -14,6 +15,7 @@ mod wire;
 
 pub(crate) use admin::{Admin, Customer};
 pub(crate) use demo::Demo;
+pub(crate) use digest::sha256;
 pub(crate) use gateway::{Gateway, UPSTREAM_KEY};
 pub(crate) use http::{http, http_builder};
 pub(crate) use recorder::Recorder;

@@ -129,8 +129,8 @@ impl Totals {
 }
 
 /// What the merged answer reports.
-pub(super) fn reported(answer: &[u8]) -> Option<Usage> {
-    let Totals([prompt, total]) = Totals::of(&Object::parse(answer).ok()?);
+pub(super) fn reported(answer: &Object<'_>) -> Option<Usage> {
+    let Totals([prompt, total]) = Totals::of(answer);
     prompt.or(total).map(|input_tokens| Usage { input_tokens, ..Usage::ZERO })
 }
 
@@ -168,6 +168,7 @@ mod tests {
         let merged = split().merge(&answers).expect("one answer");
         let expected = r#"{"object":"list","data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[2]},{"index":2,"embedding":[3]}],"usage":{"prompt_tokens":7,"total_tokens":7}}"#;
         assert_eq!(std::str::from_utf8(&merged), Ok(expected));
+        let merged = Object::parse(&merged).expect("JSON");
         assert_eq!(reported(&merged), Some(Usage { input_tokens: 7, ..Usage::ZERO }));
     }
 
@@ -181,6 +182,7 @@ mod tests {
         let unreported =
             [answer(&["[1]", "[2]"], r#"{"prompt_tokens":3}"#), answer(&["[3]"], "{}")];
         let merged = split().merge(&unreported).expect("one answer");
+        let merged = Object::parse(&merged).expect("JSON");
         assert_eq!(reported(&merged), None, "half a usage is none");
     }
 
