@@ -159,6 +159,11 @@ impl Window {
         Ok(())
     }
 
+    /// About how many rows of the store it changes: most are holds, and four for each task.
+    pub(super) fn rows(&self) -> usize {
+        self.holds.len().saturating_add(self.tasks.len().saturating_mul(4))
+    }
+
     fn add_hold(&mut self, seq: Seq, record: &Record, before: Option<&OpenHold>, first_seq: Seq) {
         match (record, before) {
             (Record::Reserved(reservation), _) => {

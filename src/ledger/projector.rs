@@ -22,6 +22,10 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// This many records are applied before the window's time is over: some 8 MB of memory, and a
 /// fraction of a second to replay after a crash.
 pub(crate) const WINDOW_RECORDS_MAX: usize = 50_000;
+/// A batch takes no further group when it changes this many rows. Sled frees the pages that a batch
+/// replaces when the batch is over, some 4 KiB for each row, and the memory of a batch of 40,000 rows
+/// does not come back.
+const BATCH_ROWS_MAX: usize = 256;
 /// With this many records waiting the committer waits too.
 const BACKLOG_RECORDS_MAX: usize = 2 * WINDOW_RECORDS_MAX;
 
@@ -199,11 +203,7 @@ impl Projector {
         loop {
             let (groups, due) = self.backlog.next_window(flush_due);
             if let Some(end) = groups.last().map(|group| group.end) {
-                let mut window = Window::default();
-                for journaled in groups.into_iter().flat_map(|group| group.records) {
-                    window.add(journaled).map_err(|violation| StoreError(violation.to_string()))?;
-                }
-                self.store.apply(window, end)?;
+                self.apply(groups)?;
                 self.backlog.has_applied(end.seq);
                 flush_due = flush_due.or_else(|| Some(Instant::now() + WINDOW));
             }
@@ -217,5 +217,22 @@ impl Projector {
                 return Ok(());
             }
         }
+    }
+
+    /// Applies groups in as few batches as their rows allow.
+    fn apply(&self, groups: Vec<Group>) -> Result<(), StoreError> {
+        let mut window = Window::default();
+        let mut end = None;
+        for group in groups {
+            for journaled in group.records {
+                window.add(journaled).map_err(|violation| StoreError(violation.to_string()))?;
+            }
+            end = Some(group.end);
+            if window.rows() >= BATCH_ROWS_MAX {
+                self.store.apply(std::mem::take(&mut window), group.end)?;
+                end = None;
+            }
+        }
+        end.map_or(Ok(()), |end| self.store.apply(window, end))
     }
 }
