@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::ledger::{AccountId, KeyId, RequestId};
+use crate::ledger::{AccountId, KeyId, RequestId, TaskId};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
@@ -61,6 +61,35 @@ pub struct Settled {
     pub source: UsageSource,
     /// What the customer was charged.
     pub cost: Nanousd,
+}
+
+/// One task that is over, however it ended.
+#[derive(Clone, Debug)]
+pub struct TaskEnded<'a> {
+    /// The gateway's id of it.
+    pub task_id: TaskId,
+    /// The account that pays.
+    pub account_id: AccountId,
+    /// The key that it was submitted with.
+    pub key_id: KeyId,
+    /// The id of the configured model.
+    pub model: &'a str,
+    /// The name of the upstream that had it.
+    pub upstream: &'a str,
+    /// How it ended: one of [`TaskState`](crate::protocols::task::TaskState)'s words.
+    pub state: &'static str,
+    /// From its submit to its end.
+    pub duration: Duration,
+    /// What was billed; `None` when the hold was given back.
+    pub settled: Option<Settled>,
+}
+
+impl TaskEnded<'_> {
+    /// Counts the task and writes its line.
+    pub fn report(&self, metrics: &Metrics) {
+        metrics.task_ended(self);
+        logging::task(self);
+    }
 }
 
 impl Finished<'_> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use log::kv::{self, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::finished::Finished;
+use crate::finished::{Finished, Settled, TaskEnded};
 
 mod line;
 mod queue;
@@ -27,6 +27,8 @@ use queue::{Queue, Urgency};
 const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 /// The target of the access log's lines.
 const ACCESS: &str = "access";
+/// The target of the lines of tasks that have ended.
+const TASK: &str = "task";
 /// How long [`flush`] waits for a standard error that takes nothing.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long lines gather: short for a reader, long for a processor.
@@ -103,7 +105,31 @@ fn write_access(line: &mut Line, finished: &Finished<'_>) {
     if let Some(ttfb) = finished.ttfb {
         line.milliseconds("ttfb_ms", ttfb);
     }
-    let Some(settled) = &finished.settled else { return };
+    if let Some(settled) = &finished.settled {
+        write_settled(line, settled);
+    }
+}
+
+/// Writes the line of a task that has ended, at level `info`. Does not wait.
+pub fn task(ended: &TaskEnded<'_>) {
+    if log::max_level() >= LevelFilter::Info {
+        Line::with(Level::Info, TASK, |line| {
+            line.display("task_id", ended.task_id);
+            line.display("account_id", ended.account_id);
+            line.display("key_id", ended.key_id);
+            line.text("model", ended.model);
+            line.text("upstream", ended.upstream);
+            line.text("state", ended.state);
+            line.milliseconds("duration_ms", ended.duration);
+            if let Some(settled) = &ended.settled {
+                write_settled(line, settled);
+            }
+            QUEUE.push(line.finish(), Urgency::Gather);
+        });
+    }
+}
+
+fn write_settled(line: &mut Line, settled: &Settled) {
     let usage = &settled.usage;
     for (name, units) in [
         ("input_tokens", usage.input_tokens),

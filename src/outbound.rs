@@ -280,6 +280,19 @@ impl Answer {
         }
         Ok(whole.freeze())
     }
+
+    /// All of its body, if that is at most `bytes_max`.
+    ///
+    /// # Errors
+    /// As [`Self::whole`].
+    pub async fn whole_within(self, bytes_max: usize) -> Result<Bytes, OutboundError> {
+        let mut length: usize = 0;
+        self.whole(|bytes| {
+            length = length.saturating_add(bytes);
+            length <= bytes_max
+        })
+        .await
+    }
 }
 
 /// Looks names up, and drops addresses that are not public. It is asked for every connection, so a

@@ -14,9 +14,10 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tollgate::admin::{self, AdminState, Readiness};
 use tollgate::config::{ConfigHandle, Overrides, Sources};
-use tollgate::finished::{Finished, Settled};
+use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::ledger::{
-    AccountId, KeyId, Ledger, Options, RecoveryPolicy, RequestId, Reserve, Settlement, VoidReason,
+    AccountId, KeyId, Ledger, Options, RecoveryPolicy, RequestId, Reserve, Settlement, TaskId,
+    VoidReason,
 };
 use tollgate::logging;
 use tollgate::metrics::Metrics;
@@ -695,7 +696,17 @@ async fn the_reference_lists_every_path_and_every_metric() {
     assert_eq!(tried, 17, "endpoints in the reference");
 
     finished(id, KeyId::from_number(1), &admin.model).report(&admin.metrics);
-    admin.metrics.task_ended(&admin.model, "upstream", "failed", None);
+    TaskEnded {
+        task_id: TaskId::random(),
+        account_id: id,
+        key_id: KeyId::from_number(1),
+        model: &admin.model,
+        upstream: "upstream",
+        state: "failed",
+        duration: Duration::from_secs(1),
+        settled: None,
+    }
+    .report(&admin.metrics);
     admin.metrics.webhook_tried("taken");
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
     let shown: BTreeSet<&str> = text(&shown)

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    self, AccountId, Hold, Intent, KeyId, Ledger, LedgerError, Options, Repeat, Repeated,
-    RequestId, Reserve, Stage, Task, TaskId, TaskSettlement, Webhook,
+    self, AccountId, Hold, Intent, KeyId, Ledger, LedgerError, Options, REPEATED_WITHIN, Repeat,
+    Repeated, RequestId, Reserve, Stage, Task, TaskId, TaskSettlement, Webhook,
 };
 use tollgate::money::{Nanousd, Rate};
-use tollgate::price::{Prices, Usage};
+use tollgate::price::{Prices, Usage, UsageSource};
 
 const SECOND: i64 = 100_000_000;
 
@@ -86,13 +86,17 @@ fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> Arc<Task> {
 }
 
 fn seconds(task: &Task, seconds: u64) -> TaskSettlement {
-    ledger::reported(&task.intent.prices, Usage { seconds, ..Usage::ZERO })
+    TaskSettlement::post(
+        &task.intent.prices,
+        Usage { seconds, ..Usage::ZERO },
+        UsageSource::Upstream,
+    )
 }
 
 async fn opened(ledger: &Arc<Ledger>, account: AccountId) -> Arc<Task> {
     let hold = hold(ledger, account);
     let task = task(&hold, account, None);
-    let seq = ledger.open_task(hold, Arc::clone(&task)).expect("opened");
+    let seq = ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).expect("opened");
     ledger.task_durable(seq).await.expect("on disk");
     task
 }
@@ -242,18 +246,25 @@ async fn a_repeated_submit_is_recognised_also_after_a_restart() {
     let repeat = Repeat { key: [1; 32], body: [2; 32] };
     let first = hold(&ledger, account);
     let known = task(&first, account, Some(repeat));
-    let seq = ledger.open_task(first, Arc::clone(&known)).expect("opened");
+    let seq = ledger.open_task(first, Arc::clone(&known), REPEATED_WITHIN).expect("opened");
     ledger.task_durable(seq).await.expect("on disk");
     let second = hold(&ledger, account);
     let twin = task(&second, account, Some(repeat));
-    assert!(matches!(ledger.open_task(second, twin), Err(LedgerError::Conflict)));
+    assert!(matches!(ledger.open_task(second, twin, REPEATED_WITHIN), Err(LedgerError::Conflict)));
     assert_eq!(balance(&ledger, account), (10, 0), "the second hold is given back");
     let (_copy, restarted) = after_crash(dir.path());
     let (now, other) = (UnixMs::now(), Repeat { body: [3; 32], ..repeat });
-    assert_eq!(restarted.repeated(account, &repeat, now), Repeated::Same(known.id()));
-    assert_eq!(restarted.repeated(account, &other, now), Repeated::Other);
+    assert_eq!(
+        restarted.repeated(account, &repeat, (now, REPEATED_WITHIN)),
+        Repeated::Same(known.id())
+    );
+    assert_eq!(restarted.repeated(account, &other, (now, REPEATED_WITHIN)), Repeated::Other);
     let later = UnixMs(now.0 + 25 * 3600 * 1000);
-    assert_eq!(restarted.repeated(account, &repeat, later), Repeated::New, "a day later");
+    assert_eq!(
+        restarted.repeated(account, &repeat, (later, REPEATED_WITHIN)),
+        Repeated::New,
+        "a day later"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,9 +5,9 @@ mod harness;
 
 use std::time::{Duration, Instant};
 
-use harness::{Gateway, ask};
+use harness::{Gateway, ask, sha256};
 use serde_json::{Value, json};
-use tollgate::sim::{Sim, SimOptions};
+use tollgate::sim::{Behaviour, Faults, Refusal, Sim, SimOptions};
 
 const PATH: &str = "/v1/videos/generations";
 
@@ -152,11 +152,6 @@ fn family_s_is_passed_through_and_billed_by_tokens() {
     let refused = submit(&gateway, &draft);
     assert_eq!(refused.status(), 404, "a stranger's task: {}", refused.json());
     assert_eq!(refused.json()["error"]["code"], "ResourceNotFound");
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    use sha2::Digest as _;
-    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
@@ -433,6 +428,38 @@ fn the_same_key_submits_once() {
     assert_eq!(sim.tasks_total(), 1);
     ended(&gateway, first.json()["id"].as_str().expect("an id"));
     assert_eq!(gateway.settled()["spent"], "0.50");
+}
+
+#[test]
+fn a_submit_that_nobody_took_can_be_repeated_under_its_key() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "");
+    let keyed = |body: &Value| submit_with(&gateway, "Idempotency-Key: order-8\r\n", body);
+    let refusing = Faults { refusal: Some(Refusal::Status(503)), ..Faults::default() };
+    sim.set_behaviour(Behaviour { faults: refusing, ..Behaviour::default() });
+    let refused = keyed(&family_v(json!({})));
+    sim.set_behaviour(Behaviour::default());
+    assert_eq!(refused.status(), 502, "{refused:?}");
+    let again = keyed(&family_v(json!({})));
+    assert_eq!(again.status(), 202, "{again:?}");
+    ended(&gateway, again.json()["id"].as_str().expect("an id"));
+    assert_eq!(gateway.settled()["spent"], "0.50");
+}
+
+/// For callers that send no key, where the operator has said so.
+#[test]
+fn the_same_body_submits_once_within_the_window() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway_with(&sim, "", ", repeat_window: 1s");
+    let first = submit(&gateway, &family_v(json!({})));
+    let again = submit(&gateway, &family_v(json!({})));
+    assert_eq!((again.status(), again.json()), (202, first.json()), "the first answer again");
+    let other = submit(&gateway, &family_v(json!({"input": {"prompt": "another"}})));
+    assert_eq!(other.status(), 202, "{other:?}");
+    assert_eq!(sim.tasks_total(), 2);
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(submit(&gateway, &family_v(json!({}))).status(), 202);
+    assert_eq!(sim.tasks_total(), 3, "later it is another");
 }
 
 /// Many who ask are few questions to the upstream, and one settlement.

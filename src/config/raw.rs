@@ -208,6 +208,9 @@ pub(super) struct Tasks {
     /// The customers who may wait for the end of a task at one time. Default: 256.
     #[schemars(range(min = 1, max = 100_000))]
     pub(super) waiting_max: u32,
+    /// How long the same submit with the same key, without an `Idempotency-Key`, is taken for a
+    /// repetition, which gets the first answer again. Default: it is not.
+    pub(super) repeat_window: Option<Period>,
     /// Hosts that webhooks may be sent to although they are not on the public internet, over `http`
     /// as well. Default: none.
     pub(super) webhook_hosts: Vec<String>,
@@ -220,6 +223,7 @@ impl Default for Tasks {
             poll_min: seconds(5),
             poll_max: seconds(30),
             waiting_max: 256,
+            repeat_window: None,
             webhook_hosts: Vec::new(),
         }
     }

@@ -92,6 +92,8 @@ pub struct Tasks {
     pub poll_max: Duration,
     /// The customers who may wait for the end of a task at one time.
     pub waiting_max: u32,
+    /// How long the same submit without an `Idempotency-Key` is taken for a repetition.
+    pub repeat_window: Option<Duration>,
     /// Hosts that webhooks may be sent to although they are not on the public internet.
     pub webhook_hosts: Vec<String>,
 }

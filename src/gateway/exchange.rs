@@ -10,9 +10,10 @@ use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::body::{HeldBody, Share};
 use super::envelope::Envelope;
+use super::submit::Mark;
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
-use crate::ledger::{Key, Repeat, RequestId};
+use crate::ledger::{Key, RequestId};
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
 use crate::price::{Usage, UsageSource};
@@ -59,7 +60,7 @@ pub(super) struct Sending {
     pub(super) admitted: Admitted,
     pub(super) body: HeldBody,
     /// What marks repetitions of it, for one that starts a task.
-    pub(super) repeat: Option<Repeat>,
+    pub(super) mark: Option<Mark>,
     /// The targets still to try, the next one first.
     pub(super) targets: VecDeque<Target>,
     /// The try under way.

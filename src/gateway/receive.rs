@@ -69,12 +69,12 @@ pub(super) async fn receive(
     exchange.model = Some(Arc::clone(&resolved.model));
     let validated = pipeline::validate(resolved, &request)?;
     exchange.stream = validated.call.streams();
-    let mut repeat = None;
+    let mut mark = None;
     if validated.call.submit().is_some() {
         let (key, call) = (&validated.resolved.key, validated.call.as_ref());
-        repeat = submit::mark(session.req_header(), key, &body.bytes)?;
+        mark = submit::mark(session.req_header(), &snapshot, key, &body.bytes)?;
         submit::check(gateway, &snapshot, key, call).await?;
-        let repeated = submit::repeated(gateway, key, &validated.resolved, repeat.as_ref()).await?;
+        let repeated = submit::repeated(gateway, key, &validated.resolved, mark.as_ref()).await?;
         if let Some((status, answer)) = repeated {
             let answered = respond::json_with(session, exchange.id, status, &answer).await;
             answered.map_err(|error| gone(&error))?;
@@ -86,7 +86,7 @@ pub(super) async fn receive(
     exchange.stage = Stage::Sending(Box::new(Sending {
         admitted,
         body,
-        repeat,
+        mark,
         targets,
         attempt: None,
         stale_tries: 0,

@@ -2,6 +2,7 @@
 //! upstream's id before the customer is answered; what may have been taken is never sent again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use pingora::Result;
@@ -18,13 +19,20 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::{Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{
-    AccountId, Intent, Key, LedgerError, Repeat, Repeated, Stage, Task, TaskId, TaskSettlement,
-    Webhook,
+    AccountId, Intent, Key, LedgerError, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskId,
+    TaskSettlement, Webhook,
 };
 use crate::outbound::{OutboundError, may_announce};
 use crate::pipeline::{self, Resolved};
 use crate::protocols::task::{Submit, task_codec};
 use crate::protocols::{Call, Fault};
+
+/// What marks repetitions of a submit, and how long they are recognised.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    repeat: Repeat,
+    within: Duration,
+}
 
 /// The header with which a customer marks repetitions of a submit.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -67,12 +75,12 @@ pub(super) async fn repeated(
     gateway: &Gateway,
     key: &Key,
     resolved: &Resolved,
-    mark: Option<&Repeat>,
+    mark: Option<&Mark>,
 ) -> std::result::Result<Option<(u16, Value)>, GatewayError> {
     let Some(mark) = mark else { return Ok(None) };
     let conflict =
         |message: &'static str| Err(GatewayError::new(ErrorKind::IdempotencyConflict, message));
-    match gateway.ledger.repeated(key.account, mark, UnixMs::now()) {
+    match gateway.ledger.repeated(key.account, &mark.repeat, (UnixMs::now(), mark.within)) {
         Repeated::New => Ok(None),
         Repeated::Other => conflict("This Idempotency-Key was used with another request."),
         Repeated::Same(id) => {
@@ -80,34 +88,43 @@ pub(super) async fn repeated(
             let task = task.map_err(|error| unreadable(&error))?;
             match task.filter(|task| task.upstream_id().is_some()) {
                 Some(task) => Ok(Some(accepted(resolved, &task))),
-                None => conflict("The first request with this Idempotency-Key has no answer yet."),
+                None => conflict("The first of these requests has no answer yet."),
             }
         }
     }
 }
 
-/// What marks repetitions of the request: what the customer calls it, for this key and path.
+/// What marks repetitions of the request, for this key and path: what the customer calls it, else
+/// its body for as long as the operator has set.
 ///
 /// # Errors
 /// A mark that is none.
 pub(super) fn mark(
     head: &RequestHeader,
+    snapshot: &Snapshot,
     key: &Key,
     body: &[u8],
-) -> std::result::Result<Option<Repeat>, GatewayError> {
-    let Some(value) = head.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+) -> std::result::Result<Option<Mark>, GatewayError> {
+    let name = |kind: u8, value: &[u8]| -> [u8; 32] {
+        let key = key.id.number().to_be_bytes();
+        let name = Sha256::new().chain_update(key).chain_update(head.uri.path());
+        name.chain_update([kind]).chain_update(value).finalize().into()
+    };
+    let digest = || -> [u8; 32] { Sha256::digest(body).into() };
+    let Some(value) = head.headers.get(IDEMPOTENCY_KEY) else {
+        let window = snapshot.tasks.repeat_window;
+        return Ok(window.map(|within| {
+            let body = digest();
+            Mark { repeat: Repeat { key: name(1, &body), body }, within }
+        }));
+    };
     let value = value.as_bytes();
     if value.is_empty() || value.len() > MARK_BYTES_MAX {
         let message = format!("Idempotency-Key must have 1 to {MARK_BYTES_MAX} characters.");
         return Err(GatewayError::invalid("Idempotency-Key", message));
     }
-    let key = Sha256::new()
-        .chain_update(key.id.number().to_be_bytes())
-        .chain_update(head.uri.path())
-        .chain_update([0])
-        .chain_update(value)
-        .finalize();
-    Ok(Some(Repeat { key: key.into(), body: Sha256::digest(body).into() }))
+    let repeat = Repeat { key: name(0, value), body: digest() };
+    Ok(Some(Mark { repeat, within: REPEATED_WITHIN }))
 }
 
 /// Submits a paid task.
@@ -242,7 +259,7 @@ async fn open(
         prices,
         facts: facts.encode(),
         webhook_url,
-        repeat: sending.repeat,
+        repeat: sending.mark.map(|mark| mark.repeat),
         at,
         expires_at: UnixMs(at.0.saturating_add(facts.expires_after_s.saturating_mul(1000))),
     };
@@ -253,10 +270,11 @@ async fn open(
         stage: Stage::Submitting,
         webhook,
     });
-    let opened = gateway.ledger.open_task(hold, Arc::clone(&task));
+    let within = sending.mark.map_or(Duration::ZERO, |mark| mark.within);
+    let opened = gateway.ledger.open_task(hold, Arc::clone(&task), within);
     let seq = opened.map_err(|error| match error {
         LedgerError::Conflict => {
-            let message = "A request with this Idempotency-Key is under way.";
+            let message = "The same request is under way.";
             Failed::Ours(GatewayError::new(ErrorKind::IdempotencyConflict, message))
         }
         error => unrecorded(&error),
@@ -322,12 +340,7 @@ async fn ask(
     let sent = gateway.outbound.post(&target.upstream, path, headers, body);
     let answer = sent.await.map_err(unanswered)?;
     let status = answer.status();
-    let mut left = ANSWER_BYTES_MAX;
-    let fits = |bytes: usize| {
-        left = left.saturating_sub(bytes);
-        left > 0
-    };
-    let answer = answer.whole(fits).await.map_err(unanswered)?;
+    let answer = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(unanswered)?;
     if !(200..300).contains(&status) {
         return Err(call.refusal(status, &answer).into());
     }
@@ -393,7 +406,7 @@ fn too_many_wait() -> GatewayError {
     let message = "Too many requests wait for the end of their task. Ask again without `wait`.";
     GatewayError::new(ErrorKind::RateLimited, message)
         .code("ConcurrencyExceeded")
-        .retry_after(std::time::Duration::from_secs(5))
+        .retry_after(Duration::from_secs(5))
 }
 
 fn unreadable(error: &LedgerError) -> GatewayError {

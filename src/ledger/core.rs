@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::clock::UnixMs;
 use crate::ledger::account::{Account, Movement};
@@ -34,6 +35,8 @@ pub(super) struct AccountState {
     pub(super) refunds: HashMap<String, Refund>,
     /// What was given back of each hold: the sum over `refunds`.
     refunded: HashMap<HoldId, Nanousd>,
+    /// The tasks in work that an upstream has given an id, by that id.
+    native_tasks: HashMap<String, TaskId>,
     /// Submits that are recognised when they are repeated, by what the customer calls them.
     pub(super) submits: HashMap<[u8; 32], Submit>,
 }
@@ -123,16 +126,28 @@ impl Core {
         self.tasks.get(&id)
     }
 
+    /// The account's task of this upstream's id, while something remains to be done for it.
+    #[must_use]
+    pub fn native_task(&self, account: AccountId, upstream_id: &str) -> Option<&Arc<Task>> {
+        let state = self.accounts.get(&account)?;
+        self.task(*state.native_tasks.get(upstream_id)?)
+    }
+
     /// All such tasks, in no order.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
         self.tasks.values()
     }
 
-    /// Whether a submit was made before.
+    /// Whether a submit was made less than `within` before `now`.
     #[must_use]
-    pub fn repeated(&self, account: AccountId, repeat: &Repeat, now: UnixMs) -> Repeated {
+    pub fn repeated(
+        &self,
+        account: AccountId,
+        repeat: &Repeat,
+        (now, within): (UnixMs, Duration),
+    ) -> Repeated {
         let known = self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
-        match known.filter(|known| task::is_recent(known.at, now)) {
+        match known.filter(|known| task::is_recent(known.at, (now, within))) {
             None => Repeated::New,
             Some(known) if known.body == repeat.body => Repeated::Same(known.task),
             Some(_) => Repeated::Other,
@@ -323,12 +338,7 @@ impl Core {
             | Record::Recovered { hold, .. } => {
                 self.holds.remove(hold);
             }
-            Record::Task(task) if task.is_done() => {
-                self.tasks.remove(&task.id());
-            }
-            Record::Task(task) => {
-                self.tasks.insert(task.id(), Arc::clone(task));
-            }
+            Record::Task(task) => self.restore_task(Arc::clone(task)),
             _ => {}
         }
         Ok(())
@@ -341,6 +351,7 @@ impl Core {
             grants: HashMap::new(),
             refunds: HashMap::new(),
             refunded: HashMap::new(),
+            native_tasks: HashMap::new(),
             submits: HashMap::new(),
         };
         self.accounts.insert(state.account.id, state);
@@ -349,12 +360,27 @@ impl Core {
     /// Forgets submits that are not recognised any more.
     pub(super) fn forget_submits(&mut self, now: UnixMs) {
         for state in self.accounts.values_mut() {
-            state.submits.retain(|_, submit| task::is_recent(submit.at, now));
+            let is_recent = |at| task::is_recent(at, (now, task::REPEATED_WITHIN));
+            state.submits.retain(|_, submit| is_recent(submit.at));
         }
     }
 
+    /// Takes a task as it is now; one for which nothing remains to be done is let go.
     pub(super) fn restore_task(&mut self, task: Arc<Task>) {
-        self.tasks.insert(task.id(), task);
+        let id = task.id();
+        let state = self.accounts.get_mut(&task.intent.account);
+        if let Some((state, native)) = state.zip(task.upstream_id()) {
+            if !task.is_done() {
+                state.native_tasks.insert(native.to_owned(), id);
+            } else if state.native_tasks.get(native) == Some(&id) {
+                state.native_tasks.remove(native);
+            }
+        }
+        if task.is_done() {
+            self.tasks.remove(&id);
+        } else {
+            self.tasks.insert(id, task);
+        }
     }
 
     pub(super) fn restore_hold(&mut self, id: HoldId, hold: OpenHold) {
@@ -426,11 +452,15 @@ impl AccountState {
             Record::KeyCreated(key) | Record::KeyUpdated(key) => {
                 self.keys.insert(key.id, Arc::clone(key));
             }
-            Record::Task(task) => {
-                if let Some((key, submit)) = submit_of(task) {
+            Record::Task(task) => match submit_of(task) {
+                Some((key, Some(submit))) => {
                     self.submits.insert(key, submit);
                 }
-            }
+                Some((key, None)) => {
+                    self.submits.remove(&key);
+                }
+                None => {}
+            },
             _ => {}
         }
     }
@@ -443,11 +473,13 @@ impl AccountState {
     }
 }
 
-/// What is remembered of a task's submit.
-pub(super) fn submit_of(task: &Task) -> Option<([u8; 32], Submit)> {
+/// What the customer calls a task's submit, and what is remembered of it: nothing, once no upstream
+/// took it, so that the customer can try again.
+pub(super) fn submit_of(task: &Task) -> Option<([u8; 32], Option<Submit>)> {
     let repeat = task.intent.repeat?;
+    let was_refused = task.ended().is_some_and(|ended| ended.upstream_id.is_none());
     let submit = Submit { task: task.id(), body: repeat.body, at: task.intent.at };
-    Some((repeat.key, submit))
+    Some((repeat.key, (!was_refused).then_some(submit)))
 }
 
 /// A task stands on its hold until its end, and goes its stages in order.

@@ -64,7 +64,7 @@ pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason
 pub use self::recovery::Recovery;
 pub use self::statement::{Call, Entry, EntryKind, InDoubt, UsageRow};
 pub use self::task::{
-    Ended, Intent, KEPT_MS, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook, reported,
+    Ended, Intent, KEPT_MS, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook,
 };
 pub use self::verify::{Report, verify};
 

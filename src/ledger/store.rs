@@ -387,8 +387,12 @@ fn put_task(batch: &mut sled::Batch, task: &Task) -> Result<(), StoreError> {
         let number = id.number().to_be_bytes();
         put(batch, key(TASK_DONE, &[&ended.at.0.to_be_bytes(), &number]), &id)?;
     }
-    if let Some((name, submit)) = core::submit_of(task) {
-        put(batch, submit_key(account, &name), &(account, name, submit))?;
+    match core::submit_of(task) {
+        Some((name, Some(submit))) => {
+            put(batch, submit_key(account, &name), &(account, name, submit))?;
+        }
+        Some((name, None)) => batch.remove(submit_key(account, &name)),
+        None => {}
     }
     Ok(())
 }

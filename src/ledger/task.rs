@@ -6,6 +6,7 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +23,8 @@ use crate::price::{Prices, Usage, UsageSource};
 const DOCUMENT_BYTES_MAX: usize = 16 << 10;
 /// How long a task is kept after its end (spec section 8: 7 to 8 days).
 pub const KEPT_MS: u64 = 8 * 24 * 3600 * 1000;
-/// How long a repeated submit is recognised.
-const REPEATED_WITHIN_MS: u64 = 24 * 3600 * 1000;
+/// How long a repeated submit is recognised at most.
+pub const REPEATED_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
 /// A task as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +189,14 @@ pub enum TaskSettlement {
     Void,
 }
 
+impl TaskSettlement {
+    /// With what `usage` costs at the task's own prices.
+    #[must_use]
+    pub fn post(prices: &Prices, usage: Usage, source: UsageSource) -> Self {
+        Self::Post(Settlement { charge: prices.cost(&usage), usage, source })
+    }
+}
+
 /// What a submit that may be a repetition comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repeated {
@@ -205,13 +214,17 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::Stopped`]; the hold is voided then. [`LedgerError::Conflict`] when a submit
-    /// of the same name has come in between; the hold is voided then as well.
-    pub fn open_task(&self, hold: Hold, task: Arc<Task>) -> Result<Seq, LedgerError> {
-        let mut core = self.shard(task.intent.account).lock();
-        let repeated = task
-            .intent
-            .repeat
-            .map(|repeat| core.repeated(task.intent.account, &repeat, task.intent.at));
+    /// of the same name has come within `repeat_within`; the hold is voided then as well.
+    pub fn open_task(
+        &self,
+        hold: Hold,
+        task: Arc<Task>,
+        repeat_within: Duration,
+    ) -> Result<Seq, LedgerError> {
+        let (account, at) = (task.intent.account, task.intent.at);
+        let mut core = self.shard(account).lock();
+        let repeated =
+            task.intent.repeat.map(|repeat| core.repeated(account, &repeat, (at, repeat_within)));
         if !matches!(repeated, None | Some(Repeated::New)) {
             drop(core);
             hold.void(VoidReason::Unreached);
@@ -326,14 +339,12 @@ impl Ledger {
         account: AccountId,
         id: &str,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
-        let is_it = |task: &&Arc<Task>| task.upstream_id() == Some(id);
         let own: Option<TaskId> = id.parse().ok();
         {
             let core = self.shard(account).lock();
-            let of_account = core.tasks().filter(|task| task.intent.account == account);
             let found = match own {
                 Some(id) => core.task(id).filter(|task| task.intent.account == account),
-                None => of_account.into_iter().find(is_it),
+                None => core.native_task(account, id),
             };
             if let Some(task) = found {
                 return Ok(Some(Arc::clone(task)));
@@ -344,10 +355,15 @@ impl Ledger {
         Ok(found.map(Arc::new).filter(|task| task.intent.account == account))
     }
 
-    /// Whether a submit was made before.
+    /// Whether a submit was made less than `within` before `at`.
     #[must_use]
-    pub fn repeated(&self, account: AccountId, repeat: &Repeat, at: UnixMs) -> Repeated {
-        self.shard(account).lock().repeated(account, repeat, at)
+    pub fn repeated(
+        &self,
+        account: AccountId,
+        repeat: &Repeat,
+        (at, within): (UnixMs, Duration),
+    ) -> Repeated {
+        self.shard(account).lock().repeated(account, repeat, (at, within))
     }
 
     /// Forgets tasks that ended before `before`, at most `limit` of them, and says how many.
@@ -391,14 +407,7 @@ fn bounded(document: String) -> String {
     if document.len() <= DOCUMENT_BYTES_MAX { document } else { "null".to_owned() }
 }
 
-/// Whether a submit that was made at `at` is still recognised at `now`.
-pub(super) fn is_recent(at: UnixMs, now: UnixMs) -> bool {
-    now.0.saturating_sub(at.0) < REPEATED_WITHIN_MS
-}
-
-/// A settlement of what an upstream reports.
-#[must_use]
-pub fn reported(prices: &Prices, usage: Usage) -> TaskSettlement {
-    let charge = prices.cost(&usage);
-    TaskSettlement::Post(Settlement { charge, usage, source: UsageSource::Upstream })
+/// Whether `at` is less than `within` before `now`.
+pub(super) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
+    Duration::from_millis(now.0.saturating_sub(at.0)) < within
 }

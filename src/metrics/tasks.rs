@@ -4,7 +4,7 @@ use prometheus::{IntCounterVec, Registry};
 
 use super::register::int_counters;
 use super::{Metrics, series};
-use crate::finished::Settled;
+use crate::finished::TaskEnded;
 
 /// The counters of tasks.
 pub(super) struct TaskCounters {
@@ -33,16 +33,10 @@ impl TaskCounters {
 
 impl Metrics {
     /// Counts a task that is over, and what was billed for it.
-    pub fn task_ended(
-        &self,
-        model: &str,
-        upstream: &str,
-        state: &'static str,
-        settled: Option<&Settled>,
-    ) {
-        self.tasks.ended.with_label_values(&[model, upstream, state]).inc();
-        if let Some(settled) = settled {
-            series::Billed::new(self, model).record(settled);
+    pub fn task_ended(&self, task: &TaskEnded<'_>) {
+        self.tasks.ended.with_label_values(&[task.model, task.upstream, task.state]).inc();
+        if let Some(settled) = &task.settled {
+            series::Billed::new(self, task.model).record(settled);
         }
     }
 

@@ -9,13 +9,11 @@ use serde_json::{Value, json};
 use super::{Tasks, as_ms, codec_of, facts_of};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Upstream;
-use crate::finished::Settled;
-use crate::ledger::{
-    AccountId, KEPT_MS, Settlement, Stage, Task, TaskId, TaskSettlement, Webhook, reported,
-};
+use crate::finished::{Settled, TaskEnded};
+use crate::ledger::{AccountId, KEPT_MS, Settlement, Stage, Task, TaskId, TaskSettlement, Webhook};
 use crate::outbound::OutboundError;
 use crate::price::{Usage, UsageSource};
-use crate::protocols::task::{Facts, Report, TaskState};
+use crate::protocols::task::{Report, TaskState};
 use crate::protocols::{Dialect, Fault};
 
 /// A submit whose outcome nobody knows is given up after a day: providers' tasks do not take longer.
@@ -156,7 +154,7 @@ impl Tasks {
     /// Asks how a task is, unless that was done within `fresh`, and ends it if it has ended. Of many who
     /// want to know, one asks.
     pub(super) async fn refresh(&self, task: &Task, fresh: Duration) {
-        let live = self.live(task);
+        let Some(live) = self.live(task) else { return };
         let _one = live.asking.lock().await;
         let is_fresh = |asked: Instant| asked.elapsed() < fresh;
         if live.said.lock().asked.is_some_and(is_fresh)
@@ -193,15 +191,7 @@ impl Tasks {
         let told = |error: OutboundError| error.to_string();
         let answer = self.outbound.get(&upstream, &path, credential).await.map_err(told)?;
         let status = answer.status();
-        let mut left = ANSWER_BYTES_MAX;
-        let fits = |bytes: usize| match left.checked_sub(bytes) {
-            Some(rest) => {
-                left = rest;
-                true
-            }
-            None => false,
-        };
-        let body = answer.whole(fits).await.map_err(told)?;
+        let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {
             Fault::Upstreams(cause) => cause,
             Fault::Busy => format!("the upstream is busy ({status})"),
@@ -218,11 +208,14 @@ impl Tasks {
 
     /// Settles a task by its upstream's word.
     async fn end(&self, task: &Task, report: Report) {
-        let settlement = match (report.state, report.usage) {
-            (_, Some(usage)) => reported(&task.intent.prices, usage),
-            (TaskState::Succeeded, None) => estimated(task, &facts_of(task)),
-            (_, None) => TaskSettlement::Void,
+        let used = match (report.state, report.usage) {
+            (_, Some(usage)) => Some((usage, UsageSource::Upstream)),
+            (TaskState::Succeeded, None) => Some((asked_for(task), UsageSource::Estimated)),
+            (_, None) => None,
         };
+        let settlement = used.map_or(TaskSettlement::Void, |(usage, source)| {
+            TaskSettlement::post(&task.intent.prices, usage, source)
+        });
         self.end_as(task, report.state, &report.document, settlement).await;
     }
 
@@ -259,7 +252,7 @@ impl Tasks {
         let ended = self.ledger.end_task(id, (state.as_str(), document.to_string()), settlement);
         match ended {
             Ok(Some((task, seq))) => {
-                self.count_end(&task, state, settlement);
+                self.report_end(&task, state, settlement);
                 if let Err(error) = self.ledger.task_durable(seq).await {
                     log::error!("the end of {} may be lost: {error}", task.id());
                 }
@@ -272,28 +265,36 @@ impl Tasks {
             Err(error) => log::error!("{} could not be ended: {error}", task.id()),
         }
     }
-}
 
-impl Tasks {
-    fn count_end(&self, task: &Task, state: TaskState, settlement: TaskSettlement) {
-        let settled = match (settlement, task.ended()) {
-            (TaskSettlement::Post(Settlement { usage, source, .. }), Some(ended)) => {
+    fn report_end(&self, task: &Task, state: TaskState, settlement: TaskSettlement) {
+        let Some(ended) = task.ended() else { return };
+        let settled = match settlement {
+            TaskSettlement::Post(Settlement { usage, source, .. }) => {
                 Some(Settled { usage, source, cost: ended.charged })
             }
-            _ => None,
+            TaskSettlement::Void => None,
         };
-        let model = &task.intent.model;
-        self.metrics.task_ended(model, &task.upstream, state.as_str(), settled.as_ref());
+        let intent = &task.intent;
+        TaskEnded {
+            task_id: intent.id,
+            account_id: intent.account,
+            key_id: intent.key,
+            model: &intent.model,
+            upstream: &task.upstream,
+            state: state.as_str(),
+            duration: Duration::from_millis(ended.at.0.saturating_sub(intent.at.0)),
+            settled,
+        }
+        .report(&self.metrics);
     }
 }
 
-/// What a task costs that has succeeded without telling: what was asked for.
-fn estimated(task: &Task, facts: &Facts) -> TaskSettlement {
-    let usage = if facts.bound.seconds > 0 {
+/// What a task used that has succeeded without telling: what was asked for.
+fn asked_for(task: &Task) -> Usage {
+    let facts = facts_of(task);
+    if facts.bound.seconds > 0 {
         Usage { seconds: u64::from(facts.seconds), ..Usage::ZERO }
     } else {
         facts.bound
-    };
-    let charge = task.intent.prices.cost(&usage);
-    TaskSettlement::Post(Settlement { charge, usage, source: UsageSource::Estimated })
+    }
 }

@@ -69,6 +69,22 @@ struct Live {
     changed: Notify,
 }
 
+impl Live {
+    fn new(task: &Task) -> Self {
+        let said = Said {
+            state: TaskState::Processing,
+            document: Value::Null,
+            asked: None,
+            changed_at: task.intent.at,
+        };
+        Self {
+            said: Mutex::new(said),
+            asking: tokio::sync::Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+}
+
 /// What the upstream said last.
 struct Said {
     state: TaskState,
@@ -209,8 +225,9 @@ impl Tasks {
         let _place = self.waiting.try_acquire().map_err(|_| TooManyWait)?;
         let deadline = Instant::now() + WAIT_MAX;
         let (account, id) = (task.intent.account, task.id());
-        let live = self.live(task);
-        while Instant::now() < deadline && self.is_open(account, id) {
+        while Instant::now() < deadline
+            && let Some(live) = self.live(task)
+        {
             let changed = live.changed.notified();
             let left = deadline.saturating_duration_since(Instant::now());
             drop(tokio::time::timeout(left, self.refresh(task, WAITING_POLL)).await);
@@ -245,9 +262,11 @@ impl Tasks {
                 (state, serde_json::from_str(&ended.document).unwrap_or_default(), ended.at)
             }
             None => {
-                let live = self.live(task);
-                let said = live.said.lock();
-                (said.state, said.document.clone(), said.changed_at)
+                let live = self.live.lock().get(&task.id()).cloned();
+                match live.as_ref().map(|live| live.said.lock()) {
+                    Some(said) => (said.state, said.document.clone(), said.changed_at),
+                    None => (TaskState::Processing, Value::Null, task.intent.at),
+                }
             }
         };
         let own = task.id().to_string();
@@ -267,22 +286,14 @@ impl Tasks {
         self.ledger.task_in_work(account, id).is_some_and(|task| task.ended().is_none())
     }
 
-    fn live(&self, task: &Task) -> Arc<Live> {
+    /// What is known of a task that has not ended; `None` once it has. The end removes the entry when
+    /// the ledger has it, so that one which is made under the same lock before that does not stay.
+    fn live(&self, task: &Task) -> Option<Arc<Live>> {
         let mut live = self.live.lock();
-        let new = || {
-            let said = Said {
-                state: TaskState::Processing,
-                document: Value::Null,
-                asked: None,
-                changed_at: task.intent.at,
-            };
-            Arc::new(Live {
-                said: Mutex::new(said),
-                asking: tokio::sync::Mutex::default(),
-                changed: Notify::new(),
-            })
-        };
-        Arc::clone(live.entry(task.id()).or_insert_with(new))
+        self.is_open(task.intent.account, task.id()).then(|| {
+            let new = || Arc::new(Live::new(task));
+            Arc::clone(live.entry(task.id()).or_insert_with(new))
+        })
     }
 
     fn schedule(&self, task: &Task, at: UnixMs) {

@@ -11,7 +11,7 @@ use crate::config::snapshot::{
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
-use crate::ledger::RecoveryPolicy;
+use crate::ledger::{REPEATED_WITHIN, RecoveryPolicy};
 use crate::protocols::{self, Dialect, Operation};
 use crate::secret::Secret;
 
@@ -134,6 +134,7 @@ fn tasks(document: &mut Document, raw: raw::Tasks, overrides: &Overrides) -> Tas
         poll_min: raw.poll_min.0,
         poll_max: raw.poll_max.0,
         waiting_max: raw.waiting_max,
+        repeat_window: raw.repeat_window.map(|window| window.0.min(REPEATED_WITHIN)),
         webhook_hosts,
     }
 }
