@@ -23,11 +23,14 @@ mod register;
 mod scraped;
 mod series;
 mod tasks;
+mod upstreams;
 
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauge};
 use scraped::Scraped;
 use series::Series;
 use tasks::TaskCounters;
+use upstreams::UpstreamMetrics;
+pub use upstreams::{CircuitFigures, UpstreamFigures};
 
 /// From a refusal made in memory to a long reasoning answer, in seconds.
 const LATENCY_BUCKETS: [f64; 16] =
@@ -52,6 +55,7 @@ pub struct Metrics {
     spend: CounterVec,
     settlements: IntCounterVec,
     tasks: TaskCounters,
+    upstreams: UpstreamMetrics,
     in_flight: IntGauge,
     body_bytes: IntGauge,
     commit_duration: Histogram,
@@ -112,6 +116,7 @@ impl Metrics {
                 &["model", "usage_source"],
             ),
             tasks: TaskCounters::new(r),
+            upstreams: UpstreamMetrics::new(r),
             in_flight: int_gauge(r, "tollgate_requests_in_flight", "Requests being served now."),
             body_bytes: int_gauge(
                 r,
@@ -190,6 +195,11 @@ impl Metrics {
         if succeeded {
             self.reload_time.set(unix_seconds());
         }
+    }
+
+    /// Shows how upstreams and targets are doing.
+    pub fn show_targets(&self, upstreams: &[UpstreamFigures], circuits: &[CircuitFigures]) {
+        self.upstreams.update(upstreams, circuits);
     }
 
     /// Everything in Prometheus' text format, version 0.0.4.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tollgate::admin::{self, AdminState, Readiness};
+use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::ledger::{
@@ -63,6 +64,7 @@ impl Admin {
             ledger: Arc::clone(&ledger),
             tasks: tasks.expect("tasks"),
             metrics: Arc::clone(&metrics),
+            balancer: Balancer::new(&config.load()),
             config,
             readiness: Arc::clone(&readiness),
             token: Secret::new(TOKEN.to_owned()),
@@ -693,9 +695,11 @@ async fn the_reference_lists_every_path_and_every_metric() {
         );
         tried += 1;
     }
-    assert_eq!(tried, 17, "endpoints in the reference");
+    assert_eq!(tried, 18, "endpoints in the reference");
 
     finished(id, KeyId::from_number(1), &admin.model).report(&admin.metrics);
+    admin.metrics.upstream_answered("upstream", "ok", Duration::from_secs(1));
+    admin.metrics.retried(&admin.model, "upstream");
     TaskEnded {
         task_id: TaskId::random(),
         account_id: id,

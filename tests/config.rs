@@ -190,7 +190,7 @@ fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
     let qwen = &snapshot.upstreams["qwen"];
     assert_eq!((qwen.tls, qwen.host.as_str(), qwen.port), (false, "127.0.0.1", 4321));
     assert_eq!(qwen.path_prefix, "/compatible-mode/v1", "the path prefix is kept");
-    let credential = qwen.credential.as_ref().map(|secret| secret.expose().to_owned());
+    let credential = qwen.credentials.first().map(|one| one.secret.expose().to_owned());
     assert_eq!(credential.as_deref(), Some("simulated-upstream-credential"));
     assert_eq!(snapshot.store.data_dir, Path::new("/tmp/elsewhere"));
     assert_eq!(snapshot.listeners.len(), 1, "one listener replaces those of the file");
@@ -252,7 +252,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 26, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 27, "the number of files in tests/config/invalid");
 }
 
 #[test]

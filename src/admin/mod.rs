@@ -14,6 +14,7 @@ mod readiness;
 mod request;
 mod serve;
 mod tasks;
+mod upstreams;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
+use crate::balance::Balancer;
 use crate::config::ConfigHandle;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
@@ -41,6 +43,8 @@ pub struct AdminState {
     pub metrics: Arc<Metrics>,
     /// The running configuration: which models there are.
     pub config: Arc<ConfigHandle>,
+    /// How the targets are doing.
+    pub balancer: Arc<Balancer>,
     /// What `/readyz` says.
     pub readiness: Arc<Readiness>,
     /// The bearer token of everything under `/admin/`.
@@ -64,6 +68,7 @@ fn app(state: AdminState) -> Router {
         .route("/admin/v1/accounts/{account}/tasks/{task}/announce", post(tasks::announce))
         .route("/admin/v1/tasks/in-doubt", get(tasks::in_doubt))
         .route("/admin/v1/holds/in-doubt", get(entries::in_doubt))
+        .route("/admin/v1/upstreams", get(upstreams::list))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         .layer(from_fn_with_state(state.clone(), request::around))

@@ -18,9 +18,10 @@ use tokio::sync::watch;
 
 use super::signals::{Asked, Signals};
 use crate::admin::{self, AdminState, Readiness};
+use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
-use crate::gateway::{Gateway, GatewayParts};
+use crate::gateway::{Gateway, GatewayParts, check_upstreams};
 use crate::ledger::{self, Ledger};
 use crate::logging;
 use crate::metrics::Metrics;
@@ -204,16 +205,15 @@ async fn serve(
 
     let (stop, stopped) = watch::channel(false);
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
-    let data_dir = handle.load().store.data_dir.clone();
-    let (followed, seen) = (Arc::clone(&ledger), Arc::clone(&metrics));
-    let tasks = Tasks::start(followed, Arc::clone(&handle), outbound.clone(), seen, &data_dir)
-        .context("cannot go on with the tasks of the ledger")?;
+    let tasks = start_tasks(&handle, &ledger, &outbound, &metrics)?;
+    let balancer = Balancer::new(&handle.load());
     let parts = GatewayParts {
         config: Arc::clone(&handle),
         ledger: Arc::clone(&ledger),
         metrics: Arc::clone(&metrics),
         outbound,
         tasks: Arc::clone(&tasks),
+        balancer: Arc::clone(&balancer),
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = start_proxy(parts, listeners, &stopped, &open);
@@ -222,9 +222,11 @@ async fn serve(
         tasks,
         metrics: Arc::clone(&metrics),
         config: Arc::clone(&handle),
+        balancer,
         readiness: Arc::clone(&readiness),
         token: admin_token.clone(),
     };
+    let checks = tokio::spawn(check_upstreams(Arc::clone(&handle), Arc::clone(&state.balancer)));
     let admin = tokio::spawn(admin::serve(admin_listener, state));
     metrics.config_reloaded(true);
     readiness.set_ready();
@@ -247,6 +249,7 @@ async fn serve(
     stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
+    checks.abort();
     Ok(ledger)
 }
 
@@ -319,6 +322,18 @@ fn open_ledger(
     };
     Ledger::open(options)
         .with_context(|| format!("cannot open the ledger in {}", config.store.data_dir.display()))
+}
+
+fn start_tasks(
+    config: &Arc<ConfigHandle>,
+    ledger: &Arc<Ledger>,
+    outbound: &Outbound,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<Tasks>> {
+    let data_dir = config.load().store.data_dir.clone();
+    let (ledger, config) = (Arc::clone(ledger), Arc::clone(config));
+    Tasks::start(ledger, config, outbound.clone(), Arc::clone(metrics), &data_dir)
+        .context("cannot go on with the tasks of the ledger")
 }
 
 /// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is

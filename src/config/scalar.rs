@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 use super::rate::{PerMillion, PerUnit};
+use super::snapshot::Affinity;
 use super::url::BaseUrl;
 use crate::price::{self, Quality, Resolution};
 use crate::protocols::limits::{AudioFormat, ImageFormat, ResponseFormat};
@@ -319,6 +320,7 @@ word!(QualityName, Quality, "a quality");
 word!(ImageFormatName, ImageFormat, "a format of images");
 word!(ResponseFormatName, ResponseFormat, "a way to answer");
 word!(AudioFormatName, AudioFormat, "a format of audio");
+word!(AffinityName, Affinity, "a way to keep requests together");
 
 #[cfg(test)]
 mod tests {

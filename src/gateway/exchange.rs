@@ -1,6 +1,5 @@
 //! One request's state: what every hook knows, and the stage that it has reached.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +9,11 @@ use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::body::{HeldBody, Share};
 use super::envelope::Envelope;
+use super::peer;
 use super::submit::Mark;
-use crate::config::snapshot::{Model, Route, Snapshot, Target};
-use crate::error::{ErrorKind, GatewayError};
+use crate::balance::{Candidate, Candidates, Outcome, Retry};
+use crate::config::snapshot::{Model, Route, Snapshot};
+use crate::error::GatewayError;
 use crate::ledger::{Key, RequestId};
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
@@ -61,8 +62,8 @@ pub(super) struct Sending {
     pub(super) body: HeldBody,
     /// What marks repetitions of it, for one that starts a task.
     pub(super) mark: Option<Mark>,
-    /// The targets still to try, the next one first.
-    pub(super) targets: VecDeque<Target>,
+    /// The targets still to try.
+    pub(super) candidates: Candidates,
     /// The try under way.
     pub(super) attempt: Option<Attempt>,
     /// Tries that ended because the upstream had closed an idle connection.
@@ -73,7 +74,7 @@ pub(super) struct Sending {
 
 /// One try of one target.
 pub(super) struct Attempt {
-    pub(super) target: Target,
+    pub(super) candidate: Candidate,
     pub(super) request: UpstreamRequest,
     pub(super) began: Instant,
     /// The body was handed to Pingora in this try.
@@ -84,7 +85,8 @@ pub(super) struct Attempt {
 pub(super) struct Response {
     pub(super) relaying: Relaying,
     pub(super) framing: Framing,
-    pub(super) target: Target,
+    pub(super) candidate: Candidate,
+    pub(super) began: Instant,
     /// What is held back of it, in the budget of all bodies.
     pub(super) held: Share,
     /// Bytes given to Pingora to send.
@@ -151,9 +153,9 @@ impl Exchange {
     pub(super) fn upstream_name(&self) -> &str {
         match &self.stage {
             Stage::Sending(sending) => {
-                sending.attempt.as_ref().map_or("", |attempt| &attempt.target.upstream.name)
+                sending.attempt.as_ref().map_or("", |attempt| attempt.upstream_name())
             }
-            Stage::Relaying(response) => &response.target.upstream.name,
+            Stage::Relaying(response) => &response.candidate.target.upstream.name,
             Stage::Unpaid | Stage::Settled(_) => "",
         }
     }
@@ -196,9 +198,10 @@ impl Exchange {
         };
         let Sending { admitted, attempt, body, .. } = *sending;
         let relaying = relaying(admitted);
-        let target = attempt?.target;
+        let Attempt { candidate, began, .. } = attempt?;
         let held = body.into_share();
-        let response = Response { relaying, framing, target, held, bytes_passed: 0, cut: false };
+        let (bytes_passed, cut) = (0, false);
+        let response = Response { relaying, framing, candidate, began, held, bytes_passed, cut };
         self.stage = Stage::Relaying(Box::new(response));
         match &mut self.stage {
             Stage::Relaying(response) => Some(response),
@@ -219,13 +222,74 @@ impl Exchange {
     }
 }
 
+impl Attempt {
+    /// A first or a further try.
+    pub(super) fn begin(candidate: Candidate, request: UpstreamRequest) -> Self {
+        Self { candidate, request, began: Instant::now(), body_emitted: false }
+    }
+
+    pub(super) fn upstream_name(&self) -> &str {
+        &self.candidate.target.upstream.name
+    }
+
+    /// Notes what came of it.
+    pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        report(&mut self.candidate, self.began, outcome, metrics);
+    }
+}
+
+impl Response {
+    /// Notes that it did not end well.
+    pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        report(&mut self.candidate, self.began, outcome, metrics);
+    }
+}
+
+fn report(candidate: &mut Candidate, began: Instant, outcome: Outcome, metrics: &Metrics) {
+    candidate.report(outcome, Instant::now());
+    metrics.upstream_answered(&candidate.target.upstream.name, outcome.as_str(), began.elapsed());
+}
+
 impl Sending {
+    /// Notes what came of the try under way.
+    pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.report(outcome, metrics);
+        }
+    }
+
+    /// The next target to try.
+    pub(super) fn next(&mut self, metrics: &Metrics) -> Option<Candidate> {
+        let candidate = self.candidates.next(Instant::now())?;
+        if candidate.is_retry {
+            let model = &self.admitted.resolved.model.id;
+            metrics.retried(model, &candidate.target.upstream.name);
+        }
+        Some(candidate)
+    }
+
+    /// Whether another target may be tried; if so, the next try is paid for.
+    pub(super) fn may_retry(&mut self, metrics: &Metrics) -> bool {
+        match self.candidates.retry(Instant::now()) {
+            Retry::Granted => true,
+            Retry::NoneLeft => false,
+            Retry::OverBudget => {
+                metrics.retry_denied();
+                false
+            }
+        }
+    }
+
     /// What to answer when no target is left.
     pub(super) fn give_up(&mut self) -> GatewayError {
-        self.last_failure.take().unwrap_or_else(|| {
-            let message = "No upstream could serve the request. Try again shortly.";
-            GatewayError::new(ErrorKind::UpstreamUnavailable, message)
-        })
+        if let Some(failure) = self.last_failure.take() {
+            return failure;
+        }
+        match self.candidates.busy_for(Instant::now()) {
+            // Nobody was asked: all have said when to come again.
+            Some(time) => peer::busy_for(time),
+            None => peer::unavailable(),
+        }
     }
 }
 

@@ -18,9 +18,11 @@ mod submit;
 mod respond;
 mod envelope;
 mod cors;
+mod health;
 mod record;
 
 pub use connection::Connections;
+pub use health::check_upstreams;
 pub use proxy::{Gateway, GatewayParts};
 
 /// What the log may say of an error while reading or writing: not its context, which can quote the

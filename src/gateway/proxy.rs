@@ -18,7 +18,7 @@ use super::connection::Connections;
 use super::exchange::{Attempt, Exchange, Stage};
 use super::receive::Received;
 use super::{collect, cors, framing, headers, peer, receive, relay, respond, submit};
-use crate::balance::Addresses;
+use crate::balance::{Addresses, Balancer, Outcome};
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Ledger;
@@ -50,6 +50,8 @@ pub struct GatewayParts {
     pub outbound: Outbound,
     /// Work that outlives its request.
     pub tasks: Arc<Tasks>,
+    /// How the targets are doing.
+    pub balancer: Arc<Balancer>,
 }
 
 /// The proxy.
@@ -60,6 +62,7 @@ pub struct Gateway {
     pub(super) bodies: Arc<BodyBudget>,
     pub(super) outbound: Outbound,
     pub(super) tasks: Arc<Tasks>,
+    pub(super) balancer: Arc<Balancer>,
     addresses: Addresses,
 }
 
@@ -67,9 +70,10 @@ impl Gateway {
     /// A gateway over these parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
-        let GatewayParts { config, ledger, metrics, outbound, tasks } = parts;
+        let GatewayParts { config, ledger, metrics, outbound, tasks, balancer } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        Self { config, ledger, metrics, bodies, outbound, tasks, addresses: Addresses::default() }
+        let addresses = Addresses::default();
+        Self { config, ledger, metrics, bodies, outbound, tasks, balancer, addresses }
     }
 
     /// The gateway behind a listener. `open` counts the listener's connections.
@@ -137,12 +141,12 @@ impl ProxyHttp for Gateway {
                     "The request was not admitted.",
                 );
             };
-            while let Some(target) = sending.targets.pop_front() {
-                let upstream = &target.upstream;
+            while let Some(mut candidate) = sending.next(&self.metrics) {
+                let upstream = &candidate.target.upstream;
                 let found = self.addresses.find(&upstream.host, upstream.port).await;
                 let request = pipeline::rewrite(
                     &sending.admitted,
-                    &target,
+                    &candidate,
                     session.req_header().uri.query(),
                     &sending.body.bytes,
                 );
@@ -152,15 +156,13 @@ impl ProxyHttp for Gateway {
                     }
                     (Ok(address), Some(request)) => {
                         let peer = peer::peer(upstream, address);
-                        sending.attempt = Some(Attempt {
-                            target,
-                            request,
-                            began: Instant::now(),
-                            body_emitted: false,
-                        });
+                        sending.attempt = Some(Attempt::begin(candidate, request));
                         return Ok(Box::new(peer));
                     }
-                    (Err(error), _) => sending.last_failure = Some(peer::unresolved(&error)),
+                    (Err(error), _) => {
+                        candidate.report(Outcome::Unreachable, Instant::now());
+                        sending.last_failure = Some(peer::unresolved(&error));
+                    }
                     (Ok(_), None) => {}
                 }
             }
@@ -239,6 +241,7 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         if let Stage::Sending(sending) = &mut exchange.stage {
+            sending.report(peer::outcome(&error), &self.metrics);
             sending.last_failure = Some(peer::failed(&error));
             // With no target left, `upstream_peer` says so.
             error.set_retry(true);
@@ -315,14 +318,16 @@ impl Exchange {
         let stale = |attempt: &mut Attempt| {
             connection_reused && unanswered && attempt.began.elapsed() < STALE_WITHIN
         };
-        if sending.stale_tries == STALE_TRIES_MAX {
+        let may_be_stale = sending.stale_tries < STALE_TRIES_MAX;
+        let Some(attempt) = sending.attempt.take_if(|attempt| may_be_stale && stale(attempt))
+        else {
+            sending.report(peer::outcome(error), &self.metrics);
             return false;
-        }
-        let Some(attempt) = sending.attempt.take_if(stale) else { return false };
+        };
         sending.stale_tries += 1;
         // The upstream closed an idle connection while the request was on its way: try it again,
         // on what will sooner or later be a new one.
-        sending.targets.push_front(attempt.target);
+        sending.candidates.again(&attempt.candidate);
         true
     }
 }

@@ -1,10 +1,13 @@
 //! The end of a request: its money, its metrics, its line in the access log.
 
+use std::time::Instant;
+
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource};
 
 use super::exchange::{Exchange, Stage};
 use super::respond;
+use crate::balance::Outcome;
 use crate::error::GatewayError;
 use crate::finished::{self, Finished};
 use crate::pipeline::Ending;
@@ -12,6 +15,13 @@ use crate::pipeline::Ending;
 impl Exchange {
     /// Settles the money and tells metrics and log, once.
     pub(super) fn finish(&mut self, session: &Session, error: Option<&Error>) {
+        if let Stage::Relaying(response) = &mut self.stage
+            && response.relaying.is_complete()
+        {
+            let failed = response.relaying.has_failed();
+            let outcome = if failed { Outcome::Failed } else { Outcome::Ok };
+            response.candidate.report(outcome, Instant::now());
+        }
         let paid = self.is_paid();
         let upstream = self.upstream_name().to_owned();
         let settled = self.settle(self.ending(session, error));

@@ -14,6 +14,7 @@ use super::exchange::{Exchange, Stage, framing};
 use super::peer;
 use super::respond::REQUEST_ID;
 use super::{headers, respond, told};
+use crate::balance::Outcome;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Refusal;
 use crate::pipeline::{Relaying, Step};
@@ -32,14 +33,23 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         // Nobody asked for another protocol, and what came over it would not be metered.
         101 => peer::Refusal::Upstreams,
         ..200 => return Ok(()),
-        200..300 if framing(header, sending.admitted.call.as_ref()).is_some() => return Ok(()),
+        200..300 if framing(header, sending.admitted.call.as_ref()).is_some() => {
+            sending.report(Outcome::Begun, &exchange.metrics);
+            return Ok(());
+        }
         200..300 => peer::Refusal::Upstreams,
         _ => peer::refusal(status),
     };
+    let outcome = if status < 300 {
+        Outcome::Failed
+    } else {
+        peer::outcome_of(status, Some(&header.headers))
+    };
+    sending.report(outcome, &exchange.metrics);
     if refusal == peer::Refusal::Customers {
         return Ok(());
     }
-    if !sending.targets.is_empty() {
+    if sending.may_retry(&exchange.metrics) {
         sending.last_failure = Some(peer::refused(status));
         let mut error = Error::new_up(ErrorType::HTTPStatus(status));
         error.set_retry(true);
@@ -51,7 +61,7 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         exchange.local_answer = Some(answer);
         return Err(exchange.fail(peer::refused(status)));
     }
-    let dialect = sending.attempt.as_ref().map(|attempt| attempt.target.upstream.dialect);
+    let dialect = sending.attempt.as_ref().map(|attempt| attempt.candidate.target.upstream.dialect);
     if dialect.is_some_and(|dialect| peer::relays_failure(dialect, status)) {
         return Ok(());
     }
@@ -65,8 +75,8 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
 pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) -> Result<()> {
     let id = exchange.id;
     let credential =
-        exchange.attempt().and_then(|attempt| attempt.target.upstream.credential.clone());
-    headers::to_customer(header, credential.as_ref().map(|secret| secret.expose()), id)?;
+        exchange.attempt().and_then(|attempt| attempt.candidate.channel.credential.clone());
+    headers::to_customer(header, credential.as_ref().map(|one| one.secret.expose()), id)?;
     if exchange.envelope == Envelope::Anthropic && !header.headers.contains_key(REQUEST_ID) {
         header.insert_header(REQUEST_ID, id.to_string())?;
     }
@@ -130,6 +140,7 @@ pub(super) fn piece(
     if end_of_stream && !response.cut {
         out = append(out, response.relaying.finish());
         if response.framing == Framing::Sse && !response.relaying.is_complete() {
+            response.report(Outcome::Broken, &exchange.metrics);
             let event =
                 exchange.envelope.error_event(exchange.id, exchange.failure.insert(stopped()));
             out = append(out, event);
@@ -208,6 +219,9 @@ async fn linger(session: &mut Session) {
 /// else is cut off, which no reader of a declared length or a JSON document can overlook.
 async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange) {
     let Stage::Relaying(response) = &mut exchange.stage else { return };
+    if *error.esource() == ErrorSource::Upstream {
+        response.report(peer::outcome(error), &exchange.metrics);
+    }
     if response.framing != Framing::Sse {
         exchange.failure.get_or_insert_with(|| stopped().cause(told(error)));
         return;

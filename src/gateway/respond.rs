@@ -95,7 +95,9 @@ pub(super) async fn error(
         header.insert_header(REQUEST_ID, id.to_string())?;
     }
     if let Some(delay) = error.retry_after {
-        header.insert_header(RETRY_AFTER, delay.as_secs().max(1).to_string())?;
+        // Rounded up: a client that comes a moment too soon is refused again.
+        let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+        header.insert_header(RETRY_AFTER, seconds.max(1).to_string())?;
     }
     if let Some(retry) = should_retry(error.kind) {
         header.insert_header(X_SHOULD_RETRY, if retry { "true" } else { "false" })?;

@@ -6,6 +6,7 @@
 
 mod authenticate;
 mod resolve;
+mod affinity;
 mod validate;
 mod admit;
 mod payment;
@@ -14,6 +15,7 @@ mod meter;
 mod settle;
 
 pub use admit::{Admitted, admit};
+pub use affinity::affinity;
 pub use authenticate::authenticate;
 pub use meter::{Relaying, Step};
 pub use payment::Payment;

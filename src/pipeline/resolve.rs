@@ -29,9 +29,9 @@ impl Resolved {
     }
 
     /// The targets that this build can serve the operation over, with their codecs, best first.
-    pub fn targets(&self) -> impl Iterator<Item = (&Target, &'static dyn Codec)> {
-        let served = |target| Some((target, codec_for(self.operation, target)?));
-        self.model.targets.iter().filter_map(served)
+    pub fn targets(&self) -> impl Iterator<Item = (&Arc<Target>, &'static dyn Codec)> {
+        let targets = self.model.targets.iter();
+        targets.filter_map(|target| Some((target, codec_for(self.operation, target)?)))
     }
 }
 

@@ -160,6 +160,12 @@ impl Gateway {
         self.process.0.wait().expect("the process can be waited for")
     }
 
+    /// What Prometheus would read.
+    pub(crate) fn metrics(&self) -> String {
+        let request = b"GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
+        String::from_utf8(ask(self.admin, request).body()).expect("text")
+    }
+
     /// A request to the admin API, which must succeed.
     pub(crate) fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };

@@ -13,6 +13,7 @@ mod limits;
 mod models;
 mod prices;
 mod routes;
+mod upstreams;
 
 /// The upstreams of `routes.yaml`, in whatever state they are.
 struct Upstreams {
@@ -73,6 +74,7 @@ pub(super) fn compile(
         shutdown_grace: compiled.shutdown_grace,
         limits: compiled.limits,
         tasks: compiled.tasks,
+        balancing: compiled.balancing,
         routes: compiled.routes,
         upstreams: compiled.upstreams,
         models_by_id: listed.iter().map(by_id).collect(),
@@ -94,7 +96,10 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
                 continue;
             }
         };
-        let is_credential = matches!(field, [Step::Key(field)] if field == "credential");
+        let is_credential = matches!(
+            field,
+            [Step::Key(field), ..] if field == "credential" || field == "credentials"
+        );
         if is_credential && overrides.every_upstream_at.is_some() {
             continue;
         }

@@ -5,18 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
-    Admin, Limits, Listener, Route, Store, Tasks, Upstream, UpstreamTimeouts,
+    Admin, Balancing, CircuitRules, Limits, Listener, RetryRules, Route, Store, Tasks, Upstream,
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
 use crate::ledger::{REPEATED_WITHIN, RecoveryPolicy};
 use crate::protocols::{self, Dialect, Operation};
 use crate::secret::Secret;
-
-/// What every upstream gets for a credential when all of them are one simulated server.
-const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";
 
 /// Paths that the gateway answers itself.
 const OWN_PATHS: [&str; 5] = ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
@@ -29,6 +27,7 @@ pub(super) struct Compiled {
     pub(super) shutdown_grace: Duration,
     pub(super) limits: Limits,
     pub(super) tasks: Tasks,
+    pub(super) balancing: Balancing,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
     pub(super) routes: Vec<Arc<Route>>,
 }
@@ -45,7 +44,8 @@ pub(super) fn compile(
     let limits = limits(document, &raw.limits);
     let tasks = tasks(document, raw.tasks, overrides);
     let routes = routes(document, raw.routes, &limits);
-    let upstreams = upstreams(document, raw.upstreams.0, overrides);
+    let balancing = balancing(document, &raw.balancing);
+    let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
     Compiled {
         listeners,
         admin,
@@ -53,6 +53,7 @@ pub(super) fn compile(
         shutdown_grace: raw.shutdown.grace.0,
         limits,
         tasks,
+        balancing,
         upstreams,
         routes,
     }
@@ -139,6 +140,31 @@ fn tasks(document: &mut Document, raw: raw::Tasks, overrides: &Overrides) -> Tas
     }
 }
 
+fn balancing(document: &mut Document, raw: &raw::Balancing) -> Balancing {
+    let (circuit, retries) = (&raw.circuit, &raw.retries);
+    if circuit.open.0 > circuit.open_max.0 {
+        let path = Path::root().key("balancing").key("circuit").key("open");
+        let message = "a target would get no calls for longer at first than at most";
+        document.note(Fault::at_value(&path, message).help("at most `open_max`"));
+    }
+    Balancing {
+        affinity: raw.affinity.0,
+        circuit: CircuitRules {
+            failures: circuit.failures,
+            failure_percent: circuit.failure_percent,
+            open: circuit.open.0,
+            open_max: circuit.open_max.0,
+            slow_start: raw.slow_start.0,
+        },
+        retries: RetryRules {
+            tries_max: retries.tries_max,
+            budget_percent: retries.budget_percent,
+            per_second_min: retries.per_second_min,
+            deadline: retries.deadline.0,
+        },
+    }
+}
+
 /// The path that `operation` has in the customers' contract.
 fn default_path(operation: Operation) -> &'static str {
     match operation {
@@ -220,67 +246,9 @@ fn with_counting(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
     routes
 }
 
-fn upstreams(
-    document: &mut Document,
-    raw: Vec<(String, raw::Upstream)>,
-    overrides: &Overrides,
-) -> HashMap<String, Arc<Upstream>> {
-    let path = Path::root().key("upstreams");
-    if document.keys(&["upstreams"]).is_empty() {
-        document.note(Fault::at_key(&path, "there is no upstream"));
-    }
-    let mut upstreams = HashMap::with_capacity(raw.len());
-    for (name, raw) in raw {
-        let path = path.key(&name);
-        super::check_name(document, &path, &name, "-_.");
-        let credential = raw.credential.as_ref().map(|credential| &credential.0);
-        if credential.is_some_and(|credential| credential.expose().is_empty()) {
-            let help = "leave it out for a server that asks for none";
-            document.note(
-                Fault::at_value(&path.key("credential"), "the credential is empty").help(help),
-            );
-        }
-        check_secret(document, &path.key("credential"), credential);
-        let upstream = upstream(&name, raw, overrides);
-        upstreams.insert(name, Arc::new(upstream));
-    }
-    upstreams
-}
-
-fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
-    let url = raw.base_url;
-    let timeouts = UpstreamTimeouts {
-        connect: raw.timeouts.connect.0,
-        read: raw.timeouts.read.0,
-        write: raw.timeouts.write.0,
-    };
-    let typed = Upstream {
-        name: name.to_owned(),
-        dialect: raw.protocol.0,
-        tls: url.tls,
-        host: url.host,
-        port: url.port,
-        authority: url.authority,
-        path_prefix: url.path_prefix,
-        credential: raw.credential.map(|credential| credential.0),
-        timeouts,
-    };
-    match overrides.every_upstream_at {
-        None => typed,
-        Some(address) => Upstream {
-            tls: false,
-            host: address.ip().to_string(),
-            port: address.port(),
-            authority: address.to_string(),
-            credential: Some(Secret::new(SIMULATED_CREDENTIAL.to_owned())),
-            ..typed
-        },
-    }
-}
-
 /// A secret goes into a header: RFC 9110 section 5.5 allows visible characters. Says nothing of what
 /// it is.
-fn check_secret(document: &mut Document, path: &Path, secret: Option<&Secret>) {
+pub(super) fn check_secret(document: &mut Document, path: &Path, secret: Option<&Secret>) {
     if secret.is_some_and(|secret| !secret.expose().bytes().all(|byte| byte.is_ascii_graphic())) {
         let message = "this cannot be sent in a header: it has spaces, line breaks or other letters than ASCII";
         document.note(Fault::at_value(path, message));

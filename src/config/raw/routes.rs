@@ -6,7 +6,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::Entries;
-use crate::config::scalar::{Address, DialectName, OperationName, Period, SecretText, Size};
+use crate::config::scalar::{
+    Address, AffinityName, DialectName, OperationName, Period, SecretText, Size,
+};
+use crate::config::snapshot::Affinity;
 use crate::config::url::BaseUrl;
 
 /// Listeners, upstreams, routes, limits and the store of a Tollgate gateway.
@@ -31,6 +34,9 @@ pub(in crate::config) struct Routes {
     /// How tasks, such as video, are followed.
     #[serde(default)]
     pub(in crate::config) tasks: Tasks,
+    /// How targets are chosen and given up.
+    #[serde(default)]
+    pub(in crate::config) balancing: Balancing,
     /// The providers' APIs, by a name of your own.
     pub(in crate::config) upstreams: Entries<Upstream>,
     /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
@@ -177,6 +183,82 @@ impl Default for Tasks {
     }
 }
 
+/// How targets are chosen and given up.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Balancing {
+    /// Which requests go to the same target as long as that is in order. Default: `conversation`.
+    pub(in crate::config) affinity: AffinityName,
+    /// When a target gets no calls.
+    pub(in crate::config) circuit: Circuit,
+    /// When another target is tried.
+    pub(in crate::config) retries: Retries,
+    /// How long a recovered target takes to get its whole share again. Default: `30s`.
+    pub(in crate::config) slow_start: Period,
+}
+
+impl Default for Balancing {
+    fn default() -> Self {
+        Self {
+            affinity: AffinityName(Affinity::Conversation),
+            circuit: Circuit::default(),
+            retries: Retries::default(),
+            slow_start: Period(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// When a target gets no calls.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Circuit {
+    /// After so many failures in a row. Default: 5.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(in crate::config) failures: u32,
+    /// When this share of calls fails, in percent, over 30 s and at least 20 calls. Default: 50.
+    #[schemars(range(min = 1, max = 100))]
+    pub(in crate::config) failure_percent: u32,
+    /// How long at first; doubled each time that it happens again without a success. Default: `5s`.
+    pub(in crate::config) open: Period,
+    /// How long at most. Default: `2m`.
+    pub(in crate::config) open_max: Period,
+}
+
+impl Default for Circuit {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            failure_percent: 50,
+            open: Period(Duration::from_secs(5)),
+            open_max: Period(Duration::from_secs(120)),
+        }
+    }
+}
+
+/// When another target is tried.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Retries {
+    /// Tries for one request, the first included. Default: 4.
+    #[schemars(range(min = 1, max = 16))]
+    pub(in crate::config) tries_max: u32,
+    /// Retries in 100 requests, over all requests of the gateway. Default: 20.
+    #[schemars(range(min = 0, max = 100))]
+    pub(in crate::config) budget_percent: u32,
+    /// Retries a second that there may be in any case. Default: 10.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub(in crate::config) per_second_min: u32,
+    /// After this long no further try of a request begins. Default: `60s`.
+    pub(in crate::config) deadline: Period,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        let deadline = Period(Duration::from_secs(60));
+        Self { tries_max: 4, budget_percent: 20, per_second_min: 10, deadline }
+    }
+}
+
 /// A provider's API.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -189,6 +271,13 @@ pub(in crate::config) struct Upstream {
     /// Your key at the provider. Leave it out for a server that asks for none.
     #[serde(default)]
     pub(in crate::config) credential: Option<SecretText>,
+    /// Several keys at the provider, by names of your own, in the place of `credential`. Calls are
+    /// spread over them, and one that is refused or busy is left to the others.
+    #[serde(default)]
+    pub(in crate::config) credentials: Entries<SecretText>,
+    /// Asks regularly whether the upstream works. Default: only calls show it.
+    #[serde(default)]
+    pub(in crate::config) health_check: Option<HealthCheck>,
     /// Switches the upstream off, with a warning, when a variable or file that it names is missing.
     /// Default: `false`, which makes that an error.
     #[serde(default)]
@@ -200,6 +289,38 @@ pub(in crate::config) struct Upstream {
     /// How long to wait for it.
     #[serde(default)]
     pub(in crate::config) timeouts: Timeouts,
+}
+
+/// How to find out whether an upstream works.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct HealthCheck {
+    /// What is asked for, with `GET` and without a credential: any answer below 500 is good.
+    /// Default: a connection is enough.
+    pub(in crate::config) path: Option<String>,
+    /// How often. Default: `10s`.
+    pub(in crate::config) interval: Period,
+    /// How long an answer may take. Default: `5s`.
+    pub(in crate::config) timeout: Period,
+    /// So many failures in a row take it out. Default: 3.
+    #[schemars(range(min = 1, max = 100))]
+    pub(in crate::config) unhealthy_after: u32,
+    /// So many successes in a row bring it back. Default: 2.
+    #[schemars(range(min = 1, max = 100))]
+    pub(in crate::config) healthy_after: u32,
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        let seconds = |count| Period(Duration::from_secs(count));
+        Self {
+            path: None,
+            interval: seconds(10),
+            timeout: seconds(5),
+            unhealthy_after: 3,
+            healthy_after: 2,
+        }
+    }
 }
 
 /// How long to wait for an upstream.
