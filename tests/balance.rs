@@ -380,3 +380,41 @@ fn an_upstream_that_fails_its_health_check_gets_no_calls_until_it_passes_again()
     assert_eq!(chat(&gateway, "again").status(), 200);
     assert_eq!([chats(&sims[0]), chats(&sims[1])], [2, 5]);
 }
+
+#[test]
+fn the_way_of_a_request_is_explained() {
+    let sims: [Sim; 3] = sims();
+    let targets = [", weight: 3", "", ", priority: 1"];
+    let gateway = gateway(&sims.each_ref(), "", &targets, "");
+    let explain = |more: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(["route", "explain", "--admin", &gateway.admin_address().to_string()])
+            .arg("--routes")
+            .arg(gateway.path("routes.yaml"))
+            .arg("--models")
+            .arg(gateway.path("models.yaml"))
+            .args(more)
+            .output()
+            .expect("the command runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        (output.status.code(), text, String::from_utf8(output.stderr).expect("text"))
+    };
+    let (code, text, _) = explain(&["--model", "m"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(
+        text,
+        "m: chat
+  75 %  priority 0  a  m  it is in order and of the best priority
+  25 %  priority 0  b  m  it is in order and of the best priority
+   0 %  priority 1  c  m  only when no target of priority 0 is left
+"
+    );
+    let path = format!("/admin/v1/accounts/{}/keys", gateway.account);
+    let key = gateway.admin("POST", &path, &json!({"name": "narrow", "models": ["other"]}));
+    let (code, text, _) = explain(&["--model", "m", "--key", key["id"].as_str().expect("an id")]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("refused: the key's list of models does not have it"), "{text}");
+    let (code, _, error) = explain(&["--model", "unknown"]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("No model of `models.yaml` has this name."), "{error}");
+}

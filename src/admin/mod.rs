@@ -8,6 +8,7 @@
 mod accounts;
 mod entries;
 mod error;
+mod explain;
 mod keys;
 mod probes;
 mod readiness;
@@ -69,6 +70,7 @@ fn app(state: AdminState) -> Router {
         .route("/admin/v1/tasks/in-doubt", get(tasks::in_doubt))
         .route("/admin/v1/holds/in-doubt", get(entries::in_doubt))
         .route("/admin/v1/upstreams", get(upstreams::list))
+        .route("/admin/v1/route", get(explain::route))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         .layer(from_fn_with_state(state.clone(), request::around))

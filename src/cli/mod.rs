@@ -10,6 +10,8 @@ mod check;
 mod schema;
 mod sim;
 mod ledger;
+mod route;
+mod operator;
 mod signals;
 
 /// An AI gateway that bills exactly: one address and one key in front of many model providers.
@@ -32,6 +34,8 @@ enum Command {
     Schema(schema::Schema),
     /// Run the simulated upstreams alone.
     Sim(sim::SimCommand),
+    /// See which way requests go in a running gateway.
+    Route(route::RouteArgs),
     /// Work on a ledger that no gateway has open.
     Ledger(ledger::LedgerArgs),
 }
@@ -48,6 +52,7 @@ impl Cli {
             Command::Check(command) => command.run(),
             Command::Schema(command) => command.run(),
             Command::Sim(command) => command.run(),
+            Command::Route(command) => command.run(),
             Command::Ledger(command) => command.run(),
         }
     }

@@ -126,14 +126,18 @@ impl Running {
     }
 }
 
-/// An address that can be called: one that listens everywhere is called on loopback.
 fn url(address: SocketAddr) -> String {
+    format!("http://{}", callable(address))
+}
+
+/// An address that can be called: one that listens everywhere is called on loopback.
+pub(super) fn callable(address: SocketAddr) -> SocketAddr {
     let mut callable = address;
     if address.ip().is_unspecified() {
         let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
         callable.set_ip(loopback.parse().unwrap_or(address.ip()));
     }
-    format!("http://{callable}")
+    callable
 }
 
 /// Loads the configuration and prints what there is to say about it. `None` when it has errors.

@@ -156,6 +156,22 @@ pub struct Key {
     pub updated_at: UnixMs,
 }
 
+impl Key {
+    /// Whether its list of models, if it has one, has this name or the model's id.
+    #[must_use]
+    pub fn may_use(&self, name: &str, model: &str) -> bool {
+        let is_listed =
+            |models: &Vec<String>| models.iter().any(|listed| listed == name || listed == model);
+        self.models.as_ref().is_none_or(is_listed)
+    }
+
+    /// Whether its time is over.
+    #[must_use]
+    pub fn is_expired(&self, now: UnixMs) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
+}
+
 /// Why a hold ended without a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -19,7 +19,7 @@ pub use affinity::affinity;
 pub use authenticate::authenticate;
 pub use meter::{Relaying, Step};
 pub use payment::Payment;
-pub use resolve::{Resolved, bad_json, may_use, resolve};
+pub use resolve::{Resolved, bad_json, resolve};
 pub use rewrite::{UpstreamRequest, rewrite, rewrite_collected, rewrite_submit};
 pub use settle::{Ending, Settled};
 pub use validate::{Validated, validate};

@@ -160,6 +160,11 @@ impl Gateway {
         self.process.0.wait().expect("the process can be waited for")
     }
 
+    /// The admin API's address.
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// What Prometheus would read.
     pub(crate) fn metrics(&self) -> String {
         let request = b"GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
