@@ -84,6 +84,8 @@ pub struct Limits {
     pub read_timeout: Duration,
     /// The time within which a downstream write must get rid of something.
     pub write_timeout: Duration,
+    /// How often a stream gets a comment while its upstream is silent.
+    pub sse_keepalive: Option<Duration>,
 }
 
 /// How tasks are followed.
@@ -230,6 +232,8 @@ pub struct UpstreamTimeouts {
     pub read: Duration,
     /// Between two pieces of a request being taken.
     pub write: Duration,
+    /// The longest that an answer may take, from the request's beginning.
+    pub total: Duration,
 }
 
 /// The longest name of anything that can be named.

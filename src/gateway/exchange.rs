@@ -140,6 +140,11 @@ impl Exchange {
         }
     }
 
+    /// How often its stream is kept alive, if that is wanted.
+    pub(super) fn keeps_alive(&self) -> Option<Duration> {
+        self.snapshot.limits.sse_keepalive.filter(|_| self.stream)
+    }
+
     /// Whether money is held for it.
     pub(super) fn is_paid(&self) -> bool {
         match &self.stage {

@@ -14,6 +14,7 @@ mod peer;
 mod relay;
 mod failed;
 mod collect;
+mod kept_alive;
 mod submit;
 mod respond;
 mod envelope;

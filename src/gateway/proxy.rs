@@ -17,7 +17,7 @@ use super::body::{self, BodyBudget};
 use super::connection::Connections;
 use super::exchange::{Attempt, Exchange, Stage};
 use super::receive::Received;
-use super::{collect, cors, framing, headers, peer, receive, relay, respond, submit};
+use super::{collect, cors, framing, headers, kept_alive, peer, receive, relay, respond, submit};
 use crate::balance::{Addresses, Balancer, Outcome};
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
@@ -123,7 +123,13 @@ impl ProxyHttp for Gateway {
                 // It is large, and most requests do without it.
                 Box::pin(collect::answer(self, session, exchange)).await.map(|()| true)
             }
-            Ok(Received::Paid) => Ok(false),
+            Ok(Received::Paid) => match exchange.keeps_alive() {
+                Some(interval) => {
+                    let answer = kept_alive::answer(self, session, exchange, interval);
+                    Box::pin(answer).await.map(|()| true)
+                }
+                None => Ok(false),
+            },
             Err(error) => Err(exchange.fail(error)),
         }
     }

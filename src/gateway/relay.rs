@@ -121,13 +121,28 @@ pub(super) fn piece(
             Ok(())
         };
     }
-    let mut out = match response.relaying.relay(body.take().unwrap_or_default()) {
-        Step::Relay(bytes) => bytes,
-        Step::RelayWhenDurable(bytes) => {
+    let total = response.candidate.target.upstream.timeouts.total;
+    let is_overdue = exchange.started.elapsed() > total;
+    if is_overdue {
+        response.report(Outcome::TimedOut, &exchange.metrics);
+    }
+    if is_overdue && response.framing != Framing::Sse {
+        return Err(exchange.fail(peer::timed_out()));
+    }
+    let piece = body.take().unwrap_or_default();
+    let step = (!is_overdue).then(|| response.relaying.relay(piece));
+    let mut out = match step {
+        Some(Step::Relay(bytes)) => bytes,
+        Some(Step::RelayWhenDurable(bytes)) => {
             wait_until_durable(&response.relaying)?;
             bytes
         }
-        Step::Exhausted(refusal) => {
+        None => {
+            response.cut = true;
+            let failure = exchange.failure.insert(peer::timed_out());
+            exchange.envelope.error_event(exchange.id, failure)
+        }
+        Some(Step::Exhausted(refusal)) => {
             response.cut = true;
             exchange.envelope.error_event(exchange.id, exchange.failure.insert(exhausted(refusal)))
         }
@@ -218,7 +233,15 @@ async fn linger(session: &mut Session) {
 /// A stream gets an error event: without one, its reader would take the end for a success. Anything
 /// else is cut off, which no reader of a declared length or a JSON document can overlook.
 async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange) {
-    let Stage::Relaying(response) = &mut exchange.stage else { return };
+    let Stage::Relaying(response) = &mut exchange.stage else {
+        // It was kept alive while upstreams were asked, and none has answered.
+        if matches!(exchange.stage, Stage::Sending(_)) {
+            let failure = exchange.failure.get_or_insert_with(|| stopped().cause(told(error)));
+            let event = exchange.envelope.error_event(exchange.id, failure);
+            drop(session.write_response_body(Some(event), true).await);
+        }
+        return;
+    };
     if *error.esource() == ErrorSource::Upstream {
         response.report(peer::outcome(error), &exchange.metrics);
     }

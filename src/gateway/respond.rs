@@ -175,6 +175,25 @@ pub(super) async fn begin_file(
     session.write_response_header(Box::new(header), false).await
 }
 
+/// Begins a stream of events before its upstream has.
+pub(super) async fn begin_events(
+    session: &mut Session,
+    id: RequestId,
+    envelope: Envelope,
+) -> pingora::Result<()> {
+    let mut header = ResponseHeader::build(200, Some(8))?;
+    header.insert_header(CONTENT_TYPE, "text/event-stream")?;
+    header.insert_header(TRANSFER_ENCODING, "chunked")?;
+    header.insert_header(CACHE_CONTROL, "no-cache")?;
+    header.insert_header("x-accel-buffering", "no")?;
+    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    if envelope == Envelope::Anthropic {
+        header.insert_header(REQUEST_ID, id.to_string())?;
+    }
+    cors::allow(&mut header, session.req_header())?;
+    session.write_response_header(Box::new(header), false).await
+}
+
 /// Answers a browser that asks whether it may call.
 pub(super) async fn preflight(session: &mut Session) -> pingora::Result<()> {
     let header = cors::preflight(session.req_header())?;

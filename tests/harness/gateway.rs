@@ -38,6 +38,11 @@ impl Gateway {
     /// Starts a gateway with these `upstreams` and what follows them in `routes.yaml`, and this
     /// `models.yaml`.
     pub(crate) fn serving(upstreams: &str, models: &str) -> Self {
+        Self::limited("", upstreams, models)
+    }
+
+    /// The same with further `limits`, as lines of YAML.
+    pub(crate) fn limited(limits: &str, upstreams: &str, models: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let file = |name: &str, text: String| {
             let path = directory.path().join(name);
@@ -45,7 +50,7 @@ impl Gateway {
             path
         };
         let head = head(directory.path());
-        let routes = file("routes.yaml", format!("{head}upstreams:\n{upstreams}"));
+        let routes = file("routes.yaml", format!("{head}{limits}upstreams:\n{upstreams}"));
         let models = file("models.yaml", models.to_owned());
         let (process, address, admin) = spawn(&routes, &models);
         let mut gateway =

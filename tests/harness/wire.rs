@@ -31,6 +31,19 @@ impl Answer {
         self.parts().1
     }
 
+    /// The body without its chunks' frames.
+    pub(crate) fn content(&self) -> Vec<u8> {
+        let (body, mut content) = (self.body(), Vec::new());
+        let mut rest = body.as_slice();
+        while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
+            let size = std::str::from_utf8(&rest[..end]).expect("a size");
+            let size = usize::from_str_radix(size, 16).expect("a size");
+            content.extend_from_slice(&rest[end + 2..end + 2 + size]);
+            rest = &rest[end + 2 + size + 2..];
+        }
+        content
+    }
+
     /// The value of a header of that response.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         self.head().lines().skip(1).find_map(|line| {

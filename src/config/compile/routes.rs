@@ -117,6 +117,7 @@ fn limits(document: &mut Document, raw: &raw::Limits) -> Limits {
         body_timeout: raw.body_timeout.0,
         read_timeout: raw.read_timeout.0,
         write_timeout: raw.write_timeout.0,
+        sse_keepalive: raw.sse_keepalive.map(|interval| interval.0),
     }
 }
 

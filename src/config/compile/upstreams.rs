@@ -43,6 +43,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
         connect: raw.timeouts.connect.0,
         read: raw.timeouts.read.0,
         write: raw.timeouts.write.0,
+        total: raw.timeouts.total.0,
     };
     let typed = Upstream {
         name: name.to_owned(),

@@ -136,6 +136,9 @@ pub(in crate::config) struct Limits {
     pub(in crate::config) read_timeout: Period,
     /// The time within which a customer who is receiving must take something. Default: `60s`.
     pub(in crate::config) write_timeout: Period,
+    /// How often a stream gets a comment while its upstream is silent, so that nothing in between
+    /// takes it for dead. Default: never.
+    pub(in crate::config) sse_keepalive: Option<Period>,
 }
 
 impl Default for Limits {
@@ -147,6 +150,7 @@ impl Default for Limits {
             body_timeout: minute,
             read_timeout: minute,
             write_timeout: minute,
+            sse_keepalive: None,
         }
     }
 }
@@ -333,12 +337,15 @@ pub(in crate::config) struct Timeouts {
     pub(in crate::config) read: Period,
     /// Until a piece of a request is taken. Default: `30s`.
     pub(in crate::config) write: Period,
+    /// The longest that an answer may take, from the request's beginning: a stream is then ended with
+    /// an error event, and what was delivered is charged. Default: `1h`.
+    pub(in crate::config) total: Period,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = |count| Period(Duration::from_secs(count));
-        Self { connect: seconds(5), read: seconds(300), write: seconds(30) }
+        Self { connect: seconds(5), read: seconds(300), write: seconds(30), total: seconds(3600) }
     }
 }
 
