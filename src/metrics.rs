@@ -16,6 +16,7 @@ use prometheus::{
 
 use crate::clock::UnixMs;
 use crate::finished::Finished;
+use crate::limits::{Limit, Scope};
 use crate::money::Nanousd;
 
 mod process;
@@ -56,6 +57,7 @@ pub struct Metrics {
     settlements: IntCounterVec,
     tasks: TaskCounters,
     upstreams: UpstreamMetrics,
+    rate_limited: IntCounterVec,
     in_flight: IntGauge,
     body_bytes: IntGauge,
     commit_duration: Histogram,
@@ -117,6 +119,7 @@ impl Metrics {
             ),
             tasks: TaskCounters::new(r),
             upstreams: UpstreamMetrics::new(r),
+            rate_limited: rate_limited(r),
             in_flight: int_gauge(r, "tollgate_requests_in_flight", "Requests being served now."),
             body_bytes: int_gauge(
                 r,
@@ -154,6 +157,11 @@ impl Metrics {
     /// Counts a request that is over. About 0.2 µs.
     pub fn record(&self, finished: &Finished<'_>) {
         self.series(finished.route, finished.model, finished.upstream).record(self, finished);
+    }
+
+    /// Counts a request that a limit refused.
+    pub fn rate_limited(&self, model: &str, limit: Limit, scope: Scope) {
+        self.rate_limited.with_label_values(&[model, limit.as_str(), scope.as_str()]).inc();
     }
 
     /// Counts a request as in flight, until [`Metrics::in_flight_end`].
@@ -233,6 +241,11 @@ impl Default for Metrics {
     fn default() -> Self {
         Self::new()
     }
+}
+
+fn rate_limited(r: &Registry) -> IntCounterVec {
+    let help = "Requests refused by a limit of a key, an account or a model.";
+    int_counters(r, "tollgate_rate_limited_total", help, &["model", "limit", "scope"])
 }
 
 /// The version, and when the process started, which does not change either.

@@ -20,6 +20,7 @@ use tollgate::ledger::{
     AccountId, KeyId, Ledger, Options, RecoveryPolicy, RequestId, Reserve, Settlement, TaskId,
     VoidReason,
 };
+use tollgate::limits::{Limit, Scope};
 use tollgate::logging;
 use tollgate::metrics::Metrics;
 use tollgate::money::Nanousd;
@@ -712,6 +713,7 @@ async fn the_reference_lists_every_path_and_every_metric() {
     }
     .report(&admin.metrics);
     admin.metrics.webhook_tried("taken");
+    admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
     let shown: BTreeSet<&str> = text(&shown)
         .lines()

@@ -10,6 +10,7 @@ mod entries;
 mod error;
 mod explain;
 mod keys;
+mod limits;
 mod probes;
 mod readiness;
 mod request;
@@ -59,7 +60,7 @@ fn app(state: AdminState) -> Router {
         .route("/readyz", get(probes::readyz))
         .route("/metrics", get(probes::metrics))
         .route("/admin/v1/accounts", get(accounts::list).post(accounts::create))
-        .route("/admin/v1/accounts/{account}", get(accounts::show))
+        .route("/admin/v1/accounts/{account}", get(accounts::show).patch(accounts::update))
         .route("/admin/v1/accounts/{account}/grants", post(accounts::grant))
         .route("/admin/v1/accounts/{account}/refunds", post(accounts::refund))
         .route("/admin/v1/accounts/{account}/keys", get(keys::list).post(keys::create))

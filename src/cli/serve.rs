@@ -218,6 +218,7 @@ async fn serve(
         outbound,
         tasks: Arc::clone(&tasks),
         balancer: Arc::clone(&balancer),
+        limits: Arc::default(),
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = start_proxy(parts, listeners, &stopped, &open);

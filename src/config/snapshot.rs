@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ledger::RecoveryPolicy;
+use crate::limits::Rates;
 use crate::price::PriceList;
 use crate::protocols::limits::ModelLimits;
 use crate::protocols::{Dialect, Operation};
@@ -28,6 +29,8 @@ pub struct Snapshot {
     pub shutdown_grace: Duration,
     /// Bounds on what is taken in.
     pub limits: Limits,
+    /// How much keys and accounts may be used that have no limits of their own.
+    pub rate_limits: RateLimits,
     /// How tasks are followed.
     pub tasks: Tasks,
     /// How targets are chosen and given up.
@@ -86,6 +89,15 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// How often a stream gets a comment while its upstream is silent.
     pub sse_keepalive: Option<Duration>,
+}
+
+/// How much keys and accounts may be used that have no limits of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Every key.
+    pub key: Rates,
+    /// Every account: all of its keys together.
+    pub account: Rates,
 }
 
 /// How tasks are followed.
@@ -254,6 +266,8 @@ pub struct Model {
     pub prices: PriceList,
     /// What one request can use at most.
     pub limits: ModelLimits,
+    /// How much all customers together may use it.
+    pub rates: Rates,
     /// `owned_by` in model lists.
     pub owned_by: String,
 }

@@ -40,7 +40,7 @@ pub(super) async fn answer(
     let collected = match collect(gateway, &head, exchange).await {
         Ok(collected) => collected,
         Err(Failed::Relayed(status, body)) => {
-            return respond::relayed(session, exchange.id, status, body).await;
+            return respond::relayed(session, exchange.stamp(), status, body).await;
         }
         Err(Failed::Ours(error) | Failed::Next(_, error) | Failed::InDoubt(_, error)) => {
             return Err(exchange.fail(error));
@@ -59,7 +59,7 @@ pub(super) async fn answer(
             exchange.begin_known(Framing::Json, usage, source);
             exchange.finish_known();
             exchange.first_byte = Some(exchange.started.elapsed());
-            respond::document(session, exchange.id, document).await
+            respond::document(session, exchange.stamp(), document).await
         }
         Content::Audio(url, format) => {
             let Some(Attempt { candidate, .. }) = exchange.attempt() else { return Ok(()) };
@@ -244,7 +244,7 @@ async fn send(session: &mut Session, exchange: &mut Exchange, mut speech: Speech
         Some(_) => ("audio/mpeg", None),
         None => ("audio/wav", speech.answer.content_length()),
     };
-    respond::begin_file(session, exchange.id, media_type, length).await?;
+    respond::begin_file(session, exchange.stamp(), media_type, length).await?;
     let first = std::mem::take(&mut speech.first);
     session.write_response_body(Some(first), false).await?;
     loop {

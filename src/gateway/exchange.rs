@@ -10,11 +10,13 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use super::body::{HeldBody, Share};
 use super::envelope::Envelope;
 use super::peer;
+use super::respond::Stamp;
 use super::submit::Mark;
 use crate::balance::{Candidate, Candidates, Outcome, Retry};
 use crate::config::snapshot::{Model, Route, Snapshot};
 use crate::error::GatewayError;
 use crate::ledger::{Key, RequestId};
+use crate::limits::{Permit, Standing};
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
 use crate::price::{Usage, UsageSource};
@@ -37,6 +39,8 @@ pub struct Exchange {
     pub(super) request_bytes: u64,
     pub(super) first_byte: Option<Duration>,
     pub(super) stage: Stage,
+    /// What lets it go on beside others, until it is settled.
+    pub(super) permit: Option<Permit>,
     /// What to answer in the place of an upstream that cannot.
     pub(super) local_answer: Option<Bytes>,
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
@@ -110,6 +114,7 @@ impl Exchange {
             request_bytes: 0,
             first_byte: None,
             stage: Stage::Unpaid,
+            permit: None,
             local_answer: None,
             failure: None,
             metrics,
@@ -185,6 +190,7 @@ impl Exchange {
 
     /// All of an answer of which everything is known has been sent, or is about to be.
     pub(super) fn finish_known(&mut self) {
+        self.leave();
         if let Stage::Relaying(response) = &mut self.stage {
             // Such an answer has nothing left behind its end.
             drop(response.relaying.finish());
@@ -214,6 +220,24 @@ impl Exchange {
         }
     }
 
+    /// What every answer says beside its body.
+    pub(super) fn stamp(&self) -> Stamp {
+        let limited = self.failure.as_ref().and_then(|failure| failure.limited.as_ref());
+        let standing = match (limited, &self.permit) {
+            (Some(limited), _) => limited.standing,
+            (None, Some(permit)) => permit.standing(),
+            (None, None) => Standing::default(),
+        };
+        Stamp { id: self.id, standing }
+    }
+
+    /// The last of the answer is about to be sent: the customer may come with another request.
+    pub(super) fn leave(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.leave();
+        }
+    }
+
     /// Ends the money's part of the request. Later calls return what the first one settled.
     pub(super) fn settle(&mut self, ending: Ending) -> Settled {
         let settled = match std::mem::replace(&mut self.stage, Stage::Unpaid) {
@@ -223,6 +247,10 @@ impl Exchange {
             Stage::Settled(settled) => settled,
         };
         self.stage = Stage::Settled(settled);
+        if let Some(permit) = self.permit.take() {
+            let usage = &settled.usage;
+            permit.settle(usage.input_tokens_total().saturating_add(usage.output_tokens));
+        }
         settled
     }
 }

@@ -22,6 +22,7 @@ use crate::balance::{Addresses, Balancer, Outcome};
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Ledger;
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::pipeline;
@@ -52,6 +53,8 @@ pub struct GatewayParts {
     pub tasks: Arc<Tasks>,
     /// How the targets are doing.
     pub balancer: Arc<Balancer>,
+    /// How much everybody has used of their limits.
+    pub limits: Arc<Limits>,
 }
 
 /// The proxy.
@@ -63,6 +66,7 @@ pub struct Gateway {
     pub(super) outbound: Outbound,
     pub(super) tasks: Arc<Tasks>,
     pub(super) balancer: Arc<Balancer>,
+    pub(super) limits: Arc<Limits>,
     addresses: Addresses,
 }
 
@@ -70,10 +74,10 @@ impl Gateway {
     /// A gateway over these parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
-        let GatewayParts { config, ledger, metrics, outbound, tasks, balancer } = parts;
+        let GatewayParts { config, ledger, metrics, outbound, tasks, balancer, limits } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
         let addresses = Addresses::default();
-        Self { config, ledger, metrics, bodies, outbound, tasks, balancer, addresses }
+        Self { config, ledger, metrics, bodies, outbound, tasks, balancer, limits, addresses }
     }
 
     /// The gateway behind a listener. `open` counts the listener's connections.
@@ -225,6 +229,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         relay::begin(header, exchange).await?;
+        exchange.stamp().limits(header)?;
         cors::allow(header, session.req_header())
     }
 
@@ -235,6 +240,9 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
+        if end_of_stream {
+            exchange.leave();
+        }
         relay::piece(session, body, end_of_stream, exchange).map(|()| None)
     }
 
@@ -303,6 +311,7 @@ impl Exchange {
         let error = self.envelope.in_its_words(error);
         let (status, _, _) = respond::wire(error.kind);
         self.failure = Some(error);
+        self.leave();
         Error::new(ErrorType::HTTPStatus(status))
     }
 

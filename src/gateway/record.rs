@@ -33,6 +33,10 @@ impl Exchange {
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
             log::warn!("request {}: {failure}", self.id);
         }
+        let model = self.model.as_ref().map_or("", |model| &model.id);
+        if let Some(limited) = self.failure.as_ref().and_then(|failure| failure.limited.as_ref()) {
+            self.metrics.rate_limited(model, limited.limit, limited.scope);
+        }
         Finished {
             request_id: self.id,
             account_id: self.key.as_ref().map(|key| key.account),
@@ -41,7 +45,7 @@ impl Exchange {
             method: head.method.as_str(),
             route: self.route.as_ref().map_or(self.local_route, |route| &route.path),
             operation: self.route.as_ref().map(|route| route.operation),
-            model: self.model.as_ref().map_or("", |model| &model.id),
+            model,
             upstream: &upstream,
             status: written.unwrap_or(0),
             error_code: failure.or(refused).unwrap_or_default(),

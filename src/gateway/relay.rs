@@ -197,10 +197,11 @@ pub(super) async fn fail(
     if let Some(document) = exchange.local_answer.take() {
         exchange.failure = None;
         session.set_keepalive(None);
-        let sent = respond::document(session, exchange.id, document).await.is_ok();
+        let sent = respond::document(session, exchange.stamp(), document).await.is_ok();
         return FailToProxy { error_code: if sent { 200 } else { 0 }, can_reuse_downstream: false };
     }
     let was_sent = matches!(exchange.stage, Stage::Sending(_) | Stage::Relaying(_));
+    let stamp = exchange.stamp();
     let failure = exchange.failure.get_or_insert_with(|| match *error.esource() {
         ErrorSource::Upstream => peer::failed(error),
         _ => GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(error),
@@ -214,7 +215,7 @@ pub(super) async fn fail(
     if failure.kind == ErrorKind::ClientGone {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    let sent = respond::error(session, exchange.id, exchange.envelope, failure).await.is_ok();
+    let sent = respond::error(session, stamp, exchange.envelope, failure).await.is_ok();
     if sent && !reusable && failure.kind != ErrorKind::BadFraming {
         linger(session).await;
     }
@@ -265,6 +266,11 @@ fn exhausted(refusal: Refusal) -> GatewayError {
             ErrorKind::Overloaded,
             "The answer was cut: it reached what was held for it, and the gateway can hold no more \
              at the moment. What was delivered is charged.",
+        ),
+        Refusal::Capped(_) => (
+            ErrorKind::RateLimited,
+            "The answer was cut: it reached what was held for it, and the API key may spend no more \
+             in this period. Lower `max_tokens`, or ask for another limit of the key.",
         ),
         Refusal::Insufficient { .. } | Refusal::Held { .. } => (
             ErrorKind::BalanceExhausted,

@@ -135,11 +135,10 @@ pub(super) async fn answer(
     exchange: &mut Exchange,
 ) -> Result<()> {
     let head = session.req_header().clone();
-    let id = exchange.id;
     let submitted = match submit(gateway, &head, exchange).await {
         Ok(task) => task,
         Err(Failed::Relayed(status, body)) => {
-            return respond::relayed(session, id, status, body).await;
+            return respond::relayed(session, exchange.stamp(), status, body).await;
         }
         Err(Failed::Ours(error) | Failed::Next(_, error) | Failed::InDoubt(_, error)) => {
             return Err(exchange.fail(error));
@@ -150,7 +149,7 @@ pub(super) async fn answer(
     let (status, document) = accepted(&sending.admitted.resolved, &submitted);
     let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
     if !waits {
-        return respond::json_with(session, id, status, &document).await;
+        return respond::json_with(session, exchange.stamp(), status, &document).await;
     }
     // A submit that was taken is answered as such, also if nobody may wait any more.
     let waited = tokio::select! {
@@ -163,8 +162,8 @@ pub(super) async fn answer(
         }
     };
     match waited {
-        Ok(record) => respond::json_with(session, id, 200, &record).await,
-        Err(_) => respond::json_with(session, id, status, &document).await,
+        Ok(record) => respond::json_with(session, exchange.stamp(), 200, &record).await,
+        Err(_) => respond::json_with(session, exchange.stamp(), status, &document).await,
     }
 }
 

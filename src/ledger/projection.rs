@@ -14,8 +14,10 @@ use crate::ledger::account::{Account, Movement};
 use crate::ledger::core::{Grant, Refund};
 use crate::ledger::error::Violation;
 use crate::ledger::record::{Journaled, Key, OpenHold, Record};
+use crate::ledger::spend::{self, KeyLimits};
 use crate::ledger::task::Task;
 use crate::ledger::{AccountId, HoldId, KeyId, Seq, TaskId};
+use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::price::Usage;
 
@@ -50,6 +52,11 @@ pub(super) struct Window {
     pub(super) in_doubt: Vec<Journaled>,
     pub(super) entries: HashMap<AccountId, Vec<Chunk>>,
     pub(super) usage: HashMap<UsageCell, UsageTotal>,
+    pub(super) key_limits: HashMap<KeyId, (AccountId, KeyLimits)>,
+    pub(super) rates: HashMap<AccountId, Rates>,
+    /// What keys were charged, summed by day for as long as the day is the same: the order of days
+    /// counts where a clock was set back.
+    pub(super) charges: HashMap<KeyId, (AccountId, Vec<(u32, Nanousd)>)>,
     first_seq: Option<Seq>,
 }
 
@@ -150,6 +157,12 @@ impl Window {
             Record::Task(task) => {
                 self.tasks.insert(task.id(), Arc::clone(task));
             }
+            Record::KeyLimited { key, limits, .. } => {
+                self.key_limits.insert(*key, (account, *limits));
+            }
+            Record::AccountLimited { rates, .. } => {
+                self.rates.insert(account, *rates);
+            }
             Record::Reserved(_) | Record::Extended { .. } | Record::Voided { .. } => {}
         }
         if is_entry(record) {
@@ -203,6 +216,16 @@ impl Window {
             model: Arc::clone(&reservation.model),
         };
         let total = UsageTotal { calls: 1, charged, written_off, usage };
+        if let Some((day, charged)) = spend::charge(record) {
+            let (_, days) =
+                self.charges.entry(cell.key).or_insert((cell.account, Vec::with_capacity(1)));
+            match days.last_mut() {
+                Some((last, sum)) if *last == day => {
+                    *sum = sum.checked_add(charged).unwrap_or(Nanousd::MAX);
+                }
+                _ => days.push((day, charged)),
+            }
+        }
         self.usage.entry(cell).or_default().add(&total);
     }
 

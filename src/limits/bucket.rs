@@ -113,7 +113,10 @@ impl Bucket {
     }
 
     /// Takes `units`, or says when they will be there.
-    pub(super) fn take(&self, units: u32) -> Result<(), Wait> {
+    pub(super) fn take(&self, units: u64) -> Result<(), Wait> {
+        // Governor multiplies before it compares: what is larger than the limit must not get there.
+        let fits = u32::try_from(units).ok().filter(|units| *units <= self.limit.get());
+        let Some(units) = fits else { return Err(Wait::Never) };
         let Some(units) = NonZeroU32::new(units) else { return Ok(()) };
         match self.limiter.check_n(units) {
             Ok(Ok(_)) => Ok(()),

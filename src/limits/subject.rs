@@ -134,9 +134,7 @@ impl Taking {
                 self.refuse(scope, Limit::Requests, bucket.limit(), wait);
             }
             if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(self.tokens) {
-                // More than fits is more than any limit.
-                let wait =
-                    u32::try_from(tokens).map_or(Some(Wait::Never), |n| bucket.take(n).err());
+                let wait = bucket.take(tokens).err();
                 taken.tokens = wait.is_none();
                 Standing::nearest(&mut self.standing.tokens, Some(bucket.gauge()));
                 self.refuse(scope, Limit::Tokens, bucket.limit(), wait);

@@ -1,5 +1,5 @@
-//! What a request goes through, one file a stage: authenticate → resolve → validate → admit →
-//! rewrite → meter → settle.
+//! What a request goes through, one file a stage: authenticate → resolve → validate → limit →
+//! admit → rewrite → meter → settle.
 //!
 //! Each stage takes what the stage before it made, so money cannot be settled that was not
 //! reserved. Nothing here knows HTTP statuses or Pingora.
@@ -8,6 +8,7 @@ mod authenticate;
 mod resolve;
 mod affinity;
 mod validate;
+mod limit;
 mod admit;
 mod payment;
 mod rewrite;
@@ -17,6 +18,7 @@ mod settle;
 pub use admit::{Admitted, admit};
 pub use affinity::affinity;
 pub use authenticate::authenticate;
+pub use limit::limit;
 pub use meter::{Relaying, Step};
 pub use payment::Payment;
 pub use resolve::{Resolved, bad_json, resolve};

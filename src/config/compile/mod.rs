@@ -1,6 +1,7 @@
 //! From what was typed to a [`Snapshot`]: everything that one field alone cannot show to be wrong.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::document::{Document, Fault};
@@ -8,6 +9,7 @@ use super::raw;
 use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
 use super::spans::{Path, Step};
 use super::{Overrides, diagnostic};
+use crate::limits::Rates;
 
 mod limits;
 mod models;
@@ -73,6 +75,7 @@ pub(super) fn compile(
         store: compiled.store,
         shutdown_grace: compiled.shutdown_grace,
         limits: compiled.limits,
+        rate_limits: compiled.rate_limits,
         tasks: compiled.tasks,
         balancing: compiled.balancing,
         routes: compiled.routes,
@@ -110,6 +113,16 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
             let message = format!("upstream `{upstream}` is switched off: {}", unfilled.reason);
             document.note(Fault::at_value(&unfilled.path, message).warning());
         }
+    }
+}
+
+/// How much something may be used. A zero was noted when the field was read.
+fn rates(raw: &raw::Rates) -> Rates {
+    let limit = |count: Option<u32>| count.and_then(NonZeroU32::new);
+    Rates {
+        requests_per_minute: limit(raw.requests_per_minute),
+        tokens_per_minute: limit(raw.tokens_per_minute),
+        concurrent_requests: limit(raw.concurrent_requests),
     }
 }
 

@@ -67,6 +67,7 @@ fn model(
         }
     }
     let prices = prices::compile(document, at, &raw);
+    let rates = super::rates(&raw.rate_limits);
     let limits = limits::compile(document, &at.key("limits"), &raw);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets = targets(document, &at.key("targets"), &id, raw.targets, upstreams);
@@ -82,6 +83,7 @@ fn model(
         targets: targets.into_iter().map(&mut numbered).collect(),
         prices,
         limits,
+        rates,
         owned_by: owned_by.unwrap_or_default(),
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
-    Admin, Balancing, CircuitRules, Limits, Listener, RetryRules, Route, Store, Tasks, Upstream,
+    Admin, Balancing, CircuitRules, Limits, Listener, RateLimits, RetryRules, Route, Store, Tasks,
+    Upstream,
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
@@ -26,6 +27,7 @@ pub(super) struct Compiled {
     pub(super) store: Store,
     pub(super) shutdown_grace: Duration,
     pub(super) limits: Limits,
+    pub(super) rate_limits: RateLimits,
     pub(super) tasks: Tasks,
     pub(super) balancing: Balancing,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
@@ -52,6 +54,10 @@ pub(super) fn compile(
         store,
         shutdown_grace: raw.shutdown.grace.0,
         limits,
+        rate_limits: RateLimits {
+            key: super::rates(&raw.rate_limits.key),
+            account: super::rates(&raw.rate_limits.account),
+        },
         tasks,
         balancing,
         upstreams,

@@ -31,6 +31,10 @@ pub(in crate::config) struct Routes {
     /// Bounds on what is taken in from customers.
     #[serde(default)]
     pub(in crate::config) limits: Limits,
+    /// How much keys and accounts may be used. Keys and accounts can have limits of their own, by the
+    /// admin API. Default: no limit.
+    #[serde(default)]
+    pub(in crate::config) rate_limits: RateLimits,
     /// How tasks, such as video, are followed.
     #[serde(default)]
     pub(in crate::config) tasks: Tasks,
@@ -153,6 +157,31 @@ impl Default for Limits {
             sse_keepalive: None,
         }
     }
+}
+
+/// How much keys and accounts may be used.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct RateLimits {
+    /// For every key.
+    pub(in crate::config) key: Rates,
+    /// For every account: all of its keys together.
+    pub(in crate::config) account: Rates,
+}
+
+/// How much something may be used.
+#[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Rates {
+    /// Requests a minute; a whole minute's may come at once. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(in crate::config) requests_per_minute: Option<u32>,
+    /// Tokens a minute: input when a request comes, output when it is over. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(in crate::config) tokens_per_minute: Option<u32>,
+    /// Requests at one time. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(in crate::config) concurrent_requests: Option<u32>,
 }
 
 /// How tasks, such as video, are followed.
