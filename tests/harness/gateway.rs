@@ -178,6 +178,13 @@ impl Gateway {
 
     /// A request to the admin API, which must succeed.
     pub(crate) fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.try_admin(method, path, body);
+        assert!((200..300).contains(&status), "{method} {path} answered {status}: {answer}");
+        answer
+    }
+
+    /// A request to the admin API: the status and the JSON of its answer.
+    pub(crate) fn try_admin(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: admin\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\
@@ -185,9 +192,7 @@ impl Gateway {
             body.len()
         );
         let answer: Answer = ask(self.admin, request.as_bytes());
-        let status = answer.status();
-        assert!((200..300).contains(&status), "{method} {path} answered {answer:?}");
-        answer.json()
+        (answer.status(), answer.json())
     }
 }
 
