@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use governor::clock::Reference as _;
+use governor::clock::{Clock as _, Reference as _};
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::{NotKeyed, StateStore};
@@ -83,7 +83,6 @@ pub(super) struct Bucket {
     interval_ns: u64,
     full_at: FullAt,
     made_at: Nanos,
-    clock: Clock,
     limiter: RateLimiter<NotKeyed, FullAt, Clock, NoOpMiddleware<Nanos>>,
 }
 
@@ -95,16 +94,17 @@ impl Bucket {
         let quota = Quota::with_period(Duration::from_nanos(interval_ns))
             .unwrap_or_else(|| Quota::per_minute(limit))
             .allow_burst(limit);
-        let made_at = governor::clock::Clock::now(clock);
+        let made_at = clock.now();
         let limiter = RateLimiter::new(quota, full_at.clone(), clock.clone());
-        Self { limit, interval_ns, full_at, made_at, clock: clock.clone(), limiter }
+        Self { limit, interval_ns, full_at, made_at, limiter }
     }
 
     /// A bucket of another size, of which as much is used as of this one.
     pub(super) fn resized(&self, limit: NonZeroU32) -> Self {
-        let resized = Self::new(limit, &self.clock);
-        let used = self.used_ns() / self.interval_ns;
-        resized.charge(used);
+        let clock = self.limiter.clock();
+        let resized = Self::new(limit, clock);
+        let used = self.used_ns(clock.now()) / self.interval_ns;
+        resized.charge(used, resized.made_at);
         resized
     }
 
@@ -119,16 +119,17 @@ impl Bucket {
         let Some(units) = fits else { return Err(Wait::Never) };
         let Some(units) = NonZeroU32::new(units) else { return Ok(()) };
         match self.limiter.check_n(units) {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(until)) => Err(Wait::For(until.wait_time_from(self.now()))),
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(until)) => Err(Wait::For(until.wait_time_from(self.limiter.clock().now()))),
             Err(_) => Err(Wait::Never),
         }
     }
 
     /// Takes `units` whether they are there or not.
-    pub(super) fn charge(&self, units: u64) {
+    pub(super) fn charge(&self, units: u64, now: Nanos) {
         let weight = units.saturating_mul(self.interval_ns);
-        self.change(|full_at, now| {
+        let now = self.since_made_ns(now);
+        self.change(|full_at| {
             full_at.max(now).saturating_add(weight).min(now.saturating_add(DEBT_MAX_NS))
         });
     }
@@ -136,11 +137,11 @@ impl Bucket {
     /// Gives `units` back.
     pub(super) fn give_back(&self, units: u64) {
         let weight = units.saturating_mul(self.interval_ns);
-        self.change(|full_at, _| full_at.saturating_sub(weight));
+        self.change(|full_at| full_at.saturating_sub(weight));
     }
 
-    pub(super) fn gauge(&self) -> Gauge {
-        let used_ns = self.used_ns();
+    pub(super) fn gauge(&self, now: Nanos) -> Gauge {
+        let used_ns = self.used_ns(now);
         let used = used_ns.div_ceil(self.interval_ns);
         let left = u64::from(self.limit.get()).saturating_sub(used);
         Gauge {
@@ -151,33 +152,28 @@ impl Bucket {
     }
 
     /// Whether it is full, as a new one is.
-    pub(super) fn is_full(&self) -> bool {
-        self.used_ns() == 0
+    pub(super) fn is_full(&self, now: Nanos) -> bool {
+        self.used_ns(now) == 0
     }
 
     /// How long it takes to be full.
-    fn used_ns(&self) -> u64 {
-        self.full_at.0.load(Ordering::Acquire).saturating_sub(self.since_made_ns())
+    fn used_ns(&self, now: Nanos) -> u64 {
+        self.full_at.0.load(Ordering::Acquire).saturating_sub(self.since_made_ns(now))
     }
 
-    fn change(&self, change: impl Fn(u64, u64) -> u64) {
-        let now = self.since_made_ns();
-        let changed = |full_at: u64| Some(change(full_at, now));
+    fn change(&self, change: impl Fn(u64) -> u64) {
+        let changed = |full_at: u64| Some(change(full_at));
         // The closure always gives a value, so this does not fail.
         self.full_at.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).ok();
     }
 
-    fn now(&self) -> Nanos {
-        governor::clock::Clock::now(&self.clock)
-    }
-
-    fn since_made_ns(&self) -> u64 {
-        self.now().duration_since(self.made_at).as_u64()
+    fn since_made_ns(&self, now: Nanos) -> u64 {
+        now.duration_since(self.made_at).as_u64()
     }
 }
 
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.gauge())
+        write!(f, "{:?}", self.gauge(self.limiter.clock().now()))
     }
 }

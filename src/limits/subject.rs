@@ -4,10 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use governor::clock::Clock as _;
+use governor::nanos::Nanos;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::bucket::{Bucket, Clock};
-use super::{Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Wait};
+use super::{Limit, Permit, Rates, Refused, Scope, Standing, Wait};
 
 /// What was used by one subject.
 #[derive(Debug)]
@@ -49,8 +51,9 @@ impl Entry {
     pub(super) fn is_idle(&self) -> bool {
         let buckets = self.buckets.read();
         let all = [&buckets.requests, &buckets.tokens];
+        let now = self.clock.now();
         self.in_flight.load(Ordering::Acquire) == 0
-            && all.into_iter().flatten().all(Bucket::is_full)
+            && all.into_iter().flatten().all(|bucket| bucket.is_full(now))
     }
 
     /// Counts a request as over.
@@ -63,7 +66,7 @@ impl Entry {
         let buckets = self.buckets.read();
         let Some(bucket) = &buckets.tokens else { return };
         if tokens >= counted {
-            bucket.charge(tokens - counted);
+            bucket.charge(tokens - counted, self.clock.now());
         } else {
             bucket.give_back(counted - tokens);
         }
@@ -90,6 +93,14 @@ impl Entry {
         parking_lot::RwLockWriteGuard::downgrade(buckets)
     }
 
+    /// Adds how its limits stand.
+    fn tell(&self, standing: &mut Standing, now: Nanos) {
+        let buckets = self.buckets.read();
+        let gauge = |bucket: &Option<Bucket>| bucket.as_ref().map(|bucket| bucket.gauge(now));
+        Standing::nearest(&mut standing.requests, gauge(&buckets.requests));
+        Standing::nearest(&mut standing.tokens, gauge(&buckets.tokens));
+    }
+
     /// Counts one more request, unless there are `limit` of them already.
     fn enter(&self, limit: Option<NonZeroU32>) -> bool {
         let enter = |count: u32| {
@@ -105,7 +116,6 @@ pub(super) struct Taking {
     tokens: Option<u64>,
     taken: Vec<Taken>,
     refused: Option<Refused>,
-    standing: Standing,
 }
 
 /// What was taken of one subject.
@@ -118,7 +128,7 @@ struct Taken {
 
 impl Taking {
     pub(super) fn new(tokens: Option<u64>) -> Self {
-        Self { tokens, taken: Vec::with_capacity(3), refused: None, standing: Standing::default() }
+        Self { tokens, taken: Vec::with_capacity(3), refused: None }
     }
 
     /// Takes what the request needs of one subject. After a refusal the others are asked all the
@@ -130,13 +140,11 @@ impl Taking {
             if let Some(bucket) = &buckets.requests {
                 let wait = bucket.take(1).err();
                 taken.request = wait.is_none();
-                Standing::nearest(&mut self.standing.requests, Some(bucket.gauge()));
                 self.refuse(scope, Limit::Requests, bucket.limit(), wait);
             }
             if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(self.tokens) {
                 let wait = bucket.take(tokens).err();
                 taken.tokens = wait.is_none();
-                Standing::nearest(&mut self.standing.tokens, Some(bucket.gauge()));
                 self.refuse(scope, Limit::Tokens, bucket.limit(), wait);
             }
         }
@@ -149,29 +157,22 @@ impl Taking {
 
     /// What was taken, or nothing of it.
     pub(super) fn finish(self) -> Result<Permit, Refused> {
-        let Self { tokens, taken, refused, standing } = self;
-        let Some(refused) = refused else {
-            let entries = taken.into_iter().map(|taken| taken.entry).collect();
-            return Ok(Permit { entries, tokens, in_flight: true, standing });
-        };
-        let mut standing = standing;
-        for Taken { entry, request, tokens: has_tokens, place } in taken {
-            if place {
-                entry.leave();
-            }
-            let buckets = entry.buckets.read();
-            if let Some(bucket) = buckets.requests.as_ref().filter(|_| request) {
-                bucket.give_back(1);
-                told_again(&mut standing.requests, bucket);
-            }
-            if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(tokens)
-                && has_tokens
-            {
-                bucket.give_back(tokens);
-                told_again(&mut standing.tokens, bucket);
-            }
+        let Self { tokens, taken, refused } = self;
+        if refused.is_some() {
+            taken.iter().for_each(|taken| taken.give_back(tokens));
         }
-        Err(Refused { standing, ..refused })
+        let mut standing = Standing::default();
+        if let Some(first) = taken.first() {
+            // Read once, and behind the decisions: a bucket says less than it has left to an earlier
+            // clock.
+            let now = first.entry.clock.now();
+            taken.iter().for_each(|taken| taken.entry.tell(&mut standing, now));
+        }
+        if let Some(refused) = refused {
+            return Err(Refused { standing, ..refused });
+        }
+        let entries = taken.into_iter().map(|taken| taken.entry).collect();
+        Ok(Permit { entries, tokens, in_flight: true, standing })
     }
 
     fn refuse(&mut self, scope: Scope, limit: Limit, value: NonZeroU32, wait: Option<Wait>) {
@@ -183,9 +184,18 @@ impl Taking {
     }
 }
 
-/// A gauge that was read while the request had taken its part is read again, if it is this bucket's.
-fn told_again(gauge: &mut Option<Gauge>, bucket: &Bucket) {
-    if gauge.is_some_and(|gauge| gauge.limit == bucket.limit().get()) {
-        *gauge = Some(bucket.gauge());
+impl Taken {
+    fn give_back(&self, tokens: Option<u64>) {
+        if self.place {
+            self.entry.leave();
+        }
+        let buckets = self.entry.buckets.read();
+        if let Some(bucket) = buckets.requests.as_ref().filter(|_| self.request) {
+            bucket.give_back(1);
+        }
+        if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(tokens).filter(|_| self.tokens)
+        {
+            bucket.give_back(tokens);
+        }
     }
 }
