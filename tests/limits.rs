@@ -542,6 +542,20 @@ fn a_key_never_spends_more_than_it_may_also_across_crashes() {
 }
 
 #[test]
+fn a_stream_that_reaches_what_its_key_may_spend_is_cut() {
+    let recorder = Recorder::start();
+    let gateway = gateway(recorder.address, "", "");
+    limit_key(&gateway, &json!({"spend_per_month": "0.01"}));
+    let body = STREAM.replace("\"messages\"", "\"max_tokens\":10,\"messages\"");
+    // Each event is worth some $0.04, and there is no end of them.
+    let answer = ask(gateway.address, &gateway.chat_json(body));
+    let text = String::from_utf8_lossy(&answer.bytes).into_owned();
+    assert!(text.contains("rate_limit_exceeded") && text.contains("may spend no more"), "{text}");
+    let spent = nanousd(&gateway.settled()["spent"]);
+    assert!(spent <= 10_000_000, "{spent} nano-dollars");
+}
+
+#[test]
 fn a_submit_is_one_request_and_holds_no_place_afterwards() {
     let sim = simulator(&["task-running-ms=60000"]);
     let upstreams = format!(

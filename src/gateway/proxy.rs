@@ -229,7 +229,9 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         relay::begin(header, exchange).await?;
-        exchange.stamp().limits(header)?;
+        if !header.status.is_informational() {
+            exchange.stamp().limits(header)?;
+        }
         cors::allow(header, session.req_header())
     }
 

@@ -145,6 +145,8 @@ pub(super) async fn answer(
         }
     };
     exchange.first_byte = Some(exchange.started.elapsed());
+    // Who waits for the end of the task holds a place among those who wait, and no other.
+    exchange.leave();
     let Reached::Sending(sending) = &exchange.stage else { return Ok(()) };
     let (status, document) = accepted(&sending.admitted.resolved, &submitted);
     let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
