@@ -235,9 +235,7 @@ async fn serve(
     let admin = tokio::spawn(admin::serve(admin_listener, state));
     metrics.config_reloaded(true);
     readiness.set_ready();
-    let running =
-        Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
-    ready(&running)?;
+    ready(&Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address })?;
 
     loop {
         match signals.next().await {
