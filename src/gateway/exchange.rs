@@ -231,6 +231,12 @@ impl Exchange {
         Stamp { id: self.id, standing }
     }
 
+    /// Whether all that the customer waits for has come: clients stop reading at a stream's last
+    /// event.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(&self.stage, Stage::Relaying(response) if response.relaying.is_complete())
+    }
+
     /// The last of the answer is about to be sent: the customer may come with another request.
     pub(super) fn leave(&mut self) {
         if let Some(permit) = &mut self.permit {

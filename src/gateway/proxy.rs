@@ -242,10 +242,11 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
-        if end_of_stream {
+        relay::piece(session, body, end_of_stream, exchange)?;
+        if end_of_stream || exchange.is_whole() {
             exchange.leave();
         }
-        relay::piece(session, body, end_of_stream, exchange).map(|()| None)
+        Ok(None)
     }
 
     /// Nothing reached the target: the next one may be tried.
