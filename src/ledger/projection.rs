@@ -56,7 +56,7 @@ pub(super) struct Window {
     pub(super) rates: HashMap<AccountId, Rates>,
     /// What keys were charged, summed by day for as long as the day is the same: the order of days
     /// counts where a clock was set back.
-    pub(super) charges: HashMap<KeyId, (AccountId, Vec<(u32, Nanousd)>)>,
+    pub(super) charges: HashMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
     first_seq: Option<Seq>,
 }
 
@@ -217,8 +217,7 @@ impl Window {
         };
         let total = UsageTotal { calls: 1, charged, written_off, usage };
         if let Some((day, charged)) = spend::charge(record) {
-            let (_, days) =
-                self.charges.entry(cell.key).or_insert((cell.account, Vec::with_capacity(1)));
+            let days = self.charges.entry((cell.account, cell.key)).or_default();
             match days.last_mut() {
                 Some((last, sum)) if *last == day => {
                     *sum = sum.checked_add(charged).unwrap_or(Nanousd::MAX);

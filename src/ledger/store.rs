@@ -266,8 +266,7 @@ impl Store {
         for (id, (account, limits)) in &window.key_limits {
             put(batch, key(KEY_LIMITS, &[&id.number().to_be_bytes()]), &(account, id, limits))?;
         }
-        for (id, (account, days)) in &window.charges {
-            // Keys of two accounts may have one id in a journal that was not made here.
+        for ((account, id), days) in &window.charges {
             let row = key(SPENT, &[&account.number().to_be_bytes(), &id.number().to_be_bytes()]);
             let before: Option<(AccountId, KeyId, Spent)> = self.value(&row)?;
             let mut spent = before.map_or_else(Spent::default, |(_, _, spent)| spent);
