@@ -4,7 +4,7 @@ mod harness;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use harness::{Answer, Gateway, Recorder, ask, connect};
@@ -26,19 +26,26 @@ fn simulator(settings: &[&str]) -> Sim {
 
 /// A gateway whose models `m` and `n` do chat, `c` messages and `e` embeddings at `upstream`.
 /// `limits` goes into `routes.yaml`, `of_m` beside the prices of `m`.
-fn gateway(upstream: std::net::SocketAddr, limits: &str, of_m: &str) -> Gateway {
-    let upstreams = format!(
+fn gateway(upstream: SocketAddr, limits: &str, of_m: &str) -> Gateway {
+    Gateway::serving(&upstreams(upstream, limits), &models(of_m))
+}
+
+fn upstreams(upstream: SocketAddr, limits: &str) -> String {
+    format!(
         "  u: {{ protocol: openai, base_url: 'http://{upstream}/v1' }}
   a: {{ protocol: anthropic, base_url: 'http://{upstream}' }}
   v: {{ protocol: voyage, base_url: 'http://{upstream}/v1' }}
 {limits}"
-    );
+    )
+}
+
+fn models(of_m: &str) -> String {
     let chat = "operations: [chat]
     targets: [{ upstream: u }]
     prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
     limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
 ";
-    let models = format!(
+    format!(
         "models:
   m:
     {chat}{of_m}
@@ -55,8 +62,7 @@ fn gateway(upstream: std::net::SocketAddr, limits: &str, of_m: &str) -> Gateway 
     prices: {{ input_per_1m_tokens: 1 }}
     limits: {{ context_tokens_max: 100000, batch_inputs_max: 2 }}
 "
-    );
-    Gateway::serving(&upstreams, &models)
+    )
 }
 
 /// Sends `count` such requests over as many threads as there are requests, all at a time.
@@ -352,6 +358,26 @@ fn until_free<T>(open: impl Fn() -> (T, String)) -> (T, String) {
         assert!(Instant::now() < deadline, "no place became free: {head}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Streams whose upstream is called without Pingora are limited like others.
+#[test]
+fn streams_that_are_kept_alive_are_limited_too() {
+    let sim = simulator(&["delay-ms=150"]);
+    let limits = "rate_limits:\n  key: { requests_per_minute: 50, concurrent_requests: 1 }\n";
+    let keep_alive = "  sse_keepalive: 50ms\n";
+    let gateway = Gateway::limited(keep_alive, &upstreams(sim.addr(), limits), &models(""));
+    for round in 0..10 {
+        let answer = ask_closing(&gateway, STREAM);
+        assert_eq!(answer.status(), 200, "round {round}: {answer:?}");
+        let text = String::from_utf8_lossy(&answer.bytes).into_owned();
+        assert!(text.contains(": keep-alive") && text.contains("[DONE]"), "{text}");
+        assert_eq!(number(&answer, "x-ratelimit-limit-requests"), 50);
+    }
+    let answers = burst(&gateway, &gateway.chat_json(STREAM), 5);
+    assert_eq!(statuses(&answers), HashMap::from([(200, 1), (429, 4)]));
+    let left = number(&answers[0], "x-ratelimit-remaining-requests");
+    assert!((37..50).contains(&left), "refused ones are not counted: {left}");
 }
 
 #[test]

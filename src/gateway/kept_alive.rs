@@ -143,7 +143,7 @@ impl Stream {
                     Error::because(ErrorType::InternalError, "the hold is not on disk", error)
                 })?;
             }
-            respond::begin_events(session, exchange.id, exchange.envelope).await?;
+            respond::begin_events(session, exchange.stamp(), exchange.envelope).await?;
             self.begun = true;
         }
         self.written = Instant::now();

@@ -229,9 +229,6 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         relay::begin(header, exchange).await?;
-        if !header.status.is_informational() {
-            exchange.stamp().limits(header)?;
-        }
         cors::allow(header, session.req_header())
     }
 
@@ -242,11 +239,7 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
-        relay::piece(session, body, end_of_stream, exchange)?;
-        if end_of_stream || exchange.is_whole() {
-            exchange.leave();
-        }
-        Ok(None)
+        relay::piece(session, body, end_of_stream, exchange).map(|()| None)
     }
 
     /// Nothing reached the target: the next one may be tried.

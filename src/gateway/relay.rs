@@ -83,6 +83,7 @@ pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) 
     if header.status.is_informational() {
         return Ok(());
     }
+    exchange.stamp().limits(header)?;
     exchange.first_byte = Some(exchange.started.elapsed());
     let Stage::Sending(sending) = &exchange.stage else { return Ok(()) };
     let framing = framing(header, sending.admitted.call.as_ref());
@@ -164,6 +165,9 @@ pub(super) fn piece(
     response.bytes_passed += out.len();
     // Nothing to send is an empty piece, which Pingora leaves out; `None` is kept for the end.
     *body = Some(out).filter(|out| !out.is_empty() || !end_of_stream);
+    if end_of_stream || exchange.is_whole() {
+        exchange.leave();
+    }
     Ok(())
 }
 

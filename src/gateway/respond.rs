@@ -246,18 +246,20 @@ pub(super) async fn begin_file(
 /// Begins a stream of events before its upstream has.
 pub(super) async fn begin_events(
     session: &mut Session,
-    id: RequestId,
+    stamp: impl Into<Stamp>,
     envelope: Envelope,
 ) -> pingora::Result<()> {
-    let mut header = ResponseHeader::build(200, Some(8))?;
+    let stamp = stamp.into();
+    let mut header = ResponseHeader::build(200, Some(14))?;
     header.insert_header(CONTENT_TYPE, "text/event-stream")?;
     header.insert_header(TRANSFER_ENCODING, "chunked")?;
     header.insert_header(CACHE_CONTROL, "no-cache")?;
     header.insert_header("x-accel-buffering", "no")?;
-    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    header.insert_header(X_REQUEST_ID, stamp.id.to_string())?;
     if envelope == Envelope::Anthropic {
-        header.insert_header(REQUEST_ID, id.to_string())?;
+        header.insert_header(REQUEST_ID, stamp.id.to_string())?;
     }
+    stamp.limits(&mut header)?;
     cors::allow(&mut header, session.req_header())?;
     session.write_response_header(Box::new(header), false).await
 }
