@@ -11,7 +11,8 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
-use super::serve::{callable, load};
+use super::listen::callable;
+use super::serve::load;
 use crate::config::{Overrides, Sources};
 use crate::secret::Secret;
 

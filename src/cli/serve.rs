@@ -1,7 +1,6 @@
 //! `tollgate serve`: one process from its configuration to its last settlement.
 
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::IntoRawFd as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,18 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use parking_lot::Mutex;
-use pingora::server::Fds;
-use pingora::services::Service as _;
-use pingora::services::listening::Service;
 use tokio::sync::watch;
 
+use super::listen::{self, Bound};
 use super::signals::{Asked, Signals};
 use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
-use crate::gateway::{Gateway, GatewayParts, check_upstreams};
+use crate::gateway::{GatewayParts, check_upstreams};
 use crate::ledger::{self, Ledger};
 use crate::logging;
 use crate::metrics::Metrics;
@@ -78,6 +74,7 @@ impl Serve {
             if ready_json {
                 let line = serde_json::json!({
                     "base_url": running.base_url(),
+                    "listeners": running.listeners,
                     "admin_url": running.admin_url(),
                 });
                 println!("{line}");
@@ -110,34 +107,21 @@ pub(super) struct Start {
 pub(super) struct Running {
     pub(super) ledger: Arc<Ledger>,
     pub(super) admin_token: Secret,
-    listen: Vec<SocketAddr>,
+    /// The customers' addresses, as URLs without a path.
+    pub(super) listeners: Vec<String>,
     admin: SocketAddr,
 }
 
 impl Running {
-    /// The customers' address, as a URL without a path.
+    /// The first of the customers' addresses, as a URL without a path.
     pub(super) fn base_url(&self) -> String {
-        self.listen.first().map(|address| url(*address)).unwrap_or_default()
+        self.listeners.first().cloned().unwrap_or_default()
     }
 
     /// The admin API's address, as a URL without a path.
     pub(super) fn admin_url(&self) -> String {
-        url(self.admin)
+        listen::url("http", self.admin)
     }
-}
-
-fn url(address: SocketAddr) -> String {
-    format!("http://{}", callable(address))
-}
-
-/// An address that can be called: one that listens everywhere is called on loopback.
-pub(super) fn callable(address: SocketAddr) -> SocketAddr {
-    let mut callable = address;
-    if address.ip().is_unspecified() {
-        let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
-        callable.set_ip(loopback.parse().unwrap_or(address.ip()));
-    }
-    callable
 }
 
 /// Loads the configuration and prints what there is to say about it. `None` when it has errors.
@@ -187,8 +171,8 @@ async fn serve(
     let Start { sources, overrides, config, .. } = start;
     let grace = config.shutdown_grace;
     let metrics = Arc::new(Metrics::new());
-    let listeners = bind_all(&config)?;
-    let admin_listener = bind(config.admin.address)?;
+    let listeners = listen::bind_all(&config)?;
+    let admin_listener = listen::bind(config.admin.address)?;
     let admin_address = admin_listener.local_addr()?;
 
     let (ledger, recovery) = open_ledger(&config, &metrics)?;
@@ -202,7 +186,7 @@ async fn serve(
         Some(token) => token.clone(),
         None => kept_token(&config.store.data_dir)?,
     };
-    let listen = listeners.iter().map(|(address, _, _)| *address).collect();
+    let urls = listeners.iter().map(Bound::url).collect();
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
     let readiness = Arc::new(Readiness::default());
     let mut signals = Signals::listen()?;
@@ -221,7 +205,7 @@ async fn serve(
         limits: Arc::default(),
     };
     let open = Arc::new(AtomicUsize::new(0));
-    let services = start_proxy(parts, listeners, &stopped, &open);
+    let services = listen::start(&parts, listeners, &stopped, &open)?;
     let state = AdminState {
         ledger: Arc::clone(&ledger),
         tasks,
@@ -235,7 +219,9 @@ async fn serve(
     let admin = tokio::spawn(admin::serve(admin_listener, state));
     metrics.config_reloaded(true);
     readiness.set_ready();
-    ready(&Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address })?;
+    let running =
+        Running { ledger: Arc::clone(&ledger), admin_token, listeners: urls, admin: admin_address };
+    ready(&running)?;
 
     loop {
         match signals.next().await {
@@ -294,23 +280,6 @@ fn reload(handle: &ConfigHandle, metrics: &Metrics) {
     }
 }
 
-type Bound = (SocketAddr, TcpListener, bool);
-
-fn bind_all(config: &Snapshot) -> anyhow::Result<Vec<Bound>> {
-    let bind_one = |listener: &crate::config::snapshot::Listener| {
-        let socket = bind(listener.address)?;
-        Ok((socket.local_addr()?, socket, listener.h2c))
-    };
-    config.listeners.iter().map(bind_one).collect()
-}
-
-fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let socket =
-        TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
 fn open_ledger(
     config: &Snapshot,
     metrics: &Arc<Metrics>,
@@ -337,27 +306,6 @@ fn start_tasks(
     let (ledger, config) = (Arc::clone(ledger), Arc::clone(config));
     Tasks::start(ledger, config, outbound.clone(), Arc::clone(metrics), &data_dir)
         .context("cannot go on with the tasks of the ledger")
-}
-
-/// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
-/// an error of ours before anything runs, and port 0 is known.
-fn start_proxy(
-    parts: GatewayParts,
-    listeners: Vec<Bound>,
-    stopped: &watch::Receiver<bool>,
-    open: &Arc<AtomicUsize>,
-) -> Vec<tokio::task::JoinHandle<()>> {
-    let start_one = |(address, socket, h2c): Bound| {
-        let name = address.to_string();
-        let app = Gateway::new(parts.clone()).behind(h2c, Arc::clone(open));
-        let mut service = Service::new(name.clone(), app);
-        service.add_tcp(&name);
-        let mut fds = Fds::new();
-        fds.add(name, socket.into_raw_fd());
-        let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
-        tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })
-    };
-    listeners.into_iter().map(start_one).collect()
 }
 
 /// The admin token that a gateway without a configured one made for itself, at its first start.

@@ -12,10 +12,12 @@ use sha2::{Digest as _, Sha256};
 
 pub mod snapshot;
 
+mod certificate;
 mod compile;
 mod diagnostic;
 mod document;
 mod expand;
+mod network;
 mod rate;
 mod raw;
 mod reload;
@@ -24,6 +26,7 @@ mod shape;
 mod spans;
 mod url;
 
+pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
 pub use diagnostic::{Diagnostic, Place, Severity};
 pub use reload::{ConfigHandle, Reloaded};
 

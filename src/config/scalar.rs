@@ -9,6 +9,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
+use super::network::Network;
 use super::rate::{PerMillion, PerUnit};
 use super::snapshot::Affinity;
 use super::url::BaseUrl;
@@ -57,6 +58,7 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
         Size::FORMAT => check::<Size>(text),
         Address::FORMAT => check::<Address>(text),
         ImageSize::FORMAT => check::<ImageSize>(text),
+        Network::FORMAT => check::<Network>(text),
         BaseUrl::FORMAT => check::<BaseUrl>(text),
         PerMillion::FORMAT => check::<PerMillion>(text),
         PerUnit::FORMAT => check::<PerUnit>(text),

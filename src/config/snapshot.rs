@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
+use super::certificate::Certificate;
 use crate::ledger::RecoveryPolicy;
 use crate::limits::Rates;
 use crate::price::PriceList;
@@ -21,6 +24,8 @@ pub struct Snapshot {
     pub hash: String,
     /// Customer-facing addresses. Restart-only.
     pub listeners: Vec<Listener>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
     /// The operator's address. Restart-only.
     pub admin: Admin,
     /// Where the ledger lives. Restart-only.
@@ -48,12 +53,28 @@ pub struct Snapshot {
 }
 
 /// One customer-facing address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     /// Where to listen. Port 0 takes any free port.
     pub address: SocketAddr,
     /// Whether HTTP/2 without TLS is spoken beside HTTP/1.1.
     pub h2c: bool,
+    /// Whether every connection begins with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// What is shown to clients, where TLS is spoken.
+    pub tls: Option<Arc<Certificate>>,
+}
+
+impl Listener {
+    /// Whether a socket that was opened for `other` does as this one says. Certificates and their
+    /// paths may differ: they change while the gateway runs.
+    #[must_use]
+    pub fn is_served_like(&self, other: &Self) -> bool {
+        self.address == other.address
+            && self.h2c == other.h2c
+            && self.proxy_protocol == other.proxy_protocol
+            && self.tls.is_some() == other.tls.is_some()
+    }
 }
 
 /// The admin API's address.

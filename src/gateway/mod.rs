@@ -1,6 +1,10 @@
 //! The proxy: Pingora's hooks, each a few lines that call the pipeline.
 
 mod connection;
+mod transport;
+mod proxy_protocol;
+mod certificates;
+mod http2;
 mod framing;
 mod proxy;
 mod exchange;
@@ -10,6 +14,7 @@ mod local;
 mod body;
 mod replayed;
 mod headers;
+mod client;
 mod peer;
 mod relay;
 mod failed;
@@ -22,9 +27,11 @@ mod cors;
 mod health;
 mod record;
 
+pub use certificates::Certificates;
 pub use connection::Connections;
 pub use health::check_upstreams;
 pub use proxy::{Gateway, GatewayParts};
+pub use transport::Transport;
 
 /// What the log may say of an error while reading or writing: not its context, which can quote the
 /// bytes at hand.

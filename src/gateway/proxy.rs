@@ -17,6 +17,7 @@ use super::body::{self, BodyBudget};
 use super::connection::Connections;
 use super::exchange::{Attempt, Exchange, Stage};
 use super::receive::Received;
+use super::transport::Transport;
 use super::{collect, cors, framing, headers, kept_alive, peer, receive, relay, respond, submit};
 use crate::balance::{Addresses, Balancer, Outcome};
 use crate::config::ConfigHandle;
@@ -80,11 +81,17 @@ impl Gateway {
         Self { config, ledger, metrics, bodies, outbound, tasks, balancer, limits, addresses }
     }
 
-    /// The gateway behind a listener. `open` counts the listener's connections.
+    /// The gateway behind a listener. `h2c` says whether HTTP/2 is spoken without TLS; `open` counts
+    /// the listener's connections.
     #[must_use]
-    pub fn behind(self, h2c: bool, open: Arc<AtomicUsize>) -> Connections<Self> {
+    pub fn behind(
+        self,
+        transport: Transport,
+        h2c: bool,
+        open: Arc<AtomicUsize>,
+    ) -> Connections<Self> {
         let conf = ServerConf { max_retries: TRIES_MAX, ..ServerConf::default() };
-        Connections::new(&Arc::new(conf), self, h2c, respond::refusal, open)
+        Connections::new(&Arc::new(conf), self, transport, h2c, respond::refusal, open)
     }
 }
 

@@ -1,10 +1,12 @@
 //! The end of a request: its money, its metrics, its line in the access log.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource};
 
+use super::client;
 use super::exchange::{Exchange, Stage};
 use super::respond;
 use crate::balance::Outcome;
@@ -41,7 +43,7 @@ impl Exchange {
             request_id: self.id,
             account_id: self.key.as_ref().map(|key| key.account),
             key_id: self.key.as_ref().map(|key| key.id),
-            client: session.client_addr().and_then(|address| Some(address.as_inet()?.ip())),
+            client: self.client(session),
             method: head.method.as_str(),
             route: self.route.as_ref().map_or(self.local_route, |route| &route.path),
             operation: self.route.as_ref().map(|route| route.operation),
@@ -61,6 +63,13 @@ impl Exchange {
             }),
         }
         .report(&self.metrics);
+    }
+
+    /// Whose request it is; `None` when the socket was gone before it was asked.
+    fn client(&self, session: &Session) -> Option<IpAddr> {
+        let peer = session.client_addr()?.as_inet()?.ip();
+        let headers = &session.req_header().headers;
+        Some(client::address(peer, headers, &self.snapshot.trusted_proxies))
     }
 
     /// How the request ended, as far as money is concerned.

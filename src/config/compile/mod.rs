@@ -12,6 +12,7 @@ use super::{Overrides, diagnostic};
 use crate::limits::Rates;
 
 mod limits;
+mod listeners;
 mod models;
 mod prices;
 mod routes;
@@ -71,6 +72,7 @@ pub(super) fn compile(
     Some(Snapshot {
         hash,
         listeners: compiled.listeners,
+        trusted_proxies: compiled.trusted_proxies,
         admin: compiled.admin,
         store: compiled.store,
         shutdown_grace: compiled.shutdown_grace,

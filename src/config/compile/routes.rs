@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
@@ -23,6 +25,7 @@ const OWN_PATHS: [&str; 5] = ["/", "/api/hello", "/v1/models", "/v1/balance", "/
 /// The compiled `routes.yaml`.
 pub(super) struct Compiled {
     pub(super) listeners: Vec<Listener>,
+    pub(super) trusted_proxies: Vec<IpNet>,
     pub(super) admin: Admin,
     pub(super) store: Store,
     pub(super) shutdown_grace: Duration,
@@ -41,7 +44,7 @@ pub(super) fn compile(
     overrides: &Overrides,
 ) -> Compiled {
     let admin = admin(document, raw.admin, overrides);
-    let listeners = listeners(document, &raw.listeners, &admin, overrides);
+    let listeners = super::listeners::compile(document, &raw.listeners, &admin, overrides);
     let store = store(document, raw.store, overrides);
     let limits = limits(document, &raw.limits);
     let tasks = tasks(document, raw.tasks, overrides);
@@ -50,6 +53,7 @@ pub(super) fn compile(
     let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
     Compiled {
         listeners,
+        trusted_proxies: raw.trusted_proxies.into_iter().map(|network| network.0).collect(),
         admin,
         store,
         shutdown_grace: raw.shutdown.grace.0,
@@ -63,31 +67,6 @@ pub(super) fn compile(
         upstreams,
         routes,
     }
-}
-
-fn listeners(
-    document: &mut Document,
-    raw: &[raw::Listener],
-    admin: &Admin,
-    overrides: &Overrides,
-) -> Vec<Listener> {
-    if let Some(address) = overrides.listen {
-        return vec![Listener { address, h2c: true }];
-    }
-    let path = Path::root().key("listeners");
-    if raw.is_empty() {
-        let help = "such as `- address: 0.0.0.0:8080`";
-        document.note(Fault::at_key(&path, "there is no listener").help(help));
-    }
-    let mut seen = HashSet::from([admin.address]);
-    for (index, listener) in raw.iter().enumerate() {
-        let address = listener.address.0;
-        if address.port() != 0 && !seen.insert(address) {
-            let message = format!("`{address}` is taken by another listener or by `admin`");
-            document.note(Fault::at_value(&path.index(index).key("address"), message));
-        }
-    }
-    raw.iter().map(|raw| Listener { address: raw.address.0, h2c: raw.h2c }).collect()
 }
 
 fn admin(document: &mut Document, raw: raw::Admin, overrides: &Overrides) -> Admin {

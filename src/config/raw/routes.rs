@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::Entries;
+use crate::config::network::Network;
 use crate::config::scalar::{
     Address, AffinityName, DialectName, OperationName, Period, SecretText, Size,
 };
@@ -19,6 +20,10 @@ pub(in crate::config) struct Routes {
     /// Where customers connect. Default: `0.0.0.0:8080` with `h2c: true`. Takes effect at a restart.
     #[serde(default = "default_listeners")]
     pub(in crate::config) listeners: Vec<Listener>,
+    /// Networks of proxies whose `X-Forwarded-For` says where a request comes from. Default: none,
+    /// and the header is ignored.
+    #[serde(default)]
+    pub(in crate::config) trusted_proxies: Vec<Network>,
     /// The operator's API, probes and metrics. Takes effect at a restart.
     #[serde(default)]
     pub(in crate::config) admin: Admin,
@@ -50,7 +55,7 @@ pub(in crate::config) struct Routes {
 
 fn default_listeners() -> Vec<Listener> {
     let address = Address(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)));
-    vec![Listener { address, h2c: true }]
+    vec![Listener { address, h2c: true, proxy_protocol: false, tls: None }]
 }
 
 /// One address where customers connect.
@@ -62,6 +67,24 @@ pub(in crate::config) struct Listener {
     /// Whether HTTP/2 without TLS is spoken there, beside HTTP/1.1. Default: `true`.
     #[serde(default = "yes")]
     pub(in crate::config) h2c: bool,
+    /// Whether every connection begins with a header of the PROXY protocol, version 1 or 2, as load
+    /// balancers send it. A connection without one is closed. Default: `false`.
+    #[serde(default)]
+    pub(in crate::config) proxy_protocol: bool,
+    /// TLS, with HTTP/2 and HTTP/1.1. Default: none.
+    #[serde(default)]
+    pub(in crate::config) tls: Option<Tls>,
+}
+
+/// TLS on a listener. The files are read again at a reload, and when they change.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Tls {
+    /// The path of a PEM file: the server's own certificate first, then the intermediates. A
+    /// relative path begins at the directory of this file.
+    pub(in crate::config) certificate: String,
+    /// The path of a PEM file with the certificate's private key, without a passphrase.
+    pub(in crate::config) key: String,
 }
 
 fn yes() -> bool {

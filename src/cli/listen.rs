@@ -1,0 +1,138 @@
+//! Customer-facing addresses: bound before anything runs, then served, each by a Pingora service.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd as _;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use parking_lot::Mutex;
+use pingora::server::Fds;
+use pingora::services::Service as _;
+use pingora::services::listening::Service;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::config::snapshot::{Listener, Snapshot};
+use crate::config::{CertificateError, CertificateFiles};
+use crate::gateway::{Certificates, Gateway, GatewayParts, Transport};
+
+/// How often certificates' files are looked into. Tools that renew them leave days of overlap, and
+/// two small files are read in microseconds.
+const CERTIFICATES_CHECKED_EVERY: Duration = Duration::from_secs(5);
+
+/// An open socket, and what is to be spoken there.
+pub(super) struct Bound {
+    /// Where it is, its port known.
+    pub(super) address: SocketAddr,
+    /// The socket itself; it does not block.
+    pub(super) socket: TcpListener,
+    listener: Listener,
+}
+
+impl Bound {
+    /// The address as a URL without a path.
+    pub(super) fn url(&self) -> String {
+        url(if self.listener.tls.is_some() { "https" } else { "http" }, self.address)
+    }
+}
+
+/// An address as a URL without a path.
+pub(super) fn url(scheme: &str, address: SocketAddr) -> String {
+    format!("{scheme}://{}", callable(address))
+}
+
+/// An address that can be called: one that listens everywhere is called on loopback.
+pub(super) fn callable(address: SocketAddr) -> SocketAddr {
+    let mut callable = address;
+    if address.ip().is_unspecified() {
+        let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
+        callable.set_ip(loopback.parse().unwrap_or(address.ip()));
+    }
+    callable
+}
+
+/// Opens every listener's socket, in the order of the file.
+pub(super) fn bind_all(config: &Snapshot) -> anyhow::Result<Vec<Bound>> {
+    let bind_one = |listener: &Listener| {
+        let socket = bind(listener.address)?;
+        Ok(Bound { address: socket.local_addr()?, socket, listener: listener.clone() })
+    };
+    config.listeners.iter().map(bind_one).collect()
+}
+
+/// Opens a socket that does not block.
+pub(super) fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let socket =
+        TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
+/// an error of ours before anything runs, and port 0 is known.
+pub(super) fn start(
+    parts: &GatewayParts,
+    listeners: Vec<Bound>,
+    stopped: &watch::Receiver<bool>,
+    open: &Arc<AtomicUsize>,
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let mut services = Vec::with_capacity(listeners.len() + 1);
+    let mut shown = Vec::new();
+    for (index, Bound { address, socket, listener }) in listeners.into_iter().enumerate() {
+        let certificates = Certificates::of(&parts.config, index, &listener);
+        shown.extend(certificates.clone().map(|certificates| (address, certificates)));
+        let transport = Transport::new(listener.proxy_protocol, certificates)
+            .with_context(|| format!("cannot prepare TLS on {address}"))?;
+        let name = address.to_string();
+        let gateway = Gateway::new(parts.clone());
+        let app = gateway.behind(transport, listener.h2c, Arc::clone(open));
+        let mut service = Service::new(name.clone(), app);
+        service.add_tcp(&name);
+        let mut fds = Fds::new();
+        fds.add(name, socket.into_raw_fd());
+        let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
+        let serve = async move { service.start_service(Some(fds), stopped, 1).await };
+        services.push(tokio::spawn(serve));
+    }
+    if !shown.is_empty() {
+        services.push(tokio::spawn(renew(shown)));
+    }
+    Ok(services)
+}
+
+/// Shows what certificates' files have come to hold, without end.
+async fn renew(shown: Vec<(SocketAddr, Arc<Certificates>)>) {
+    let mut said = vec![String::new(); shown.len()];
+    loop {
+        tokio::time::sleep(CERTIFICATES_CHECKED_EVERY).await;
+        for ((address, certificates), said) in shown.iter().zip(&mut said) {
+            // Reading two small files takes less than handing the work to another thread.
+            match certificates.renew() {
+                Ok(None) => said.clear(),
+                Ok(Some(not_after)) => {
+                    said.clear();
+                    let until = not_after.to_rfc3339();
+                    log::info!("{address}: a new certificate is shown, valid until {until}");
+                }
+                Err(errors) => {
+                    // Files are replaced one after the other: a pair may not match for a moment.
+                    let reasons = reasons(&certificates.files(), &errors);
+                    if *said != reasons {
+                        log::error!("{address}: the certificate shown stays: {reasons}");
+                        *said = reasons;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `cert.pem: this certificate expired on …; key.pem: …`.
+fn reasons(files: &CertificateFiles, errors: &[CertificateError]) -> String {
+    let reason = |error: &CertificateError| {
+        format!("{}: {}", files.path(error.file).display(), error.message)
+    };
+    errors.iter().map(reason).collect::<Vec<_>>().join("; ")
+}
