@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use parking_lot::Mutex;
+use pingora::listeners::TcpSocketOptions;
+use pingora::protocols::TcpKeepalive;
 use pingora::server::Fds;
 use pingora::services::Service as _;
 use pingora::services::listening::Service;
@@ -21,6 +23,15 @@ use crate::gateway::{Certificates, Gateway, GatewayParts, Transport};
 /// How often certificates' files are looked into. Tools that renew them leave days of overlap, and
 /// two small files are read in microseconds.
 const CERTIFICATES_CHECKED_EVERY: Duration = Duration::from_secs(5);
+
+/// A customer of whom nothing was heard for so long is asked for a sign of life, so often and so many
+/// times: one that has vanished while an upstream thinks is noticed within two minutes.
+const SILENT_BEFORE_PROBED: Duration = Duration::from_secs(60);
+const PROBED_EVERY: Duration = Duration::from_secs(15);
+const PROBES_MAX: usize = 4;
+/// The least time that sent bytes may wait to be taken, however short `write_timeout` is: a few lost
+/// packets in a row are not the customer's doing.
+const UNTAKEN_MIN: Duration = Duration::from_secs(10);
 
 /// An open socket, and what is to be spoken there.
 pub(super) struct Bound {
@@ -78,6 +89,7 @@ pub(super) fn start(
     stopped: &watch::Receiver<bool>,
     open: &Arc<AtomicUsize>,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let untaken = parts.config.load().limits.write_timeout;
     let mut services = Vec::with_capacity(listeners.len() + 1);
     let mut shown = Vec::new();
     for (index, Bound { address, socket, listener }) in listeners.into_iter().enumerate() {
@@ -89,7 +101,7 @@ pub(super) fn start(
         let gateway = Gateway::new(parts.clone());
         let app = gateway.behind(transport, listener.h2c, Arc::clone(open));
         let mut service = Service::new(name.clone(), app);
-        service.add_tcp(&name);
+        service.add_tcp_with_settings(&name, socket_options(untaken));
         let mut fds = Fds::new();
         fds.add(name, socket.into_raw_fd());
         let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
@@ -100,6 +112,20 @@ pub(super) fn start(
         services.push(tokio::spawn(renew(shown)));
     }
     Ok(services)
+}
+
+/// What the system does for connections that the gateway cannot see: an answer may lie in its
+/// buffers as a whole while the customer takes none of it, and who is gone may never say so.
+fn socket_options(untaken: Duration) -> TcpSocketOptions {
+    let tcp_keepalive = TcpKeepalive {
+        idle: SILENT_BEFORE_PROBED,
+        interval: PROBED_EVERY,
+        count: PROBES_MAX,
+        user_timeout: untaken.max(UNTAKEN_MIN),
+    };
+    let mut options = TcpSocketOptions::default();
+    options.tcp_keepalive = Some(tcp_keepalive);
+    options
 }
 
 /// Shows what certificates' files have come to hold, without end.

@@ -162,6 +162,12 @@ impl Gateway {
         kib * 1024
     }
 
+    /// The files and sockets that the process has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.process.0.id()));
+        open.expect("the process lives").count()
+    }
+
     /// The file of that name which the gateway reads, or the directory that it keeps.
     pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.directory.path().join(name)
