@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use prometheus::{
-    CounterVec, Gauge, Histogram, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    CounterVec, Gauge, Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use crate::clock::UnixMs;
@@ -26,7 +26,7 @@ mod series;
 mod tasks;
 mod upstreams;
 
-use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauge};
+use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauge, int_gauges};
 use scraped::Scraped;
 use series::Series;
 use tasks::TaskCounters;
@@ -62,6 +62,7 @@ pub struct Metrics {
     body_bytes: IntGauge,
     commit_duration: Histogram,
     commit_records: Histogram,
+    certificates: IntGaugeVec,
     reload_ok: IntGauge,
     reload_time: Gauge,
     /// By model, then the few routes and upstreams that the model was used with.
@@ -138,6 +139,7 @@ impl Metrics {
                 "Records that shared one journal commit.",
                 &COMMIT_RECORD_BUCKETS,
             ),
+            certificates: certificates(r),
             reload_ok: int_gauge(
                 r,
                 "tollgate_config_last_reload_successful",
@@ -205,6 +207,13 @@ impl Metrics {
         }
     }
 
+    /// Says until when the certificate is valid that is shown at `listener`, an address of the
+    /// configuration.
+    pub fn certificate_shown(&self, listener: &str, not_after: UnixMs) {
+        let seconds = i64::try_from(not_after.seconds()).unwrap_or(i64::MAX);
+        self.certificates.with_label_values(&[listener]).set(seconds);
+    }
+
     /// Shows how upstreams and targets are doing.
     pub fn show_targets(&self, upstreams: &[UpstreamFigures], circuits: &[CircuitFigures]) {
         self.upstreams.update(upstreams, circuits);
@@ -246,6 +255,15 @@ impl Default for Metrics {
 fn rate_limited(r: &Registry) -> IntCounterVec {
     let help = "Requests refused by a limit of a key, an account or a model.";
     int_counters(r, "tollgate_rate_limited_total", help, &["model", "limit", "scope"])
+}
+
+fn certificates(r: &Registry) -> IntGaugeVec {
+    int_gauges(
+        r,
+        "tollgate_certificate_expiry_timestamp_seconds",
+        "When the certificate that a listener shows expires (Unix time).",
+        &["listener"],
+    )
 }
 
 /// The version, and when the process started, which does not change either.

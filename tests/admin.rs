@@ -14,6 +14,7 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tollgate::admin::{self, AdminState, Readiness};
 use tollgate::balance::Balancer;
+use tollgate::clock::UnixMs;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::ledger::{
@@ -714,6 +715,7 @@ async fn the_reference_lists_every_path_and_every_metric() {
     .report(&admin.metrics);
     admin.metrics.webhook_tried("taken");
     admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
+    admin.metrics.certificate_shown("0.0.0.0:8443", UnixMs::now());
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
     let shown: BTreeSet<&str> = text(&shown)
         .lines()

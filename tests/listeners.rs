@@ -114,6 +114,9 @@ fn a_certificate_that_changes_on_disk_is_shown_without_a_restart() {
     assert!(connect_tls(address, first, &[]).is_err(), "the old one is not shown any more");
     assert_eq!(ask_tls(&mut open, &request).status(), 200, "what was open goes on");
 
+    let expires = "tollgate_certificate_expiry_timestamp_seconds{listener=\"127.0.0.1:0\"}";
+    assert!(gateway.metrics().contains(&format!("{expires} 4102444800")), "2100-01-01");
+
     // Another pair's key: what is shown stays, and the log says why.
     let other = TestCertificate::new();
     std::fs::copy(&other.key, &certificate.key).expect("copied");

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::config::snapshot::{Listener, Snapshot};
 use crate::config::{CertificateError, CertificateFiles};
 use crate::gateway::{Certificates, Gateway, GatewayParts, Transport};
+use crate::metrics::Metrics;
 
 /// How often certificates' files are looked into. Tools that renew them leave days of overlap, and
 /// two small files are read in microseconds.
@@ -94,7 +95,10 @@ pub(super) fn start(
     let mut shown = Vec::new();
     for (index, Bound { address, socket, listener }) in listeners.into_iter().enumerate() {
         let certificates = Certificates::of(&parts.config, index, &listener);
-        shown.extend(certificates.clone().map(|certificates| (address, certificates)));
+        shown.extend(certificates.clone().map(|certificates| {
+            let listener = listener.address.to_string();
+            Shown { listener, certificates }
+        }));
         let transport = Transport::new(listener.proxy_protocol, certificates)
             .with_context(|| format!("cannot prepare TLS on {address}"))?;
         let name = address.to_string();
@@ -109,7 +113,7 @@ pub(super) fn start(
         services.push(tokio::spawn(serve));
     }
     if !shown.is_empty() {
-        services.push(tokio::spawn(renew(shown)));
+        services.push(tokio::spawn(renew(shown, Arc::clone(&parts.metrics))));
     }
     Ok(services)
 }
@@ -129,26 +133,42 @@ fn socket_options(untaken: Duration) -> TcpSocketOptions {
 }
 
 /// Shows what certificates' files have come to hold, without end.
-async fn renew(shown: Vec<(SocketAddr, Arc<Certificates>)>) {
+async fn renew(shown: Vec<Shown>, metrics: Arc<Metrics>) {
     let mut said = vec![String::new(); shown.len()];
     loop {
+        for (shown, said) in shown.iter().zip(&mut said) {
+            shown.renew(said);
+            metrics.certificate_shown(&shown.listener, shown.certificates.not_after());
+        }
         tokio::time::sleep(CERTIFICATES_CHECKED_EVERY).await;
-        for ((address, certificates), said) in shown.iter().zip(&mut said) {
-            // Reading two small files takes less than handing the work to another thread.
-            match certificates.renew() {
-                Ok(None) => said.clear(),
-                Ok(Some(not_after)) => {
-                    said.clear();
-                    let until = not_after.to_rfc3339();
-                    log::info!("{address}: a new certificate is shown, valid until {until}");
-                }
-                Err(errors) => {
-                    // Files are replaced one after the other: a pair may not match for a moment.
-                    let reasons = reasons(&certificates.files(), &errors);
-                    if *said != reasons {
-                        log::error!("{address}: the certificate shown stays: {reasons}");
-                        *said = reasons;
-                    }
+    }
+}
+
+/// A listener's certificates.
+struct Shown {
+    /// Its address in the configuration.
+    listener: String,
+    certificates: Arc<Certificates>,
+}
+
+impl Shown {
+    /// Looks into the files. `said` is what the log has said of them last.
+    fn renew(&self, said: &mut String) {
+        let Self { listener, certificates } = self;
+        // Reading two small files takes less than handing the work to another thread.
+        match certificates.renew() {
+            Ok(false) => said.clear(),
+            Ok(true) => {
+                said.clear();
+                let until = certificates.not_after().to_rfc3339();
+                log::info!("{listener}: a new certificate is shown, valid until {until}");
+            }
+            Err(errors) => {
+                // Files are replaced one after the other: a pair may not match for a moment.
+                let reasons = reasons(&certificates.files(), &errors);
+                if *said != reasons {
+                    log::error!("{listener}: the certificate shown stays: {reasons}");
+                    *said = reasons;
                 }
             }
         }

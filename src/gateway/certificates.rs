@@ -49,18 +49,22 @@ impl Certificates {
         self.current().shown.files.clone()
     }
 
-    /// Looks into the files again: the end of the new certificate's validity if they have changed,
-    /// `None` if not.
+    /// The end of the validity of the one in force.
+    #[must_use]
+    pub fn not_after(&self) -> UnixMs {
+        self.current().shown.not_after
+    }
+
+    /// Looks into the files again: whether they have changed.
     ///
     /// # Errors
     /// Why what is in the files now cannot be used; what was shown before goes on.
-    pub fn renew(&self) -> Result<Option<UnixMs>, Vec<CertificateError>> {
+    pub fn renew(&self) -> Result<bool, Vec<CertificateError>> {
         let current = self.current();
-        let Some(renewed) = current.shown.renewed(UnixMs::now())? else { return Ok(None) };
-        let not_after = renewed.not_after;
+        let Some(renewed) = current.shown.renewed(UnixMs::now())? else { return Ok(false) };
         let configured = Arc::clone(&current.configured);
         self.in_force.store(Arc::new(InForce { configured, shown: Arc::new(renewed) }));
-        Ok(Some(not_after))
+        Ok(true)
     }
 
     /// What is in force: what a reload has read since, before anything older.

@@ -34,6 +34,9 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 const HEAD_BYTES_INITIAL: usize = 4 * 1024;
 /// The time within which a head must be complete, and within which the first one must begin.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection that has just been accepted may take to begin its first request when the
+/// gateway shuts down: the request is on its way, and closing would lose it.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection may wait for its next request. Cloud load balancers keep idle connections
 /// for up to 600 s, and lose a request when the other end closes first.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
@@ -83,7 +86,7 @@ where
         let opened = tokio::select! {
             biased; // most connections are open at once
             opened = self.transport.open(stream) => opened,
-            _ = shutdown.wait_for(|is_shutting_down| *is_shutting_down) => None,
+            () = closing(&mut shutdown, true) => None,
         };
         let Some(mut stream) = opened else { return };
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
@@ -142,7 +145,7 @@ where
                 Ok(Ok(bytes)) if bytes > 0 => {}
                 _ => return Head::None,
             },
-            _ = shutdown.wait_for(|is_shutting_down| *is_shutting_down) => return Head::None,
+            () = closing(shutdown, is_first) => return Head::None,
         }
         let may_be_http2 = is_first && self.h2c;
         match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2)).await {
@@ -152,6 +155,16 @@ where
                 "The request head did not arrive in time.",
             )),
         }
+    }
+}
+
+/// Waits until a connection without a request is to be closed. One that has just been accepted is
+/// about to have one.
+async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
+    // A sender that is gone shuts down as well.
+    drop(shutdown.wait_for(|is_shutting_down| *is_shutting_down).await);
+    if is_first {
+        tokio::time::sleep(FRESH_TIMEOUT).await;
     }
 }
 
