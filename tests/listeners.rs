@@ -78,6 +78,12 @@ fn curl_speaks_both_versions_over_tls() {
     let url = format!("https://localhost:{}/v1/chat/completions", gateway.listeners[TLS].port());
     let bearer = format!("Authorization: Bearer {}", gateway.key);
     let authority = certificate.certificate.display().to_string();
+    // Longer than any buffer on the way, and than one window of HTTP/2.
+    let words = "word ".repeat(60_000);
+    let body = GOOD.replace("hi", &words);
+    let file = gateway.path("body.json");
+    std::fs::write(&file, &body).expect("written");
+    let data = format!("@{}", file.display());
     let cases: [(&[&str], &str); 4] = [
         (&["--http1.1"], "1.1"),
         (&["--http2"], "2"),
@@ -86,11 +92,14 @@ fn curl_speaks_both_versions_over_tls() {
     ];
     for (flags, version) in cases {
         let always = ["-sS", "--max-time", "10", "--cacert", &authority, "-H", &bearer];
-        let call = ["-d", GOOD, "-w", "\n%{http_code} %{http_version}", &url];
+        let call = ["--data-binary", &data, "-w", "\n%{http_code} %{http_version}", &url];
         let printed = run("curl", &[flags, &always, &call].concat());
-        let (body, written) = printed.rsplit_once('\n').expect("two parts");
+        let (answer, written) = printed.rsplit_once('\n').expect("two parts");
         assert_eq!(written, format!("200 {version}"), "{flags:?}: {printed}");
-        assert!(body.contains("chat.completion"), "{flags:?}: {body}");
+        assert!(answer.contains("chat.completion"), "{flags:?}: {answer}");
+        let reached = recorder.requests().pop().expect("a request");
+        let whole = memchr::memmem::find(&reached.body, words.as_bytes()).is_some();
+        assert!(whole, "{flags:?}: {} bytes arrived", reached.body.len());
     }
     assert_eq!(recorder.requests().len(), cases.len(), "each reached the upstream");
 }

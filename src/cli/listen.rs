@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use parking_lot::Mutex;
-use pingora::listeners::TcpSocketOptions;
+use pingora::listeners::{L4BufferSettings, ListenerConfig, TcpSocketOptions};
 use pingora::protocols::TcpKeepalive;
 use pingora::server::Fds;
 use pingora::services::Service as _;
@@ -33,6 +33,10 @@ const PROBES_MAX: usize = 4;
 /// The least time that sent bytes may wait to be taken, however short `write_timeout` is: a few lost
 /// packets in a row are not the customer's doing.
 const UNTAKEN_MIN: Duration = Duration::from_secs(10);
+
+/// What is read ahead of TLS, which asks for 4 KiB at a time. Pingora's 64 KiB are zeroed for every
+/// connection, and stay with it. Without TLS nothing is: heads and bodies have buffers of their own.
+const TLS_READ_AHEAD_BYTES: usize = 16 * 1024;
 
 /// An open socket, and what is to be spoken there.
 pub(super) struct Bound {
@@ -105,7 +109,11 @@ pub(super) fn start(
         let gateway = Gateway::new(parts.clone());
         let app = gateway.behind(transport, listener.h2c, Arc::clone(open));
         let mut service = Service::new(name.clone(), app);
-        service.add_tcp_with_settings(&name, socket_options(untaken));
+        let read_ahead = if listener.tls.is_some() { TLS_READ_AHEAD_BYTES } else { 0 };
+        let buffers = L4BufferSettings::default().read(read_ahead);
+        let options = socket_options(untaken);
+        let endpoint = ListenerConfig::tcp(&name).tcp_socket_options(options).l4_buffer(buffers);
+        service.add_listener(endpoint);
         let mut fds = Fds::new();
         fds.add(name, socket.into_raw_fd());
         let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
