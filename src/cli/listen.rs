@@ -69,8 +69,11 @@ pub(super) fn callable(address: SocketAddr) -> SocketAddr {
     callable
 }
 
-/// Opens every listener's socket, in the order of the file.
-pub(super) fn bind_all(config: &Snapshot) -> anyhow::Result<Vec<Bound>> {
+/// Opens every listener's socket with `bind`, in the order of the file.
+pub(super) fn bind_all(
+    config: &Snapshot,
+    mut bind: impl FnMut(SocketAddr) -> anyhow::Result<TcpListener>,
+) -> anyhow::Result<Vec<Bound>> {
     let bind_one = |listener: &Listener| {
         let socket = bind(listener.address)?;
         Ok(Bound { address: socket.local_addr()?, socket, listener: listener.clone() })

@@ -171,7 +171,7 @@ async fn serve(
     let Start { sources, overrides, config, .. } = start;
     let grace = config.shutdown_grace;
     let metrics = Arc::new(Metrics::new());
-    let listeners = listen::bind_all(&config)?;
+    let listeners = listen::bind_all(&config, listen::bind)?;
     let admin_listener = listen::bind(config.admin.address)?;
     let admin_address = admin_listener.local_addr()?;
 
