@@ -175,13 +175,7 @@ async fn serve(
     let admin_listener = listen::bind(config.admin.address)?;
     let admin_address = admin_listener.local_addr()?;
 
-    let (ledger, recovery) = open_ledger(&config, &metrics)?;
-    log::info!(
-        "ledger open: {} records replayed, {} holds in doubt, {} ms",
-        recovery.records_replayed,
-        recovery.in_doubt.len(),
-        recovery.took.as_millis(),
-    );
+    let ledger = open_ledger(&config, &metrics)?;
     let admin_token = match &config.admin.token {
         Some(token) => token.clone(),
         None => kept_token(&config.store.data_dir)?,
@@ -280,10 +274,7 @@ fn reload(handle: &ConfigHandle, metrics: &Metrics) {
     }
 }
 
-fn open_ledger(
-    config: &Snapshot,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<(Arc<Ledger>, ledger::Recovery)> {
+fn open_ledger(config: &Snapshot, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<Ledger>> {
     let observer = Arc::clone(metrics);
     let options = ledger::Options {
         recovery: config.store.recovery,
@@ -292,8 +283,16 @@ fn open_ledger(
         })),
         ..ledger::Options::new(&config.store.data_dir)
     };
-    Ledger::open(options)
-        .with_context(|| format!("cannot open the ledger in {}", config.store.data_dir.display()))
+    let (ledger, recovery) = Ledger::open(options).with_context(|| {
+        format!("cannot open the ledger in {}", config.store.data_dir.display())
+    })?;
+    log::info!(
+        "ledger open: {} records replayed, {} holds in doubt, {} ms",
+        recovery.records_replayed,
+        recovery.in_doubt.len(),
+        recovery.took.as_millis(),
+    );
+    Ok(ledger)
 }
 
 fn start_tasks(
