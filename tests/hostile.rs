@@ -345,6 +345,41 @@ fn a_customer_who_does_not_read_is_cut_and_fills_no_memory() {
     assert_serves(&gateway, &recorder);
 }
 
+/// The same over HTTP/2, where one connection can ask for much and grant every window.
+#[test]
+fn a_customer_who_grants_every_window_and_reads_nothing_is_cut() {
+    const CONNECTIONS: usize = 8;
+    const STREAMS: u32 = 20;
+    let (recorder, certificate) = (Recorder::start(), TestCertificate::new());
+    let gateway = start_both(&certificate, &recorder);
+    gateway.grant("1000.00", "more");
+    let stream = GOOD.replacen("\"m\"", "\"endless\",\"stream\":true", 1);
+    let greedy = http2::greedy(&gateway.key, &stream, STREAMS);
+    let mut plain: Vec<_> = (0..CONNECTIONS / 2).map(|_| connect(gateway.address)).collect();
+    let open_tls = |_| {
+        let opened = connect_tls(gateway.listeners[1], certificate.der(), &["h2"]);
+        opened.expect("a handshake")
+    };
+    let mut tls: Vec<_> = (0..CONNECTIONS / 2).map(open_tls).collect();
+    for customer in &mut plain {
+        customer.write_all(&greedy).expect("the requests leave");
+    }
+    for customer in &mut tls {
+        customer.write_all(&greedy).and_then(|()| customer.flush()).expect("the requests leave");
+    }
+    let deadline = Instant::now() + Duration::from_secs(15);
+    let streams = usize::try_from(STREAMS).expect("a number");
+    while recorder.requests().len() < CONNECTIONS * streams {
+        assert!(Instant::now() < deadline, "{} requests arrived", recorder.requests().len());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(4));
+    gateway.settled();
+    let rss_bytes = gateway.rss_bytes_max();
+    assert!(rss_bytes < 160 << 20, "{rss_bytes} bytes resident, expected less than 160 MiB");
+    assert_serves(&gateway, &recorder);
+}
+
 /// What parsers disagree on is refused on every route, in the words of its clients, and costs nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn json_with_two_readings_is_refused_on_every_route() {

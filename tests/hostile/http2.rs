@@ -161,6 +161,24 @@ fn request(block: &[u8], body: &[u8]) -> Vec<u8> {
     frames
 }
 
+/// The whole beginning of a connection that grants every window, with `count` requests.
+pub(crate) fn greedy(key: &str, body: &str, count: u32) -> Vec<u8> {
+    const WINDOW_UPDATE: u8 = 8;
+    const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
+    const WINDOW_MAX: [u8; 4] = [0x7f, 0xff, 0xff, 0xff];
+    let settings = [INITIAL_WINDOW_SIZE.as_slice(), &WINDOW_MAX].concat();
+    // The connection's window has 65535 bytes to begin with.
+    let more = (0x7fff_ffff_u32 - 65_535).to_be_bytes();
+    let mut frames = PREFACE.to_vec();
+    frames.extend(frame(SETTINGS, 0, 0, &settings));
+    frames.extend(frame(WINDOW_UPDATE, 0, 0, &more));
+    for stream in (1..2 * count).step_by(2) {
+        frames.extend(frame(HEADERS, END_HEADERS, stream, &fields(key, &[])));
+        frames.extend(frame(DATA, END_STREAM, stream, body.as_bytes()));
+    }
+    frames
+}
+
 /// HEADERS that never end, followed by as many CONTINUATIONs as are taken.
 fn continuation_flood(block: &[u8]) -> Vec<u8> {
     let mut frames = frame(HEADERS, 0, 1, block);
