@@ -97,6 +97,7 @@ pub(super) fn start(
     stopped: &watch::Receiver<bool>,
     open: &Arc<AtomicUsize>,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let gateway = Gateway::new(parts.clone());
     let untaken = parts.config.load().limits.write_timeout;
     let mut services = Vec::with_capacity(listeners.len() + 1);
     let mut shown = Vec::new();
@@ -109,7 +110,7 @@ pub(super) fn start(
         let transport = Transport::new(listener.proxy_protocol, certificates)
             .with_context(|| format!("cannot prepare TLS on {address}"))?;
         let name = address.to_string();
-        let gateway = Gateway::new(parts.clone());
+        let gateway = gateway.clone();
         let app = gateway.behind(transport, listener.h2c, Arc::clone(open));
         let mut service = Service::new(name.clone(), app);
         let read_ahead = if listener.tls.is_some() { TLS_READ_AHEAD_BYTES } else { 0 };

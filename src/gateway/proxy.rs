@@ -58,7 +58,8 @@ pub struct GatewayParts {
     pub limits: Arc<Limits>,
 }
 
-/// The proxy.
+/// The proxy. What it keeps is shared by its clones: one for each listener.
+#[derive(Clone)]
 pub struct Gateway {
     pub(super) config: Arc<ConfigHandle>,
     pub(super) ledger: Arc<Ledger>,
@@ -68,7 +69,7 @@ pub struct Gateway {
     pub(super) tasks: Arc<Tasks>,
     pub(super) balancer: Arc<Balancer>,
     pub(super) limits: Arc<Limits>,
-    addresses: Addresses,
+    addresses: Arc<Addresses>,
 }
 
 impl Gateway {
@@ -77,7 +78,7 @@ impl Gateway {
     pub fn new(parts: GatewayParts) -> Self {
         let GatewayParts { config, ledger, metrics, outbound, tasks, balancer, limits } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        let addresses = Addresses::default();
+        let addresses = Arc::default();
         Self { config, ledger, metrics, bodies, outbound, tasks, balancer, limits, addresses }
     }
 
