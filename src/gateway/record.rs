@@ -62,7 +62,7 @@ impl Exchange {
                 cost: settled.charged,
             }),
         }
-        .report(&self.metrics);
+        .report(&self.metrics, &self.snapshot.access_log);
     }
 
     /// Whose request it is; `None` when the socket was gone before it was asked.
