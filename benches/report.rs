@@ -46,6 +46,7 @@ fn main() {
             source: UsageSource::Upstream,
             cost: Nanousd::new(8_600),
         }),
+        traceparent: None,
     };
     let calls = || models.iter().cycle().take(CALLS as usize).map(|model| finished(model));
     let row = |name: &str, call: &dyn Fn(&Finished<'_>)| {

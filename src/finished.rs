@@ -54,6 +54,8 @@ pub struct Finished<'a> {
     pub ttfb: Option<Duration>,
     /// What was billed; `None` when nothing was ever held.
     pub settled: Option<Settled>,
+    /// The customer's own trace, as its `traceparent` header named it.
+    pub traceparent: Option<&'a str>,
 }
 
 /// How a request's hold ended.
@@ -104,6 +106,8 @@ impl Finished<'_> {
         if self.is_remarkable(log) || fastrand::u32(..SAMPLE_ALL) < log.sample_per_million {
             logging::access(self);
         }
+        #[cfg(feature = "otlp")]
+        crate::traces::record(self);
     }
 
     /// Whether whoever looks for trouble wants to see this request: it failed, nobody waited for its
@@ -137,6 +141,7 @@ mod tests {
             duration,
             ttfb: None,
             settled: None,
+            traceparent: None,
         }
     }
 

@@ -181,6 +181,7 @@ fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_000_000),
         }),
+        traceparent: None,
     }
 }
 

@@ -150,6 +150,8 @@ pub(super) fn run(
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     logging::install(start.log);
+    #[cfg(feature = "otlp")]
+    crate::traces::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(start, ready));
     // Drops what the deadline has cut. Each request is settled as it is dropped, so the ledger
@@ -159,6 +161,8 @@ pub(super) fn run(
         ledger.close();
         ExitCode::SUCCESS
     });
+    #[cfg(feature = "otlp")]
+    crate::traces::flush();
     logging::flush();
     result
 }

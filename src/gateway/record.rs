@@ -61,6 +61,7 @@ impl Exchange {
                 source: settled.source,
                 cost: settled.charged,
             }),
+            traceparent: head.headers.get("traceparent").and_then(|value| value.to_str().ok()),
         }
         .report(&self.metrics, &self.snapshot.access_log);
     }
