@@ -65,15 +65,8 @@ fn every_alert_is_tested_and_has_a_section_in_the_runbook() {
     assert_eq!(alerts.len(), 23, "alerts");
 }
 
-/// Metrics of balancing and limits that rules and dashboard show where the gateway has them.
-const BALANCING: [&str; 11] = [
-    "tollgate_upstream_requests_total",
-    "tollgate_upstream_duration_seconds",
-    "tollgate_upstream_in_flight",
-    "tollgate_circuit_state",
-    "tollgate_upstream_healthy",
-    "tollgate_retries_total",
-    "tollgate_retry_budget_exhausted_total",
+/// Metrics of limits and connections that rules and dashboard show where the gateway has them.
+const OF_LIMITS: [&str; 4] = [
     "tollgate_rate_limited_total",
     "tollgate_requests_shed_total",
     "tollgate_config_reloads_total",
@@ -86,7 +79,7 @@ fn rules_and_dashboard_ask_for_metrics_that_there_are() {
     let mut known = documented(&text("docs/metrics.md"));
     let recorded = rules(&deploy("prometheus/recording.rules.yml"));
     known.extend(recorded.iter().map(|rule| rule.name.clone()));
-    known.extend(BALANCING.iter().chain(&["up"]).map(|name| (*name).to_owned()));
+    known.extend(OF_LIMITS.iter().chain(&["up"]).map(|name| (*name).to_owned()));
     let alerts = rules(&deploy("prometheus/alerts.rules.yml"));
     let mut asked = 0;
     for rule in recorded.iter().chain(&alerts) {
@@ -191,9 +184,8 @@ async fn unseen(prometheus: &Prometheus, exposed: &BTreeSet<String>) -> BTreeMap
     expected.push(("an alert for the failures".to_owned(), burning, true));
     let estimates = firing("TollgateBillsEstimates");
     expected.push(("an alert for the estimates".to_owned(), estimates, true));
-    let knows_upstreams = exposed.contains("tollgate_upstream_requests_total");
-    let fails = firing("TollgateUpstreamFails");
-    expected.push(("an alert for the upstream".to_owned(), fails, knows_upstreams));
+    let gone = firing("TollgateModelUnavailable");
+    expected.push(("an alert for the model that is gone".to_owned(), gone, true));
     for (what, expression, has_series) in expected {
         match prometheus.values(&expression).await {
             Err(error) => drop(unseen.insert(what, error)),

@@ -1,4 +1,5 @@
 //! Traces over OTLP, as a collector gets them. `cargo test --features otlp --test traces`
+#![cfg(feature = "otlp")]
 
 mod harness;
 

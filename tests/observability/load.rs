@@ -110,15 +110,16 @@ fn call_until(stop: &AtomicBool, gateway: &Gateway) {
     };
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) && Instant::now() < ends {
-        let (found, expected) = match round % 8 {
-            0 | 4 => (chat("good", true), 200),
-            1 | 5 => (chat("good", false), 200),
-            2 => (chat("broken", false), 502),
-            3 => (chat("cut", true), 200),
-            6 => (chat("silent", false), 200),
-            _ => (chat("no-such-model", false), 404),
+        let (found, expected): (u16, &[u16]) = match round % 8 {
+            0 | 4 => (chat("good", true), &[200]),
+            1 | 5 => (chat("good", false), &[200]),
+            2 => (chat("broken", false), &[502]),
+            // Nothing, once the target has been given up.
+            3 => (chat("cut", true), &[200, 502]),
+            6 => (chat("silent", false), &[200]),
+            _ => (chat("no-such-model", false), &[404]),
         };
-        assert_eq!(found, expected, "round {round}");
+        assert!(expected.contains(&found), "round {round}: {found}, expected {expected:?}");
         if round % 40 == 0 {
             film(gateway);
         }
