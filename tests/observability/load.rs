@@ -34,6 +34,12 @@ const MODELS: &str = "
     targets: [{ upstream: silent }]
     prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
     limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
+  limited:
+    operations: [chat]
+    targets: [{ upstream: good }]
+    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
+    limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
+    rate_limits: { requests_per_minute: 60 }
   gif-video:
     operations: [video]
     targets: [{ upstream: xai, model: grok-imagine-video }]
@@ -111,7 +117,8 @@ fn call_until(stop: &AtomicBool, gateway: &Gateway) {
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) && Instant::now() < ends {
         let (found, expected): (u16, &[u16]) = match round % 8 {
-            0 | 4 => (chat("good", true), &[200]),
+            0 => (chat("good", true), &[200]),
+            4 => (chat("limited", true), &[200, 429]),
             1 | 5 => (chat("good", false), &[200]),
             2 => (chat("broken", false), &[502]),
             // Nothing, once the target has been given up.
