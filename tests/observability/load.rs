@@ -99,10 +99,20 @@ impl Load {
     }
 
     /// Ends the load.
-    pub(crate) fn stop(self) {
+    pub(crate) fn stop(mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for customer in self.customers {
+        for customer in std::mem::take(&mut self.customers) {
             customer.join().expect("a customer got what it expected");
+        }
+    }
+}
+
+impl Drop for Load {
+    /// Whoever calls shares the gateway, which ends with the last of them.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for customer in self.customers.drain(..) {
+            drop(customer.join());
         }
     }
 }
