@@ -10,20 +10,21 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use prometheus::{
-    CounterVec, Gauge, Histogram, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    CounterVec, Histogram, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
 use crate::clock::UnixMs;
 use crate::finished::Finished;
 use crate::money::Nanousd;
 
+mod configuration;
 mod process;
 mod register;
 mod scraped;
 mod series;
 mod tasks;
 
+use configuration::ConfigurationFigures;
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauge};
 use scraped::Scraped;
 use series::Series;
@@ -56,8 +57,7 @@ pub struct Metrics {
     body_bytes: IntGauge,
     commit_duration: Histogram,
     commit_records: Histogram,
-    reload_ok: IntGauge,
-    reload_time: Gauge,
+    configuration: ConfigurationFigures,
     /// By model, then the few routes and upstreams that the model was used with.
     series: RwLock<HashMap<String, Vec<Arc<Series>>>>,
     /// One scrape at a time brings these up to date.
@@ -130,16 +130,7 @@ impl Metrics {
                 "Records that shared one journal commit.",
                 &COMMIT_RECORD_BUCKETS,
             ),
-            reload_ok: int_gauge(
-                r,
-                "tollgate_config_last_reload_successful",
-                "1 when the last attempt to load the configuration succeeded, else 0.",
-            ),
-            reload_time: gauge(
-                r,
-                "tollgate_config_last_reload_success_timestamp_seconds",
-                "When the running configuration was loaded (Unix time).",
-            ),
+            configuration: ConfigurationFigures::new(r),
             series: RwLock::default(),
             scraped: Mutex::new(Scraped::new(r)),
             registry,
@@ -184,12 +175,14 @@ impl Metrics {
         self.commit_records.observe(records as f64);
     }
 
-    /// Says how an attempt to load the configuration ended. The first load counts too.
+    /// The configuration that the process starts with is in force.
+    pub fn config_loaded(&self) {
+        self.configuration.loaded();
+    }
+
+    /// Says how an attempt to replace the running configuration ended.
     pub fn config_reloaded(&self, succeeded: bool) {
-        self.reload_ok.set(i64::from(succeeded));
-        if succeeded {
-            self.reload_time.set(unix_seconds());
-        }
+        self.configuration.reloaded(succeeded);
     }
 
     /// Everything in Prometheus' text format, version 0.0.4.

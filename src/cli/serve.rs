@@ -25,6 +25,7 @@ use crate::ledger::{self, Ledger};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
+use crate::reload;
 use crate::secret::{self, Secret};
 use crate::tasks::Tasks;
 
@@ -226,7 +227,8 @@ async fn serve(
         token: admin_token.clone(),
     };
     let admin = tokio::spawn(admin::serve(admin_listener, state));
-    metrics.config_reloaded(true);
+    metrics.config_loaded();
+    let watching = tokio::spawn(reload::watch(Arc::clone(&handle), Arc::clone(&metrics)));
     readiness.set_ready();
     let running =
         Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
@@ -234,7 +236,7 @@ async fn serve(
 
     loop {
         match signals.next().await {
-            Asked::Reload => reload(&handle, &metrics),
+            Asked::Reload => drop(reload::apply(&handle, &metrics).await),
             Asked::Stop => break,
             Asked::Drain => {
                 readiness.set_draining();
@@ -247,6 +249,7 @@ async fn serve(
     stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
+    watching.abort();
     Ok(ledger)
 }
 
@@ -263,29 +266,6 @@ async fn drain(open: &AtomicUsize, grace: Duration, signals: &mut Signals) {
         }
     }
     log::info!("drained: {} connections cut", left());
-}
-
-/// Swaps the configuration, or keeps the one that runs and says why.
-fn reload(handle: &ConfigHandle, metrics: &Metrics) {
-    match handle.reload() {
-        Ok(reloaded) => {
-            metrics.config_reloaded(true);
-            for warning in &reloaded.warnings {
-                log::warn!("{}", warning.render());
-            }
-            for field in &reloaded.restart_only {
-                log::warn!("configuration: {field} has changed and takes effect after a restart");
-            }
-            log::info!("configuration reloaded: {}", handle.load().hash);
-        }
-        Err(errors) => {
-            metrics.config_reloaded(false);
-            for error in &errors {
-                log::error!("{}", error.render());
-            }
-            log::error!("configuration not reloaded: the running one stays in force");
-        }
-    }
 }
 
 type Bound = (SocketAddr, TcpListener, bool);

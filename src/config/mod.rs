@@ -24,7 +24,7 @@ mod shape;
 mod spans;
 mod url;
 
-pub use diagnostic::{Diagnostic, Place, Severity};
+pub use diagnostic::{Diagnostic, Place, Severity, count, report};
 pub use reload::{ConfigHandle, Reloaded};
 
 use document::Document;
@@ -42,6 +42,33 @@ pub enum Sources {
     },
     /// The pair that is shipped, as it was when this build was made.
     Embedded,
+}
+
+impl Sources {
+    /// The directories in which the files are, as they were named.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let Self::Files { routes, models } = self else { return Vec::new() };
+        let directory_of = |file: &PathBuf| match file.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let mut directories = vec![directory_of(routes), directory_of(models)];
+        directories.dedup();
+        directories
+    }
+
+    /// A text that changes whenever what the files hold does, or whether they can be read.
+    fn content(&self) -> String {
+        let Self::Files { routes, models } = self else { return String::new() };
+        match (std::fs::read(routes), std::fs::read(models)) {
+            (Ok(routes), Ok(models)) => hash(&routes, &models),
+            (routes, models) => {
+                let kind = |read: std::io::Result<_>| read.err().map(|error| error.kind());
+                format!("{:?} {:?}", kind(routes), kind(models))
+            }
+        }
+    }
 }
 
 /// What takes precedence over the files.

@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub store: Store,
     /// Time that requests in flight get after SIGTERM.
     pub shutdown_grace: Duration,
+    /// How changes of the files are taken up.
+    pub reload: Reload,
     /// Bounds on what is taken in.
     pub limits: Limits,
     /// How tasks are followed.
@@ -66,6 +68,13 @@ pub struct Store {
     pub data_dir: PathBuf,
     /// What happens to holds that a crash left open.
     pub recovery: RecoveryPolicy,
+}
+
+/// How changes of the files are taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reload {
+    /// Whether the files are put in force as soon as they have changed.
+    pub watch: bool,
 }
 
 /// Bounds on what is taken in.

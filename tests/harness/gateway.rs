@@ -162,16 +162,29 @@ impl Gateway {
 
     /// A request to the admin API, which must succeed.
     pub(crate) fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = self.admin_answer(method, path, body);
+        let status = answer.status();
+        assert!((200..300).contains(&status), "{method} {path} answered {answer:?}");
+        answer.json()
+    }
+
+    /// What the admin API answers.
+    pub(crate) fn admin_answer(&self, method: &str, path: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: admin\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
-        let answer: Answer = ask(self.admin, request.as_bytes());
-        let status = answer.status();
-        assert!((200..300).contains(&status), "{method} {path} answered {answer:?}");
-        answer.json()
+        ask(self.admin, request.as_bytes())
+    }
+
+    /// The value of a series, such as `tollgate_x_total{outcome="ok"}`; 0 where there is none.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let answer = self.admin_answer("GET", "/metrics", &Value::Null);
+        let text = String::from_utf8(answer.body()).expect("text");
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map_or(0.0, |value| value.parse().expect("a number"))
     }
 }
 

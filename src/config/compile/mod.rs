@@ -71,6 +71,7 @@ pub(super) fn compile(
         admin: compiled.admin,
         store: compiled.store,
         shutdown_grace: compiled.shutdown_grace,
+        reload: compiled.reload,
         limits: compiled.limits,
         tasks: compiled.tasks,
         routes: compiled.routes,

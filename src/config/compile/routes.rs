@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
-    Admin, Limits, Listener, Route, Store, Tasks, Upstream, UpstreamTimeouts,
+    Admin, Limits, Listener, Reload, Route, Store, Tasks, Upstream, UpstreamTimeouts,
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
@@ -27,6 +27,7 @@ pub(super) struct Compiled {
     pub(super) admin: Admin,
     pub(super) store: Store,
     pub(super) shutdown_grace: Duration,
+    pub(super) reload: Reload,
     pub(super) limits: Limits,
     pub(super) tasks: Tasks,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
@@ -51,6 +52,7 @@ pub(super) fn compile(
         admin,
         store,
         shutdown_grace: raw.shutdown.grace.0,
+        reload: Reload { watch: raw.reload.watch },
         limits,
         tasks,
         upstreams,

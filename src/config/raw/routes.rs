@@ -25,6 +25,9 @@ pub(in crate::config) struct Routes {
     /// How the gateway stops. Takes effect at a restart.
     #[serde(default)]
     pub(in crate::config) shutdown: Shutdown,
+    /// How changes of the files are taken up.
+    #[serde(default)]
+    pub(in crate::config) reload: Reload,
     /// Bounds on what is taken in from customers.
     #[serde(default)]
     pub(in crate::config) limits: Limits,
@@ -113,6 +116,20 @@ pub(in crate::config) struct Shutdown {
 impl Default for Shutdown {
     fn default() -> Self {
         Self { grace: Period(Duration::from_secs(30)) }
+    }
+}
+
+/// How changes of the files are taken up.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Reload {
+    /// Whether the files are put in force as soon as they have changed. Default: `true`.
+    pub(in crate::config) watch: bool,
+}
+
+impl Default for Reload {
+    fn default() -> Self {
+        Self { watch: true }
     }
 }
 
