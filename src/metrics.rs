@@ -18,6 +18,7 @@ use crate::finished::Finished;
 use crate::money::Nanousd;
 
 mod configuration;
+mod load;
 mod process;
 mod register;
 mod scraped;
@@ -25,7 +26,8 @@ mod series;
 mod tasks;
 
 use configuration::ConfigurationFigures;
-use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauge};
+use load::Load;
+use register::{add, counters, gauge, histogram, histograms, int_counters};
 use scraped::Scraped;
 use series::Series;
 use tasks::TaskCounters;
@@ -53,8 +55,7 @@ pub struct Metrics {
     spend: CounterVec,
     settlements: IntCounterVec,
     tasks: TaskCounters,
-    in_flight: IntGauge,
-    body_bytes: IntGauge,
+    load: Load,
     commit_duration: Histogram,
     commit_records: Histogram,
     configuration: ConfigurationFigures,
@@ -112,12 +113,7 @@ impl Metrics {
                 &["model", "usage_source"],
             ),
             tasks: TaskCounters::new(r),
-            in_flight: int_gauge(r, "tollgate_requests_in_flight", "Requests being served now."),
-            body_bytes: int_gauge(
-                r,
-                "tollgate_request_body_bytes",
-                "Bytes of request bodies held in memory now.",
-            ),
+            load: Load::new(r),
             commit_duration: histogram(
                 r,
                 "tollgate_journal_commit_duration_seconds",
@@ -144,28 +140,43 @@ impl Metrics {
 
     /// Counts a request as in flight, until [`Metrics::in_flight_end`].
     pub fn in_flight_begin(&self) {
-        self.in_flight.inc();
+        self.load.in_flight.inc();
     }
 
     /// Ends what [`Metrics::in_flight_begin`] began.
     pub fn in_flight_end(&self) {
-        self.in_flight.dec();
+        self.load.in_flight.dec();
     }
 
     /// Requests being served now.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        u64::try_from(self.in_flight.get()).unwrap_or(0)
+        u64::try_from(self.load.in_flight.get()).unwrap_or(0)
+    }
+
+    /// Counts a customer's connection as open, until [`Metrics::connection_end`].
+    pub fn connection_begin(&self) {
+        self.load.connections.inc();
+    }
+
+    /// Ends what [`Metrics::connection_begin`] began.
+    pub fn connection_end(&self) {
+        self.load.connections.dec();
+    }
+
+    /// Counts a request that was turned away because there is enough to do.
+    pub fn request_shed(&self, reason: &'static str) {
+        self.load.shed.with_label_values(&[reason]).inc();
     }
 
     /// Counts `bytes` of request bodies as held in memory.
     pub fn body_bytes_add(&self, bytes: usize) {
-        self.body_bytes.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.load.body_bytes.add(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// Counts `bytes` of request bodies as given back.
     pub fn body_bytes_sub(&self, bytes: usize) {
-        self.body_bytes.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.load.body_bytes.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// Counts one group commit of the journal.

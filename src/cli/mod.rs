@@ -11,6 +11,7 @@ mod schema;
 mod sim;
 mod ledger;
 mod signals;
+mod drain;
 
 /// An AI gateway that bills exactly: one address and one key in front of many model providers.
 #[derive(Debug, Parser)]

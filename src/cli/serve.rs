@@ -5,8 +5,8 @@ use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -16,11 +16,12 @@ use pingora::services::Service as _;
 use pingora::services::listening::Service;
 use tokio::sync::watch;
 
+use super::drain::Drain;
 use super::signals::{Asked, Signals};
 use crate::admin::{self, AdminState, Readiness};
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
-use crate::gateway::{Gateway, GatewayParts};
+use crate::gateway::{Deadline, Gateway, GatewayParts};
 use crate::ledger::{self, Ledger};
 use crate::logging;
 use crate::metrics::Metrics;
@@ -28,9 +29,6 @@ use crate::outbound::Outbound;
 use crate::reload;
 use crate::secret::{self, Secret};
 use crate::tasks::Tasks;
-
-/// How often the end of the requests in flight is looked for while draining.
-const DRAIN_POLL: Duration = Duration::from_millis(10);
 
 /// Run the gateway.
 #[derive(Debug, Args)]
@@ -181,19 +179,13 @@ async fn serve(
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
 ) -> anyhow::Result<Arc<Ledger>> {
     let Start { sources, overrides, config, .. } = start;
-    let grace = config.shutdown_grace;
+    let (delay, grace) = (config.shutdown_delay, config.shutdown_grace);
     let metrics = Arc::new(Metrics::new());
     let listeners = bind_all(&config)?;
     let admin_listener = bind(config.admin.address)?;
     let admin_address = admin_listener.local_addr()?;
 
-    let (ledger, recovery) = open_ledger(&config, &metrics)?;
-    log::info!(
-        "ledger open: {} records replayed, {} holds in doubt, {} ms",
-        recovery.records_replayed,
-        recovery.in_doubt.len(),
-        recovery.took.as_millis(),
-    );
+    let ledger = open_ledger(&config, &metrics)?;
     let admin_token = match &config.admin.token {
         Some(token) => token.clone(),
         None => kept_token(&config.store.data_dir)?,
@@ -209,12 +201,14 @@ async fn serve(
     let (followed, seen) = (Arc::clone(&ledger), Arc::clone(&metrics));
     let tasks = Tasks::start(followed, Arc::clone(&handle), outbound.clone(), seen, &data_dir)
         .context("cannot go on with the tasks of the ledger")?;
+    let deadline = Arc::new(Deadline::default());
     let parts = GatewayParts {
         config: Arc::clone(&handle),
         ledger: Arc::clone(&ledger),
         metrics: Arc::clone(&metrics),
         outbound,
         tasks: Arc::clone(&tasks),
+        deadline: Arc::clone(&deadline),
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = start_proxy(parts, listeners, &stopped, &open);
@@ -234,38 +228,22 @@ async fn serve(
         Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
     ready(&running)?;
 
+    let drain = Drain { readiness, stop, open, deadline, delay, grace };
     loop {
         match signals.next().await {
             Asked::Reload => drop(reload::apply(&handle, &metrics).await),
             Asked::Stop => break,
             Asked::Drain => {
-                readiness.set_draining();
-                stop.send_replace(true);
-                drain(&open, grace, &mut signals).await;
+                drain.run(&mut signals).await;
                 break;
             }
         }
     }
-    stop.send_replace(true);
+    drain.stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
     watching.abort();
     Ok(ledger)
-}
-
-/// Waits until the last connection is closed, the grace is over, or SIGINT asks not to wait. Idle
-/// connections close at once; the others when their request has been answered.
-async fn drain(open: &AtomicUsize, grace: Duration, signals: &mut Signals) {
-    let started = Instant::now();
-    let left = || open.load(Ordering::Relaxed);
-    log::info!("draining: {} connections open", left());
-    while left() > 0 && started.elapsed() < grace {
-        tokio::select! {
-            () = tokio::time::sleep(DRAIN_POLL) => {}
-            asked = signals.next() => if asked == Asked::Stop { break },
-        }
-    }
-    log::info!("drained: {} connections cut", left());
 }
 
 type Bound = (SocketAddr, TcpListener, bool);
@@ -285,10 +263,7 @@ fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     Ok(socket)
 }
 
-fn open_ledger(
-    config: &Snapshot,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<(Arc<Ledger>, ledger::Recovery)> {
+fn open_ledger(config: &Snapshot, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<Ledger>> {
     let observer = Arc::clone(metrics);
     let options = ledger::Options {
         recovery: config.store.recovery,
@@ -297,8 +272,16 @@ fn open_ledger(
         })),
         ..ledger::Options::new(&config.store.data_dir)
     };
-    Ledger::open(options)
-        .with_context(|| format!("cannot open the ledger in {}", config.store.data_dir.display()))
+    let (ledger, recovery) = Ledger::open(options).with_context(|| {
+        format!("cannot open the ledger in {}", config.store.data_dir.display())
+    })?;
+    log::info!(
+        "ledger open: {} records replayed, {} holds in doubt, {} ms",
+        recovery.records_replayed,
+        recovery.in_doubt.len(),
+        recovery.took.as_millis(),
+    );
+    Ok(ledger)
 }
 
 /// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
@@ -309,9 +292,10 @@ fn start_proxy(
     stopped: &watch::Receiver<bool>,
     open: &Arc<AtomicUsize>,
 ) -> Vec<tokio::task::JoinHandle<()>> {
+    let gateway = Gateway::new(parts);
     let start_one = |(address, socket, h2c): Bound| {
         let name = address.to_string();
-        let app = Gateway::new(parts.clone()).behind(h2c, Arc::clone(open));
+        let app = gateway.clone().behind(h2c, Arc::clone(open));
         let mut service = Service::new(name.clone(), app);
         service.add_tcp(&name);
         let mut fds = Fds::new();

@@ -119,6 +119,7 @@ fn restart_only(started: &Snapshot, now: &Snapshot) -> Vec<&'static str> {
         ("admin.token", started.admin.token != now.admin.token),
         ("store.data_dir", started.store.data_dir != now.store.data_dir),
         ("store.recovery", started.store.recovery != now.store.recovery),
+        ("shutdown.delay", started.shutdown_delay != now.shutdown_delay),
         ("shutdown.grace", started.shutdown_grace != now.shutdown_grace),
     ]
     .into_iter()

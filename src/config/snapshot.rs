@@ -23,7 +23,10 @@ pub struct Snapshot {
     pub admin: Admin,
     /// Where the ledger lives. Restart-only.
     pub store: Store,
-    /// Time that requests in flight get after SIGTERM.
+    /// How long requests are still taken after SIGTERM, while load balancers look elsewhere.
+    /// Restart-only.
+    pub shutdown_delay: Duration,
+    /// Time that requests in flight get after that. Restart-only.
     pub shutdown_grace: Duration,
     /// How changes of the files are taken up.
     pub reload: Reload,
@@ -90,6 +93,8 @@ pub struct Limits {
     pub read_timeout: Duration,
     /// The time within which a downstream write must get rid of something.
     pub write_timeout: Duration,
+    /// The requests that are served at one time.
+    pub requests_in_flight_max: usize,
 }
 
 /// How tasks are followed.

@@ -22,8 +22,10 @@ use pingora::server::configuration::ServerConf;
 use pingora::time::timeout;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::deadline::{Cuttable, Deadline};
 use super::framing;
 use crate::error::{ErrorKind, GatewayError};
+use crate::metrics::Metrics;
 
 /// How an HTTP/2 connection begins (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -53,6 +55,8 @@ pub struct Connections<P> {
     speaks_http2: bool,
     refuse: Refuse,
     open: Arc<AtomicUsize>,
+    deadline: Arc<Deadline>,
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl<P> Connections<P>
@@ -77,7 +81,13 @@ where
         options.keepalive_request_limit = Some(REQUESTS_MAX);
         let mut proxy = http_proxy(conf, proxy);
         proxy.server_options = Some(options);
-        Self { proxy: Arc::new(proxy), speaks_http2, refuse, open }
+        let (proxy, deadline) = (Arc::new(proxy), Arc::default());
+        Self { proxy, speaks_http2, refuse, open, deadline, metrics: None }
+    }
+
+    /// Cuts requests at this deadline, and shows these metrics how many connections are open.
+    pub(super) fn tied_to(self, deadline: Arc<Deadline>, metrics: Arc<Metrics>) -> Self {
+        Self { deadline, metrics: Some(metrics), ..self }
     }
 
     async fn serve(&self, mut stream: Stream, mut shutdown: ShutdownWatch) {
@@ -89,6 +99,9 @@ where
                 Head::Http2(begun) => return self.serve_http2(stream, &begun, &shutdown).await,
                 Head::None => return,
             };
+            if reused.is_none() {
+                stream = Cuttable::wrap(stream, &self.deadline);
+            }
             let mut session = ServerSession::new_http1(stream);
             match reused {
                 Some(settings) => settings.apply_to_session(&mut session),
@@ -225,18 +238,24 @@ async fn say_and_close(mut stream: Stream, answer: &[u8]) {
 }
 
 /// Counts a connection for as long as it lives.
-struct Counted<'a>(&'a AtomicUsize);
+struct Counted<'a>(&'a AtomicUsize, Option<&'a Metrics>);
 
 impl<'a> Counted<'a> {
-    fn new(open: &'a AtomicUsize) -> Self {
+    fn new(open: &'a AtomicUsize, metrics: Option<&'a Metrics>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
-        Self(open)
+        if let Some(metrics) = metrics {
+            metrics.connection_begin();
+        }
+        Self(open, metrics)
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+        if let Some(metrics) = self.1 {
+            metrics.connection_end();
+        }
     }
 }
 
@@ -251,7 +270,7 @@ where
         stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let _counted = Counted::new(&self.open);
+        let _counted = Counted::new(&self.open, self.metrics.as_deref());
         self.serve(stream, shutdown.clone()).await;
         None
     }

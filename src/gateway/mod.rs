@@ -1,5 +1,7 @@
 //! The proxy: Pingora's hooks, each a few lines that call the pipeline.
 
+mod deadline;
+mod overload;
 mod connection;
 mod framing;
 mod proxy;
@@ -21,6 +23,7 @@ mod cors;
 mod record;
 
 pub use connection::Connections;
+pub use deadline::Deadline;
 pub use proxy::{Gateway, GatewayParts};
 
 /// What the log may say of an error while reading or writing: not its context, which can quote the

@@ -15,9 +15,11 @@ use pingora::{Error, ErrorSource, ErrorType, Result, RetryType};
 
 use super::body::{self, BodyBudget};
 use super::connection::Connections;
+use super::deadline::Deadline;
 use super::exchange::{Attempt, Exchange, Stage};
+use super::overload::InFlight;
 use super::receive::Received;
-use super::{collect, cors, framing, headers, peer, receive, relay, respond, submit};
+use super::{collect, cors, deadline, framing, headers, peer, receive, relay, respond, submit};
 use crate::balance::Addresses;
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
@@ -50,9 +52,12 @@ pub struct GatewayParts {
     pub outbound: Outbound,
     /// Work that outlives its request.
     pub tasks: Arc<Tasks>,
+    /// When requests in flight must end.
+    pub deadline: Arc<Deadline>,
 }
 
-/// The proxy.
+/// The proxy. Its clones are one gateway behind several listeners: their bounds are common.
+#[derive(Clone)]
 pub struct Gateway {
     pub(super) config: Arc<ConfigHandle>,
     pub(super) ledger: Arc<Ledger>,
@@ -60,23 +65,28 @@ pub struct Gateway {
     pub(super) bodies: Arc<BodyBudget>,
     pub(super) outbound: Outbound,
     pub(super) tasks: Arc<Tasks>,
-    addresses: Addresses,
+    pub(super) in_flight: Arc<InFlight>,
+    deadline: Arc<Deadline>,
+    addresses: Arc<Addresses>,
 }
 
 impl Gateway {
     /// A gateway over these parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
-        let GatewayParts { config, ledger, metrics, outbound, tasks } = parts;
+        let GatewayParts { config, ledger, metrics, outbound, tasks, deadline } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        Self { config, ledger, metrics, bodies, outbound, tasks, addresses: Addresses::default() }
+        let (in_flight, addresses) = (Arc::default(), Arc::default());
+        Self { config, ledger, metrics, bodies, outbound, tasks, in_flight, deadline, addresses }
     }
 
     /// The gateway behind a listener. `open` counts the listener's connections.
     #[must_use]
     pub fn behind(self, h2c: bool, open: Arc<AtomicUsize>) -> Connections<Self> {
         let conf = ServerConf { max_retries: TRIES_MAX, ..ServerConf::default() };
+        let (deadline, metrics) = (Arc::clone(&self.deadline), Arc::clone(&self.metrics));
         Connections::new(&Arc::new(conf), self, h2c, respond::refusal, open)
+            .tied_to(deadline, metrics)
     }
 }
 
@@ -86,7 +96,8 @@ impl ProxyHttp for Gateway {
 
     fn new_ctx(&self) -> Exchange {
         self.metrics.in_flight_begin();
-        Exchange::new(self.config.load(), Arc::clone(&self.metrics))
+        let (metrics, deadline) = (Arc::clone(&self.metrics), Arc::clone(&self.deadline));
+        Exchange::new(self.config.load(), metrics, deadline)
     }
 
     /// None: what Pingora would add, compression, is not for streams that are metered.
@@ -117,7 +128,14 @@ impl ProxyHttp for Gateway {
             }
             Ok(Received::Paid) if exchange.is_collected() => {
                 // It is large, and most requests do without it.
-                Box::pin(collect::answer(self, session, exchange)).await.map(|()| true)
+                let answered = tokio::select! {
+                    answered = Box::pin(collect::answer(self, session, exchange)) => Some(answered),
+                    () = self.deadline.reached() => None,
+                };
+                match answered {
+                    Some(answered) => answered.map(|()| true),
+                    None => Err(exchange.fail(deadline::stopping(respond::begun(session)))),
+                }
             }
             Ok(Received::Paid) => Ok(false),
             Err(error) => Err(exchange.fail(error)),

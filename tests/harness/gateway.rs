@@ -1,6 +1,6 @@
 //! `tollgate serve` with files, a ledger and ports of its own.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,7 +32,12 @@ impl Gateway {
     /// `endless` an answer may be as long as the upstream likes. Bodies are at most 1 MiB, and must
     /// arrive within 2 s.
     pub(crate) fn start(upstream: SocketAddr) -> Self {
-        Self::serving(&upstreams(upstream), MODELS)
+        Self::start_with(upstream, "")
+    }
+
+    /// Starts the same with `more` in `routes.yaml`.
+    pub(crate) fn start_with(upstream: SocketAddr, more: &str) -> Self {
+        Self::serving(&format!("{}{more}", upstreams(upstream)), MODELS)
     }
 
     /// Starts a gateway with these `upstreams` and what follows them in `routes.yaml`, and this
@@ -177,6 +182,15 @@ impl Gateway {
             body.len()
         );
         ask(self.admin, request.as_bytes())
+    }
+
+    /// What `/readyz` answers; 0 when nothing does.
+    pub(crate) fn ready(&self) -> u16 {
+        let Ok(mut stream) = std::net::TcpStream::connect(self.admin) else { return 0 };
+        let asked = stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n");
+        let mut bytes = Vec::new();
+        let read = asked.and_then(|()| stream.read_to_end(&mut bytes));
+        read.map_or(0, |_| Answer { bytes, ..Answer::default() }.status())
     }
 
     /// The value of a series, such as `tollgate_x_total{outcome="ok"}`; 0 where there is none.

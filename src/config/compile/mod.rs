@@ -70,6 +70,7 @@ pub(super) fn compile(
         listeners: compiled.listeners,
         admin: compiled.admin,
         store: compiled.store,
+        shutdown_delay: compiled.shutdown_delay,
         shutdown_grace: compiled.shutdown_grace,
         reload: compiled.reload,
         limits: compiled.limits,

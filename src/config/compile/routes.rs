@@ -26,6 +26,7 @@ pub(super) struct Compiled {
     pub(super) listeners: Vec<Listener>,
     pub(super) admin: Admin,
     pub(super) store: Store,
+    pub(super) shutdown_delay: Duration,
     pub(super) shutdown_grace: Duration,
     pub(super) reload: Reload,
     pub(super) limits: Limits,
@@ -51,6 +52,7 @@ pub(super) fn compile(
         listeners,
         admin,
         store,
+        shutdown_delay: raw.shutdown.delay.map_or(Duration::ZERO, |delay| delay.0),
         shutdown_grace: raw.shutdown.grace.0,
         reload: Reload { watch: raw.reload.watch },
         limits,
@@ -118,6 +120,7 @@ fn limits(document: &mut Document, raw: &raw::Limits) -> Limits {
         body_timeout: raw.body_timeout.0,
         read_timeout: raw.read_timeout.0,
         write_timeout: raw.write_timeout.0,
+        requests_in_flight_max: raw.requests_in_flight_max,
     }
 }
 

@@ -109,13 +109,16 @@ pub(in crate::config) enum Recovery {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::config) struct Shutdown {
-    /// The time that requests in flight get after SIGTERM. Default: `30s`.
+    /// How long requests are still taken after SIGTERM, while `/readyz` says that none are wanted.
+    /// Default: not at all.
+    pub(in crate::config) delay: Option<Period>,
+    /// The time that requests in flight get after that. Default: `30s`.
     pub(in crate::config) grace: Period,
 }
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self { grace: Period(Duration::from_secs(30)) }
+        Self { delay: None, grace: Period(Duration::from_secs(30)) }
     }
 }
 
@@ -147,6 +150,9 @@ pub(in crate::config) struct Limits {
     pub(in crate::config) read_timeout: Period,
     /// The time within which a customer who is receiving must take something. Default: `60s`.
     pub(in crate::config) write_timeout: Period,
+    /// The requests that are served at one time; more are turned away. Default: 10000.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(in crate::config) requests_in_flight_max: usize,
 }
 
 impl Default for Limits {
@@ -158,6 +164,8 @@ impl Default for Limits {
             body_timeout: minute,
             read_timeout: minute,
             write_timeout: minute,
+            // At 40 KiB each, in 400 MiB and 20,000 descriptors: what a small machine has.
+            requests_in_flight_max: 10_000,
         }
     }
 }

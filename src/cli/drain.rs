@@ -1,0 +1,83 @@
+//! How a gateway ends: load balancers first, then new connections, then the requests in flight.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::signals::{Asked, Signals};
+use crate::admin::Readiness;
+use crate::gateway::Deadline;
+
+/// How often the end of the requests in flight is looked for while draining.
+const POLL: Duration = Duration::from_millis(10);
+/// How long customers get to take the last words of a request that the deadline has cut.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What has to come to an end, and in which time.
+pub(super) struct Drain {
+    pub(super) readiness: Arc<Readiness>,
+    /// Closes the listeners and idle connections.
+    pub(super) stop: watch::Sender<bool>,
+    /// Customers' connections.
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) deadline: Arc<Deadline>,
+    pub(super) delay: Duration,
+    pub(super) grace: Duration,
+}
+
+impl Drain {
+    /// Ends everything in its order; SIGINT ends it at once.
+    pub(super) async fn run(&self, signals: &mut Signals) {
+        self.readiness.set_draining();
+        let delay = self.delay;
+        if !delay.is_zero() {
+            log::info!("draining: requests are taken for another {delay:?}");
+            if self.wait(delay, signals, || false).await == Waited::Interrupted {
+                return;
+            }
+        }
+        log::info!("draining: {} connections open", self.connections());
+        self.stop.send_replace(true);
+        if self.wait(self.grace, signals, || self.connections() == 0).await == Waited::TimeOut {
+            log::warn!("draining: the time is over for {} connections", self.connections());
+            self.deadline.end();
+            self.wait(LAST_WORDS_TIMEOUT, signals, || self.connections() == 0).await;
+        }
+        log::info!("drained: {} connections cut", self.connections());
+    }
+
+    /// Customers' connections that are open.
+    fn connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    async fn wait(
+        &self,
+        time: Duration,
+        signals: &mut Signals,
+        is_done: impl Fn() -> bool,
+    ) -> Waited {
+        let began = Instant::now();
+        while !is_done() {
+            let left = time.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Waited::TimeOut;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL.min(left)) => {}
+                asked = signals.next() => if asked == Asked::Stop { return Waited::Interrupted },
+            }
+        }
+        Waited::Done
+    }
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    Done,
+    TimeOut,
+    Interrupted,
+}
