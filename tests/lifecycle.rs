@@ -100,6 +100,7 @@ fn sigterm_says_not_ready_before_it_takes_no_more() {
     while asked.elapsed() < Duration::from_millis(1200) {
         let answer = ask(gateway.address, &gateway.chat_json(GOOD));
         assert_eq!(answer.status(), 200, "still taken after {:?}", asked.elapsed());
+        assert_eq!(answer.header("connection").as_deref(), Some("close"), "{answer:?}");
     }
     assert!(gateway.wait().success(), "exit 0");
     let took = asked.elapsed();

@@ -1,4 +1,4 @@
-//! How a gateway ends: load balancers first, then new connections, then the requests in flight.
+//! How a gateway goes on until it is told to end, and ends: load balancers first, then new connections, then the requests in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,8 +7,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::signals::{Asked, Signals};
+use super::supervisor;
 use crate::admin::Readiness;
+use crate::config::ConfigHandle;
 use crate::gateway::Deadline;
+use crate::metrics::Metrics;
+use crate::reload;
 
 /// How often the end of the requests in flight is looked for while draining.
 const POLL: Duration = Duration::from_millis(10);
@@ -28,9 +32,33 @@ pub(super) struct Drain {
 }
 
 impl Drain {
+    /// Does what signals ask for, until one has ended the gateway.
+    pub(super) async fn until_told(
+        &self,
+        signals: &mut Signals,
+        config: &Arc<ConfigHandle>,
+        metrics: &Arc<Metrics>,
+    ) {
+        loop {
+            match signals.next().await {
+                Asked::Reload => {
+                    supervisor::reloading();
+                    drop(reload::apply(config, metrics).await);
+                    supervisor::ready();
+                }
+                Asked::Stop => return supervisor::stopping(),
+                Asked::Drain => {
+                    supervisor::stopping();
+                    return self.run(signals).await;
+                }
+            }
+        }
+    }
+
     /// Ends everything in its order; SIGINT ends it at once.
-    pub(super) async fn run(&self, signals: &mut Signals) {
+    async fn run(&self, signals: &mut Signals) {
         self.readiness.set_draining();
+        self.deadline.approach();
         let delay = self.delay;
         if !delay.is_zero() {
             log::info!("draining: requests are taken for another {delay:?}");

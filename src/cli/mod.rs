@@ -12,6 +12,8 @@ mod sim;
 mod ledger;
 mod signals;
 mod drain;
+mod supervisor;
+mod healthcheck;
 
 /// An AI gateway that bills exactly: one address and one key in front of many model providers.
 #[derive(Debug, Parser)]
@@ -33,6 +35,8 @@ enum Command {
     Schema(schema::Schema),
     /// Run the simulated upstreams alone.
     Sim(sim::SimCommand),
+    /// Ask a running gateway whether it wants requests: exits with 0 if it does.
+    Healthcheck(healthcheck::Healthcheck),
     /// Work on a ledger that no gateway has open.
     Ledger(ledger::LedgerArgs),
 }
@@ -49,6 +53,7 @@ impl Cli {
             Command::Check(command) => command.run(),
             Command::Schema(command) => command.run(),
             Command::Sim(command) => command.run(),
+            Command::Healthcheck(command) => command.run(),
             Command::Ledger(command) => command.run(),
         }
     }

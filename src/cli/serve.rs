@@ -17,7 +17,8 @@ use pingora::services::listening::Service;
 use tokio::sync::watch;
 
 use super::drain::Drain;
-use super::signals::{Asked, Signals};
+use super::signals::Signals;
+use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
@@ -124,14 +125,18 @@ impl Running {
     }
 }
 
-/// An address that can be called: one that listens everywhere is called on loopback.
 fn url(address: SocketAddr) -> String {
+    format!("http://{}", callable(address))
+}
+
+/// An address that can be called: one that listens everywhere is called on loopback.
+pub(super) fn callable(address: SocketAddr) -> SocketAddr {
     let mut callable = address;
     if address.ip().is_unspecified() {
         let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
         callable.set_ip(loopback.parse().unwrap_or(address.ip()));
     }
-    format!("http://{callable}")
+    callable
 }
 
 /// Loads the configuration and prints what there is to say about it. `None` when it has errors.
@@ -227,22 +232,16 @@ async fn serve(
     let running =
         Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
     ready(&running)?;
+    supervisor::ready();
+    let watchdog = tokio::spawn(supervisor::feed_the_watchdog());
 
     let drain = Drain { readiness, stop, open, deadline, delay, grace };
-    loop {
-        match signals.next().await {
-            Asked::Reload => drop(reload::apply(&handle, &metrics).await),
-            Asked::Stop => break,
-            Asked::Drain => {
-                drain.run(&mut signals).await;
-                break;
-            }
-        }
-    }
+    drain.until_told(&mut signals, &handle, &metrics).await;
     drain.stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
     watching.abort();
+    watchdog.abort();
     Ok(ledger)
 }
 

@@ -26,11 +26,22 @@ use crate::error::{ErrorKind, GatewayError};
 /// When requests in flight must end.
 #[derive(Debug, Default)]
 pub struct Deadline {
+    is_near: AtomicBool,
     is_over: AtomicBool,
     told: watch::Sender<bool>,
 }
 
 impl Deadline {
+    /// From now on connections are closed behind each answer, since there will be no further one.
+    pub fn approach(&self) {
+        self.is_near.store(true, Ordering::Release);
+    }
+
+    /// Whether connections are to be closed behind each answer.
+    pub(super) fn is_near(&self) -> bool {
+        self.is_near.load(Ordering::Acquire)
+    }
+
     /// Ends the requests in flight, for good.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
