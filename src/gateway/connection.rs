@@ -110,9 +110,6 @@ where
                     session.set_keepalive_reuses_remaining(Some(REQUESTS_MAX));
                 }
             }
-            if self.deadline.is_near() {
-                session.set_keepalive(None);
-            }
             session.set_pipelined_prefix(head);
             let Some(next) = self.proxy.process_new_http(session, &shutdown).await else { return };
             (stream, reused) = next.consume();

@@ -109,6 +109,9 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         exchange.route_to(session.req_header());
+        if self.deadline.is_near() {
+            session.set_keepalive(None);
+        }
         let limits = &exchange.snapshot.limits;
         session.set_read_timeout(Some(limits.read_timeout));
         session.set_write_timeout(Some(limits.write_timeout));
