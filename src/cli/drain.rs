@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use super::handover::{Handover, Successor};
 use super::signals::{Asked, Signals};
 use super::supervisor;
 use crate::admin::Readiness;
@@ -29,16 +30,19 @@ pub(super) struct Drain {
     pub(super) deadline: Arc<Deadline>,
     pub(super) delay: Duration,
     pub(super) grace: Duration,
+    /// What the next process needs; `None` where there cannot be one.
+    pub(super) handover: Option<Arc<Handover>>,
 }
 
 impl Drain {
-    /// Does what signals ask for, until one has ended the gateway.
+    /// Does what signals ask for, until one has ended the gateway. Gives the process that waits for
+    /// the end of this one, if there is one.
     pub(super) async fn until_told(
         &self,
         signals: &mut Signals,
         config: &Arc<ConfigHandle>,
         metrics: &Arc<Metrics>,
-    ) {
+    ) -> Option<Successor> {
         loop {
             match signals.next().await {
                 Asked::Reload => {
@@ -46,20 +50,49 @@ impl Drain {
                     drop(reload::apply(config, metrics).await);
                     supervisor::ready();
                 }
-                Asked::Stop => return supervisor::stopping(),
+                Asked::Stop => {
+                    supervisor::stopping();
+                    return None;
+                }
                 Asked::Drain => {
                     supervisor::stopping();
-                    return self.run(signals).await;
+                    self.run(self.delay, signals).await;
+                    return None;
+                }
+                Asked::HandOver => {
+                    let Some(successor) = self.successor().await else { continue };
+                    supervisor::handed_over(successor.id());
+                    // Load balancers need not look elsewhere: connections wait for the next process.
+                    self.run(Duration::ZERO, signals).await;
+                    return Some(successor);
                 }
             }
         }
     }
 
+    /// The next process, once it has come up and waits. Without one this process goes on.
+    async fn successor(&self) -> Option<Successor> {
+        let Some(handover) = self.handover.clone() else {
+            log::warn!("SIGQUIT: this command cannot hand over to another process");
+            return None;
+        };
+        let started = tokio::task::spawn_blocking(move || handover.start()).await;
+        match started.map_err(anyhow::Error::from).flatten() {
+            Ok(successor) => {
+                log::info!("handing over to process {}", successor.id());
+                Some(successor)
+            }
+            Err(error) => {
+                log::error!("not handed over, this process goes on: {error:#}");
+                None
+            }
+        }
+    }
+
     /// Ends everything in its order; SIGINT ends it at once.
-    async fn run(&self, signals: &mut Signals) {
+    async fn run(&self, delay: Duration, signals: &mut Signals) {
         self.readiness.set_draining();
         self.deadline.approach();
-        let delay = self.delay;
         if !delay.is_zero() {
             log::info!("draining: requests are taken for another {delay:?}");
             if self.wait(delay, signals, || false).await == Waited::Interrupted {

@@ -12,6 +12,7 @@ mod sim;
 mod ledger;
 mod signals;
 mod drain;
+mod handover;
 mod supervisor;
 mod healthcheck;
 

@@ -1,5 +1,6 @@
 //! `tollgate serve`: one process from its configuration to its last settlement.
 
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,14 @@ use pingora::services::listening::Service;
 use tokio::sync::watch;
 
 use super::drain::Drain;
+use super::handover::{self, Handover, Inherited, Successor};
 use super::signals::Signals;
 use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
 use crate::gateway::{Deadline, Gateway, GatewayParts};
-use crate::ledger::{self, Ledger};
+use crate::ledger::{self, Ledger, OpenError};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
@@ -45,6 +47,9 @@ pub(super) struct Serve {
     /// Print one JSON line with the addresses on standard output when ready.
     #[arg(long)]
     ready_json: bool,
+    /// Wait for the process that has started this one, and take its sockets and its ledger.
+    #[arg(long, hide = true)]
+    take_over: bool,
 }
 
 /// How long the end may take of what the drain's deadline has cut.
@@ -73,13 +78,15 @@ impl Serve {
         let overrides = self.places.overrides();
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
         let ready_json = self.ready_json;
-        run(Start { sources, overrides, config, log: self.places.log }, |running| {
+        let role = if self.take_over { Role::TakesOver } else { Role::Serves };
+        run(Start { sources, overrides, config, log: self.places.log, role }, |running| {
             if ready_json {
                 let line = serde_json::json!({
                     "base_url": running.base_url(),
                     "admin_url": running.admin_url(),
                 });
-                println!("{line}");
+                // Nobody may be there to read it: whoever started the process before this one.
+                drop(writeln!(std::io::stdout(), "{line}"));
             }
             Ok(())
         })
@@ -103,6 +110,18 @@ pub(super) struct Start {
     pub(super) overrides: Overrides,
     pub(super) config: Snapshot,
     pub(super) log: log::LevelFilter,
+    pub(super) role: Role,
+}
+
+/// A process's place among those that serve one ledger one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// There is no other one.
+    Demonstrates,
+    /// It can hand over to another one.
+    Serves,
+    /// The same, and it takes over from another one first.
+    TakesOver,
 }
 
 /// A gateway that takes requests.
@@ -165,13 +184,17 @@ pub(super) fn run(
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     logging::install(start.log);
+    // Before there are threads: the variables that name the sockets are taken out.
+    let inherited = Inherited::from_environment()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(serve(start, ready));
+    let served = runtime.block_on(serve(start, inherited, ready));
     // Drops what the deadline has cut. Each request is settled as it is dropped, so the ledger
     // closes behind them.
     runtime.shutdown_timeout(CUT_TIMEOUT);
-    let result = served.map(|ledger| {
+    let result = served.map(|(ledger, successor)| {
         ledger.close();
+        // What waits for the ledger goes on when this is dropped.
+        drop(successor);
         ExitCode::SUCCESS
     });
     logging::flush();
@@ -181,16 +204,24 @@ pub(super) fn run(
 /// Serves until it is told to stop. What is in flight then goes on until the runtime ends.
 async fn serve(
     start: Start,
+    mut inherited: Inherited,
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
-) -> anyhow::Result<Arc<Ledger>> {
-    let Start { sources, overrides, config, .. } = start;
+) -> anyhow::Result<(Arc<Ledger>, Option<Successor>)> {
+    let Start { sources, overrides, config, role, .. } = start;
+    let mut signals = Signals::listen()?;
     let (delay, grace) = (config.shutdown_delay, config.shutdown_grace);
     let metrics = Arc::new(Metrics::new());
-    let listeners = bind_all(&config)?;
-    let admin_listener = bind(config.admin.address)?;
+    let listeners = bind_all(&config, &mut inherited)?;
+    let admin_listener = inherited.bind(config.admin.address)?;
+    // Nobody would ever accept what comes to those that are left.
+    drop(inherited);
+    let handover = handover(role, &listeners, &admin_listener)?;
     let admin_address = admin_listener.local_addr()?;
 
-    let ledger = open_ledger(&config, &metrics)?;
+    if role == Role::TakesOver {
+        handover::wait_for_predecessor(grace)?;
+    }
+    let ledger = open_ledger(&config, &metrics, role)?;
     let admin_token = match &config.admin.token {
         Some(token) => token.clone(),
         None => kept_token(&config.store.data_dir)?,
@@ -198,8 +229,6 @@ async fn serve(
     let listen = listeners.iter().map(|(address, _, _)| *address).collect();
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
     let readiness = Arc::new(Readiness::default());
-    let mut signals = Signals::listen()?;
-
     let (stop, stopped) = watch::channel(false);
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
     let data_dir = handle.load().store.data_dir.clone();
@@ -235,43 +264,63 @@ async fn serve(
     supervisor::ready();
     let watchdog = tokio::spawn(supervisor::feed_the_watchdog());
 
-    let drain = Drain { readiness, stop, open, deadline, delay, grace };
-    drain.until_told(&mut signals, &handle, &metrics).await;
+    let drain = Drain { readiness, stop, open, deadline, delay, grace, handover };
+    let successor = drain.until_told(&mut signals, &handle, &metrics).await;
     drain.stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
     watching.abort();
     watchdog.abort();
-    Ok(ledger)
+    Ok((ledger, successor))
 }
 
 type Bound = (SocketAddr, TcpListener, bool);
 
-fn bind_all(config: &Snapshot) -> anyhow::Result<Vec<Bound>> {
+/// What the next process will need.
+fn handover(
+    role: Role,
+    listeners: &[Bound],
+    admin: &TcpListener,
+) -> anyhow::Result<Option<Arc<Handover>>> {
+    if role == Role::Demonstrates {
+        return Ok(None);
+    }
+    let sockets = listeners.iter().map(|(_, socket, _)| socket).chain([admin]);
+    let sockets = sockets.map(TcpListener::try_clone).collect::<std::io::Result<_>>()?;
+    Ok(Some(Arc::new(Handover::prepare(sockets)?)))
+}
+
+fn bind_all(config: &Snapshot, inherited: &mut Inherited) -> anyhow::Result<Vec<Bound>> {
     let bind_one = |listener: &crate::config::snapshot::Listener| {
-        let socket = bind(listener.address)?;
+        let socket = inherited.bind(listener.address)?;
         Ok((socket.local_addr()?, socket, listener.h2c))
     };
     config.listeners.iter().map(bind_one).collect()
 }
 
-fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let socket =
-        TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
-fn open_ledger(config: &Snapshot, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<Ledger>> {
+fn open_ledger(
+    config: &Snapshot,
+    metrics: &Arc<Metrics>,
+    role: Role,
+) -> anyhow::Result<Arc<Ledger>> {
     let observer = Arc::clone(metrics);
-    let options = ledger::Options {
-        recovery: config.store.recovery,
-        on_commit: Some(Box::new(move |commit| {
-            observer.journal_committed(commit.took, commit.records);
-        })),
-        ..ledger::Options::new(&config.store.data_dir)
+    let open = || {
+        let observer = Arc::clone(&observer);
+        Ledger::open(ledger::Options {
+            recovery: config.store.recovery,
+            on_commit: Some(Box::new(move |commit| {
+                observer.journal_committed(commit.took, commit.records);
+            })),
+            ..ledger::Options::new(&config.store.data_dir)
+        })
     };
-    let (ledger, recovery) = Ledger::open(options).with_context(|| {
+    let opened = match role {
+        Role::TakesOver => {
+            handover::once_unlocked(open, |error| matches!(error, OpenError::InUse(_)))
+        }
+        Role::Demonstrates | Role::Serves => open(),
+    };
+    let (ledger, recovery) = opened.with_context(|| {
         format!("cannot open the ledger in {}", config.store.data_dir.display())
     })?;
     log::info!(

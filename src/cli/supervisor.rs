@@ -23,6 +23,11 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
+/// From now on another process is the one to watch. It says itself when it is ready.
+pub(super) fn handed_over(process_id: u32) {
+    tell(&[NotifyState::MainPid(process_id)]);
+}
+
 /// Says that the process works, twice in each interval of the watchdog that was asked for. It is
 /// said from the threads that serve customers, so silence means that these hang.
 pub(super) async fn feed_the_watchdog() {

@@ -35,6 +35,9 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const HEAD_BYTES_INITIAL: usize = 4 * 1024;
 /// The time within which a head must be complete, and within which the first one must begin.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection that has just been accepted may take to begin its first request when the
+/// gateway shuts down: the request is on its way, and closing would lose it.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection may wait for its next request. Cloud load balancers keep idle connections
 /// for up to 600 s, and lose a request when the other end closes first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
@@ -138,7 +141,7 @@ where
                 Ok(Ok(bytes)) if bytes > 0 => {}
                 _ => return Head::None,
             },
-            _ = shutdown.wait_for(|is_shutting_down| *is_shutting_down) => return Head::None,
+            () = closing(shutdown, is_first) => return Head::None,
         }
         let may_be_http2 = is_first && self.speaks_http2;
         match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2)).await {
@@ -148,6 +151,16 @@ where
                 "The request head did not arrive in time.",
             )),
         }
+    }
+}
+
+/// Waits until a connection without a request is to be closed. One that has just been accepted is
+/// about to have one.
+async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
+    // A sender that is gone shuts down as well.
+    drop(shutdown.wait_for(|is_shutting_down| *is_shutting_down).await);
+    if is_first {
+        tokio::time::sleep(FRESH_TIMEOUT).await;
     }
 }
 

@@ -165,6 +165,11 @@ impl Gateway {
         self.process.0.wait().expect("the process can be waited for")
     }
 
+    /// Whether the process has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.process.0.try_wait(), Ok(None))
+    }
+
     /// A request to the admin API, which must succeed.
     pub(crate) fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
         let answer = self.admin_answer(method, path, body);
