@@ -38,7 +38,7 @@ impl Drain {
     /// Does what signals ask for, until one has ended the gateway. Gives the process that waits for
     /// the end of this one, if there is one.
     pub(super) async fn until_told(
-        &self,
+        &mut self,
         signals: &mut Signals,
         config: &Arc<ConfigHandle>,
         metrics: &Arc<Metrics>,
@@ -90,7 +90,7 @@ impl Drain {
     }
 
     /// Ends everything in its order; SIGINT ends it at once.
-    async fn run(&self, delay: Duration, signals: &mut Signals) {
+    async fn run(&mut self, delay: Duration, signals: &mut Signals) {
         self.readiness.set_draining();
         self.deadline.approach();
         if !delay.is_zero() {
@@ -101,6 +101,8 @@ impl Drain {
         }
         log::info!("draining: {} connections open", self.connections());
         self.stop.send_replace(true);
+        // It keeps the sockets open, and connections would wait there for nobody.
+        self.handover = None;
         if self.wait(self.grace, signals, || self.connections() == 0).await == Waited::TimeOut {
             log::warn!("draining: the time is over for {} connections", self.connections());
             self.deadline.end();

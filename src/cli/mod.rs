@@ -13,6 +13,7 @@ mod ledger;
 mod signals;
 mod drain;
 mod handover;
+mod last_calls;
 mod supervisor;
 mod healthcheck;
 

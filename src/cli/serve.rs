@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use super::drain::Drain;
 use super::handover::{self, Handover, Inherited, Successor};
+use super::last_calls;
 use super::signals::Signals;
 use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
@@ -245,7 +246,7 @@ async fn serve(
         deadline: Arc::clone(&deadline),
     };
     let open = Arc::new(AtomicUsize::new(0));
-    let services = start_proxy(parts, listeners, &stopped, &open);
+    let services = start_proxy(parts, listeners, &stopped, &open)?;
     let state = AdminState {
         ledger: Arc::clone(&ledger),
         tasks,
@@ -264,7 +265,7 @@ async fn serve(
     supervisor::ready();
     let watchdog = tokio::spawn(supervisor::feed_the_watchdog());
 
-    let drain = Drain { readiness, stop, open, deadline, delay, grace, handover };
+    let mut drain = Drain { readiness, stop, open, deadline, delay, grace, handover };
     let successor = drain.until_told(&mut signals, &handle, &metrics).await;
     drain.stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
@@ -339,17 +340,23 @@ fn start_proxy(
     listeners: Vec<Bound>,
     stopped: &watch::Receiver<bool>,
     open: &Arc<AtomicUsize>,
-) -> Vec<tokio::task::JoinHandle<()>> {
+) -> std::io::Result<Vec<tokio::task::JoinHandle<()>>> {
     let gateway = Gateway::new(parts);
     let start_one = |(address, socket, h2c): Bound| {
         let name = address.to_string();
-        let app = gateway.clone().behind(h2c, Arc::clone(open));
+        let app = || gateway.clone().behind(h2c, Arc::clone(open));
+        let (last_app, last_socket) = (Arc::new(app()), socket.try_clone()?);
+        let app = app();
         let mut service = Service::new(name.clone(), app);
         service.add_tcp(&name);
         let mut fds = Fds::new();
         fds.add(name, socket.into_raw_fd());
         let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
-        tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })
+        Ok(tokio::spawn(async move {
+            service.start_service(Some(fds), stopped.clone(), 1).await;
+            drop(service);
+            last_calls::serve(last_socket, &last_app, &stopped);
+        }))
     };
     listeners.into_iter().map(start_one).collect()
 }
