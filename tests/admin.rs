@@ -693,7 +693,7 @@ async fn the_reference_lists_every_path_and_every_metric() {
         );
         tried += 1;
     }
-    assert_eq!(tried, 18, "endpoints in the reference");
+    assert_eq!(tried, 19, "endpoints in the reference");
 
     finished(id, KeyId::from_number(1), &admin.model).report(&admin.metrics);
     TaskEnded {

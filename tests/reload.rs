@@ -224,3 +224,62 @@ fn a_broken_file_in_the_middle_of_load_fails_no_request() {
     assert!(asked.load(Ordering::Relaxed) > 50, "there was load: {asked:?}");
     assert_eq!(failed.load(Ordering::Relaxed), 0, "of {asked:?} requests");
 }
+
+/// What `config diff` prints and exits with.
+fn diff(gateway: &Gateway, more: &[&str]) -> (Option<i32>, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["config", "diff", "--admin", &gateway.admin_address().to_string(), "--routes"])
+        .arg(gateway.path("routes.yaml"))
+        .arg("--models")
+        .arg(gateway.path("models.yaml"))
+        .args(more)
+        .output()
+        .expect("the binary runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).expect("text"))
+}
+
+#[test]
+fn a_diff_says_what_the_files_would_change_of_what_runs() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(recorder.address);
+    without_watch(&gateway);
+    assert_eq!(diff(&gateway, &[]), (Some(0), "the files are what runs\n".to_owned()));
+
+    let (models_path, routes_path) = (gateway.path("models.yaml"), gateway.path("routes.yaml"));
+    let text = models(&gateway).replacen("output_per_1m_tokens: 10", "output_per_1m_tokens: 12", 1);
+    std::fs::write(&models_path, text.replace("  endless:", "  unending:")).expect("written");
+    let routes = std::fs::read_to_string(&routes_path).expect("the file");
+    let changed = routes
+        .replacen(harness::UPSTREAM_KEY, "sk-another-canary", 1)
+        .replace("h2c: true", "h2c: false");
+    std::fs::write(&routes_path, changed).expect("written");
+    let (code, said) = diff(&gateway, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    for expected in [
+        "~ models.m.prices.output_per_1m_tokens: 10 → 12\n",
+        "+ models.unending: {",
+        "- models.endless: {",
+        "~ upstreams.recorder.credential: \"secret ",
+        ".h2c: true → false   (at a restart)\n",
+        "5 differences\n",
+    ] {
+        assert!(said.contains(expected), "{expected} in {said}");
+    }
+    assert!(!said.contains("canary") && !said.contains(harness::UPSTREAM_KEY), "{said}");
+
+    let (code, said) = diff(&gateway, &["--format", "json"]);
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((code, &report["different"]), (Some(1), &true.into()), "{report}");
+    assert_ne!(report["running"], report["files"]);
+    assert_eq!(report["changes"].as_array().map(Vec::len), Some(5), "{report}");
+
+    // What cannot be said is neither the same nor different.
+    let wrong = gateway.path("wrong-token");
+    std::fs::write(&wrong, "nobody's").expect("written");
+    let (code, said) = diff(&gateway, &["--token-file", wrong.to_str().expect("text")]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("401"), "{said}");
+    std::fs::write(&models_path, "models: [").expect("written");
+    assert_eq!(diff(&gateway, &[]).0, Some(2));
+}

@@ -1,14 +1,20 @@
-//! The configuration over HTTP: putting the files in force.
+//! The configuration over HTTP: what is in force, and putting the files in force.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::AdminState;
 use super::request::Params;
 use crate::reload;
+
+/// `GET /admin/v1/config`: what is in force, as it was typed.
+pub(super) async fn show(State(state): State<AdminState>) -> Json<Value> {
+    let config = state.config.load();
+    Json(json!({"hash": config.hash, "config": config.described}))
+}
 
 /// The query of a reload.
 #[derive(Deserialize)]

@@ -65,6 +65,7 @@ fn app(state: AdminState) -> Router {
         .route("/admin/v1/accounts/{account}/tasks/{task}/announce", post(tasks::announce))
         .route("/admin/v1/tasks/in-doubt", get(tasks::in_doubt))
         .route("/admin/v1/holds/in-doubt", get(entries::in_doubt))
+        .route("/admin/v1/config", get(config::show))
         .route("/admin/v1/reload", post(config::reload))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)

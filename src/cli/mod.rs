@@ -16,6 +16,8 @@ mod handover;
 mod last_calls;
 mod supervisor;
 mod healthcheck;
+mod config;
+mod admin_call;
 
 /// An AI gateway that bills exactly: one address and one key in front of many model providers.
 #[derive(Debug, Parser)]
@@ -33,6 +35,8 @@ enum Command {
     Demo(demo::Demo),
     /// Check routes.yaml and models.yaml, and say everything that is wrong with them.
     Check(check::Check),
+    /// The configuration of a running gateway.
+    Config(config::ConfigArgs),
     /// Print the JSON Schema of a configuration file.
     Schema(schema::Schema),
     /// Run the simulated upstreams alone.
@@ -53,6 +57,7 @@ impl Cli {
             Command::Serve(command) => command.run(),
             Command::Demo(command) => command.run(),
             Command::Check(command) => command.run(),
+            Command::Config(command) => Ok(command.run()),
             Command::Schema(command) => command.run(),
             Command::Sim(command) => command.run(),
             Command::Healthcheck(command) => command.run(),

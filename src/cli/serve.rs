@@ -173,7 +173,8 @@ pub(super) fn load(sources: &Sources, overrides: &Overrides) -> Option<Snapshot>
     }
 }
 
-fn print(diagnostics: &[Diagnostic]) {
+/// Prints what there is to say about the files.
+pub(super) fn print(diagnostics: &[Diagnostic]) {
     for diagnostic in diagnostics {
         eprintln!("{}", diagnostic.render());
     }

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 pub mod snapshot;
 
 mod compile;
+mod described;
 mod diagnostic;
 mod document;
 mod expand;
@@ -24,6 +25,7 @@ mod shape;
 mod spans;
 mod url;
 
+pub use described::{Change, changes};
 pub use diagnostic::{Diagnostic, Place, Severity, count, report};
 pub use reload::{ConfigHandle, Reloaded};
 
@@ -132,6 +134,27 @@ pub fn load_with(
             compile_text((&routes, &routes_bytes), (&models, &models_bytes), overrides, env)
         }
     }
+}
+
+/// The hash of the files, and both as typed in one document, which [`changes`] compares. Variables
+/// need not be set for this.
+///
+/// # Errors
+/// What keeps the files from being YAML.
+pub fn describe(
+    routes: &std::path::Path,
+    models: &std::path::Path,
+) -> Result<(String, serde_json::Value), Vec<Diagnostic>> {
+    let mut bytes = Vec::new();
+    let mut described = |path: &std::path::Path| {
+        let read = std::fs::read(path).map_err(|error| vec![unreadable(path, &error)])?;
+        let document = Document::parse(&path.to_string_lossy(), &read, &|_| None)?;
+        bytes.push(read);
+        Ok::<_, Vec<Diagnostic>>(document.described)
+    };
+    let whole = described::together(described(routes)?, described(models)?);
+    let [routes, models] = bytes.as_slice() else { return Ok((String::new(), whole)) };
+    Ok((hash(routes, models), whole))
 }
 
 /// The JSON Schema of `routes.yaml`.

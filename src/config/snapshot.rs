@@ -17,6 +17,8 @@ use crate::secret::Secret;
 pub struct Snapshot {
     /// The first 12 hex digits of the SHA-256 of both files' text: says which configuration runs.
     pub hash: String,
+    /// Both files as typed, in one document: variables by their names, secrets by a fingerprint.
+    pub described: serde_json::Value,
     /// Customer-facing addresses. Restart-only.
     pub listeners: Vec<Listener>,
     /// The operator's address. Restart-only.

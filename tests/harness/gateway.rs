@@ -165,6 +165,11 @@ impl Gateway {
         self.process.0.wait().expect("the process can be waited for")
     }
 
+    /// The address of the admin API.
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// Whether the process has not ended.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.process.0.try_wait(), Ok(None))

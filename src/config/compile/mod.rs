@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::described;
 use super::document::{Document, Fault};
 use super::raw;
 use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
@@ -67,6 +68,7 @@ pub(super) fn compile(
     let by_id = |model: &Arc<Model>| (model.id.clone(), Arc::clone(model));
     Some(Snapshot {
         hash,
+        described: described::together(routes.described.take(), models.described.take()),
         listeners: compiled.listeners,
         admin: compiled.admin,
         store: compiled.store,
