@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use crate::limits::{Limit, Scope, Standing};
+
 /// What happened. One variant per answer that a customer can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -44,7 +46,7 @@ pub enum ErrorKind {
     UpstreamUnavailable,
     /// The upstream answered with something that is not an answer.
     BadGateway,
-    /// Every upstream is busy.
+    /// Every upstream is busy, or the request would pass a limit of the customer's.
     RateLimited,
     /// The gateway cannot take the request now: memory budget used up, disk nearly full, draining.
     Overloaded,
@@ -84,6 +86,17 @@ impl ErrorKind {
     ];
 }
 
+/// A limit of a key, an account or a model that a request has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// Which limit.
+    pub limit: Limit,
+    /// Whose.
+    pub scope: Scope,
+    /// How the limits stand.
+    pub standing: Standing,
+}
+
 /// A failure on its way to the customer.
 #[derive(Debug)]
 pub struct GatewayError {
@@ -97,6 +110,8 @@ pub struct GatewayError {
     pub param: Option<Cow<'static, str>>,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
+    /// The limit that was reached, if one was.
+    pub limited: Option<Box<Limited>>,
     /// What the operator's log says beside it.
     pub cause: Option<String>,
 }
@@ -110,6 +125,7 @@ impl GatewayError {
             code: None,
             param: None,
             retry_after: None,
+            limited: None,
             cause: None,
         }
     }

@@ -10,6 +10,7 @@ pub mod gateway;
 pub mod pipeline;
 pub mod protocols;
 pub mod balance;
+pub mod limits;
 pub mod tasks;
 pub mod outbound;
 pub mod ledger;

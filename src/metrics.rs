@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use prometheus::{
-    CounterVec, Histogram, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    CounterVec, Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 use crate::clock::UnixMs;
 use crate::finished::Finished;
+use crate::limits::{Limit, Scope};
 use crate::money::Nanousd;
 
 mod configuration;
@@ -24,13 +26,16 @@ mod register;
 mod scraped;
 mod series;
 mod tasks;
+mod upstreams;
 
 use configuration::ConfigurationFigures;
 use load::Load;
-use register::{add, counters, gauge, histogram, histograms, int_counters};
+use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
 use scraped::Scraped;
 use series::Series;
 use tasks::TaskCounters;
+use upstreams::UpstreamMetrics;
+pub use upstreams::{CircuitFigures, UpstreamFigures};
 
 /// From a refusal made in memory to a long reasoning answer, in seconds.
 const LATENCY_BUCKETS: [f64; 16] =
@@ -56,8 +61,11 @@ pub struct Metrics {
     settlements: IntCounterVec,
     tasks: TaskCounters,
     load: Load,
+    upstreams: UpstreamMetrics,
+    rate_limited: IntCounterVec,
     commit_duration: Histogram,
     commit_records: Histogram,
+    certificates: IntGaugeVec,
     configuration: ConfigurationFigures,
     /// By model, then the few routes and upstreams that the model was used with.
     series: RwLock<HashMap<String, Vec<Arc<Series>>>>,
@@ -114,6 +122,8 @@ impl Metrics {
             ),
             tasks: TaskCounters::new(r),
             load: Load::new(r),
+            upstreams: UpstreamMetrics::new(r),
+            rate_limited: rate_limited(r),
             commit_duration: histogram(
                 r,
                 "tollgate_journal_commit_duration_seconds",
@@ -126,6 +136,7 @@ impl Metrics {
                 "Records that shared one journal commit.",
                 &COMMIT_RECORD_BUCKETS,
             ),
+            certificates: certificates(r),
             configuration: ConfigurationFigures::new(r),
             series: RwLock::default(),
             scraped: Mutex::new(Scraped::new(r)),
@@ -136,6 +147,11 @@ impl Metrics {
     /// Counts a request that is over. About 0.2 µs.
     pub fn record(&self, finished: &Finished<'_>) {
         self.series(finished.route, finished.model, finished.upstream).record(self, finished);
+    }
+
+    /// Counts a request that a limit refused.
+    pub fn rate_limited(&self, model: &str, limit: Limit, scope: Scope) {
+        self.rate_limited.with_label_values(&[model, limit.as_str(), scope.as_str()]).inc();
     }
 
     /// Counts a request as in flight, until [`Metrics::in_flight_end`].
@@ -196,6 +212,18 @@ impl Metrics {
         self.configuration.reloaded(succeeded);
     }
 
+    /// Says until when the certificate is valid that is shown at `listener`, an address of the
+    /// configuration.
+    pub fn certificate_shown(&self, listener: &str, not_after: UnixMs) {
+        let seconds = i64::try_from(not_after.seconds()).unwrap_or(i64::MAX);
+        self.certificates.with_label_values(&[listener]).set(seconds);
+    }
+
+    /// Shows how upstreams and targets are doing.
+    pub fn show_targets(&self, upstreams: &[UpstreamFigures], circuits: &[CircuitFigures]) {
+        self.upstreams.update(upstreams, circuits);
+    }
+
     /// Everything in Prometheus' text format, version 0.0.4.
     #[must_use]
     pub fn encode(&self, ledger: LedgerFigures) -> String {
@@ -227,6 +255,20 @@ impl Default for Metrics {
     fn default() -> Self {
         Self::new()
     }
+}
+
+fn rate_limited(r: &Registry) -> IntCounterVec {
+    let help = "Requests refused by a limit of a key, an account or a model.";
+    int_counters(r, "tollgate_rate_limited_total", help, &["model", "limit", "scope"])
+}
+
+fn certificates(r: &Registry) -> IntGaugeVec {
+    int_gauges(
+        r,
+        "tollgate_certificate_expiry_timestamp_seconds",
+        "When the certificate that a listener shows expires (Unix time).",
+        &["listener"],
+    )
 }
 
 /// The version, and when the process started, which does not change either.

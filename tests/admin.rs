@@ -13,12 +13,15 @@ use parking_lot::Mutex;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tollgate::admin::{self, AdminState, Readiness};
+use tollgate::balance::Balancer;
+use tollgate::clock::UnixMs;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::ledger::{
     AccountId, KeyId, Ledger, Options, RecoveryPolicy, RequestId, Reserve, Settlement, TaskId,
     VoidReason,
 };
+use tollgate::limits::{Limit, Scope};
 use tollgate::logging;
 use tollgate::metrics::Metrics;
 use tollgate::money::Nanousd;
@@ -63,6 +66,7 @@ impl Admin {
             ledger: Arc::clone(&ledger),
             tasks: tasks.expect("tasks"),
             metrics: Arc::clone(&metrics),
+            balancer: Balancer::new(&config.load()),
             config,
             readiness: Arc::clone(&readiness),
             token: Secret::new(TOKEN.to_owned()),
@@ -693,9 +697,11 @@ async fn the_reference_lists_every_path_and_every_metric() {
         );
         tried += 1;
     }
-    assert_eq!(tried, 19, "endpoints in the reference");
+    assert_eq!(tried, 22, "endpoints in the reference");
 
     finished(id, KeyId::from_number(1), &admin.model).report(&admin.metrics);
+    admin.metrics.upstream_answered("upstream", "ok", Duration::from_secs(1));
+    admin.metrics.retried(&admin.model, "upstream");
     TaskEnded {
         task_id: TaskId::random(),
         account_id: id,
@@ -708,6 +714,8 @@ async fn the_reference_lists_every_path_and_every_metric() {
     }
     .report(&admin.metrics);
     admin.metrics.webhook_tried("taken");
+    admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
+    admin.metrics.certificate_shown("0.0.0.0:8443", UnixMs::now());
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
     let shown: BTreeSet<&str> = text(&shown)
         .lines()

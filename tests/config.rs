@@ -32,8 +32,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An environment in which every variable whose name ends with `_KEY` or `_TOKEN` is set.
+/// An environment in which every variable whose name ends with `_KEY` or `_TOKEN` is set, and
+/// `TEST_TLS` names the directory of certificates.
 fn env(name: &str) -> Option<String> {
+    if name == "TEST_TLS" {
+        return Some(root().join("tests/config/tls").display().to_string());
+    }
     (name.ends_with("_KEY") || name.ends_with("_TOKEN")).then(|| format!("value-of-{name}"))
 }
 
@@ -190,7 +194,7 @@ fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
     let qwen = &snapshot.upstreams["qwen"];
     assert_eq!((qwen.tls, qwen.host.as_str(), qwen.port), (false, "127.0.0.1", 4321));
     assert_eq!(qwen.path_prefix, "/compatible-mode/v1", "the path prefix is kept");
-    let credential = qwen.credential.as_ref().map(|secret| secret.expose().to_owned());
+    let credential = qwen.credentials.first().map(|one| one.secret.expose().to_owned());
     assert_eq!(credential.as_deref(), Some("simulated-upstream-credential"));
     assert_eq!(snapshot.store.data_dir, Path::new("/tmp/elsewhere"));
     assert_eq!(snapshot.listeners.len(), 1, "one listener replaces those of the file");
@@ -252,7 +256,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 26, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 31, "the number of files in tests/config/invalid");
 }
 
 #[test]
@@ -397,6 +401,27 @@ fn a_reload_is_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_certificate_is_looked_for_beside_the_file_that_names_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (routes, models) = (directory.path().join("r.yaml"), directory.path().join("m.yaml"));
+    let tls =
+        "listeners: [{ address: 127.0.0.1:0, tls: { certificate: tls/c.pem, key: tls/k.pem } }]";
+    fs::write(&routes, format!("{tls}\n{MINIMAL_ROUTES}")).expect("written");
+    fs::write(&models, MINIMAL_MODELS).expect("written");
+    fs::create_dir(directory.path().join("tls")).expect("a directory");
+    let sources = Sources::Files { routes, models };
+    let errors = config::load_with(&sources, &Overrides::default(), &env).expect_err("no files");
+    assert_eq!(errors.len(), 2, "one of each file: {}", rendered(&errors));
+    for (from, to) in [("server.pem", "c.pem"), ("server-key.pem", "k.pem")] {
+        let from = root().join("tests/config/tls").join(from);
+        fs::copy(from, directory.path().join("tls").join(to)).expect("copied");
+    }
+    let (snapshot, _) = config::load_with(&sources, &Overrides::default(), &env).expect("in order");
+    let shown = format!("{:?}", snapshot.listeners[0].tls);
+    assert!(shown.contains("tls/c.pem") && shown.contains("not_after"), "{shown}");
+}
+
+#[test]
 fn a_missing_file_is_said_of_both() {
     let missing = || PathBuf::from("no/such/file.yaml");
     let sources = Sources::Files { routes: missing(), models: missing() };
@@ -424,10 +449,17 @@ fn every_example_of_the_reference_loads() {
             let models = MINIMAL_MODELS.replace("openai", name.expect("a name").trim());
             loads(block, &models);
         } else {
+            let tls = root().join("tests/config/tls");
+            let block = block
+                .replace("/etc/tollgate/tls/tls.crt", &tls.join("server.pem").to_string_lossy())
+                .replace(
+                    "/etc/tollgate/tls/tls.key",
+                    &tls.join("server-key.pem").to_string_lossy(),
+                );
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 15, "the number of examples in docs/configuration.md");
+    assert_eq!(blocks.len(), 20, "the number of examples in docs/configuration.md");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

@@ -14,7 +14,8 @@ mod json_rows;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use harness::{Admin, Answer, Demo, Gateway, Recorder, ask, connect};
+use harness::tls::{TestCertificate, connect_tls};
+use harness::{Admin, Answer, Demo, Gateway, Recorder, ask, ask_over, connect};
 use http2::End;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -97,6 +98,20 @@ impl Row {
     }
 }
 
+/// A gateway with a plain listener and one with TLS.
+fn start_both(certificate: &TestCertificate, recorder: &Recorder) -> Gateway {
+    let listeners = format!("  - {{ address: '127.0.0.1:0', tls: {} }}\n", certificate.yaml());
+    Gateway::listening(&listeners, "", recorder.address)
+}
+
+/// Sends a request over TLS.
+fn ask_tls(gateway: &Gateway, certificate: &TestCertificate, request: &[u8]) -> Answer {
+    let opened = connect_tls(gateway.listeners[1], certificate.der(), &["http/1.1"]);
+    let mut stream = opened.expect("a handshake");
+    let socket = stream.sock.try_clone().expect("a second handle");
+    ask_over(&mut stream, &socket, request)
+}
+
 /// An honest request, which must be served and paid for.
 fn assert_serves(gateway: &Gateway, recorder: &Recorder) {
     let before = recorder.requests().len();
@@ -107,8 +122,8 @@ fn assert_serves(gateway: &Gateway, recorder: &Recorder) {
 
 #[test]
 fn hostile_requests_are_refused_and_cost_nothing() {
-    let recorder = Recorder::start();
-    let gateway = Gateway::start(recorder.address);
+    let (recorder, certificate) = (Recorder::start(), TestCertificate::new());
+    let gateway = start_both(&certificate, &recorder);
     assert_serves(&gateway, &recorder);
     let (balance, reached) = (gateway.settled(), recorder.requests().len());
 
@@ -117,6 +132,8 @@ fn hostile_requests_are_refused_and_cost_nothing() {
     let mut faults = Vec::new();
     for row in &rows {
         faults.extend(row.fault(&ask(gateway.address, &row.request)));
+        let over_tls = row.fault(&ask_tls(&gateway, &certificate, &row.request));
+        faults.extend(over_tls.map(|fault| format!("over TLS, {fault}")));
         if recorder.requests().len() != reached {
             faults.push(format!("{}: the upstream saw it", row.name));
             break;
@@ -126,6 +143,8 @@ fn hostile_requests_are_refused_and_cost_nothing() {
     assert_eq!(rows.len(), ROWS, "rows that ran");
     assert_eq!(gateway.settled(), balance, "nothing was charged");
     assert_serves(&gateway, &recorder);
+    let answer = ask_tls(&gateway, &certificate, &gateway.chat_json(GOOD));
+    assert_eq!(answer.status(), 200, "an honest request over TLS: {answer:?}");
 }
 
 /// The rows of the table: a run that finds fewer has lost some.
@@ -133,19 +152,62 @@ const ROWS: usize = 175;
 
 #[test]
 fn hostile_http2_is_refused_and_costs_nothing() {
-    let recorder = Recorder::start();
-    let gateway = Gateway::start(recorder.address);
+    let (recorder, certificate) = (Recorder::start(), TestCertificate::new());
+    let gateway = start_both(&certificate, &recorder);
+    let ask_tls = |frames: &[u8]| {
+        let opened = connect_tls(gateway.listeners[1], certificate.der(), &["h2"]);
+        http2::ask_over(&mut opened.expect("a handshake"), frames)
+    };
     let good = http2::good(&gateway.key, GOOD);
     assert_eq!(http2::ask(gateway.address, &good), End::Answered, "an honest request");
+    assert_eq!(ask_tls(&good), End::Answered, "an honest request over TLS");
     let (balance, reached) = (gateway.settled(), recorder.requests().len());
     let rows = http2::rows(&gateway.key, GOOD);
     let ran = rows.len();
     for (name, frames, ends) in rows {
         let end = http2::ask(gateway.address, &frames);
         assert!(ends.contains(&end), "{name}: {end:?}, expected {ends:?}");
+        let end = ask_tls(&frames);
+        assert!(ends.contains(&end), "{name} over TLS: {end:?}, expected {ends:?}");
         assert_eq!(recorder.requests().len(), reached, "{name}: the upstream saw it");
     }
     assert_eq!(ran, 26, "rows that ran");
+    assert_eq!(gateway.settled(), balance, "nothing was charged");
+    assert_serves(&gateway, &recorder);
+}
+
+/// Streams that are opened and reset at once, over many connections: each is given up, and who asks
+/// honestly meanwhile is answered at once.
+#[test]
+fn a_flood_of_resets_ends_in_closed_connections() {
+    const CONNECTIONS: usize = 32;
+    let (recorder, certificate) = (Recorder::start(), TestCertificate::new());
+    let gateway = start_both(&certificate, &recorder);
+    let balance = gateway.settled();
+    let flood = http2::flood(&gateway.key);
+    std::thread::scope(|scope| {
+        let floods: Vec<_> = (0..CONNECTIONS)
+            .map(|index| {
+                let (gateway, certificate, flood) = (&gateway, &certificate, &flood);
+                scope.spawn(move || match index % 2 {
+                    0 => http2::ask(gateway.address, flood),
+                    _ => {
+                        let opened = connect_tls(gateway.listeners[1], certificate.der(), &["h2"]);
+                        http2::ask_over(&mut opened.expect("a handshake"), flood)
+                    }
+                })
+            })
+            .collect();
+        while !floods.iter().all(|flood| flood.is_finished()) {
+            let answer = ask(gateway.address, &gateway.get("/v1/models"));
+            assert_eq!(answer.status(), 200, "{answer:?}");
+            assert!(answer.took < Duration::from_secs(1), "took {:?}", answer.took);
+        }
+        for flood in floods {
+            assert_eq!(flood.join().expect("no panic"), End::GoneAway, "a flood is cut");
+        }
+    });
+    assert!(recorder.requests().is_empty(), "nothing reached the upstream");
     assert_eq!(gateway.settled(), balance, "nothing was charged");
     assert_serves(&gateway, &recorder);
 }
@@ -280,6 +342,41 @@ fn a_customer_who_does_not_read_is_cut_and_fills_no_memory() {
     gateway.settled();
     let rss_bytes = gateway.rss_bytes_max();
     assert!(rss_bytes < 128 << 20, "{rss_bytes} bytes resident, expected less than 128 MiB");
+    assert_serves(&gateway, &recorder);
+}
+
+/// The same over HTTP/2, where one connection can ask for much and grant every window.
+#[test]
+fn a_customer_who_grants_every_window_and_reads_nothing_is_cut() {
+    const CONNECTIONS: usize = 8;
+    const STREAMS: u32 = 20;
+    let (recorder, certificate) = (Recorder::start(), TestCertificate::new());
+    let gateway = start_both(&certificate, &recorder);
+    gateway.grant("1000.00", "more");
+    let stream = GOOD.replacen("\"m\"", "\"endless\",\"stream\":true", 1);
+    let greedy = http2::greedy(&gateway.key, &stream, STREAMS);
+    let mut plain: Vec<_> = (0..CONNECTIONS / 2).map(|_| connect(gateway.address)).collect();
+    let open_tls = |_| {
+        let opened = connect_tls(gateway.listeners[1], certificate.der(), &["h2"]);
+        opened.expect("a handshake")
+    };
+    let mut tls: Vec<_> = (0..CONNECTIONS / 2).map(open_tls).collect();
+    for customer in &mut plain {
+        customer.write_all(&greedy).expect("the requests leave");
+    }
+    for customer in &mut tls {
+        customer.write_all(&greedy).and_then(|()| customer.flush()).expect("the requests leave");
+    }
+    let deadline = Instant::now() + Duration::from_secs(15);
+    let streams = usize::try_from(STREAMS).expect("a number");
+    while recorder.requests().len() < CONNECTIONS * streams {
+        assert!(Instant::now() < deadline, "{} requests arrived", recorder.requests().len());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(4));
+    gateway.settled();
+    let rss_bytes = gateway.rss_bytes_max();
+    assert!(rss_bytes < 160 << 20, "{rss_bytes} bytes resident, expected less than 160 MiB");
     assert_serves(&gateway, &recorder);
 }
 

@@ -58,20 +58,28 @@ async fn family_q_errors_have_both_shapes_and_cost_nothing() {
     let customer = admin.customer("1.00").await;
     let unknown = family_q("qf-image-9", a_cat());
     let good = family_q("qf-image-2.0", a_cat());
+    // A target of its own, for the other one gets no calls after five failures in a row.
+    let pro = family_q("qf-image-2.0-pro", a_cat());
     let without_image = family_q("qf-image-edit", a_cat());
     let in_200 = "fault:error-in-200 error-code:InvalidParameter";
     let overdue = "fault:error-in-200 error-code:Arrearage";
+    // What the upstream says about the request goes on as it is, with a status that fits.
+    for sim in [in_200, "fault:status=400"] {
+        let (status, _, answer) = generate(&demo, &customer, &good, sim).await;
+        assert_eq!((status, &answer["code"]), (400, &json!("InvalidParameter")), "{sim}: {answer}");
+        assert!(answer["error"].is_null(), "the upstream's own words: {answer}");
+    }
     for (body, sim, status, code) in [
         (&without_image, "", 400, "InvalidParameter"),
         (&unknown, "", 400, "InvalidParameter"),
         (&json!({"model": "qf-image-2.0", "prompt": "x"}), "", 400, "InvalidParameter"),
         (&good, "fault:status=401", 502, "service_unavailable"),
-        (&good, "fault:status=429", 429, "Throttling.RateQuota"),
         (&good, "fault:status=500", 502, "service_unavailable"),
         (&good, overdue, 502, "service_unavailable"),
         (&good, "fault:status=400 error-code:Arrearage", 502, "service_unavailable"),
         (&good, "fault:garbage", 502, "service_unavailable"),
-        (&good, "fault:reset", 502, "service_unavailable"),
+        // Behind it the target is left alone for as long as it has asked.
+        (&pro, "fault:status=429", 429, "Throttling.RateQuota"),
     ] {
         let (found, retry, answer) = generate(&demo, &customer, body, sim).await;
         assert_eq!(found, status, "{sim}: {answer}");
@@ -81,12 +89,6 @@ async fn family_q_errors_have_both_shapes_and_cost_nothing() {
         assert!(answer["request_id"].as_str().is_some_and(|id| id.starts_with("req_")), "{answer}");
         assert_eq!(retry.is_some(), status == 429, "{sim}");
         assert!(!answer.to_string().contains("Arrearage"), "the operator's account: {answer}");
-    }
-    // What the upstream says about the request goes on as it is, with a status that fits.
-    for sim in [in_200, "fault:status=400"] {
-        let (status, _, answer) = generate(&demo, &customer, &good, sim).await;
-        assert_eq!((status, &answer["code"]), (400, &json!("InvalidParameter")), "{sim}: {answer}");
-        assert!(answer["error"].is_null(), "the upstream's own words: {answer}");
     }
     let poor = admin.customer("0.01").await;
     let (status, _, answer) = generate(&demo, &poor, &good, "").await;

@@ -222,7 +222,7 @@ async fn keys_are_found_by_their_hash_and_changed() {
     let dir = TempDir::new().expect("directory");
     let ledger = open(&dir);
     let account = account_with(&ledger, 0).await;
-    let new = NewKey { name: "ci".into(), models: Some(vec!["m".into()]), expires_at: None };
+    let new = NewKey { name: "ci".into(), models: Some(vec!["m".into()]), ..NewKey::default() };
     let (secret, key) = ledger.create_key(account, new).await.expect("key");
     let hash = KeyHash::of(secret.expose().as_bytes());
     assert_eq!(ledger.key(&hash).expect("found").id, key.id);
@@ -261,7 +261,7 @@ async fn the_largest_rows_stay_out_of_blob_files() {
     let models: Vec<String> = (0..100).map(|number| format!("{number:0>256}")).collect();
     let creations = (0..60).map(|number| {
         let (name, models) = (format!("{number:0>256}"), Some(models.clone()));
-        ledger.create_key(account, NewKey { name, models, expires_at: None })
+        ledger.create_key(account, NewKey { name, models, ..NewKey::default() })
     });
     futures_util::future::try_join_all(creations).await.expect("keys");
     for _ in 0..20_000 {

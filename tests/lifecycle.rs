@@ -122,9 +122,18 @@ fn sigint_ends_a_drain_that_waits() {
 /// Streams that flow and streams whose upstream is silent, in each envelope that has one.
 #[test]
 fn a_stream_that_the_deadline_cuts_ends_in_an_error_event_and_is_paid_for() {
-    for settings in [["chunks=1000", "interval-ms=20"], ["chunks=2", "interval-ms=60000"]] {
+    let flowing = ["chunks=1000", "interval-ms=20"];
+    let silent = ["chunks=2", "interval-ms=60000"];
+    for (settings, keeps_alive) in [(flowing, false), (silent, false), (silent, true)] {
         let sim = simulator(&settings);
         let mut gateway = Gateway::start_with(sim.addr(), "shutdown: { grace: 700ms }\n");
+        if keeps_alive {
+            let path = gateway.path("routes.yaml");
+            let text = std::fs::read_to_string(&path).expect("the file");
+            let text = text.replace("limits:\n", "limits:\n  sse_keepalive: 100ms\n");
+            std::fs::write(&path, text).expect("written");
+            gateway.admin("POST", "/admin/v1/reload", &Value::Null);
+        }
         let stream = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
         let message = r#"{"model":"claude","max_tokens":900,"stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
         let length = format!("Content-Length: {}\r\n", message.len());

@@ -74,6 +74,10 @@ fn imports_point_one_way() {
             "src/balance/",
             &["gateway", "pipeline", "protocols", "ledger", "admin", "cli", "metrics"],
         ),
+        (
+            "src/limits/",
+            &["gateway", "pipeline", "protocols", "ledger", "config", "admin", "cli", "metrics"],
+        ),
         ("src/config/", &["gateway", "pipeline", "admin", "cli", "balance", "metrics"]),
         ("src/pipeline/", &["gateway", "admin", "cli", "metrics"]),
         ("src/gateway/", &["admin", "cli", "sim"]),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::AdminState;
 use super::error::{Answer, ApiError};
+use super::limits::{RatesBody, RatesView};
 use super::request::{Body, Page, Params};
 use crate::ledger::{Account, AccountId, HoldId};
 use crate::money::Nanousd;
@@ -22,6 +23,7 @@ pub(super) struct AccountView {
     name: String,
     created_at: String,
     balance: BalanceView,
+    limits: RatesView,
 }
 
 #[derive(Serialize)]
@@ -32,8 +34,8 @@ struct BalanceView {
     spent: Nanousd,
 }
 
-impl From<Account> for AccountView {
-    fn from(account: Account) -> Self {
+impl AccountView {
+    fn of(state: &AdminState, account: Account) -> Self {
         let balance = account.balance;
         Self {
             id: account.id,
@@ -45,6 +47,7 @@ impl From<Account> for AccountView {
                 held: balance.held,
                 spent: balance.spent,
             },
+            limits: state.ledger.account_rates(account.id).into(),
         }
     }
 }
@@ -62,7 +65,7 @@ pub(super) async fn create(
 ) -> Answer<(StatusCode, Json<AccountView>)> {
     checked("name", &new.name)?;
     let account = state.ledger.create_account(&new.name).await?;
-    Ok((StatusCode::CREATED, Json(account.into())))
+    Ok((StatusCode::CREATED, Json(AccountView::of(&state, account))))
 }
 
 /// `GET /admin/v1/accounts`, oldest first.
@@ -71,7 +74,11 @@ pub(super) async fn list(
     Params(page): Params<Page<AccountId>>,
 ) -> Answer<Json<Value>> {
     let accounts = state.ledger.accounts();
-    Ok(Json(page.list(accounts, |account| account.id, AccountView::from)?))
+    Ok(Json(page.list(
+        accounts,
+        |account| account.id,
+        |account| AccountView::of(&state, account),
+    )?))
 }
 
 /// `GET /admin/v1/accounts/{account}`
@@ -81,7 +88,29 @@ pub(super) async fn show(
 ) -> Answer<Json<AccountView>> {
     let id = find(&state, &account)?.id;
     let account = state.ledger.durable_account(id).await?;
-    Ok(Json(account.ok_or_else(unknown_account)?.into()))
+    Ok(Json(AccountView::of(&state, account.ok_or_else(unknown_account)?)))
+}
+
+/// What to change: a field that is left out stays as it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AccountPatch {
+    #[serde(default)]
+    limits: Option<RatesBody>,
+}
+
+/// `PATCH /admin/v1/accounts/{account}`
+pub(super) async fn update(
+    State(state): State<AdminState>,
+    Path(account): Path<String>,
+    Body(patch): Body<AccountPatch>,
+) -> Answer<Json<AccountView>> {
+    let account = find(&state, &account)?;
+    if let Some(limits) = patch.limits {
+        state.ledger.limit_account(account.id, limits.into()).await?;
+    }
+    let account = state.ledger.durable_account(account.id).await?;
+    Ok(Json(AccountView::of(&state, account.ok_or_else(unknown_account)?)))
 }
 
 /// The account that a path names.
@@ -158,7 +187,7 @@ pub(super) fn checked(param: &'static str, text: &str) -> Answer<()> {
 
 /// An amount of dollars above zero: a decimal string, or a JSON integer. A JSON number with a
 /// fraction is refused: many programs round it on its way.
-struct Amount(Nanousd);
+pub(super) struct Amount(pub(super) Nanousd);
 
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

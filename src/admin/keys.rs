@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::AdminState;
 use super::accounts::{checked, find as find_account};
 use super::error::{Answer, ApiError};
+use super::limits::{KeyLimitsBody, KeyLimitsView, present};
 use super::request::{Body, Page, Params};
 use crate::clock::UnixMs;
-use crate::ledger::{AccountId, Key, KeyId, KeyPatch, NewKey};
+use crate::ledger::{AccountId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, NewKey};
 
 /// The most models that one key can name.
 const MODELS_MAX: usize = 100;
@@ -27,12 +28,13 @@ struct KeyView<'a> {
     models: Option<&'a [String]>,
     expires_at: Option<String>,
     disabled: bool,
+    limits: KeyLimitsView,
     created_at: String,
     updated_at: String,
 }
 
-impl<'a> From<&'a Key> for KeyView<'a> {
-    fn from(key: &'a Key) -> Self {
+impl<'a> KeyView<'a> {
+    fn of(state: &AdminState, key: &'a Key) -> Self {
         Self {
             id: key.id,
             account_id: key.account,
@@ -40,6 +42,7 @@ impl<'a> From<&'a Key> for KeyView<'a> {
             models: key.models.as_deref(),
             expires_at: key.expires_at.map(UnixMs::to_rfc3339),
             disabled: key.disabled,
+            limits: state.ledger.key_limits(key.id).into(),
             created_at: key.created_at.to_rfc3339(),
             updated_at: key.updated_at.to_rfc3339(),
         }
@@ -65,6 +68,8 @@ pub(super) struct NewKeyBody {
     models: Option<Vec<String>>,
     #[serde(default)]
     expires_at: Option<Time>,
+    #[serde(default)]
+    limits: Option<KeyLimitsBody>,
 }
 
 /// `POST /admin/v1/accounts/{account}/keys`
@@ -80,11 +85,12 @@ pub(super) async fn create(
         name: new.name,
         models: new.models,
         expires_at: new.expires_at.map(|time| time.0),
+        limits: patch(new.limits).of(KeyLimits::default()),
     };
     let (secret, key) = state.ledger.create_key(account, new).await?;
     let body = Changed {
         key: Some(secret.expose()),
-        view: KeyView::from(&*key),
+        view: KeyView::of(&state, &key),
         warnings: warnings(&state, &key),
     };
     Ok((StatusCode::CREATED, Json(json!(body))))
@@ -98,7 +104,7 @@ pub(super) async fn list(
 ) -> Answer<Json<Value>> {
     let account = find_account(&state, &account)?.id;
     let keys = state.ledger.keys_of(account);
-    Ok(Json(page.list(keys, |key| key.id, |key| json!(KeyView::from(&*key)))?))
+    Ok(Json(page.list(keys, |key| key.id, |key| json!(KeyView::of(&state, &key)))?))
 }
 
 /// `GET /admin/v1/keys/{key}`
@@ -107,7 +113,7 @@ pub(super) async fn show(
     Path(key): Path<String>,
 ) -> Answer<Json<Value>> {
     let key = find(&state, &key)?;
-    Ok(Json(json!(KeyView::from(&*key))))
+    Ok(Json(json!(KeyView::of(&state, &key))))
 }
 
 fn find(state: &AdminState, id: &str) -> Answer<Arc<Key>> {
@@ -127,34 +133,34 @@ pub(super) struct KeyPatchBody {
     expires_at: Option<Option<Time>>,
     #[serde(default)]
     disabled: Option<bool>,
+    #[serde(default)]
+    limits: Option<KeyLimitsBody>,
 }
 
-/// Tells `null` from a field that is left out.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+fn patch(limits: Option<KeyLimitsBody>) -> KeyLimitsPatch {
+    limits.unwrap_or_default().into()
 }
 
 /// `PATCH /admin/v1/keys/{key}`
 pub(super) async fn update(
     State(state): State<AdminState>,
     Path(key): Path<String>,
-    Body(patch): Body<KeyPatchBody>,
+    Body(body): Body<KeyPatchBody>,
 ) -> Answer<Json<Value>> {
-    if let Some(name) = &patch.name {
+    if let Some(name) = &body.name {
         checked("name", name)?;
     }
-    check_models(patch.models.as_ref().and_then(Option::as_deref))?;
+    check_models(body.models.as_ref().and_then(Option::as_deref))?;
     let patch = KeyPatch {
-        name: patch.name,
-        models: patch.models,
-        expires_at: patch.expires_at.map(|expires_at| expires_at.map(|time| time.0)),
-        disabled: patch.disabled,
+        name: body.name,
+        models: body.models,
+        expires_at: body.expires_at.map(|expires_at| expires_at.map(|time| time.0)),
+        disabled: body.disabled,
+        limits: patch(body.limits),
     };
     let key = state.ledger.update_key(find(&state, &key)?.id, patch).await?;
     let warnings = warnings(&state, &key);
-    Ok(Json(json!(Changed { key: None, view: KeyView::from(&*key), warnings })))
+    Ok(Json(json!(Changed { key: None, view: KeyView::of(&state, &key), warnings })))
 }
 
 fn check_models(models: Option<&[String]>) -> Answer<()> {

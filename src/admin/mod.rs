@@ -9,12 +9,15 @@ mod accounts;
 mod config;
 mod entries;
 mod error;
+mod explain;
 mod keys;
+mod limits;
 mod probes;
 mod readiness;
 mod request;
 mod serve;
 mod tasks;
+mod upstreams;
 
 use std::sync::Arc;
 
@@ -22,6 +25,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
+use crate::balance::Balancer;
 use crate::config::ConfigHandle;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
@@ -42,6 +46,8 @@ pub struct AdminState {
     pub metrics: Arc<Metrics>,
     /// The running configuration: which models there are.
     pub config: Arc<ConfigHandle>,
+    /// How the targets are doing.
+    pub balancer: Arc<Balancer>,
     /// What `/readyz` says.
     pub readiness: Arc<Readiness>,
     /// The bearer token of everything under `/admin/`.
@@ -55,7 +61,7 @@ fn app(state: AdminState) -> Router {
         .route("/readyz", get(probes::readyz))
         .route("/metrics", get(probes::metrics))
         .route("/admin/v1/accounts", get(accounts::list).post(accounts::create))
-        .route("/admin/v1/accounts/{account}", get(accounts::show))
+        .route("/admin/v1/accounts/{account}", get(accounts::show).patch(accounts::update))
         .route("/admin/v1/accounts/{account}/grants", post(accounts::grant))
         .route("/admin/v1/accounts/{account}/refunds", post(accounts::refund))
         .route("/admin/v1/accounts/{account}/keys", get(keys::list).post(keys::create))
@@ -67,6 +73,8 @@ fn app(state: AdminState) -> Router {
         .route("/admin/v1/holds/in-doubt", get(entries::in_doubt))
         .route("/admin/v1/config", get(config::show))
         .route("/admin/v1/reload", post(config::reload))
+        .route("/admin/v1/upstreams", get(upstreams::list))
+        .route("/admin/v1/route", get(explain::route))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         .layer(from_fn_with_state(state.clone(), request::around))

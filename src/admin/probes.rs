@@ -6,8 +6,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
-use super::AdminState;
 use super::error::{Answer, ApiError};
+use super::{AdminState, upstreams};
 use crate::metrics::LedgerFigures;
 
 /// The media type of Prometheus' text format.
@@ -34,6 +34,8 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Response>
     let encode = move || {
         let (open_holds, written_off) = (state.ledger.open_holds(), state.ledger.written_off());
         let open_tasks = state.ledger.open_tasks();
+        let (upstreams, circuits) = upstreams::figures(&state);
+        state.metrics.show_targets(&upstreams, &circuits);
         state.metrics.encode(LedgerFigures { open_holds, open_tasks, written_off })
     };
     // With a thousand models this takes tens of milliseconds, which belong to no request's thread.

@@ -1,7 +1,202 @@
-//! Which target gets a request, and where its upstream is found.
+//! Which of a model's targets gets a request, and how they are doing.
+//!
+//! | File | What it knows |
+//! |---|---|
+//! | `choose` | the choice: priority, weight, load, conversations that stay where they are |
+//! | `circuit` | whether calls are worth making: circuit breaker, back-off, slow start |
+//! | `channel` | a target with a credential, and what came of calls to it |
+//! | `candidates` | what one request may still try |
+//! | `budget` | how many retries there may be |
+//! | `resolve` | where an upstream is found |
 
-mod order;
+mod budget;
+mod candidates;
+mod channel;
+mod choose;
+mod circuit;
 mod resolve;
 
-pub use order::order;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+pub use budget::RetryBudget;
+pub use candidates::{Candidates, Retry};
+pub use channel::{Candidate, Channel, Outcome, UpstreamState};
+pub use circuit::{Circuit, Standing};
 pub use resolve::Addresses;
+
+use crate::config::snapshot::{Credential, Snapshot, Target};
+
+/// The state of all targets of a gateway. It outlives reloads for what stays the same.
+#[derive(Debug)]
+pub struct Balancer {
+    table: ArcSwap<Table>,
+    budget: Arc<RetryBudget>,
+}
+
+/// The state of the targets of one configuration.
+#[derive(Debug, Default)]
+pub struct Table {
+    snapshot: Option<Arc<Snapshot>>,
+    /// By [`Target::index`].
+    channels: Vec<Vec<Arc<Channel>>>,
+    known: HashMap<Identity, Arc<Channel>>,
+    accounts: HashMap<Identity, Arc<Mutex<Circuit>>>,
+    upstreams: HashMap<String, Arc<UpstreamState>>,
+}
+
+/// What makes a channel the same one after a reload.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    upstream: String,
+    authority: String,
+    /// The upstream's name for the model; `None` for the account as a whole.
+    model: Option<String>,
+    /// A hash, so that no secret is kept beside the configuration.
+    credential: u64,
+}
+
+impl Balancer {
+    /// Over a first configuration.
+    #[must_use]
+    pub fn new(snapshot: &Arc<Snapshot>) -> Arc<Self> {
+        let table = ArcSwap::from_pointee(Table::default().next(snapshot));
+        Arc::new(Self { table, budget: Arc::new(RetryBudget::new(Instant::now())) })
+    }
+
+    /// The state of the targets of `snapshot`.
+    #[must_use]
+    pub fn table(&self, snapshot: &Arc<Snapshot>) -> Arc<Table> {
+        let table = self.table.load_full();
+        if table.snapshot.as_ref().is_some_and(|known| Arc::ptr_eq(known, snapshot)) {
+            return table;
+        }
+        let table = Arc::new(table.next(snapshot));
+        self.table.store(Arc::clone(&table));
+        table
+    }
+
+    /// What a request may try of `targets`. Those of one `affinity` go to the same one as long as
+    /// that is in order; it is asked for only where there is a choice.
+    pub fn candidates<'a>(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        targets: impl Iterator<Item = &'a Arc<Target>>,
+        affinity: impl FnOnce() -> Option<u64>,
+    ) -> Candidates {
+        let table = self.table(snapshot);
+        let ways: Vec<_> = targets
+            .flat_map(|target| {
+                let channels = table.channels.get(target.index).into_iter().flatten();
+                channels.map(|channel| Some((Arc::clone(target), Arc::clone(channel))))
+            })
+            .collect();
+        let affinity = if ways.len() > 1 { affinity() } else { None };
+        Candidates::new(ways, affinity, snapshot.balancing, Arc::clone(&self.budget))
+    }
+}
+
+impl Table {
+    /// The ways to a target.
+    #[must_use]
+    pub fn channels(&self, target: &Target) -> &[Arc<Channel>] {
+        self.channels.get(target.index).map_or(&[], Vec::as_slice)
+    }
+
+    /// What is known of an upstream.
+    #[must_use]
+    pub fn upstream(&self, name: &str) -> Option<&Arc<UpstreamState>> {
+        self.upstreams.get(name)
+    }
+
+    /// The table of another configuration, with what is known of what stays.
+    fn next(&self, snapshot: &Arc<Snapshot>) -> Self {
+        let mut next = Self { snapshot: Some(Arc::clone(snapshot)), ..Self::default() };
+        for name in snapshot.upstreams.keys() {
+            let state = self.upstreams.get(name).cloned().unwrap_or_default();
+            next.upstreams.insert(name.clone(), state);
+        }
+        for target in snapshot.models.iter().flat_map(|model| &model.targets) {
+            let credentials = &target.upstream.credentials;
+            let channels = match credentials.as_slice() {
+                [] => vec![next.channel(self, target, None)],
+                all => all.iter().map(|one| next.channel(self, target, Some(one))).collect(),
+            };
+            if next.channels.len() <= target.index {
+                next.channels.resize(target.index + 1, Vec::new());
+            }
+            if let Some(slot) = next.channels.get_mut(target.index) {
+                *slot = channels;
+            }
+        }
+        next
+    }
+
+    fn channel(
+        &mut self,
+        before: &Self,
+        target: &Target,
+        credential: Option<&Credential>,
+    ) -> Arc<Channel> {
+        let upstream = &target.upstream;
+        let account = Identity {
+            upstream: upstream.name.clone(),
+            authority: upstream.authority.clone(),
+            model: None,
+            credential: credential.map_or(0, hash),
+        };
+        let identity =
+            Identity { model: Some(target.model.clone().unwrap_or_default()), ..account.clone() };
+        if let Some(known) = self.known.get(&identity).or_else(|| before.known.get(&identity)) {
+            let known = Arc::clone(known);
+            self.accounts.insert(account, Arc::clone(&known.account));
+            self.known.insert(identity, Arc::clone(&known));
+            return known;
+        }
+        let known = self.accounts.get(&account).or_else(|| before.accounts.get(&account));
+        let shared = known.cloned().unwrap_or_default();
+        self.accounts.insert(account, Arc::clone(&shared));
+        let state = self.upstreams.entry(upstream.name.clone()).or_default();
+        let channel = Arc::new(Channel {
+            credential: credential.cloned(),
+            upstream: Arc::clone(state),
+            account: shared,
+            circuit: Mutex::default(),
+            in_flight: AtomicU32::new(0),
+            seed: seed(target, credential),
+            last_failure: Mutex::new(None),
+        });
+        self.known.insert(identity, Arc::clone(&channel));
+        channel
+    }
+}
+
+fn hash(credential: &Credential) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&credential.name, credential.secret.expose()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The same at every gateway that has the same names, so that a conversation finds its target again
+/// whichever gateway it comes to.
+fn seed(target: &Target, credential: Option<&Credential>) -> u64 {
+    let mut hasher = Sha256::new();
+    let names = [
+        target.upstream.name.as_str(),
+        target.model.as_deref().unwrap_or_default(),
+        credential.map_or("", |credential| &credential.name),
+    ];
+    for name in names {
+        hasher.update(name);
+        hasher.update([0]);
+    }
+    let digest = hasher.finalize();
+    digest.iter().take(8).fold(0, |seed, byte| (seed << 8) | u64::from(*byte))
+}

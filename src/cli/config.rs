@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
-use super::{admin_call, serve};
+use super::{admin_call, listen, serve};
 use crate::config::{self, Change, Overrides, Sources};
 use crate::secret::Secret;
 
@@ -100,7 +100,7 @@ impl Diff {
     /// The hash of what runs, and its document.
     fn running(&self) -> anyhow::Result<(Value, Value)> {
         let (address, token) = self.access()?;
-        let address = serve::callable(address);
+        let address = listen::callable(address);
         let answer = admin_call::get(address, "/admin/v1/config", Some(&token), ANSWER_TIMEOUT)
             .with_context(|| format!("no answer from {address}"))?;
         if answer.status != 200 {

@@ -70,7 +70,7 @@ fn prepare(ledger: &Ledger) -> anyhow::Result<(String, Nanousd)> {
         tokio::runtime::Handle::current().block_on(async {
             let account = demo_account(ledger).await?;
             ledger.grant(account, GRANT_ID, CREDIT).await?;
-            let new = NewKey { name: "demo".to_owned(), models: None, expires_at: None };
+            let new = NewKey { name: "demo".to_owned(), ..NewKey::default() };
             let (secret, _) = ledger.create_key(account, new).await?;
             let account = ledger.account(account).context("the demo account is gone")?;
             Ok((secret.expose().to_owned(), account.balance.available))

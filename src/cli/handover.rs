@@ -1,5 +1,5 @@
 //! The next process takes over, as for a new version of the program: it gets the listening sockets
-//! of the one that runs, and then its ledger. `docs/adr/0008-handover.md` says why it goes like this.
+//! of the one that runs, and then its ledger. `docs/adr/0009-handover.md` says why it goes like this.
 //!
 //! The process that runs starts the next one with its sockets as systemd passes them
 //! (`LISTEN_FDS`), and one end of a socket pair for standard input. The next one says over it that

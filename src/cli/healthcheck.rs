@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::{admin_call, serve};
+use super::{admin_call, listen};
 
 /// Ask a running gateway whether it wants requests: exits with 0 if it does.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(super) struct Healthcheck {
 impl Healthcheck {
     /// Runs the command.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let address = serve::callable(self.admin);
+        let address = listen::callable(self.admin);
         let time = Duration::from_millis(self.timeout_ms);
         let answer = admin_call::get(address, "/readyz", None, time)
             .with_context(|| format!("no answer from {address}"))?;

@@ -5,11 +5,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod serve;
+mod listen;
 mod demo;
 mod check;
 mod schema;
 mod sim;
 mod ledger;
+mod route;
+mod operator;
 mod signals;
 mod drain;
 mod handover;
@@ -43,6 +46,8 @@ enum Command {
     Sim(sim::SimCommand),
     /// Ask a running gateway whether it wants requests: exits with 0 if it does.
     Healthcheck(healthcheck::Healthcheck),
+    /// See which way requests go in a running gateway.
+    Route(route::RouteArgs),
     /// Work on a ledger that no gateway has open.
     Ledger(ledger::LedgerArgs),
 }
@@ -61,6 +66,7 @@ impl Cli {
             Command::Schema(command) => command.run(),
             Command::Sim(command) => command.run(),
             Command::Healthcheck(command) => command.run(),
+            Command::Route(command) => command.run(),
             Command::Ledger(command) => command.run(),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,21 +10,18 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use parking_lot::Mutex;
-use pingora::server::Fds;
-use pingora::services::Service as _;
-use pingora::services::listening::Service;
 use tokio::sync::watch;
 
 use super::drain::Drain;
 use super::handover::{self, Handover, Inherited, Successor};
-use super::last_calls;
+use super::listen::{self, Bound};
 use super::signals::Signals;
 use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
+use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
-use crate::gateway::{Deadline, Gateway, GatewayParts};
+use crate::gateway::{Deadline, GatewayParts, check_upstreams};
 use crate::ledger::{self, Ledger, OpenError};
 use crate::logging;
 use crate::metrics::Metrics;
@@ -84,6 +80,7 @@ impl Serve {
             if ready_json {
                 let line = serde_json::json!({
                     "base_url": running.base_url(),
+                    "listeners": running.listeners,
                     "admin_url": running.admin_url(),
                 });
                 // Nobody may be there to read it: whoever started the process before this one.
@@ -129,34 +126,21 @@ pub(super) enum Role {
 pub(super) struct Running {
     pub(super) ledger: Arc<Ledger>,
     pub(super) admin_token: Secret,
-    listen: Vec<SocketAddr>,
+    /// The customers' addresses, as URLs without a path.
+    pub(super) listeners: Vec<String>,
     admin: SocketAddr,
 }
 
 impl Running {
-    /// The customers' address, as a URL without a path.
+    /// The first of the customers' addresses, as a URL without a path.
     pub(super) fn base_url(&self) -> String {
-        self.listen.first().map(|address| url(*address)).unwrap_or_default()
+        self.listeners.first().cloned().unwrap_or_default()
     }
 
     /// The admin API's address, as a URL without a path.
     pub(super) fn admin_url(&self) -> String {
-        url(self.admin)
+        listen::url("http", self.admin)
     }
-}
-
-fn url(address: SocketAddr) -> String {
-    format!("http://{}", callable(address))
-}
-
-/// An address that can be called: one that listens everywhere is called on loopback.
-pub(super) fn callable(address: SocketAddr) -> SocketAddr {
-    let mut callable = address;
-    if address.ip().is_unspecified() {
-        let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
-        callable.set_ip(loopback.parse().unwrap_or(address.ip()));
-    }
-    callable
 }
 
 /// Loads the configuration and prints what there is to say about it. `None` when it has errors.
@@ -213,7 +197,7 @@ async fn serve(
     let mut signals = Signals::listen()?;
     let (delay, grace) = (config.shutdown_delay, config.shutdown_grace);
     let metrics = Arc::new(Metrics::new());
-    let listeners = bind_all(&config, &mut inherited)?;
+    let listeners = listen::bind_all(&config, |address| inherited.bind(address))?;
     let admin_listener = inherited.bind(config.admin.address)?;
     // Nobody would ever accept what comes to those that are left.
     drop(inherited);
@@ -228,15 +212,13 @@ async fn serve(
         Some(token) => token.clone(),
         None => kept_token(&config.store.data_dir)?,
     };
-    let listen = listeners.iter().map(|(address, _, _)| *address).collect();
+    let urls = listeners.iter().map(Bound::url).collect();
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
     let readiness = Arc::new(Readiness::default());
     let (stop, stopped) = watch::channel(false);
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
-    let data_dir = handle.load().store.data_dir.clone();
-    let (followed, seen) = (Arc::clone(&ledger), Arc::clone(&metrics));
-    let tasks = Tasks::start(followed, Arc::clone(&handle), outbound.clone(), seen, &data_dir)
-        .context("cannot go on with the tasks of the ledger")?;
+    let tasks = start_tasks(&handle, &ledger, &outbound, &metrics)?;
+    let balancer = Balancer::new(&handle.load());
     let deadline = Arc::new(Deadline::default());
     let parts = GatewayParts {
         config: Arc::clone(&handle),
@@ -244,24 +226,28 @@ async fn serve(
         metrics: Arc::clone(&metrics),
         outbound,
         tasks: Arc::clone(&tasks),
+        balancer: Arc::clone(&balancer),
+        limits: Arc::default(),
         deadline: Arc::clone(&deadline),
     };
     let open = Arc::new(AtomicUsize::new(0));
-    let services = start_proxy(parts, listeners, &stopped, &open)?;
+    let services = listen::start(&parts, listeners, &stopped, &open)?;
     let state = AdminState {
         ledger: Arc::clone(&ledger),
         tasks,
         metrics: Arc::clone(&metrics),
         config: Arc::clone(&handle),
+        balancer,
         readiness: Arc::clone(&readiness),
         token: admin_token.clone(),
     };
+    let checks = tokio::spawn(check_upstreams(Arc::clone(&handle), Arc::clone(&state.balancer)));
     let admin = tokio::spawn(admin::serve(admin_listener, state));
     metrics.config_loaded();
     let watching = tokio::spawn(reload::watch(Arc::clone(&handle), Arc::clone(&metrics)));
     readiness.set_ready();
     let running =
-        Running { ledger: Arc::clone(&ledger), admin_token, listen, admin: admin_address };
+        Running { ledger: Arc::clone(&ledger), admin_token, listeners: urls, admin: admin_address };
     ready(&running)?;
     supervisor::ready();
     let watchdog = tokio::spawn(supervisor::feed_the_watchdog());
@@ -271,12 +257,9 @@ async fn serve(
     drain.stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
-    watching.abort();
-    watchdog.abort();
+    [checks, watching, watchdog].iter().for_each(tokio::task::JoinHandle::abort);
     Ok((ledger, successor))
 }
-
-type Bound = (SocketAddr, TcpListener, bool);
 
 /// What the next process will need.
 fn handover(
@@ -287,17 +270,9 @@ fn handover(
     if role == Role::Demonstrates {
         return Ok(None);
     }
-    let sockets = listeners.iter().map(|(_, socket, _)| socket).chain([admin]);
+    let sockets = listeners.iter().map(|bound| &bound.socket).chain([admin]);
     let sockets = sockets.map(TcpListener::try_clone).collect::<std::io::Result<_>>()?;
     Ok(Some(Arc::new(Handover::prepare(sockets)?)))
-}
-
-fn bind_all(config: &Snapshot, inherited: &mut Inherited) -> anyhow::Result<Vec<Bound>> {
-    let bind_one = |listener: &crate::config::snapshot::Listener| {
-        let socket = inherited.bind(listener.address)?;
-        Ok((socket.local_addr()?, socket, listener.h2c))
-    };
-    config.listeners.iter().map(bind_one).collect()
 }
 
 fn open_ledger(
@@ -334,32 +309,16 @@ fn open_ledger(
     Ok(ledger)
 }
 
-/// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
-/// an error of ours before anything runs, and port 0 is known.
-fn start_proxy(
-    parts: GatewayParts,
-    listeners: Vec<Bound>,
-    stopped: &watch::Receiver<bool>,
-    open: &Arc<AtomicUsize>,
-) -> std::io::Result<Vec<tokio::task::JoinHandle<()>>> {
-    let gateway = Gateway::new(parts);
-    let start_one = |(address, socket, h2c): Bound| {
-        let name = address.to_string();
-        let app = || gateway.clone().behind(h2c, Arc::clone(open));
-        let (last_app, last_socket) = (Arc::new(app()), socket.try_clone()?);
-        let app = app();
-        let mut service = Service::new(name.clone(), app);
-        service.add_tcp(&name);
-        let mut fds = Fds::new();
-        fds.add(name, socket.into_raw_fd());
-        let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
-        Ok(tokio::spawn(async move {
-            service.start_service(Some(fds), stopped.clone(), 1).await;
-            drop(service);
-            last_calls::serve(last_socket, &last_app, &stopped);
-        }))
-    };
-    listeners.into_iter().map(start_one).collect()
+fn start_tasks(
+    config: &Arc<ConfigHandle>,
+    ledger: &Arc<Ledger>,
+    outbound: &Outbound,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<Tasks>> {
+    let data_dir = config.load().store.data_dir.clone();
+    let (ledger, config) = (Arc::clone(ledger), Arc::clone(config));
+    Tasks::start(ledger, config, outbound.clone(), Arc::clone(metrics), &data_dir)
+        .context("cannot go on with the tasks of the ledger")
 }
 
 /// The admin token that a gateway without a configured one made for itself, at its first start.

@@ -1,6 +1,6 @@
 //! One YAML file on its way from bytes to typed values, and the faults found in it.
 
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -179,6 +179,11 @@ impl Document {
     pub(super) fn is_true(&self, path: &[&str]) -> bool {
         let at = path.iter().try_fold(&self.value, |value, key| value.get(key));
         at.and_then(Value::as_bool) == Some(true)
+    }
+
+    /// Where a path that is typed here leads: a relative one begins at the file's directory.
+    pub(super) fn beside(&self, path: &str) -> PathBuf {
+        FilePath::new(&self.file).parent().unwrap_or(FilePath::new("")).join(path)
     }
 
     /// Whether an error has been noted.

@@ -12,11 +12,13 @@ use sha2::{Digest as _, Sha256};
 
 pub mod snapshot;
 
+mod certificate;
 mod compile;
 mod described;
 mod diagnostic;
 mod document;
 mod expand;
+mod network;
 mod rate;
 mod raw;
 mod reload;
@@ -25,6 +27,7 @@ mod shape;
 mod spans;
 mod url;
 
+pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
 pub use described::{Change, changes};
 pub use diagnostic::{Diagnostic, Place, Severity, count, report};
 pub use reload::{ConfigHandle, Reloaded};

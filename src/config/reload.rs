@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Listener, Snapshot};
 use super::{Diagnostic, Overrides, Sources};
 
 /// Hands out the configuration in force. A reload replaces it whole or not at all.
@@ -111,10 +111,17 @@ impl ConfigHandle {
     }
 }
 
+/// Whether the sockets that are open can go on as they are.
+fn same_listeners(started: &Snapshot, now: &Snapshot) -> bool {
+    let (started, now) = (&started.listeners, &now.listeners);
+    let same = |(one, other): (&Listener, &Listener)| one.is_served_like(other);
+    started.len() == now.len() && started.iter().zip(now).all(same)
+}
+
 /// The fields that a running process cannot change.
 fn restart_only(started: &Snapshot, now: &Snapshot) -> Vec<&'static str> {
     [
-        ("listeners", started.listeners != now.listeners),
+        ("listeners", !same_listeners(started, now)),
         ("admin.address", started.admin.address != now.admin.address),
         ("admin.token", started.admin.token != now.admin.token),
         ("store.data_dir", started.store.data_dir != now.store.data_dir),

@@ -9,7 +9,9 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
+use super::network::Network;
 use super::rate::{PerMillion, PerUnit};
+use super::snapshot::Affinity;
 use super::url::BaseUrl;
 use crate::price::{self, Quality, Resolution};
 use crate::protocols::limits::{AudioFormat, ImageFormat, ResponseFormat};
@@ -56,6 +58,7 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
         Size::FORMAT => check::<Size>(text),
         Address::FORMAT => check::<Address>(text),
         ImageSize::FORMAT => check::<ImageSize>(text),
+        Network::FORMAT => check::<Network>(text),
         BaseUrl::FORMAT => check::<BaseUrl>(text),
         PerMillion::FORMAT => check::<PerMillion>(text),
         PerUnit::FORMAT => check::<PerUnit>(text),
@@ -319,6 +322,7 @@ word!(QualityName, Quality, "a quality");
 word!(ImageFormatName, ImageFormat, "a format of images");
 word!(ResponseFormatName, ResponseFormat, "a way to answer");
 word!(AudioFormatName, AudioFormat, "a format of audio");
+word!(AffinityName, Affinity, "a way to keep requests together");
 
 #[cfg(test)]
 mod tests {

@@ -6,11 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
+use super::certificate::Certificate;
 use crate::ledger::RecoveryPolicy;
+use crate::limits::Rates;
 use crate::price::PriceList;
 use crate::protocols::limits::ModelLimits;
 use crate::protocols::{Dialect, Operation};
 use crate::secret::Secret;
+use crate::words::words;
 
 /// Everything that the two YAML files say.
 #[derive(Debug)]
@@ -21,6 +26,8 @@ pub struct Snapshot {
     pub described: serde_json::Value,
     /// Customer-facing addresses. Restart-only.
     pub listeners: Vec<Listener>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
     /// The operator's address. Restart-only.
     pub admin: Admin,
     /// Where the ledger lives. Restart-only.
@@ -34,8 +41,12 @@ pub struct Snapshot {
     pub reload: Reload,
     /// Bounds on what is taken in.
     pub limits: Limits,
+    /// How much keys and accounts may be used that have no limits of their own.
+    pub rate_limits: RateLimits,
     /// How tasks are followed.
     pub tasks: Tasks,
+    /// How targets are chosen and given up.
+    pub balancing: Balancing,
     /// Which path does what, in the order of `routes.yaml`.
     pub routes: Vec<Arc<Route>>,
     /// Every upstream that is switched on, by name.
@@ -49,12 +60,28 @@ pub struct Snapshot {
 }
 
 /// One customer-facing address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     /// Where to listen. Port 0 takes any free port.
     pub address: SocketAddr,
     /// Whether HTTP/2 without TLS is spoken beside HTTP/1.1.
     pub h2c: bool,
+    /// Whether every connection begins with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// What is shown to clients, where TLS is spoken.
+    pub tls: Option<Arc<Certificate>>,
+}
+
+impl Listener {
+    /// Whether a socket that was opened for `other` does as this one says. Certificates and their
+    /// paths may differ: they change while the gateway runs.
+    #[must_use]
+    pub fn is_served_like(&self, other: &Self) -> bool {
+        self.address == other.address
+            && self.h2c == other.h2c
+            && self.proxy_protocol == other.proxy_protocol
+            && self.tls.is_some() == other.tls.is_some()
+    }
 }
 
 /// The admin API's address.
@@ -97,6 +124,17 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// The requests that are served at one time.
     pub requests_in_flight_max: usize,
+    /// How often a stream gets a comment while its upstream is silent.
+    pub sse_keepalive: Option<Duration>,
+}
+
+/// How much keys and accounts may be used that have no limits of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Every key.
+    pub key: Rates,
+    /// Every account: all of its keys together.
+    pub account: Rates,
 }
 
 /// How tasks are followed.
@@ -112,6 +150,57 @@ pub struct Tasks {
     pub repeat_window: Option<Duration>,
     /// Hosts that webhooks may be sent to although they are not on the public internet.
     pub webhook_hosts: Vec<String>,
+}
+
+/// How targets are chosen and given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balancing {
+    /// Which requests stay together.
+    pub affinity: Affinity,
+    /// When a target gets no calls.
+    pub circuit: CircuitRules,
+    /// When another target is tried.
+    pub retries: RetryRules,
+}
+
+words! {
+    /// Which requests go to the same target as long as that is in order.
+    Affinity {
+        /// None.
+        None = "none",
+        /// Those with the same `x-session-affinity`.
+        Header = "header",
+        /// Those, and without that header those of one conversation.
+        Conversation = "conversation",
+    }
+}
+
+/// When a target gets no calls, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitRules {
+    /// After so many failures in a row.
+    pub failures: u32,
+    /// When this share of calls fails, in percent, over 30 s and at least 20 calls.
+    pub failure_percent: u32,
+    /// How long at first; doubled each time that it happens again without a success.
+    pub open: Duration,
+    /// How long at most.
+    pub open_max: Duration,
+    /// How long a recovered target takes to get its whole share again.
+    pub slow_start: Duration,
+}
+
+/// When another target is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryRules {
+    /// Tries for one request, the first included.
+    pub tries_max: u32,
+    /// Retries in 100 requests, over all requests of the gateway.
+    pub budget_percent: u32,
+    /// Retries a second that there may be in any case.
+    pub per_second_min: u32,
+    /// After this long no further try begins.
+    pub deadline: Duration,
 }
 
 /// A path and what it does.
@@ -143,10 +232,44 @@ pub struct Upstream {
     /// What the base URL's path adds before a protocol's own path: empty, or `/v1` and the like,
     /// without a slash at its end.
     pub path_prefix: String,
-    /// The operator's key at the provider; `None` for a server that asks for none.
-    pub credential: Option<Secret>,
+    /// The operator's keys at the provider; none for a server that asks for none.
+    pub credentials: Vec<Credential>,
+    /// How to find out whether it works, beside what calls show.
+    pub health_check: Option<HealthCheck>,
     /// How long to wait for it.
     pub timeouts: UpstreamTimeouts,
+}
+
+impl Upstream {
+    /// The credential of this name; the only one has none.
+    #[must_use]
+    pub fn credential(&self, name: &str) -> Option<&Credential> {
+        self.credentials.iter().find(|credential| credential.name == name)
+    }
+}
+
+/// One of the operator's keys at a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// Its name in `routes.yaml`; empty for one that has none because it is the only one.
+    pub name: String,
+    /// The key.
+    pub secret: Secret,
+}
+
+/// How to find out whether an upstream works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// What is asked for, with `GET`; `None` when a connection is enough.
+    pub path: Option<String>,
+    /// How often.
+    pub interval: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// So many failures in a row take it out.
+    pub unhealthy_after: u32,
+    /// So many successes in a row bring it back.
+    pub healthy_after: u32,
 }
 
 /// How long to wait for an upstream.
@@ -158,6 +281,8 @@ pub struct UpstreamTimeouts {
     pub read: Duration,
     /// Between two pieces of a request being taken.
     pub write: Duration,
+    /// The longest that an answer may take, from the request's beginning.
+    pub total: Duration,
 }
 
 /// The longest name of anything that can be named.
@@ -173,18 +298,22 @@ pub struct Model {
     /// What it can be asked to do.
     pub operations: Vec<Operation>,
     /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Arc<Target>>,
     /// What a unit costs; all zero only where the file says `free: true`.
     pub prices: PriceList,
     /// What one request can use at most.
     pub limits: ModelLimits,
+    /// How much all customers together may use it.
+    pub rates: Rates,
     /// `owned_by` in model lists.
     pub owned_by: String,
 }
 
 /// One place where a model is served.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Target {
+    /// Its number in this configuration.
+    pub index: usize,
     /// The provider.
     pub upstream: Arc<Upstream>,
     /// The provider's name for the model; `None` for the name that the customer used, of which only

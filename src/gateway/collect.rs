@@ -1,7 +1,7 @@
 //! Answers that are put together before any of them is sent. The gateway makes the calls itself, with
 //! the same rules for the next target as for a relayed request.
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -14,6 +14,7 @@ use super::exchange::{Attempt, Exchange, Sending, Stage};
 use super::failed::Failed;
 use super::proxy::Gateway;
 use super::{headers, peer, respond};
+use crate::balance::Outcome;
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::RequestId;
@@ -39,9 +40,9 @@ pub(super) async fn answer(
     let collected = match collect(gateway, &head, exchange).await {
         Ok(collected) => collected,
         Err(Failed::Relayed(status, body)) => {
-            return respond::relayed(session, exchange.id, status, body).await;
+            return respond::relayed(session, exchange.stamp(), status, body).await;
         }
-        Err(Failed::Ours(error) | Failed::Next(error) | Failed::InDoubt(error)) => {
+        Err(Failed::Ours(error) | Failed::Next(_, error) | Failed::InDoubt(_, error)) => {
             return Err(exchange.fail(error));
         }
     };
@@ -58,11 +59,11 @@ pub(super) async fn answer(
             exchange.begin_known(Framing::Json, usage, source);
             exchange.finish_known();
             exchange.first_byte = Some(exchange.started.elapsed());
-            respond::document(session, exchange.id, document).await
+            respond::document(session, exchange.stamp(), document).await
         }
         Content::Audio(url, format) => {
-            let Some(Attempt { target, .. }) = exchange.attempt() else { return Ok(()) };
-            let upstream = target.upstream.clone();
+            let Some(Attempt { candidate, .. }) = exchange.attempt() else { return Ok(()) };
+            let upstream = Arc::clone(&candidate.target.upstream);
             let opened = open(&gateway.outbound, &url, &upstream, format).await;
             let speech = opened.map_err(|error| exchange.fail(error))?;
             exchange.begin_known(Framing::Binary, usage, source);
@@ -84,18 +85,24 @@ async fn collect(
         let message = "The request was not admitted.";
         return Err(Failed::Ours(GatewayError::new(ErrorKind::Internal, message)));
     };
-    while let Some(target) = sending.targets.pop_front() {
+    while let Some(candidate) = sending.next(&gateway.metrics) {
         let body = &sending.body.bytes;
-        let Some(requests) = pipeline::rewrite_collected(&sending.admitted, &target, body) else {
+        let Some(requests) = pipeline::rewrite_collected(&sending.admitted, &candidate, body)
+        else {
             continue;
         };
         let Some(request) = requests.first().cloned() else { continue };
-        let upstream = target.upstream.clone();
-        let began = Instant::now();
-        sending.attempt = Some(Attempt { target, request, began, body_emitted: true });
+        let upstream = Arc::clone(&candidate.target.upstream);
+        let attempt = Attempt::begin(candidate, request);
+        sending.attempt = Some(Attempt { body_emitted: true, ..attempt });
         let caller = Caller { outbound: &gateway.outbound, upstream: &upstream, head, id };
-        match ask(&caller, sending, &requests, budget).await {
-            Err(Failed::Next(error)) => sending.last_failure = Some(error),
+        let asked = ask(&caller, sending, &requests, budget).await;
+        let outcome = asked.as_ref().map_or_else(Failed::outcome, |_| Some(Outcome::Ok));
+        if let Some(outcome) = outcome {
+            sending.report(outcome, &gateway.metrics);
+        }
+        match asked {
+            Err(Failed::Next(_, error)) => sending.last_failure = Some(error),
             done => return done,
         }
     }
@@ -148,6 +155,7 @@ async fn ask_one(
     let sent = caller.outbound.post(caller.upstream, path, head.headers.clone(), body);
     let answer = sent.await.map_err(unanswered)?;
     let status = answer.status();
+    let outcome = peer::outcome_of(status, Some(answer.headers()));
     let body = answer.whole(may_grow).await.map_err(unanswered)?;
     if (200..300).contains(&status) {
         return Ok(body);
@@ -155,18 +163,20 @@ async fn ask_one(
     Err(match (call.refusal(status, &body), peer::refusal(status)) {
         (Some(fault), _) => fault.into(),
         (None, peer::Refusal::Customers) => Failed::Relayed(status, body),
-        (None, peer::Refusal::Busy) => Failed::Next(peer::busy_without_word()),
-        (None, peer::Refusal::Upstreams) => Failed::Next(peer::refused(status)),
+        (None, peer::Refusal::Busy) => Failed::Next(outcome, peer::busy_without_word()),
+        (None, peer::Refusal::Upstreams) => Failed::Next(outcome, peer::refused(status)),
     })
 }
 
 fn unanswered(error: OutboundError) -> Failed {
     match error {
-        OutboundError::Unreachable(_) => Failed::Next(peer::at_fault(error)),
-        OutboundError::TimedOut => Failed::InDoubt(peer::timed_out().cause(error)),
+        OutboundError::Unreachable(_) => Failed::Next(Outcome::Unreachable, peer::at_fault(error)),
+        OutboundError::TimedOut => {
+            Failed::InDoubt(Outcome::TimedOut, peer::timed_out().cause(error))
+        }
         // The upstream has the request, and may be at work: another one would cost twice.
         OutboundError::Broken(_) | OutboundError::Forbidden(_) => {
-            Failed::InDoubt(peer::at_fault(error))
+            Failed::InDoubt(Outcome::Broken, peer::at_fault(error))
         }
         OutboundError::TooLarge => {
             let message = "The upstream's answer is too large at the moment. Try again shortly.";
@@ -234,7 +244,7 @@ async fn send(session: &mut Session, exchange: &mut Exchange, mut speech: Speech
         Some(_) => ("audio/mpeg", None),
         None => ("audio/wav", speech.answer.content_length()),
     };
-    respond::begin_file(session, exchange.id, media_type, length).await?;
+    respond::begin_file(session, exchange.stamp(), media_type, length).await?;
     let first = std::mem::take(&mut speech.first);
     session.write_response_body(Some(first), false).await?;
     loop {

@@ -3,8 +3,8 @@
 //!
 //! Pingora 0.9.1 bounds each read but not a whole head, waits without end for the first 24 bytes
 //! where HTTP/2 is spoken without TLS, and answers a malformed head with an empty 400. So this
-//! stands in front of its `HttpProxy`: it hands over heads that are complete and sound, and
-//! connections that speak HTTP/2.
+//! stands in front of its `HttpProxy`: it hands over heads that are complete and sound, and the
+//! streams of connections that speak HTTP/2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ServerApp};
-use pingora::protocols::Stream;
+use pingora::apps::{HttpPersistentSettings, HttpServerApp, ServerApp};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::l4::stream::Stream as TcpStream;
+use pingora::protocols::{ALPN, Stream};
 use pingora::proxy::{HttpProxy, ProxyHttp, http_proxy};
 use pingora::server::ShutdownWatch;
 use pingora::server::configuration::ServerConf;
@@ -23,27 +23,28 @@ use pingora::time::timeout;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::deadline::{Cuttable, Deadline};
-use super::framing;
+use super::transport::Transport;
+use super::{framing, http2};
 use crate::error::{ErrorKind, GatewayError};
 use crate::metrics::Metrics;
 
 /// How an HTTP/2 connection begins (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The largest request head: as much as Pingora allows over HTTP/2. Browsers stay below 16 KiB.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The largest request head, over HTTP/2 too. Browsers stay below 16 KiB.
+pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// What a head gets at first; ordinary ones need no more.
 const HEAD_BYTES_INITIAL: usize = 4 * 1024;
 /// The time within which a head must be complete, and within which the first one must begin.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection that has just been accepted may take to begin its first request when the
 /// gateway shuts down: the request is on its way, and closing would lose it.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection may wait for its next request. Cloud load balancers keep idle connections
 /// for up to 600 s, and lose a request when the other end closes first.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
 /// Requests on one connection before it is closed, so that clients spread anew over load-balanced
 /// gateways.
-const REQUESTS_MAX: u32 = 10_000;
+pub(super) const REQUESTS_MAX: u32 = 10_000;
 /// How long, and for how many bytes, a refused customer is listened to after the answer. Closing
 /// with unread bytes resets the connection, and the answer may be lost with it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -55,7 +56,9 @@ pub(super) type Refuse = fn(&GatewayError) -> Bytes;
 /// The application behind every customer-facing address.
 pub struct Connections<P> {
     proxy: Arc<HttpProxy<P>>,
-    speaks_http2: bool,
+    transport: Transport,
+    /// Whether HTTP/2 may begin without having been agreed on.
+    h2c: bool,
     refuse: Refuse,
     open: Arc<AtomicUsize>,
     deadline: Arc<Deadline>,
@@ -74,18 +77,14 @@ where
     pub(super) fn new(
         conf: &Arc<ServerConf>,
         proxy: P,
-        speaks_http2: bool,
+        transport: Transport,
+        h2c: bool,
         refuse: Refuse,
         open: Arc<AtomicUsize>,
     ) -> Self {
-        let mut options = HttpServerOptions::default();
-        options.h2c = speaks_http2;
-        options.h2_idle_timeout = Some(IDLE_TIMEOUT);
-        options.keepalive_request_limit = Some(REQUESTS_MAX);
-        let mut proxy = http_proxy(conf, proxy);
-        proxy.server_options = Some(options);
-        let (proxy, deadline) = (Arc::new(proxy), Arc::default());
-        Self { proxy, speaks_http2, refuse, open, deadline, metrics: None }
+        let h2c = h2c && !transport.is_tls();
+        let (proxy, deadline) = (Arc::new(http_proxy(conf, proxy)), Arc::default());
+        Self { proxy, transport, h2c, refuse, open, deadline, metrics: None }
     }
 
     /// Cuts requests at this deadline, and shows these metrics how many connections are open.
@@ -93,13 +92,27 @@ where
         Self { deadline, metrics: Some(metrics), ..self }
     }
 
-    async fn serve(&self, mut stream: Stream, mut shutdown: ShutdownWatch) {
+    async fn serve(&self, stream: Stream, mut shutdown: ShutdownWatch) {
+        let opened = tokio::select! {
+            biased; // most connections are open at once
+            opened = self.transport.open(stream) => opened,
+            () = closing(&mut shutdown, true) => None,
+        };
+        let Some(mut stream) = opened else { return };
+        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            return self.serve_http2(stream, shutdown).await;
+        }
         let mut reused: Option<HttpPersistentSettings> = None;
         loop {
             let head = match self.next_head(&mut stream, reused.is_none(), &mut shutdown).await {
                 Head::Sound(head) => head,
                 Head::Refused(error) => return say_and_close(stream, &(self.refuse)(&error)).await,
-                Head::Http2(begun) => return self.serve_http2(stream, &begun, &shutdown).await,
+                Head::Http2(begun) => {
+                    // Only plain TCP gets here: over TLS the protocol was agreed on.
+                    let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
+                    stream.rewind(&begun);
+                    return self.serve_http2(stream, shutdown).await;
+                }
                 Head::None => return,
             };
             if reused.is_none() {
@@ -119,11 +132,15 @@ where
         }
     }
 
-    async fn serve_http2(&self, stream: Stream, begun: &[u8], shutdown: &ShutdownWatch) {
-        // Only plain TCP gets here: over TLS the protocol is agreed on in the handshake.
-        let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
-        stream.rewind(begun);
-        self.proxy.process_new(stream, shutdown).await;
+    async fn serve_http2(&self, stream: Stream, shutdown: ShutdownWatch) {
+        let begin = |session, busy| {
+            let (proxy, shutdown) = (Arc::clone(&self.proxy), shutdown.clone());
+            tokio::spawn(async move {
+                let _busy: http2::Busy = busy;
+                proxy.process_new_http(ServerSession::new_http2(session), &shutdown).await;
+            });
+        };
+        http2::serve(stream, shutdown.clone(), begin).await;
     }
 
     /// Reads the next head.
@@ -143,7 +160,7 @@ where
             },
             () = closing(shutdown, is_first) => return Head::None,
         }
-        let may_be_http2 = is_first && self.speaks_http2;
+        let may_be_http2 = is_first && self.h2c;
         match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2)).await {
             Ok(head) => head,
             Err(_) => Head::Refused(GatewayError::new(

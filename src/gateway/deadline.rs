@@ -54,8 +54,16 @@ impl Deadline {
         self.is_over.load(Ordering::Acquire)
     }
 
+    /// What `work` comes to, or `None` if they must end before it is done.
+    pub(super) async fn or_done<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.reached() => None,
+        }
+    }
+
     /// Waits until they must.
-    pub(super) fn reached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
+    fn reached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
         let mut told = self.told.subscribe();
         async move {
             // A deadline that is gone is not reached any more.

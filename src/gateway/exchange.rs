@@ -1,6 +1,5 @@
 //! One request's state: what every hook knows, and the stage that it has reached.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,10 +11,14 @@ use super::body::{HeldBody, Share};
 use super::deadline::Deadline;
 use super::envelope::Envelope;
 use super::overload::Place;
+use super::peer;
+use super::respond::Stamp;
 use super::submit::Mark;
-use crate::config::snapshot::{Model, Route, Snapshot, Target};
-use crate::error::{ErrorKind, GatewayError};
+use crate::balance::{Candidate, Candidates, Outcome, Retry};
+use crate::config::snapshot::{Model, Route, Snapshot};
+use crate::error::GatewayError;
 use crate::ledger::{Key, RequestId};
+use crate::limits::{Permit, Standing};
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
 use crate::price::{Usage, UsageSource};
@@ -38,6 +41,8 @@ pub struct Exchange {
     pub(super) request_bytes: u64,
     pub(super) first_byte: Option<Duration>,
     pub(super) stage: Stage,
+    /// What lets it go on beside others, until it is settled.
+    pub(super) permit: Option<Permit>,
     /// What to answer in the place of an upstream that cannot.
     pub(super) local_answer: Option<Bytes>,
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
@@ -67,8 +72,8 @@ pub(super) struct Sending {
     pub(super) body: HeldBody,
     /// What marks repetitions of it, for one that starts a task.
     pub(super) mark: Option<Mark>,
-    /// The targets still to try, the next one first.
-    pub(super) targets: VecDeque<Target>,
+    /// The targets still to try.
+    pub(super) candidates: Candidates,
     /// The try under way.
     pub(super) attempt: Option<Attempt>,
     /// Tries that ended because the upstream had closed an idle connection.
@@ -79,7 +84,7 @@ pub(super) struct Sending {
 
 /// One try of one target.
 pub(super) struct Attempt {
-    pub(super) target: Target,
+    pub(super) candidate: Candidate,
     pub(super) request: UpstreamRequest,
     pub(super) began: Instant,
     /// The body was handed to Pingora in this try.
@@ -90,7 +95,8 @@ pub(super) struct Attempt {
 pub(super) struct Response {
     pub(super) relaying: Relaying,
     pub(super) framing: Framing,
-    pub(super) target: Target,
+    pub(super) candidate: Candidate,
+    pub(super) began: Instant,
     /// What is held back of it, in the budget of all bodies.
     pub(super) held: Share,
     /// Bytes given to Pingora to send.
@@ -104,6 +110,8 @@ pub(super) struct Response {
 pub(super) enum Cut {
     /// Hold and balance are used up.
     Exhausted,
+    /// It took longer than answers may.
+    Overdue,
     /// The process is about to end.
     Stopping,
 }
@@ -127,6 +135,7 @@ impl Exchange {
             request_bytes: 0,
             first_byte: None,
             stage: Stage::Unpaid,
+            permit: None,
             local_answer: None,
             failure: None,
             metrics,
@@ -159,6 +168,11 @@ impl Exchange {
         }
     }
 
+    /// How often its stream is kept alive, if that is wanted.
+    pub(super) fn keeps_alive(&self) -> Option<Duration> {
+        self.snapshot.limits.sse_keepalive.filter(|_| self.stream)
+    }
+
     /// Whether money is held for it.
     pub(super) fn is_paid(&self) -> bool {
         match &self.stage {
@@ -172,9 +186,9 @@ impl Exchange {
     pub(super) fn upstream_name(&self) -> &str {
         match &self.stage {
             Stage::Sending(sending) => {
-                sending.attempt.as_ref().map_or("", |attempt| &attempt.target.upstream.name)
+                sending.attempt.as_ref().map_or("", |attempt| attempt.upstream_name())
             }
-            Stage::Relaying(response) => &response.target.upstream.name,
+            Stage::Relaying(response) => &response.candidate.target.upstream.name,
             Stage::Unpaid | Stage::Settled(_) => "",
         }
     }
@@ -199,6 +213,7 @@ impl Exchange {
 
     /// All of an answer of which everything is known has been sent, or is about to be.
     pub(super) fn finish_known(&mut self) {
+        self.leave();
         if let Stage::Relaying(response) = &mut self.stage {
             // Such an answer has nothing left behind its end.
             drop(response.relaying.finish());
@@ -217,13 +232,38 @@ impl Exchange {
         };
         let Sending { admitted, attempt, body, .. } = *sending;
         let relaying = relaying(admitted);
-        let target = attempt?.target;
+        let Attempt { candidate, began, .. } = attempt?;
         let held = body.into_share();
-        let response = Response { relaying, framing, target, held, bytes_passed: 0, cut: None };
+        let (bytes_passed, cut) = (0, None);
+        let response = Response { relaying, framing, candidate, began, held, bytes_passed, cut };
         self.stage = Stage::Relaying(Box::new(response));
         match &mut self.stage {
             Stage::Relaying(response) => Some(response),
             _ => None,
+        }
+    }
+
+    /// What every answer says beside its body.
+    pub(super) fn stamp(&self) -> Stamp {
+        let limited = self.failure.as_ref().and_then(|failure| failure.limited.as_ref());
+        let standing = match (limited, &self.permit) {
+            (Some(limited), _) => limited.standing,
+            (None, Some(permit)) => permit.standing(),
+            (None, None) => Standing::default(),
+        };
+        Stamp { id: self.id, standing }
+    }
+
+    /// Whether all that the customer waits for has come: clients stop reading at a stream's last
+    /// event.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(&self.stage, Stage::Relaying(response) if response.relaying.is_complete())
+    }
+
+    /// The last of the answer is about to be sent: the customer may come with another request.
+    pub(super) fn leave(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.leave();
         }
     }
 
@@ -236,17 +276,82 @@ impl Exchange {
             Stage::Settled(settled) => settled,
         };
         self.stage = Stage::Settled(settled);
+        if let Some(permit) = self.permit.take() {
+            let usage = &settled.usage;
+            permit.settle(usage.input_tokens_total().saturating_add(usage.output_tokens));
+        }
         settled
     }
 }
 
+impl Attempt {
+    /// A first or a further try.
+    pub(super) fn begin(candidate: Candidate, request: UpstreamRequest) -> Self {
+        Self { candidate, request, began: Instant::now(), body_emitted: false }
+    }
+
+    pub(super) fn upstream_name(&self) -> &str {
+        &self.candidate.target.upstream.name
+    }
+
+    /// Notes what came of it.
+    pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        report(&mut self.candidate, self.began, outcome, metrics);
+    }
+}
+
+impl Response {
+    /// Notes that it did not end well.
+    pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        report(&mut self.candidate, self.began, outcome, metrics);
+    }
+}
+
+fn report(candidate: &mut Candidate, began: Instant, outcome: Outcome, metrics: &Metrics) {
+    candidate.report(outcome, Instant::now());
+    metrics.upstream_answered(&candidate.target.upstream.name, outcome.as_str(), began.elapsed());
+}
+
 impl Sending {
+    /// Notes what came of the try under way.
+    pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.report(outcome, metrics);
+        }
+    }
+
+    /// The next target to try.
+    pub(super) fn next(&mut self, metrics: &Metrics) -> Option<Candidate> {
+        let candidate = self.candidates.next(Instant::now())?;
+        if candidate.is_retry {
+            let model = &self.admitted.resolved.model.id;
+            metrics.retried(model, &candidate.target.upstream.name);
+        }
+        Some(candidate)
+    }
+
+    /// Whether another target may be tried; if so, the next try is paid for.
+    pub(super) fn may_retry(&mut self, metrics: &Metrics) -> bool {
+        match self.candidates.retry(Instant::now()) {
+            Retry::Granted => true,
+            Retry::NoneLeft => false,
+            Retry::OverBudget => {
+                metrics.retry_denied();
+                false
+            }
+        }
+    }
+
     /// What to answer when no target is left.
     pub(super) fn give_up(&mut self) -> GatewayError {
-        self.last_failure.take().unwrap_or_else(|| {
-            let message = "No upstream could serve the request. Try again shortly.";
-            GatewayError::new(ErrorKind::UpstreamUnavailable, message)
-        })
+        if let Some(failure) = self.last_failure.take() {
+            return failure;
+        }
+        match self.candidates.busy_for(Instant::now()) {
+            // Nobody was asked: all have said when to come again.
+            Some(time) => peer::busy_for(time),
+            None => peer::unavailable(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::peer;
+use crate::balance::Outcome;
 use crate::error::GatewayError;
 use crate::protocols::Fault;
 
@@ -13,9 +14,20 @@ pub(super) enum Failed {
     /// An error of ours.
     Ours(GatewayError),
     /// Another target may do better; else this error of ours.
-    Next(GatewayError),
+    Next(Outcome, GatewayError),
     /// An error of ours; the upstream may have taken the work, and is not asked again.
-    InDoubt(GatewayError),
+    InDoubt(Outcome, GatewayError),
+}
+
+impl Failed {
+    /// What came of the try; `None` when the upstream has no part in it.
+    pub(super) fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Relayed(..) => Some(Outcome::Refused),
+            Self::Ours(_) => None,
+            Self::Next(outcome, _) | Self::InDoubt(outcome, _) => Some(*outcome),
+        }
+    }
 }
 
 impl From<Fault> for Failed {
@@ -23,8 +35,8 @@ impl From<Fault> for Failed {
         match fault {
             Fault::Relayed(status, body) => Self::Relayed(status, body),
             Fault::Customers(error) => Self::Ours(error),
-            Fault::Busy => Self::Next(peer::busy_without_word()),
-            Fault::Upstreams(cause) => Self::Next(peer::at_fault(cause)),
+            Fault::Busy => Self::Next(Outcome::Busy(None), peer::busy_without_word()),
+            Fault::Upstreams(cause) => Self::Next(Outcome::Failed, peer::at_fault(cause)),
         }
     }
 }

@@ -7,7 +7,6 @@ use super::envelope::Envelope;
 use crate::config::snapshot::{Model, Snapshot};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Key, Ledger};
-use crate::pipeline;
 use crate::protocols::Operation;
 
 /// Claude Code sends `HEAD` here, before it has a key to show, to learn whether anybody is there.
@@ -54,9 +53,10 @@ impl<'a> Local<'a> {
         match self {
             Self::Models => {
                 // A pattern stands for names that nobody has listed.
-                let usable = snapshot.models.iter().filter(|model| {
-                    !model.is_wildcard() && pipeline::may_use(key, &model.id, model)
-                });
+                let usable = snapshot
+                    .models
+                    .iter()
+                    .filter(|model| !model.is_wildcard() && key.may_use(&model.id, &model.id));
                 let data: Vec<Value> =
                     usable.map(|model| describe(&model.id, model, envelope)).collect();
                 Ok(match envelope {
@@ -72,7 +72,7 @@ impl<'a> Local<'a> {
                 })
             }
             Self::Model(id) => {
-                let usable = |model: &&std::sync::Arc<Model>| pipeline::may_use(key, id, model);
+                let usable = |model: &&std::sync::Arc<Model>| key.may_use(id, &model.id);
                 match snapshot.model(id).filter(usable) {
                     Some(model) => Ok(describe(id, model, envelope)),
                     None => Err(GatewayError::new(

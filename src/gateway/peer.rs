@@ -4,12 +4,14 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::HeaderMap;
 use http::header::RETRY_AFTER;
 use pingora::http::ResponseHeader;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
 use super::told;
+use crate::balance::Outcome;
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 use crate::protocols::Dialect;
@@ -33,6 +35,42 @@ pub(super) fn peer(upstream: &Upstream, address: SocketAddr) -> HttpPeer {
     peer.options.write_timeout = Some(timeouts.write);
     peer.options.idle_timeout = Some(KEEPALIVE);
     peer
+}
+
+/// What came of a try that failed without an answer.
+pub(super) fn outcome(error: &Error) -> Outcome {
+    match error.etype() {
+        ErrorType::ReadTimedout
+        | ErrorType::WriteTimedout
+        | ErrorType::ConnectTimedout
+        | ErrorType::TLSHandshakeTimedout => Outcome::TimedOut,
+        ErrorType::ConnectRefused
+        | ErrorType::ConnectNoRoute
+        | ErrorType::ConnectError
+        | ErrorType::SocketError
+        | ErrorType::TLSHandshakeFailure
+        | ErrorType::InvalidCert => Outcome::Unreachable,
+        _ => Outcome::Broken,
+    }
+}
+
+/// What came of a try that was answered with this status.
+pub(super) fn outcome_of(status: u16, header: Option<&HeaderMap>) -> Outcome {
+    match (refusal(status), status) {
+        (Refusal::Busy, _) => Outcome::Busy(header.and_then(retry_after)),
+        // The operator's key, or the balance behind it. A 403 can be about one model.
+        (Refusal::Upstreams, 401 | 402) => Outcome::Credential,
+        (Refusal::Upstreams, _) => Outcome::Failed,
+        (Refusal::Customers, _) => Outcome::Refused,
+    }
+}
+
+/// When the upstream wants to be asked again: milliseconds where it says them, else seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let seconds = number("retry-after-ms").map(|ms| ms / 1000.0);
+    let seconds = seconds.or_else(|| number(RETRY_AFTER.as_str()))?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// What the customer reads when a try failed without an answer.
@@ -79,9 +117,16 @@ pub(super) fn relays_failure(dialect: Dialect, status: u16) -> bool {
 
 /// What the customer reads when every target is busy, with the upstream's word when to come again.
 pub(super) fn busy(header: &ResponseHeader) -> GatewayError {
-    let asked = header.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let busy = busy_without_word();
-    if let Some(seconds) = asked { busy.retry_after(Duration::from_secs(seconds)) } else { busy }
+    match retry_after(&header.headers) {
+        Some(delay) => busy.retry_after(delay),
+        None => busy,
+    }
+}
+
+/// The same when none was asked, because all have said when to come again.
+pub(super) fn busy_for(time: Duration) -> GatewayError {
+    busy_without_word().retry_after(time).cause("every target has asked for time")
 }
 
 /// The same without such a word.
@@ -103,8 +148,13 @@ pub(super) fn refused(status: u16) -> GatewayError {
 
 /// What the customer reads when an upstream, or the operator's account there, is at fault.
 pub(super) fn at_fault(cause: impl Display) -> GatewayError {
+    unavailable().cause(cause)
+}
+
+/// The same when none was asked, because none is in order.
+pub(super) fn unavailable() -> GatewayError {
     let message = "No upstream could serve the request. Try again shortly.";
-    GatewayError::new(ErrorKind::UpstreamUnavailable, message).cause(cause)
+    GatewayError::new(ErrorKind::UpstreamUnavailable, message)
 }
 
 /// What the customer reads when an upstream takes too long.

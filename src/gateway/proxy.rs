@@ -19,11 +19,15 @@ use super::deadline::Deadline;
 use super::exchange::{Attempt, Exchange, Stage};
 use super::overload::InFlight;
 use super::receive::Received;
-use super::{collect, cors, deadline, framing, headers, peer, receive, relay, respond, submit};
-use crate::balance::Addresses;
+use super::transport::Transport;
+use super::{
+    collect, cors, deadline, framing, headers, kept_alive, peer, receive, relay, respond, submit,
+};
+use crate::balance::{Addresses, Balancer, Outcome};
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Ledger;
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::pipeline;
@@ -52,6 +56,10 @@ pub struct GatewayParts {
     pub outbound: Outbound,
     /// Work that outlives its request.
     pub tasks: Arc<Tasks>,
+    /// How the targets are doing.
+    pub balancer: Arc<Balancer>,
+    /// How much everybody has used of their limits.
+    pub limits: Arc<Limits>,
     /// When requests in flight must end.
     pub deadline: Arc<Deadline>,
 }
@@ -66,6 +74,8 @@ pub struct Gateway {
     pub(super) outbound: Outbound,
     pub(super) tasks: Arc<Tasks>,
     pub(super) in_flight: Arc<InFlight>,
+    pub(super) balancer: Arc<Balancer>,
+    pub(super) limits: Arc<Limits>,
     deadline: Arc<Deadline>,
     addresses: Arc<Addresses>,
 }
@@ -74,18 +84,36 @@ impl Gateway {
     /// A gateway over these parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
-        let GatewayParts { config, ledger, metrics, outbound, tasks, deadline } = parts;
+        let GatewayParts { config, ledger, metrics, outbound, tasks, balancer, limits, deadline } =
+            parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        let (in_flight, addresses) = (Arc::default(), Arc::default());
-        Self { config, ledger, metrics, bodies, outbound, tasks, in_flight, deadline, addresses }
+        Self {
+            config,
+            ledger,
+            metrics,
+            bodies,
+            outbound,
+            tasks,
+            in_flight: Arc::default(),
+            balancer,
+            limits,
+            deadline,
+            addresses: Arc::default(),
+        }
     }
 
-    /// The gateway behind a listener. `open` counts the listener's connections.
+    /// The gateway behind a listener. `h2c` says whether HTTP/2 is spoken without TLS; `open` counts
+    /// the listener's connections.
     #[must_use]
-    pub fn behind(self, h2c: bool, open: Arc<AtomicUsize>) -> Connections<Self> {
+    pub fn behind(
+        self,
+        transport: Transport,
+        h2c: bool,
+        open: Arc<AtomicUsize>,
+    ) -> Connections<Self> {
         let conf = ServerConf { max_retries: TRIES_MAX, ..ServerConf::default() };
         let (deadline, metrics) = (Arc::clone(&self.deadline), Arc::clone(&self.metrics));
-        Connections::new(&Arc::new(conf), self, h2c, respond::refusal, open)
+        Connections::new(&Arc::new(conf), self, transport, h2c, respond::refusal, open)
             .tied_to(deadline, metrics)
     }
 }
@@ -131,16 +159,18 @@ impl ProxyHttp for Gateway {
             }
             Ok(Received::Paid) if exchange.is_collected() => {
                 // It is large, and most requests do without it.
-                let answered = tokio::select! {
-                    answered = Box::pin(collect::answer(self, session, exchange)) => Some(answered),
-                    () = self.deadline.reached() => None,
-                };
-                match answered {
-                    Some(answered) => answered.map(|()| true),
-                    None => Err(exchange.fail(deadline::stopping(respond::begun(session)))),
-                }
+                let answered = Box::pin(collect::answer(self, session, exchange));
+                let answered = self.deadline.or_done(answered).await;
+                answered.unwrap_or_else(|| Err(exchange.stopped(session))).map(|()| true)
             }
-            Ok(Received::Paid) => Ok(false),
+            Ok(Received::Paid) => match exchange.keeps_alive() {
+                Some(interval) => {
+                    let answered = Box::pin(kept_alive::answer(self, session, exchange, interval));
+                    let answered = self.deadline.or_done(answered).await;
+                    answered.unwrap_or_else(|| Err(exchange.stopped(session))).map(|()| true)
+                }
+                None => Ok(false),
+            },
             Err(error) => Err(exchange.fail(error)),
         }
     }
@@ -158,12 +188,12 @@ impl ProxyHttp for Gateway {
                     "The request was not admitted.",
                 );
             };
-            while let Some(target) = sending.targets.pop_front() {
-                let upstream = &target.upstream;
+            while let Some(mut candidate) = sending.next(&self.metrics) {
+                let upstream = &candidate.target.upstream;
                 let found = self.addresses.find(&upstream.host, upstream.port).await;
                 let request = pipeline::rewrite(
                     &sending.admitted,
-                    &target,
+                    &candidate,
                     session.req_header().uri.query(),
                     &sending.body.bytes,
                 );
@@ -173,15 +203,13 @@ impl ProxyHttp for Gateway {
                     }
                     (Ok(address), Some(request)) => {
                         let peer = peer::peer(upstream, address);
-                        sending.attempt = Some(Attempt {
-                            target,
-                            request,
-                            began: Instant::now(),
-                            body_emitted: false,
-                        });
+                        sending.attempt = Some(Attempt::begin(candidate, request));
                         return Ok(Box::new(peer));
                     }
-                    (Err(error), _) => sending.last_failure = Some(peer::unresolved(&error)),
+                    (Err(error), _) => {
+                        candidate.report(Outcome::Unreachable, Instant::now());
+                        sending.last_failure = Some(peer::unresolved(&error));
+                    }
                     (Ok(_), None) => {}
                 }
             }
@@ -260,6 +288,7 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         if let Stage::Sending(sending) = &mut exchange.stage {
+            sending.report(peer::outcome(&error), &self.metrics);
             sending.last_failure = Some(peer::failed(&error));
             // With no target left, `upstream_peer` says so.
             error.set_retry(true);
@@ -315,7 +344,13 @@ impl Exchange {
         let error = self.envelope.in_its_words(error);
         let (status, _, _) = respond::wire(error.kind);
         self.failure = Some(error);
+        self.leave();
         Error::new(ErrorType::HTTPStatus(status))
+    }
+
+    /// Notes that the deadline has cut it, and stops Pingora.
+    fn stopped(&mut self, session: &Session) -> Box<Error> {
+        self.fail(deadline::stopping(respond::begun(session)))
     }
 
     /// Whether another try is safe: never for work that a target may have begun.
@@ -336,14 +371,16 @@ impl Exchange {
         let stale = |attempt: &mut Attempt| {
             connection_reused && unanswered && attempt.began.elapsed() < STALE_WITHIN
         };
-        if sending.stale_tries == STALE_TRIES_MAX {
+        let may_be_stale = sending.stale_tries < STALE_TRIES_MAX;
+        let Some(attempt) = sending.attempt.take_if(|attempt| may_be_stale && stale(attempt))
+        else {
+            sending.report(peer::outcome(error), &self.metrics);
             return false;
-        }
-        let Some(attempt) = sending.attempt.take_if(stale) else { return false };
+        };
         sending.stale_tries += 1;
         // The upstream closed an idle connection while the request was on its way: try it again,
         // on what will sooner or later be a new one.
-        sending.targets.push_front(attempt.target);
+        sending.candidates.again(&attempt.candidate);
         true
     }
 }

@@ -1,6 +1,5 @@
 //! From a request header to a paid request: route, authenticate, read, and the pipeline.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use http::Method;
@@ -13,10 +12,9 @@ use super::local::{self, Local};
 use super::proxy::Gateway;
 use super::reading::Reading;
 use super::{cors, overload, respond, submit, told};
-use crate::balance;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
-use crate::pipeline::{self, Resolved};
+use crate::pipeline;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,13 +80,20 @@ pub(super) async fn receive(
             return Ok(Received::Answered);
         }
     }
+    let resolved = &validated.resolved;
+    let targets = resolved.targets().map(|(target, _)| target);
+    let mode = snapshot.balancing.affinity;
+    let (account, headers) = (resolved.key.account, &session.req_header().headers);
+    let affinity = || pipeline::affinity(mode, account, headers, &request);
+    let candidates = gateway.balancer.candidates(&snapshot, targets, affinity);
+    let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated)?;
+    exchange.permit = Some(permit);
     let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated)?;
-    let targets = targets(&admitted.resolved);
     exchange.stage = Stage::Sending(Box::new(Sending {
         admitted,
         body,
         mark,
-        targets,
+        candidates,
         attempt: None,
         stale_tries: 0,
         last_failure: None,
@@ -104,17 +109,6 @@ fn take_place(gateway: &Gateway, exchange: &mut Exchange) -> Result<(), GatewayE
         return Err(overload::no_place());
     }
     Ok(())
-}
-
-/// The model's targets in the order in which to try them.
-fn targets(resolved: &Resolved) -> VecDeque<crate::config::snapshot::Target> {
-    let targets: Vec<_> = resolved.targets().map(|(target, _)| target).collect();
-    let ranks: Vec<_> = targets.iter().map(|target| (target.priority, target.weight)).collect();
-    let order = balance::order(&ranks, |below| fastrand::u64(..below));
-    order
-        .into_iter()
-        .filter_map(|index| targets.get(index).map(|target| (*target).clone()))
-        .collect()
 }
 
 async fn answer_here(

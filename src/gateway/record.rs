@@ -1,10 +1,15 @@
 //! The end of a request: its money, its metrics, its line in the access log.
 
+use std::net::IpAddr;
+use std::time::Instant;
+
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource};
 
+use super::client;
 use super::exchange::{Cut, Exchange, Stage};
 use super::respond;
+use crate::balance::Outcome;
 use crate::error::GatewayError;
 use crate::finished::{self, Finished};
 use crate::pipeline::Ending;
@@ -12,6 +17,13 @@ use crate::pipeline::Ending;
 impl Exchange {
     /// Settles the money and tells metrics and log, once.
     pub(super) fn finish(&mut self, session: &Session, error: Option<&Error>) {
+        if let Stage::Relaying(response) = &mut self.stage
+            && response.relaying.is_complete()
+        {
+            let failed = response.relaying.has_failed();
+            let outcome = if failed { Outcome::Failed } else { Outcome::Ok };
+            response.candidate.report(outcome, Instant::now());
+        }
         let paid = self.is_paid();
         let upstream = self.upstream_name().to_owned();
         let settled = self.settle(self.ending(session, error));
@@ -23,15 +35,19 @@ impl Exchange {
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
             log::warn!("request {}: {failure}", self.id);
         }
+        let model = self.model.as_ref().map_or("", |model| &model.id);
+        if let Some(limited) = self.failure.as_ref().and_then(|failure| failure.limited.as_ref()) {
+            self.metrics.rate_limited(model, limited.limit, limited.scope);
+        }
         Finished {
             request_id: self.id,
             account_id: self.key.as_ref().map(|key| key.account),
             key_id: self.key.as_ref().map(|key| key.id),
-            client: session.client_addr().and_then(|address| Some(address.as_inet()?.ip())),
+            client: self.client(session),
             method: head.method.as_str(),
             route: self.route.as_ref().map_or(self.local_route, |route| &route.path),
             operation: self.route.as_ref().map(|route| route.operation),
-            model: self.model.as_ref().map_or("", |model| &model.id),
+            model,
             upstream: &upstream,
             status: written.unwrap_or(0),
             error_code: failure.or(refused).unwrap_or_default(),
@@ -49,6 +65,13 @@ impl Exchange {
         .report(&self.metrics);
     }
 
+    /// Whose request it is; `None` when the socket was gone before it was asked.
+    fn client(&self, session: &Session) -> Option<IpAddr> {
+        let peer = session.client_addr()?.as_inet()?.ip();
+        let headers = &session.req_header().headers;
+        Some(client::address(peer, headers, &self.snapshot.trusted_proxies))
+    }
+
     /// How the request ended, as far as money is concerned.
     fn ending(&self, session: &Session, error: Option<&Error>) -> Ending {
         let refused =
@@ -56,7 +79,9 @@ impl Exchange {
         let gone = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream)
             && !self.deadline.is_over();
         match &self.stage {
-            Stage::Relaying(response) if response.cut == Some(Cut::Exhausted) => Ending::Exhausted,
+            Stage::Relaying(response) if response.cut.is_some_and(|cut| cut != Cut::Stopping) => {
+                Ending::Exhausted
+            }
             Stage::Relaying(_) if gone => Ending::ClientGone,
             Stage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
             // The upstream has the request, and charges what it has begun.

@@ -14,6 +14,7 @@ use super::exchange::{Cut, Exchange, Stage, framing};
 use super::peer;
 use super::respond::REQUEST_ID;
 use super::{body, deadline, headers, respond, told};
+use crate::balance::Outcome;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Refusal;
 use crate::pipeline::{Relaying, Step};
@@ -32,14 +33,23 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         // Nobody asked for another protocol, and what came over it would not be metered.
         101 => peer::Refusal::Upstreams,
         ..200 => return Ok(()),
-        200..300 if framing(header, sending.admitted.call.as_ref()).is_some() => return Ok(()),
+        200..300 if framing(header, sending.admitted.call.as_ref()).is_some() => {
+            sending.report(Outcome::Begun, &exchange.metrics);
+            return Ok(());
+        }
         200..300 => peer::Refusal::Upstreams,
         _ => peer::refusal(status),
     };
+    let outcome = if status < 300 {
+        Outcome::Failed
+    } else {
+        peer::outcome_of(status, Some(&header.headers))
+    };
+    sending.report(outcome, &exchange.metrics);
     if refusal == peer::Refusal::Customers {
         return Ok(());
     }
-    if !sending.targets.is_empty() {
+    if sending.may_retry(&exchange.metrics) {
         sending.last_failure = Some(peer::refused(status));
         let mut error = Error::new_up(ErrorType::HTTPStatus(status));
         error.set_retry(true);
@@ -51,7 +61,7 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
         exchange.local_answer = Some(answer);
         return Err(exchange.fail(peer::refused(status)));
     }
-    let dialect = sending.attempt.as_ref().map(|attempt| attempt.target.upstream.dialect);
+    let dialect = sending.attempt.as_ref().map(|attempt| attempt.candidate.target.upstream.dialect);
     if dialect.is_some_and(|dialect| peer::relays_failure(dialect, status)) {
         return Ok(());
     }
@@ -65,14 +75,15 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
 pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) -> Result<()> {
     let id = exchange.id;
     let credential =
-        exchange.attempt().and_then(|attempt| attempt.target.upstream.credential.clone());
-    headers::to_customer(header, credential.as_ref().map(|secret| secret.expose()), id)?;
+        exchange.attempt().and_then(|attempt| attempt.candidate.channel.credential.clone());
+    headers::to_customer(header, credential.as_ref().map(|one| one.secret.expose()), id)?;
     if exchange.envelope == Envelope::Anthropic && !header.headers.contains_key(REQUEST_ID) {
         header.insert_header(REQUEST_ID, id.to_string())?;
     }
     if header.status.is_informational() {
         return Ok(());
     }
+    exchange.stamp().limits(header)?;
     exchange.first_byte = Some(exchange.started.elapsed());
     let Stage::Sending(sending) = &exchange.stage else { return Ok(()) };
     let framing = framing(header, sending.admitted.call.as_ref());
@@ -120,13 +131,28 @@ pub(super) fn piece(
         *body = Some(event);
         return Ok(());
     }
-    let mut out = match response.relaying.relay(body.take().unwrap_or_default()) {
-        Step::Relay(bytes) => bytes,
-        Step::RelayWhenDurable(bytes) => {
+    let total = response.candidate.target.upstream.timeouts.total;
+    let is_overdue = exchange.started.elapsed() > total;
+    if is_overdue {
+        response.report(Outcome::TimedOut, &exchange.metrics);
+    }
+    if is_overdue && response.framing != Framing::Sse {
+        return Err(exchange.fail(peer::timed_out()));
+    }
+    let piece = body.take().unwrap_or_default();
+    let step = (!is_overdue).then(|| response.relaying.relay(piece));
+    let mut out = match step {
+        Some(Step::Relay(bytes)) => bytes,
+        Some(Step::RelayWhenDurable(bytes)) => {
             wait_until_durable(&response.relaying)?;
             bytes
         }
-        Step::Exhausted(refusal) => {
+        None => {
+            response.cut = Some(Cut::Overdue);
+            let failure = exchange.failure.insert(peer::timed_out());
+            exchange.envelope.error_event(exchange.id, failure)
+        }
+        Some(Step::Exhausted(refusal)) => {
             response.cut = Some(Cut::Exhausted);
             exchange.envelope.error_event(exchange.id, exchange.failure.insert(exhausted(refusal)))
         }
@@ -139,6 +165,7 @@ pub(super) fn piece(
     if end_of_stream && response.cut.is_none() {
         out = append(out, response.relaying.finish());
         if response.framing == Framing::Sse && !response.relaying.is_complete() {
+            response.report(Outcome::Broken, &exchange.metrics);
             let event =
                 exchange.envelope.error_event(exchange.id, exchange.failure.insert(stopped()));
             out = append(out, event);
@@ -147,6 +174,9 @@ pub(super) fn piece(
     response.bytes_passed += out.len();
     // Nothing to send is an empty piece, which Pingora leaves out; `None` is kept for the end.
     *body = Some(out).filter(|out| !out.is_empty() || !end_of_stream);
+    if end_of_stream || exchange.is_whole() {
+        exchange.leave();
+    }
     Ok(())
 }
 
@@ -184,10 +214,11 @@ pub(super) async fn fail(
     if let Some(document) = exchange.local_answer.take() {
         exchange.failure = None;
         session.set_keepalive(None);
-        let sent = respond::document(session, exchange.id, document).await.is_ok();
+        let sent = respond::document(session, exchange.stamp(), document).await.is_ok();
         return FailToProxy { error_code: if sent { 200 } else { 0 }, can_reuse_downstream: false };
     }
     let was_sent = matches!(exchange.stage, Stage::Sending(_) | Stage::Relaying(_));
+    let stamp = exchange.stamp();
     let failure = exchange.failure.get_or_insert_with(|| match *error.esource() {
         ErrorSource::Upstream => peer::failed(error),
         _ => GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(error),
@@ -206,7 +237,7 @@ pub(super) async fn fail(
     if failure.kind == ErrorKind::ClientGone {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    let sent = respond::error(session, exchange.id, exchange.envelope, failure).await.is_ok();
+    let sent = respond::error(session, stamp, exchange.envelope, failure).await.is_ok();
     if sent && !reusable && failure.kind != ErrorKind::BadFraming {
         linger(session).await;
     }
@@ -226,7 +257,18 @@ async fn linger(session: &mut Session) {
 /// A stream gets an error event: without one, its reader would take the end for a success. Anything
 /// else is cut off, which no reader of a declared length or a JSON document can overlook.
 async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange) {
-    let Stage::Relaying(response) = &mut exchange.stage else { return };
+    let Stage::Relaying(response) = &mut exchange.stage else {
+        // It was kept alive while upstreams were asked, and none has answered.
+        if matches!(exchange.stage, Stage::Sending(_)) {
+            let failure = exchange.failure.get_or_insert_with(|| stopped().cause(told(error)));
+            let event = exchange.envelope.error_event(exchange.id, failure);
+            drop(session.write_response_body(Some(event), true).await);
+        }
+        return;
+    };
+    if *error.esource() == ErrorSource::Upstream {
+        response.report(peer::outcome(error), &exchange.metrics);
+    }
     if response.framing != Framing::Sse {
         exchange.failure.get_or_insert_with(|| stopped().cause(told(error)));
         return;
@@ -251,6 +293,11 @@ fn exhausted(refusal: Refusal) -> GatewayError {
             ErrorKind::Overloaded,
             "The answer was cut: it reached what was held for it, and the gateway can hold no more \
              at the moment. What was delivered is charged.",
+        ),
+        Refusal::Capped(_) => (
+            ErrorKind::RateLimited,
+            "The answer was cut: it reached what was held for it, and the API key may spend no more \
+             in this period. Lower `max_tokens`, or ask for another limit of the key.",
         ),
         Refusal::Insufficient { .. } | Refusal::Held { .. } => (
             ErrorKind::BalanceExhausted,

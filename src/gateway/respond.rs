@@ -1,6 +1,8 @@
 //! From a failure to an answer: the only place that knows statuses, codes and the headers that SDKs
 //! act on.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING};
 use pingora::http::ResponseHeader;
@@ -10,6 +12,7 @@ use super::cors;
 use super::envelope::Envelope;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::RequestId;
+use crate::limits::{Gauge, Standing};
 
 /// The header that names the request; SDKs show it as the request id.
 pub(super) const X_REQUEST_ID: &str = "x-request-id";
@@ -17,6 +20,62 @@ pub(super) const X_REQUEST_ID: &str = "x-request-id";
 pub(super) const REQUEST_ID: &str = "request-id";
 /// OpenAI's and Anthropic's SDKs obey it above their own rules.
 const X_SHOULD_RETRY: &str = "x-should-retry";
+
+/// When to come again, in milliseconds: OpenAI's and Anthropic's SDKs read it before `retry-after`.
+const RETRY_AFTER_MS: &str = "retry-after-ms";
+/// SDKs that are told to wait longer than this come again after a time of their own, which is shorter.
+const REPEATED_WITHIN: Duration = Duration::from_secs(60);
+
+/// What every answer says beside its body: which request it answers, and how its limits stand.
+#[derive(Clone, Copy)]
+pub(super) struct Stamp {
+    pub(super) id: RequestId,
+    pub(super) standing: Standing,
+}
+
+impl From<RequestId> for Stamp {
+    fn from(id: RequestId) -> Self {
+        Self { id, standing: Standing::default() }
+    }
+}
+
+impl Stamp {
+    /// Says how the limits stand, as OpenAI's API does. Nothing where there are none.
+    pub(super) fn limits(&self, header: &mut ResponseHeader) -> pingora::Result<()> {
+        let Standing { requests, tokens } = self.standing;
+        for (gauge, [limit, remaining, reset]) in [
+            (
+                requests,
+                [
+                    "x-ratelimit-limit-requests",
+                    "x-ratelimit-remaining-requests",
+                    "x-ratelimit-reset-requests",
+                ],
+            ),
+            (
+                tokens,
+                [
+                    "x-ratelimit-limit-tokens",
+                    "x-ratelimit-remaining-tokens",
+                    "x-ratelimit-reset-tokens",
+                ],
+            ),
+        ] {
+            if let Some(gauge) = gauge {
+                let Gauge { limit: value, remaining: left, reset: after } = gauge;
+                header.insert_header(limit, value.to_string())?;
+                header.insert_header(remaining, left.to_string())?;
+                header.insert_header(reset, format!("{}ms", millis_up(after)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whole milliseconds, rounded up: who waits for them has waited long enough.
+fn millis_up(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000_000)
+}
 
 /// Status, `error.type` and `error.code` of a kind. Spec section 7; types as OpenAI writes them.
 pub(super) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
@@ -84,20 +143,29 @@ pub(super) fn begun(session: &Session) -> bool {
 /// Answers with an error.
 pub(super) async fn error(
     session: &mut Session,
-    id: RequestId,
+    stamp: impl Into<Stamp>,
     envelope: Envelope,
     error: &GatewayError,
 ) -> pingora::Result<()> {
+    let stamp = stamp.into();
+    let id = stamp.id;
     let (status, _, _) = wire(error.kind);
     let text = envelope.body(id, error).to_string();
-    let mut header = json_header(status, id, text.len())?;
+    let mut header = json_header(status, stamp, text.len())?;
     if envelope == Envelope::Anthropic {
         header.insert_header(REQUEST_ID, id.to_string())?;
     }
     if let Some(delay) = error.retry_after {
-        header.insert_header(RETRY_AFTER, delay.as_secs().max(1).to_string())?;
+        let ms = millis_up(delay).max(1);
+        header.insert_header(RETRY_AFTER, ms.div_ceil(1000).to_string())?;
+        header.insert_header(RETRY_AFTER_MS, ms.to_string())?;
     }
-    if let Some(retry) = should_retry(error.kind) {
+    let is_late = |delay: Option<Duration>| delay.is_none_or(|delay| delay > REPEATED_WITHIN);
+    let retry = match error.limited {
+        Some(_) if is_late(error.retry_after) => Some(false),
+        _ => should_retry(error.kind),
+    };
+    if let Some(retry) = retry {
         header.insert_header(X_SHOULD_RETRY, if retry { "true" } else { "false" })?;
     }
     if status == 401 {
@@ -126,49 +194,72 @@ pub(super) fn refusal(error: &GatewayError) -> Bytes {
 /// Answers 200 with a JSON document that is written already.
 pub(super) async fn document(
     session: &mut Session,
-    id: RequestId,
+    stamp: impl Into<Stamp>,
     text: Bytes,
 ) -> pingora::Result<()> {
-    let header = json_header(200, id, text.len())?;
+    let header = json_header(200, stamp.into(), text.len())?;
     send(session, header, text).await
 }
 
 /// Answers with an upstream's own words about the customer's request.
 pub(super) async fn relayed(
     session: &mut Session,
-    id: RequestId,
+    stamp: impl Into<Stamp>,
     status: u16,
     text: Bytes,
 ) -> pingora::Result<()> {
-    let header = json_header(status, id, text.len())?;
+    let header = json_header(status, stamp.into(), text.len())?;
     send(session, header, text).await
 }
 
 /// Answers with this status and a JSON document.
 pub(super) async fn json_with(
     session: &mut Session,
-    id: RequestId,
+    stamp: impl Into<Stamp>,
     status: u16,
     document: &serde_json::Value,
 ) -> pingora::Result<()> {
-    relayed(session, id, status, document.to_string().into()).await
+    relayed(session, stamp, status, document.to_string().into()).await
 }
 
 /// Begins an answer 200 that is a file.
 pub(super) async fn begin_file(
     session: &mut Session,
-    id: RequestId,
+    stamp: impl Into<Stamp>,
     media_type: &str,
     length: Option<u64>,
 ) -> pingora::Result<()> {
-    let mut header = ResponseHeader::build(200, Some(5))?;
+    let stamp = stamp.into();
+    let mut header = ResponseHeader::build(200, Some(12))?;
     header.insert_header(CONTENT_TYPE, media_type)?;
     match length {
         Some(length) => header.insert_header(CONTENT_LENGTH, length.to_string())?,
         None => header.insert_header(TRANSFER_ENCODING, "chunked")?,
     }
     header.insert_header(CACHE_CONTROL, "no-store")?;
-    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    header.insert_header(X_REQUEST_ID, stamp.id.to_string())?;
+    stamp.limits(&mut header)?;
+    cors::allow(&mut header, session.req_header())?;
+    session.write_response_header(Box::new(header), false).await
+}
+
+/// Begins a stream of events before its upstream has.
+pub(super) async fn begin_events(
+    session: &mut Session,
+    stamp: impl Into<Stamp>,
+    envelope: Envelope,
+) -> pingora::Result<()> {
+    let stamp = stamp.into();
+    let mut header = ResponseHeader::build(200, Some(14))?;
+    header.insert_header(CONTENT_TYPE, "text/event-stream")?;
+    header.insert_header(TRANSFER_ENCODING, "chunked")?;
+    header.insert_header(CACHE_CONTROL, "no-cache")?;
+    header.insert_header("x-accel-buffering", "no")?;
+    header.insert_header(X_REQUEST_ID, stamp.id.to_string())?;
+    if envelope == Envelope::Anthropic {
+        header.insert_header(REQUEST_ID, stamp.id.to_string())?;
+    }
+    stamp.limits(&mut header)?;
     cors::allow(&mut header, session.req_header())?;
     session.write_response_header(Box::new(header), false).await
 }
@@ -191,18 +282,19 @@ pub(super) async fn empty(session: &mut Session, id: RequestId) -> pingora::Resu
 /// Answers 200 with a JSON document.
 pub(super) async fn json(
     session: &mut Session,
-    id: RequestId,
+    stamp: impl Into<Stamp>,
     document: &serde_json::Value,
 ) -> pingora::Result<()> {
-    self::document(session, id, document.to_string().into()).await
+    self::document(session, stamp, document.to_string().into()).await
 }
 
-fn json_header(status: u16, id: RequestId, length: usize) -> pingora::Result<ResponseHeader> {
-    let mut header = ResponseHeader::build(status, Some(8))?;
+fn json_header(status: u16, stamp: Stamp, length: usize) -> pingora::Result<ResponseHeader> {
+    let mut header = ResponseHeader::build(status, Some(16))?;
     header.insert_header(CONTENT_TYPE, "application/json")?;
     header.insert_header(CONTENT_LENGTH, length.to_string())?;
     header.insert_header(CACHE_CONTROL, "no-store")?;
-    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    header.insert_header(X_REQUEST_ID, stamp.id.to_string())?;
+    stamp.limits(&mut header)?;
     Ok(header)
 }
 

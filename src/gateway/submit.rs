@@ -2,7 +2,7 @@
 //! upstream's id before the customer is answered; what may have been taken is never sent again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pingora::Result;
@@ -15,8 +15,9 @@ use super::exchange::{Exchange, Sending, Stage as Reached};
 use super::failed::Failed;
 use super::proxy::Gateway;
 use super::{headers, peer, respond};
+use crate::balance::{Candidate, Outcome};
 use crate::clock::UnixMs;
-use crate::config::snapshot::{Snapshot, Target};
+use crate::config::snapshot::{Snapshot, Upstream};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{
     AccountId, Intent, Key, LedgerError, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskId,
@@ -134,22 +135,23 @@ pub(super) async fn answer(
     exchange: &mut Exchange,
 ) -> Result<()> {
     let head = session.req_header().clone();
-    let id = exchange.id;
     let submitted = match submit(gateway, &head, exchange).await {
         Ok(task) => task,
         Err(Failed::Relayed(status, body)) => {
-            return respond::relayed(session, id, status, body).await;
+            return respond::relayed(session, exchange.stamp(), status, body).await;
         }
-        Err(Failed::Ours(error) | Failed::Next(error) | Failed::InDoubt(error)) => {
+        Err(Failed::Ours(error) | Failed::Next(_, error) | Failed::InDoubt(_, error)) => {
             return Err(exchange.fail(error));
         }
     };
     exchange.first_byte = Some(exchange.started.elapsed());
+    // Who waits for the end of the task holds a place among those who wait, and no other.
+    exchange.leave();
     let Reached::Sending(sending) = &exchange.stage else { return Ok(()) };
     let (status, document) = accepted(&sending.admitted.resolved, &submitted);
     let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
     if !waits {
-        return respond::json_with(session, id, status, &document).await;
+        return respond::json_with(session, exchange.stamp(), status, &document).await;
     }
     // A submit that was taken is answered as such, also if nobody may wait any more.
     let waited = tokio::select! {
@@ -162,8 +164,8 @@ pub(super) async fn answer(
         }
     };
     match waited {
-        Ok(record) => respond::json_with(session, id, 200, &record).await,
-        Err(_) => respond::json_with(session, id, status, &document).await,
+        Ok(record) => respond::json_with(session, exchange.stamp(), 200, &record).await,
+        Err(_) => respond::json_with(session, exchange.stamp(), status, &document).await,
     }
 }
 
@@ -178,14 +180,14 @@ async fn submit(
         return Err(internal("not admitted"));
     };
     let mut opened: Option<Arc<Task>> = None;
-    while let Some(target) = sending.targets.pop_front() {
+    while let Some(mut candidate) = sending.next(&gateway.metrics) {
         let body = &sending.body.bytes;
-        let Some(request) = pipeline::rewrite_submit(&sending.admitted, &target, body) else {
+        let Some(request) = pipeline::rewrite_submit(&sending.admitted, &candidate, body) else {
             continue;
         };
         let task = match &opened {
-            None => open(gateway, sending, &target).await?,
-            Some(task) => retarget(gateway, task, &target, &sending.admitted.resolved).await?,
+            None => open(gateway, sending, &candidate).await?,
+            Some(task) => retarget(gateway, task, &candidate, &sending.admitted.resolved).await?,
         };
         opened = Some(Arc::clone(&task));
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
@@ -201,21 +203,28 @@ async fn submit(
                 headers.insert(name, value);
             }
         }
-        match ask(gateway, call, &target, &request.path, headers, request.body).await {
+        let (began, upstream) = (Instant::now(), Arc::clone(&candidate.target.upstream));
+        let asked = ask(gateway, call, &upstream, &request.path, headers, request.body).await;
+        let outcome = asked.as_ref().map_or_else(Failed::outcome, |_| Some(Outcome::Ok));
+        if let Some(outcome) = outcome {
+            candidate.report(outcome, Instant::now());
+            gateway.metrics.upstream_answered(&upstream.name, outcome.as_str(), began.elapsed());
+        }
+        match asked {
             Ok(upstream_id) => {
                 let stage = Stage::Submitted { upstream_id };
                 let task = stand(gateway, &task, stage).await?;
                 gateway.tasks.follow(&task);
                 return Ok(task);
             }
-            Err(Failed::Next(error)) => sending.last_failure = Some(error),
-            Err(Failed::InDoubt(error)) => {
+            Err(Failed::Next(_, error)) => sending.last_failure = Some(error),
+            Err(Failed::InDoubt(outcome, error)) => {
                 // Whatever comes of it, the upstream is not asked again.
                 if let Ok(task) = stand(gateway, &task, Stage::InDoubt).await {
                     gateway.tasks.doubt(&task);
                 }
                 log::warn!("{} is in doubt: {error}", task.id());
-                return Err(Failed::InDoubt(error));
+                return Err(Failed::InDoubt(outcome, error));
             }
             Err(refused) => {
                 reject(gateway, &task).await;
@@ -233,7 +242,7 @@ async fn submit(
 async fn open(
     gateway: &Gateway,
     sending: &mut Sending,
-    target: &Target,
+    candidate: &Candidate,
 ) -> std::result::Result<Arc<Task>, Failed> {
     let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
     let (resolved, facts) = (&sending.admitted.resolved, call.facts());
@@ -245,7 +254,7 @@ async fn open(
         None => Webhook::None,
     };
     let (model, upstream_model) =
-        (Arc::clone(&resolved.model.id), resolved.name_at(target).to_owned());
+        (Arc::clone(&resolved.model.id), resolved.name_at(&candidate.target).to_owned());
     let (account, key) = (key.account, key.id);
     let prices = sending.admitted.prices;
     let Some(hold) = sending.admitted.payment.pass_on() else { return Err(internal("no hold")) };
@@ -255,7 +264,7 @@ async fn open(
         key,
         hold: hold.id(),
         model,
-        protocol: target.upstream.dialect.as_str().to_owned(),
+        protocol: candidate.target.upstream.dialect.as_str().to_owned(),
         prices,
         facts: facts.encode(),
         webhook_url,
@@ -265,7 +274,7 @@ async fn open(
     };
     let task = Arc::new(Task {
         intent: Arc::new(intent),
-        upstream: target.upstream.name.clone(),
+        upstream: candidate.place(),
         upstream_model,
         stage: Stage::Submitting,
         webhook,
@@ -287,12 +296,12 @@ async fn open(
 async fn retarget(
     gateway: &Gateway,
     task: &Task,
-    target: &Target,
+    candidate: &Candidate,
     resolved: &Resolved,
 ) -> std::result::Result<Arc<Task>, Failed> {
     let next = Task {
-        upstream: target.upstream.name.clone(),
-        upstream_model: resolved.name_at(target).to_owned(),
+        upstream: candidate.place(),
+        upstream_model: resolved.name_at(&candidate.target).to_owned(),
         ..task.clone()
     };
     save(gateway, next).await
@@ -332,12 +341,12 @@ async fn reject(gateway: &Gateway, task: &Task) {
 async fn ask(
     gateway: &Gateway,
     call: &(dyn Submit + Sync),
-    target: &Target,
+    upstream: &Upstream,
     path: &str,
     headers: http::HeaderMap,
     body: Bytes,
 ) -> std::result::Result<String, Failed> {
-    let sent = gateway.outbound.post(&target.upstream, path, headers, body);
+    let sent = gateway.outbound.post(upstream, path, headers, body);
     let answer = sent.await.map_err(unanswered)?;
     let status = answer.status();
     let answer = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(unanswered)?;
@@ -348,7 +357,7 @@ async fn ask(
         Ok(id) => Ok(id),
         // A good status with something that tells nothing: it may have been taken.
         Err(Fault::Upstreams(cause)) if !is_error(&answer) => {
-            Err(Failed::InDoubt(peer::at_fault(cause)))
+            Err(Failed::InDoubt(Outcome::Failed, peer::at_fault(cause)))
         }
         Err(fault) => Err(fault.into()),
     }
@@ -362,8 +371,11 @@ fn is_error(answer: &Bytes) -> bool {
 
 fn unanswered(error: OutboundError) -> Failed {
     match error {
-        OutboundError::Unreachable(_) => Failed::Next(peer::at_fault(error)),
-        error => Failed::InDoubt(peer::timed_out().cause(error)),
+        OutboundError::Unreachable(_) => Failed::Next(Outcome::Unreachable, peer::at_fault(error)),
+        OutboundError::TimedOut => {
+            Failed::InDoubt(Outcome::TimedOut, peer::timed_out().cause(error))
+        }
+        error => Failed::InDoubt(Outcome::Broken, peer::timed_out().cause(error)),
     }
 }
 

@@ -94,7 +94,9 @@ impl Movement {
             Record::AccountCreated { .. }
             | Record::KeyCreated(_)
             | Record::KeyUpdated(_)
-            | Record::Task(_) => Ok(Self::default()),
+            | Record::Task(_)
+            | Record::KeyLimited { .. }
+            | Record::AccountLimited { .. } => Ok(Self::default()),
             Record::Granted { amount, .. } => {
                 Ok(Self { granted: *amount, available: *amount, ..Self::default() })
             }

@@ -8,7 +8,7 @@ use crate::clock::UnixMs;
 use crate::ledger::core::{Core, Decision};
 use crate::ledger::error::LedgerError;
 use crate::ledger::record::{Key, Record};
-use crate::ledger::{Account, AccountId, HoldId, KeyId, Ledger, Seq};
+use crate::ledger::{Account, AccountId, HoldId, KeyId, KeyLimits, KeyLimitsPatch, Ledger, Seq};
 use crate::money::Nanousd;
 use crate::secret::{KeyHash, Secret};
 
@@ -35,6 +35,8 @@ pub struct NewKey {
     pub models: Option<Vec<String>>,
     /// When it ends; `None` for never.
     pub expires_at: Option<UnixMs>,
+    /// What it may use.
+    pub limits: KeyLimits,
 }
 
 /// Changes to a key; `None` leaves a field as it is.
@@ -48,6 +50,8 @@ pub struct KeyPatch {
     pub expires_at: Option<Option<UnixMs>>,
     /// Switched off, or on again.
     pub disabled: Option<bool>,
+    /// Other limits.
+    pub limits: KeyLimitsPatch,
 }
 
 impl Ledger {
@@ -119,6 +123,7 @@ impl Ledger {
     ) -> Result<(Secret, Arc<Key>), LedgerError> {
         check_text(&new.name)?;
         check_models(new.models.as_deref())?;
+        check_limits(&new.limits)?;
         let (secret, at) = (Secret::new_api_key(), UnixMs::now());
         let key = Arc::new(Key {
             id: KeyId::random(),
@@ -136,9 +141,9 @@ impl Ledger {
             if core.account(account).is_none() {
                 return Err(LedgerError::UnknownAccount(account));
             }
-            let seq = self.commit(&mut core, Record::KeyCreated(Arc::clone(&key)))?;
-            self.keys.write().insert(Arc::clone(&key));
-            seq
+            let limited = (new.limits != KeyLimits::default()).then_some(new.limits);
+            let created = Record::KeyCreated(Arc::clone(&key));
+            self.set_key(&mut core, created, &key, limited)?
         };
         self.journal.durable(seq).await?;
         Ok((secret, key))
@@ -164,12 +169,38 @@ impl Ledger {
             key.disabled = patch.disabled.unwrap_or(key.disabled);
             key.updated_at = UnixMs::now();
             let key = Arc::new(key);
-            let seq = self.commit(&mut core, Record::KeyUpdated(Arc::clone(&key)))?;
-            self.keys.write().insert(Arc::clone(&key));
+            let limits = patch.limits.of(self.key_limits(id));
+            check_limits(&limits)?;
+            let limited = (patch.limits != KeyLimitsPatch::default()).then_some(limits);
+            let updated = Record::KeyUpdated(Arc::clone(&key));
+            let seq = self.set_key(&mut core, updated, &key, limited)?;
             (seq, key)
         };
         self.journal.durable(seq).await?;
         Ok(key)
+    }
+
+    /// Writes what a key is from here on and, if they change, its limits, and lets calls see both.
+    fn set_key(
+        &self,
+        core: &mut Core,
+        record: Record,
+        key: &Arc<Key>,
+        limits: Option<KeyLimits>,
+    ) -> Result<Seq, LedgerError> {
+        let limited = limits.map(|limits| Record::KeyLimited {
+            account: key.account,
+            key: key.id,
+            limits,
+            at: key.updated_at,
+        });
+        let seq = self.commit_all(core, [record].into_iter().chain(limited))?;
+        let mut keys = self.keys.write();
+        keys.insert(Arc::clone(key));
+        if let Some(limits) = limits {
+            keys.limit(key.id, limits);
+        }
+        Ok(seq)
     }
 
     /// Does what `decide` says unless it was done before, and waits until it is on disk either way:
@@ -208,4 +239,11 @@ fn check_models(models: Option<&[String]>) -> Result<(), LedgerError> {
         return Err(LedgerError::Invalid("a key can be limited to at most 100 models"));
     }
     models.iter().try_for_each(|model| check_text(model))
+}
+
+fn check_limits(limits: &KeyLimits) -> Result<(), LedgerError> {
+    if limits.are_sound() {
+        return Ok(());
+    }
+    Err(LedgerError::Invalid("a limit of spending cannot be below zero"))
 }

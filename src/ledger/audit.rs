@@ -8,12 +8,13 @@ use sha2::{Digest, Sha256};
 
 use crate::ledger::AccountId;
 use crate::ledger::core::Core;
+use crate::ledger::spend::Spending;
 use crate::ledger::task::Task;
 use crate::money::Nanousd;
 
 /// The rules that the state of all accounts breaks: `granted = available + held + spent`, nothing
-/// negative, `held` the sum of the open holds (I1–I3), and an open hold for every task that has not
-/// ended. Empty when all is well.
+/// negative, `held` the sum of the open holds (I1–I3), by account and by key, and an open hold for
+/// every task that has not ended. Empty when all is well.
 #[must_use]
 pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<String> {
     let mut held: HashMap<AccountId, Option<Nanousd>> = HashMap::new();
@@ -28,6 +29,7 @@ pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<Stri
         };
         found.extend(core.tasks().filter(unpaid).map(|task| format!("{} has no hold", task.id())));
     }
+    cores.clone().for_each(|core| check_keys(core, &mut found));
     for account in cores.flat_map(Core::accounts) {
         let balance = account.balance;
         if !balance.is_sound() {
@@ -52,6 +54,24 @@ pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<Stri
     found
 }
 
+/// Notes the keys that hold something else than their open holds.
+fn check_keys(core: &Core, found: &mut Vec<String>) {
+    let mut held: HashMap<_, Nanousd> = HashMap::new();
+    for (_, hold) in core.holds() {
+        let sum = held.entry((hold.reservation.account, hold.reservation.key)).or_default();
+        *sum = sum.checked_add(hold.amount).unwrap_or(Nanousd::MAX);
+    }
+    for state in core.accounts.values() {
+        for (key, spending) in state.spendings.iter() {
+            let holds = held.remove(&(state.account.id, key)).unwrap_or_default();
+            if holds != spending.held {
+                let said = spending.held;
+                found.push(format!("{key}: {said} is held, but its open holds sum to {holds}"));
+            }
+        }
+    }
+}
+
 /// A hash over everything that the state says, the same however the accounts are sharded.
 #[must_use]
 pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32] {
@@ -65,6 +85,15 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
         add_sorted(&mut hasher, state.keys.iter());
         add_sorted(&mut hasher, state.grants.iter());
         add_sorted(&mut hasher, state.refunds.iter());
+        add(&mut hasher, &state.rates);
+        let said = |spending: &Spending| (spending.limits, spending.spent);
+        let spendings: HashMap<_, _> = state
+            .spendings
+            .iter()
+            .map(|(key, spending)| (key, said(spending)))
+            .filter(|(_, said_now)| *said_now != said(&Spending::default()))
+            .collect();
+        add_sorted(&mut hasher, spendings.iter());
     }
     add_sorted(&mut hasher, cores.clone().flat_map(|core| core.tasks.iter()));
     add_sorted(&mut hasher, cores.flat_map(|core| core.holds.iter()));

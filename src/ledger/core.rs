@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::UnixMs;
-use crate::ledger::account::{Account, Movement};
+use crate::ledger::account::{Account, Balance, Movement};
 use crate::ledger::error::{LedgerError, Refusal, Violation};
 use crate::ledger::record::{Key, OpenHold, Record, Reservation};
+use crate::ledger::spend::Spendings;
 use crate::ledger::task::{self, Repeat, Repeated, Stage, Task};
 use crate::ledger::{AccountId, HoldId, KeyId, RecoveryPolicy, Seq, TaskId};
+use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 
@@ -39,6 +41,10 @@ pub(super) struct AccountState {
     native_tasks: HashMap<String, TaskId>,
     /// Submits that are recognised when they are repeated, by what the customer calls them.
     pub(super) submits: HashMap<[u8; 32], Submit>,
+    /// What all keys together may use.
+    pub(super) rates: Rates,
+    /// What each key may use, and spends.
+    pub(super) spendings: Spendings,
 }
 
 /// A submit that was made.
@@ -218,9 +224,11 @@ impl Core {
     /// Sets money aside for a call.
     ///
     /// # Errors
-    /// [`Refusal::UnknownAccount`], [`Refusal::Insufficient`] or [`Refusal::Held`].
+    /// [`Refusal::UnknownAccount`], [`Refusal::Insufficient`], [`Refusal::Capped`] or
+    /// [`Refusal::Held`].
     pub fn decide_reserve(&self, reservation: Arc<Reservation>) -> Result<Record, Refusal> {
-        self.can_hold(reservation.account, reservation.amount)?;
+        let Reservation { account, key, amount, at, .. } = *reservation;
+        self.can_hold(account, Some(key), amount, at)?;
         Ok(Record::Reserved(reservation))
     }
 
@@ -235,12 +243,14 @@ impl Core {
         amount: Nanousd,
         at: UnixMs,
     ) -> Result<Record, Refusal> {
-        self.can_hold(account, amount)?;
+        let key = self.hold(hold).map(|hold| hold.reservation.key);
+        self.can_hold(account, key, amount, at)?;
         Ok(Record::Extended { account, hold, amount, at })
     }
 
     /// Settles an open hold for `charge`. What the hold does not cover is set aside first as far as
-    /// the account can pay it, and the rest is written off, up to [`Nanousd::MAX`] per account.
+    /// the account can pay it and the key may spend it, and the rest is written off, up to
+    /// [`Nanousd::MAX`] per account.
     /// `None` if the hold is not open.
     #[must_use]
     pub fn decide_post(
@@ -252,10 +262,15 @@ impl Core {
     ) -> Option<Post> {
         let open = self.holds.get(&hold)?;
         let account = open.reservation.account;
-        let before = self.account(account)?;
+        let state = self.accounts.get(&account)?;
+        let before = &state.account;
         let charge = charge.max(Nanousd::ZERO);
         let excess = charge.saturating_sub(open.amount);
-        let covered = excess.min(before.balance.available);
+        // A clock may have been set back; what counts for a day was checked against that day.
+        let at = at.max(open.reservation.at);
+        let room = state.spendings.room(open.reservation.key, at);
+        let room = room.map_or(Nanousd::MAX, |(room, _)| room);
+        let covered = excess.min(before.balance.available).min(room);
         let uncovered = excess.saturating_sub(covered);
         let charged = charge.saturating_sub(uncovered);
         // An upstream can report any usage, and a write-off has no balance that bounds it: the sum
@@ -284,6 +299,7 @@ impl Core {
             RecoveryPolicy::Void => Nanousd::ZERO,
             RecoveryPolicy::Floor => open.reservation.floor.min(open.amount),
         };
+        let at = at.max(open.reservation.at);
         Some(Record::Recovered { account: open.reservation.account, hold, charged, at })
     }
 
@@ -320,6 +336,7 @@ impl Core {
             .map_err(violation)?;
         state.account.balance = balance;
         state.account.written_off = written_off;
+        state.spendings.apply(record, hold);
         state.remember(seq, record);
         match record {
             Record::Reserved(reservation) => {
@@ -353,6 +370,8 @@ impl Core {
             refunded: HashMap::new(),
             native_tasks: HashMap::new(),
             submits: HashMap::new(),
+            rates: Rates::NONE,
+            spendings: Spendings::default(),
         };
         self.accounts.insert(state.account.id, state);
     }
@@ -384,6 +403,9 @@ impl Core {
     }
 
     pub(super) fn restore_hold(&mut self, id: HoldId, hold: OpenHold) {
+        if let Some(state) = self.accounts.get_mut(&hold.reservation.account) {
+            state.spendings.restore_held(hold.reservation.key, hold.amount);
+        }
         self.holds.insert(id, hold);
     }
 
@@ -395,18 +417,24 @@ impl Core {
         self.accounts.get(&account).ok_or(LedgerError::UnknownAccount(account))
     }
 
-    fn can_hold(&self, account: AccountId, amount: Nanousd) -> Result<(), Refusal> {
-        let balance = self.account(account).ok_or(Refusal::UnknownAccount)?.balance;
-        let (available, held) = (balance.available, balance.held);
-        if amount <= available {
-            return Ok(());
+    /// Of several reasons against it the one that lasts longest is told.
+    fn can_hold(
+        &self,
+        account: AccountId,
+        key: Option<KeyId>,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<(), Refusal> {
+        let state = self.accounts.get(&account).ok_or(Refusal::UnknownAccount)?;
+        let Balance { available, held, .. } = state.account.balance;
+        if amount > available.checked_add(held).unwrap_or(Nanousd::MAX) {
+            return Err(Refusal::Insufficient { available });
         }
-        let with_held = available.checked_add(held).unwrap_or(Nanousd::MAX);
-        Err(if amount <= with_held {
-            Refusal::Held { available, held }
-        } else {
-            Refusal::Insufficient { available }
-        })
+        match key.and_then(|key| state.spendings.room(key, at)) {
+            Some((room, capped)) if amount > room => return Err(Refusal::Capped(capped)),
+            _ => {}
+        }
+        if amount <= available { Ok(()) } else { Err(Refusal::Held { available, held }) }
     }
 }
 
@@ -437,6 +465,9 @@ impl AccountState {
                 Some(known) if known.hash == key.hash => Ok(()),
                 _ => Err("there is no such key"),
             },
+            Record::KeyLimited { key, .. } if !self.keys.contains_key(key) => {
+                Err("there is no such key")
+            }
             _ => Ok(()),
         }
     }
@@ -452,6 +483,7 @@ impl AccountState {
             Record::KeyCreated(key) | Record::KeyUpdated(key) => {
                 self.keys.insert(key.id, Arc::clone(key));
             }
+            Record::AccountLimited { rates, .. } => self.rates = *rates,
             Record::Task(task) => match submit_of(task) {
                 Some((key, Some(submit))) => {
                     self.submits.insert(key, submit);
@@ -517,6 +549,7 @@ fn check_amounts(record: &Record) -> Result<(), &'static str> {
             !charged.is_negative() && !written_off.is_negative()
         }
         Record::Recovered { charged, .. } => !charged.is_negative(),
+        Record::KeyLimited { limits, .. } => limits.are_sound(),
         _ => true,
     };
     if sound { Ok(()) } else { Err("the amount is out of range") }

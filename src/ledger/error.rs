@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::ledger::record::Record;
+use crate::ledger::spend::Capped;
 use crate::ledger::{AccountId, HoldId, KeyId, Seq};
 use crate::money::Nanousd;
 
@@ -23,6 +24,8 @@ pub enum Refusal {
         /// What open holds cover.
         held: Nanousd,
     },
+    /// The key would pass what it may spend.
+    Capped(Capped),
     /// There is no such account.
     UnknownAccount,
     /// The disk is nearly full; the rest is kept for settlements.
@@ -39,6 +42,9 @@ impl fmt::Display for Refusal {
             }
             Self::Held { available, held } => {
                 write!(f, "calls in flight hold the balance: {available} available, {held} held")
+            }
+            Self::Capped(Capped { limit, spent, held, .. }) => {
+                write!(f, "the key may spend {limit}: {spent} spent, {held} held")
             }
             Self::UnknownAccount => f.write_str("there is no such account"),
             Self::DiskFull => f.write_str("the ledger's disk is nearly full"),

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `hold` | the money path: set aside, extend, post, void |
 //! | `admin` | accounts, grants, refunds, keys |
+//! | `limit` | what keys and accounts may use |
+//! | `spend` | what a key has spent on a day and in a month, and may still |
 //! | `task` | work that outlives its request, and the hold that pays for it |
 //! | `statement` | entries, usage, calls in doubt |
 //! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `audit` its invariants |
@@ -27,10 +29,12 @@ mod error;
 mod hold;
 mod ids;
 mod journal;
+mod limit;
 mod projection;
 mod projector;
 mod record;
 mod recovery;
+mod spend;
 mod statement;
 mod store;
 mod task;
@@ -51,6 +55,7 @@ use self::core::Core;
 use self::journal::{Journal, Stopped};
 use self::projector::Backlog;
 use self::store::Store;
+use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::secret::KeyHash;
 
@@ -59,9 +64,11 @@ pub use self::admin::{Granted, KeyPatch, NewKey};
 pub use self::error::{LedgerError, OpenError, Refusal, Violation};
 pub use self::hold::{Hold, Posted, Reserve, Settlement};
 pub use self::ids::{AccountId, HoldId, KeyId, ParseIdError, RequestId, Seq, TaskId};
+pub use self::limit::{KeyLimitsPatch, RatesPatch};
 pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
 pub use self::recovery::Recovery;
+pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::statement::{Call, Entry, EntryKind, InDoubt, UsageRow};
 pub use self::task::{
     Ended, Intent, KEPT_MS, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook,
@@ -138,6 +145,10 @@ pub struct Ledger {
 struct Keys {
     by_hash: HashMap<KeyHash, Arc<Key>>,
     by_id: HashMap<KeyId, Arc<Key>>,
+    /// What is said of some keys.
+    limits: HashMap<KeyId, KeyLimits>,
+    /// What is said of some accounts.
+    rates: HashMap<AccountId, Rates>,
 }
 
 impl Keys {

@@ -14,8 +14,10 @@ use crate::ledger::account::{Account, Movement};
 use crate::ledger::core::{Grant, Refund};
 use crate::ledger::error::Violation;
 use crate::ledger::record::{Journaled, Key, OpenHold, Record};
+use crate::ledger::spend::{self, KeyLimits};
 use crate::ledger::task::Task;
 use crate::ledger::{AccountId, HoldId, KeyId, Seq, TaskId};
+use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::price::Usage;
 
@@ -50,6 +52,11 @@ pub(super) struct Window {
     pub(super) in_doubt: Vec<Journaled>,
     pub(super) entries: HashMap<AccountId, Vec<Chunk>>,
     pub(super) usage: HashMap<UsageCell, UsageTotal>,
+    pub(super) key_limits: HashMap<KeyId, (AccountId, KeyLimits)>,
+    pub(super) rates: HashMap<AccountId, Rates>,
+    /// What keys were charged, summed by day for as long as the day is the same: the order of days
+    /// counts where a clock was set back.
+    pub(super) charges: HashMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
     first_seq: Option<Seq>,
 }
 
@@ -150,6 +157,12 @@ impl Window {
             Record::Task(task) => {
                 self.tasks.insert(task.id(), Arc::clone(task));
             }
+            Record::KeyLimited { key, limits, .. } => {
+                self.key_limits.insert(*key, (account, *limits));
+            }
+            Record::AccountLimited { rates, .. } => {
+                self.rates.insert(account, *rates);
+            }
             Record::Reserved(_) | Record::Extended { .. } | Record::Voided { .. } => {}
         }
         if is_entry(record) {
@@ -203,6 +216,15 @@ impl Window {
             model: Arc::clone(&reservation.model),
         };
         let total = UsageTotal { calls: 1, charged, written_off, usage };
+        if let Some((day, charged)) = spend::charge(record) {
+            let days = self.charges.entry((cell.account, cell.key)).or_default();
+            match days.last_mut() {
+                Some((last, sum)) if *last == day => {
+                    *sum = sum.checked_add(charged).unwrap_or(Nanousd::MAX);
+                }
+                _ => days.push((day, charged)),
+            }
+        }
         self.usage.entry(cell).or_default().add(&total);
     }
 
@@ -216,6 +238,76 @@ impl Window {
                 .map(|_| ())
                 .map_err(|_| "the entry cannot be encoded"),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::record::Reservation;
+    use crate::ledger::spend::{Spending, Spendings, Spent};
+    use crate::ledger::{KeyId, RequestId};
+    use crate::price::UsageSource;
+
+    const DAY_MS: u64 = 86_400_000;
+
+    /// A call that was charged so much on this day.
+    fn call(seq: Seq, day: u64, amount: i64) -> Journaled {
+        let (account, at) = (AccountId::from_number(1), UnixMs(day.saturating_mul(DAY_MS)));
+        let charged = Nanousd::new(amount);
+        let reservation = Arc::new(Reservation {
+            account,
+            key: KeyId::from_number(2),
+            model: "m".into(),
+            request: RequestId::from_number(3),
+            amount: charged,
+            floor: charged,
+            at,
+        });
+        let record = Record::Posted {
+            account,
+            hold: HoldId::from_number(seq),
+            charged,
+            written_off: Nanousd::ZERO,
+            usage: Usage::default(),
+            source: UsageSource::Upstream,
+            at,
+        };
+        Journaled { seq, record, hold: Some(OpenHold { reservation, amount: charged }) }
+    }
+
+    /// What sled adds up window by window is what memory adds up call by call, wherever the windows
+    /// end, over days and months, and when the clock is set back.
+    #[test]
+    fn windows_add_up_to_what_keys_have_spent() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..500 {
+            let (mut memory, mut sled) = (Spendings::default(), Spent::default());
+            let (mut window, mut day) = (Window::default(), 20_480_u64);
+            for seq in 1..40 {
+                if random.u8(..4) == 0 {
+                    day = day.saturating_add(random.u64(..20));
+                }
+                let is_back = random.u8(..6) == 0;
+                let charged = random.i64(0..100);
+                let journaled = call(seq, day.saturating_sub(u64::from(is_back)), charged);
+                memory.apply(&journaled.record, journaled.hold.as_ref());
+                window.add(journaled).expect("allowed");
+                if random.u8(..5) == 0 || seq == 39 {
+                    for (day, charged) in
+                        std::mem::take(&mut window).charges.into_values().flatten()
+                    {
+                        sled.add(day, charged);
+                    }
+                }
+            }
+            let spendings: Vec<(KeyId, Spending)> =
+                memory.iter().map(|(key, spending)| (key, *spending)).collect();
+            let [(_, spending)] = spendings.as_slice() else { panic!("{spendings:?}") };
+            assert_eq!(spending.spent, sled);
         }
     }
 }

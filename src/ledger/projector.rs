@@ -16,7 +16,7 @@ use crate::ledger::record::Journaled;
 use crate::ledger::store::{Store, StoreError};
 
 /// How long records gather before they are applied. Sled takes some 10 µs to change a row and each
-/// account has three per window, so the longer it is, the less a call costs where many accounts are
+/// account has four per window, so the longer it is, the less a call costs where many accounts are
 /// active.
 const WINDOW: Duration = Duration::from_secs(5);
 /// This many records are applied before the window's time is over: some 8 MB of memory, and a

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
+use crate::ledger::spend::KeyLimits;
 use crate::ledger::task::Task;
 use crate::ledger::{AccountId, HoldId, KeyId, RequestId, Seq};
+use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 use crate::secret::KeyHash;
@@ -112,6 +114,26 @@ pub enum Record {
     },
     /// A task was opened or changed; this is what it is from here on.
     Task(Arc<Task>),
+    /// What a key may use was set; this is what holds from here on.
+    KeyLimited {
+        /// Whose key.
+        account: AccountId,
+        /// The key.
+        key: KeyId,
+        /// All that is said of it.
+        limits: KeyLimits,
+        /// When.
+        at: UnixMs,
+    },
+    /// What all keys of an account together may use was set; this is what holds from here on.
+    AccountLimited {
+        /// Whose.
+        account: AccountId,
+        /// All that is said of it.
+        rates: Rates,
+        /// When.
+        at: UnixMs,
+    },
 }
 
 /// Money set aside for one call, as it was asked for.
@@ -154,6 +176,22 @@ pub struct Key {
     pub created_at: UnixMs,
     /// When it was last changed.
     pub updated_at: UnixMs,
+}
+
+impl Key {
+    /// Whether its list of models, if it has one, has this name or the model's id.
+    #[must_use]
+    pub fn may_use(&self, name: &str, model: &str) -> bool {
+        let is_listed =
+            |models: &Vec<String>| models.iter().any(|listed| listed == name || listed == model);
+        self.models.as_ref().is_none_or(is_listed)
+    }
+
+    /// Whether its time is over.
+    #[must_use]
+    pub fn is_expired(&self, now: UnixMs) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
 }
 
 /// Why a hold ended without a charge.
@@ -214,7 +252,9 @@ impl Record {
             | Self::Extended { account, .. }
             | Self::Posted { account, .. }
             | Self::Voided { account, .. }
-            | Self::Recovered { account, .. } => *account,
+            | Self::Recovered { account, .. }
+            | Self::KeyLimited { account, .. }
+            | Self::AccountLimited { account, .. } => *account,
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.account,
             Self::Reserved(reservation) => reservation.account,
             Self::Task(task) => task.intent.account,
@@ -231,7 +271,9 @@ impl Record {
             | Self::Extended { at, .. }
             | Self::Posted { at, .. }
             | Self::Voided { at, .. }
-            | Self::Recovered { at, .. } => *at,
+            | Self::Recovered { at, .. }
+            | Self::KeyLimited { at, .. }
+            | Self::AccountLimited { at, .. } => *at,
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.updated_at,
             Self::Reserved(reservation) => reservation.at,
             Self::Task(task) => task.ended().map_or(task.intent.at, |ended| ended.at),

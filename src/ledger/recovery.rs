@@ -88,10 +88,9 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         spawn("ledger-journal", dir, move || committer.run())?,
     ];
     let mut keys = Keys::default();
-    for key in
-        state.cores.iter().flat_map(|core| core.accounts.values()).flat_map(|a| a.keys.values())
-    {
-        keys.insert(Arc::clone(key));
+    for account in state.cores.iter().flat_map(|core| core.accounts.values()) {
+        account.keys.values().for_each(|key| keys.insert(Arc::clone(key)));
+        keys.restore_limits(account);
     }
     let ledger = Arc::new(Ledger {
         shards: state.cores.into_iter().map(Mutex::new).collect(),

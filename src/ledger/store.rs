@@ -17,13 +17,15 @@ use super::core::{self, Core, Grant, Refund, Submit};
 use super::journal::segment::Position;
 use super::projection::{UsageCell, UsageTotal, Window};
 use super::record::{Journaled, Key, OpenHold, Record};
+use super::spend::{KeyLimits, Spent};
 use super::task::Task;
 use super::{AccountId, HoldId, KeyId, Seq, TaskId, shard_index, sync_directory};
 use crate::clock::UnixMs;
+use crate::limits::Rates;
 use crate::money::Nanousd;
 
 /// Raised whenever keys or values change their meaning; another version is rebuilt from the journal.
-const LAYOUT_VERSION: u32 = 2;
+const LAYOUT_VERSION: u32 = 3;
 /// Sled's page cache. Boot reads accounts, keys and open holds once; afterwards only the rows of
 /// accounts that are active are touched.
 const CACHE_BYTES: u64 = 8 << 20;
@@ -42,10 +44,13 @@ const ENTRIES: u8 = b'e';
 const GRANT: u8 = b'g';
 const HOLD: u8 = b'h';
 const KEY: u8 = b'k';
+const KEY_LIMITS: u8 = b'l';
 const TASK_DONE: u8 = b'f';
 const TASK_NATIVE: u8 = b'n';
 const TASK_OPEN: u8 = b'o';
 const REFUND: u8 = b'r';
+const RATES: u8 = b'q';
+const SPENT: u8 = b'p';
 const SUBMIT: u8 = b's';
 const TASK: u8 = b't';
 const USAGE: u8 = b'u';
@@ -156,6 +161,22 @@ impl Store {
                 cores[shard_index(key.account)].state_mut(key.account).ok_or_else(unknown)?;
             state.keys.insert(key.id, key);
         }
+        for row in self.db.scan_prefix([RATES]) {
+            let (account, rates): (AccountId, Rates) = postcard::from_bytes(&row?.1)?;
+            let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
+            state.rates = rates;
+        }
+        for row in self.db.scan_prefix([KEY_LIMITS]) {
+            let (account, key, limits): (AccountId, KeyId, KeyLimits) =
+                postcard::from_bytes(&row?.1)?;
+            let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
+            state.spendings.restore_limits(key, limits);
+        }
+        for row in self.db.scan_prefix([SPENT]) {
+            let (account, key, spent): (AccountId, KeyId, Spent) = postcard::from_bytes(&row?.1)?;
+            let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
+            state.spendings.restore_spent(key, spent);
+        }
         for row in self.db.scan_prefix([GRANT]) {
             let (account, id, grant): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
             let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
@@ -220,7 +241,7 @@ impl Store {
         for journaled in &window.in_doubt {
             put(&mut batch, key(IN_DOUBT, &[&journaled.seq.to_be_bytes()]), journaled)?;
         }
-        for (account, chunks) in window.entries {
+        for (account, chunks) in std::mem::take(&mut window.entries) {
             for chunk in chunks {
                 batch.insert(entries_key(account, chunk.first_seq), chunk.bytes);
             }
@@ -231,8 +252,27 @@ impl Store {
             sum.add(total);
             put(&mut batch, key, &sum)?;
         }
+        self.put_limits(&mut batch, &window)?;
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
         self.db.apply_batch(batch)?;
+        Ok(())
+    }
+
+    /// What keys and accounts may use, and what keys have spent.
+    fn put_limits(&self, batch: &mut sled::Batch, window: &Window) -> Result<(), StoreError> {
+        for row @ (account, _) in &window.rates {
+            put(batch, key(RATES, &[&account.number().to_be_bytes()]), &row)?;
+        }
+        for (id, (account, limits)) in &window.key_limits {
+            put(batch, key(KEY_LIMITS, &[&id.number().to_be_bytes()]), &(account, id, limits))?;
+        }
+        for ((account, id), days) in &window.charges {
+            let row = key(SPENT, &[&account.number().to_be_bytes(), &id.number().to_be_bytes()]);
+            let before: Option<(AccountId, KeyId, Spent)> = self.value(&row)?;
+            let mut spent = before.map_or_else(Spent::default, |(_, _, spent)| spent);
+            days.iter().for_each(|(day, charged)| spent.add(*day, *charged));
+            put(batch, row, &(account, id, spent))?;
+        }
         Ok(())
     }
 

@@ -31,7 +31,8 @@ pub const REPEATED_WITHIN: Duration = Duration::from_secs(24 * 3600);
 pub struct Task {
     /// What never changes.
     pub intent: Arc<Intent>,
-    /// The upstream that was asked last, by its name in `routes.yaml`, and its name for the model.
+    /// The upstream that was asked last, by its name in `routes.yaml`; where it has several
+    /// credentials, the name of the one that was used behind a slash.
     pub upstream: String,
     /// What that upstream calls the model.
     pub upstream_model: String,
@@ -146,6 +147,18 @@ impl Task {
             Stage::Submitted { upstream_id } => Some(upstream_id),
             Stage::Ended(ended) => ended.upstream_id.as_deref(),
         }
+    }
+
+    /// The name of its upstream.
+    #[must_use]
+    pub fn upstream_name(&self) -> &str {
+        self.upstream.split_once('/').map_or(&self.upstream, |(name, _)| name)
+    }
+
+    /// The name of the credential that the upstream knows it by; empty where there is only one.
+    #[must_use]
+    pub fn credential_name(&self) -> &str {
+        self.upstream.split_once('/').map_or("", |(_, name)| name)
     }
 
     /// Its end, if it is over.

@@ -3,7 +3,7 @@
 use prometheus::core::Collector;
 use prometheus::{
     Counter, CounterVec, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge,
-    Opts, Registry,
+    IntGaugeVec, Opts, Registry,
 };
 
 /// Registers a metric. Names and labels are constants, so this fails in every test or never.
@@ -27,6 +27,15 @@ pub(super) fn gauge(registry: &Registry, name: &str, help: &str) -> Gauge {
 
 pub(super) fn int_gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
     add(registry, IntGauge::new(name, help))
+}
+
+pub(super) fn int_gauges(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> IntGaugeVec {
+    add(registry, IntGaugeVec::new(Opts::new(name, help), labels))
 }
 
 pub(super) fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {

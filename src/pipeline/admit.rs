@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
-use crate::pipeline::{Payment, Resolved, Validated};
+use crate::pipeline::{Payment, Resolved, Validated, limit};
 use crate::price::Prices;
 use crate::protocols::Call;
 
@@ -31,7 +32,8 @@ pub struct Admitted {
 /// Holds the most that the request can cost, unless it costs nothing.
 ///
 /// # Errors
-/// `InsufficientBalance`, `BalanceHeld`, or `Overloaded` when the store takes no new holds.
+/// `InsufficientBalance`, `BalanceHeld`, `RateLimited` when the key may not spend so much, or
+/// `Overloaded` when the store takes no new holds.
 pub fn admit(
     ledger: &Arc<Ledger>,
     request: RequestId,
@@ -81,6 +83,7 @@ fn refused(refusal: &Refusal, amount: Nanousd) -> GatewayError {
             ),
         )
         .retry_after(RETRY_HELD),
+        Refusal::Capped(capped) => limit::capped(capped, amount, UnixMs::now()),
         Refusal::UnknownAccount => {
             GatewayError::new(ErrorKind::PermissionDenied, "This API key's account is closed.")
         }

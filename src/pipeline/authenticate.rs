@@ -41,7 +41,7 @@ pub fn authenticate(
     if key.disabled {
         return denied("This API key is disabled. Use another key, or ask for it to be enabled.");
     }
-    if key.expires_at.is_some_and(|expires_at| expires_at <= now) {
+    if key.is_expired(now) {
         return denied("This API key has expired. Use another key.");
     }
     Ok(key)

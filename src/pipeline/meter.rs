@@ -71,6 +71,12 @@ impl Relaying {
         self.admitted.payment.is_held()
     }
 
+    /// Whether the answer is an error, whatever its status.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.meter.has_failed()
+    }
+
     /// Whether the response was whole.
     #[must_use]
     pub fn is_complete(&self) -> bool {

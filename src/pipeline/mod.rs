@@ -1,12 +1,14 @@
-//! What a request goes through, one file a stage: authenticate → resolve → validate → admit →
-//! rewrite → meter → settle.
+//! What a request goes through, one file a stage: authenticate → resolve → validate → limit →
+//! admit → rewrite → meter → settle.
 //!
 //! Each stage takes what the stage before it made, so money cannot be settled that was not
 //! reserved. Nothing here knows HTTP statuses or Pingora.
 
 mod authenticate;
 mod resolve;
+mod affinity;
 mod validate;
+mod limit;
 mod admit;
 mod payment;
 mod rewrite;
@@ -14,10 +16,12 @@ mod meter;
 mod settle;
 
 pub use admit::{Admitted, admit};
+pub use affinity::affinity;
 pub use authenticate::authenticate;
+pub use limit::limit;
 pub use meter::{Relaying, Step};
 pub use payment::Payment;
-pub use resolve::{Resolved, bad_json, may_use, resolve};
+pub use resolve::{Resolved, bad_json, resolve};
 pub use rewrite::{UpstreamRequest, rewrite, rewrite_collected, rewrite_submit};
 pub use settle::{Ending, Settled};
 pub use validate::{Validated, validate};

@@ -29,9 +29,9 @@ impl Resolved {
     }
 
     /// The targets that this build can serve the operation over, with their codecs, best first.
-    pub fn targets(&self) -> impl Iterator<Item = (&Target, &'static dyn Codec)> {
-        let served = |target| Some((target, codec_for(self.operation, target)?));
-        self.model.targets.iter().filter_map(served)
+    pub fn targets(&self) -> impl Iterator<Item = (&Arc<Target>, &'static dyn Codec)> {
+        let targets = self.model.targets.iter();
+        targets.filter_map(|target| Some((target, codec_for(self.operation, target)?)))
     }
 }
 
@@ -64,7 +64,7 @@ pub fn resolve(
         let error = GatewayError::new(ErrorKind::ModelNotFound, message);
         return Err(GatewayError { param: Some("model".into()), ..error });
     };
-    if !may_use(&key, &name, model) {
+    if !key.may_use(&name, &model.id) {
         let message = format!("This API key may not use the model `{name}`.");
         let error = GatewayError::new(ErrorKind::PermissionDenied, message);
         return Err(GatewayError { param: Some("model".into()), ..error });
@@ -84,14 +84,6 @@ pub fn resolve(
     }
     let asked = model.is_wildcard().then(|| name.into_owned());
     Ok(Resolved { model: Arc::clone(model), asked, key, operation })
-}
-
-/// Whether the key's list of models, if it has one, has this name or the model's id.
-#[must_use]
-pub fn may_use(key: &Key, name: &str, model: &Model) -> bool {
-    let is_listed =
-        |models: &Vec<String>| models.iter().any(|listed| listed == name || **listed == *model.id);
-    key.models.as_ref().is_none_or(is_listed)
 }
 
 /// A body that is not acceptable JSON, as an answer.

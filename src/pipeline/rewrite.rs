@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::config::snapshot::{Target, Upstream};
+use crate::balance::Candidate;
 use crate::pipeline::Admitted;
 use crate::pipeline::resolve::codec_for;
 
@@ -20,56 +20,60 @@ pub struct UpstreamRequest {
     pub body: Bytes,
 }
 
-/// Rewrites the customer's `body` for `target`: only the bytes of the fields that must change.
+/// Rewrites the customer's `body` for a target: only the bytes of the fields that must change.
 /// `None` when this build has no codec for the target.
 #[must_use]
 pub fn rewrite(
     admitted: &Admitted,
-    target: &Target,
+    candidate: &Candidate,
     query: Option<&str>,
     body: &Bytes,
 ) -> Option<UpstreamRequest> {
+    let target = &candidate.target;
     let codec = codec_for(admitted.resolved.operation, target)?;
     let body = admitted.call.splice(admitted.resolved.name_at(target)).apply(body);
     let query = query.filter(|_| codec.forwards_query());
     let (mark, query) = query.map_or(("", ""), |query| ("?", query));
     let path = format!("{}{mark}{query}", codec.path());
-    Some(UpstreamRequest::new(&target.upstream, &path, body))
+    Some(UpstreamRequest::new(candidate, &path, body))
 }
 
-/// The requests to `target` for a call whose answer is put together from theirs.
+/// The requests to a target for a call whose answer is put together from theirs.
 #[must_use]
 pub fn rewrite_collected(
     admitted: &Admitted,
-    target: &Target,
+    candidate: &Candidate,
     body: &Bytes,
 ) -> Option<Vec<UpstreamRequest>> {
+    let target = &candidate.target;
     let codec = codec_for(admitted.resolved.operation, target)?;
     let bodies = admitted.call.collected()?.bodies(admitted.resolved.name_at(target), body);
-    let request = |body| UpstreamRequest::new(&target.upstream, codec.path(), body);
+    let request = |body| UpstreamRequest::new(candidate, codec.path(), body);
     Some(bodies.into_iter().map(request).collect())
 }
 
-/// The request to `target` that submits a task.
+/// The request to a target that submits a task.
 #[must_use]
 pub fn rewrite_submit(
     admitted: &Admitted,
-    target: &Target,
+    candidate: &Candidate,
     body: &Bytes,
 ) -> Option<UpstreamRequest> {
+    let target = &candidate.target;
     let codec = codec_for(admitted.resolved.operation, target)?;
     let body = admitted.call.submit()?.body(admitted.resolved.name_at(target), body);
-    Some(UpstreamRequest::new(&target.upstream, codec.path(), body))
+    Some(UpstreamRequest::new(candidate, codec.path(), body))
 }
 
 impl UpstreamRequest {
-    fn new(upstream: &Upstream, path: &str, body: Bytes) -> Self {
-        let credential = upstream.credential.as_ref();
+    fn new(candidate: &Candidate, path: &str, body: Bytes) -> Self {
+        let upstream = &candidate.target.upstream;
+        let credential = candidate.channel.credential.as_ref();
         Self {
             path: format!("{}{path}", upstream.path_prefix),
             authority: upstream.authority.clone(),
             credential: credential
-                .map(|secret| upstream.dialect.credential_header(secret.expose())),
+                .map(|one| upstream.dialect.credential_header(one.secret.expose())),
             body,
         }
     }

@@ -107,7 +107,7 @@ impl Tasks {
             (Stage::Submitting | Stage::InDoubt, _) => self.give_up_doubt(&task).await,
             (Stage::Submitted { .. }, _) => {
                 if !due.has_slot
-                    && let Some(later) = self.slot_of(&task.upstream)
+                    && let Some(later) = self.slot_of(&task)
                 {
                     let at = UnixMs(UnixMs::now().0 + as_ms(later).max(1));
                     self.push(Due { at, has_slot: true, ..due });
@@ -125,16 +125,16 @@ impl Tasks {
     }
 
     /// Takes the next slot in which the upstream may be asked: `None` when that is at once, else how far away it is.
-    fn slot_of(&self, upstream: &str) -> Option<Duration> {
+    fn slot_of(&self, task: &Task) -> Option<Duration> {
         let now = Instant::now();
         let config = self.config.load();
         let is_dashscope = config
             .upstreams
-            .get(upstream)
+            .get(task.upstream_name())
             .is_some_and(|upstream| upstream.dialect == Dialect::Dashscope);
         let spacing = if is_dashscope { DASHSCOPE_SPACING } else { SPACING };
         let mut slots = self.slots.lock();
-        let next = slots.entry(upstream.to_owned()).or_insert(now);
+        let next = slots.entry(task.upstream.clone()).or_insert(now);
         let slot = now.max(*next);
         *next = slot + spacing;
         Some(slot.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
@@ -184,9 +184,12 @@ impl Tasks {
         let codec = codec_of(task).ok_or("this build does not speak its protocol")?;
         let id = task.upstream_id().ok_or("it has no id at its upstream")?;
         let upstream = self.upstream_of(task).ok_or("its upstream is not configured any more")?;
-        let credential = upstream.credential.as_ref();
+        let credential = upstream.credential(task.credential_name());
+        if credential.is_none() && !upstream.credentials.is_empty() {
+            return Err("its credential is not configured any more".to_owned());
+        }
         let credential =
-            credential.map(|secret| upstream.dialect.credential_header(secret.expose()));
+            credential.map(|one| upstream.dialect.credential_header(one.secret.expose()));
         let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
         let told = |error: OutboundError| error.to_string();
         let answer = self.outbound.get(&upstream, &path, credential).await.map_err(told)?;
@@ -202,7 +205,7 @@ impl Tasks {
 
     fn upstream_of(&self, task: &Task) -> Option<Arc<Upstream>> {
         let config = self.config.load();
-        let upstream = config.upstreams.get(&task.upstream)?;
+        let upstream = config.upstreams.get(task.upstream_name())?;
         (upstream.dialect.as_str() == task.intent.protocol).then(|| Arc::clone(upstream))
     }
 
@@ -280,7 +283,7 @@ impl Tasks {
             account_id: intent.account,
             key_id: intent.key,
             model: &intent.model,
-            upstream: &task.upstream,
+            upstream: task.upstream_name(),
             state: state.as_str(),
             duration: Duration::from_millis(ended.at.0.saturating_sub(intent.at.0)),
             settled,

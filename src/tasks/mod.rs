@@ -57,7 +57,7 @@ pub struct Tasks {
     earlier: Notify,
     parallel: Arc<Semaphore>,
     waiting: Semaphore,
-    /// When an upstream may be asked next, by its name.
+    /// When an upstream may be asked next, by its name and that of the credential.
     slots: Mutex<HashMap<String, Instant>>,
 }
 

@@ -18,6 +18,8 @@ pub(crate) const UPSTREAM_KEY: &str = "sk-upstream-of-a-test";
 pub(crate) struct Gateway {
     /// The customers' address.
     pub(crate) address: SocketAddr,
+    /// All of the customers' addresses, in the order of `listeners`.
+    pub(crate) listeners: Vec<SocketAddr>,
     /// A key of the account.
     pub(crate) key: String,
     admin: SocketAddr,
@@ -43,18 +45,36 @@ impl Gateway {
     /// Starts a gateway with these `upstreams` and what follows them in `routes.yaml`, and this
     /// `models.yaml`.
     pub(crate) fn serving(upstreams: &str, models: &str) -> Self {
+        Self::run("", "", upstreams, models, false)
+    }
+
+    /// The same with further `limits`, as lines of YAML.
+    pub(crate) fn limited(limits: &str, upstreams: &str, models: &str) -> Self {
+        Self::run("", limits, upstreams, models, false)
+    }
+
+    /// Like [`Gateway::start`], with more `listeners` behind the first, and `more` at the end of
+    /// `routes.yaml`. What it logs is in the file `log`.
+    pub(crate) fn listening(listeners: &str, more: &str, upstream: SocketAddr) -> Self {
+        let upstreams = format!("{}{more}", self::upstreams(upstream));
+        Self::run(listeners, "", &upstreams, MODELS, true)
+    }
+
+    fn run(listeners: &str, limits: &str, upstreams: &str, models: &str, logs: bool) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let file = |name: &str, text: String| {
             let path = directory.path().join(name);
             std::fs::write(&path, text).expect("the file is written");
             path
         };
-        let head = head(directory.path());
-        let routes = file("routes.yaml", format!("{head}upstreams:\n{upstreams}"));
+        let head = head(directory.path(), listeners);
+        let routes = file("routes.yaml", format!("{head}{limits}upstreams:\n{upstreams}"));
         let models = file("models.yaml", models.to_owned());
-        let (process, address, admin) = spawn(&routes, &models);
-        let mut gateway =
-            Self { address, key: String::new(), admin, account: String::new(), process, directory };
+        let log = logs.then(|| directory.path().join("log"));
+        let (process, listeners, admin) = spawn(&routes, &models, log.as_deref());
+        let (key, account) = (String::new(), String::new());
+        let address = listeners[0];
+        let mut gateway = Self { address, listeners, key, admin, account, process, directory };
         let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "test"}));
         gateway.account = text(&account, "id");
         gateway.grant("10.00", "first");
@@ -72,7 +92,8 @@ impl Gateway {
     pub(crate) fn kill_and_restart(&mut self) {
         self.process.kill();
         let (routes, models) = (self.path("routes.yaml"), self.path("models.yaml"));
-        (self.process, self.address, self.admin) = spawn(&routes, &models);
+        (self.process, self.listeners, self.admin) = spawn(&routes, &models, None);
+        self.address = self.listeners[0];
     }
 
     /// A key of another account.
@@ -146,6 +167,12 @@ impl Gateway {
         kib * 1024
     }
 
+    /// The files and sockets that the process has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.process.0.id()));
+        open.expect("the process lives").count()
+    }
+
     /// The file of that name which the gateway reads, or the directory that it keeps.
     pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.directory.path().join(name)
@@ -165,7 +192,7 @@ impl Gateway {
         self.process.0.wait().expect("the process can be waited for")
     }
 
-    /// The address of the admin API.
+    /// The admin API's address.
     pub(crate) fn admin_address(&self) -> SocketAddr {
         self.admin
     }
@@ -173,6 +200,12 @@ impl Gateway {
     /// Whether the process has not ended.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.process.0.try_wait(), Ok(None))
+    }
+
+    /// What Prometheus would read.
+    pub(crate) fn metrics(&self) -> String {
+        let request = b"GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
+        String::from_utf8(ask(self.admin, request).body()).expect("text")
     }
 
     /// A request to the admin API, which must succeed.
@@ -210,44 +243,58 @@ impl Gateway {
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.map_or(0.0, |value| value.parse().expect("a number"))
     }
+
+    /// A request to the admin API: the status and the JSON of its answer.
+    pub(crate) fn try_admin(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let answer = self.admin_answer(method, path, body);
+        (answer.status(), answer.json())
+    }
 }
 
-/// Starts a gateway over these files, and waits until it is ready.
-fn spawn(routes: &std::path::Path, models: &std::path::Path) -> (Running, SocketAddr, SocketAddr) {
+/// Starts a gateway over these files, and waits until it is ready. It logs warnings to standard
+/// error, or more to a file.
+fn spawn(
+    routes: &std::path::Path,
+    models: &std::path::Path,
+    log: Option<&std::path::Path>,
+) -> (Running, Vec<SocketAddr>, SocketAddr) {
+    let log_file = log.map(|path| std::fs::File::create(path).expect("the log"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .arg("serve")
         .arg("--routes")
         .arg(routes)
         .arg("--models")
         .arg(models)
-        .args(["--ready-json", "--log", "warn"])
+        .args(["--ready-json", "--log", if log.is_some() { "info" } else { "warn" }])
         .stdout(Stdio::piped())
+        .stderr(log_file.map_or_else(Stdio::inherit, Stdio::from))
         .spawn()
         .expect("the binary starts");
     let stdout = child.stdout.take().expect("standard output is piped");
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line).expect("a line when it is ready");
     let ready: Value = serde_json::from_str(&line).expect("a JSON line when it is ready");
-    let address = |field: &str| {
-        let url = ready[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}"));
-        url.trim_start_matches("http://").parse().expect("an address")
+    let address = |url: &Value| {
+        let url = url.as_str().unwrap_or_else(|| panic!("no address in {line}"));
+        let (_, address) = url.split_once("://").expect("a URL");
+        address.parse().expect("an address")
     };
-    let (address, admin) = (address("base_url"), address("admin_url"));
-    (Running(child), address, admin)
+    let listeners = ready["listeners"].as_array().expect("the listeners").iter().map(address);
+    (Running(child), listeners.collect(), address(&ready["admin_url"]))
 }
 
 fn text(document: &Value, field: &str) -> String {
     document[field].as_str().unwrap_or_else(|| panic!("no {field} in {document}")).to_owned()
 }
 
-fn head(directory: &std::path::Path) -> String {
+fn head(directory: &std::path::Path, listeners: &str) -> String {
     let data = directory.join("data");
     let data = data.display();
     format!(
         "listeners:
   - address: 127.0.0.1:0
     h2c: true
-admin:
+{listeners}admin:
   address: 127.0.0.1:0
   token: {ADMIN_TOKEN}
 store:

@@ -11,6 +11,7 @@ mod install;
 pub(crate) mod node;
 pub(crate) mod python;
 mod recorder;
+pub(crate) mod tls;
 mod wire;
 
 pub(crate) use admin::{Admin, Customer};
@@ -19,4 +20,4 @@ pub(crate) use digest::sha256;
 pub(crate) use gateway::{Gateway, UPSTREAM_KEY};
 pub(crate) use http::{http, http_builder};
 pub(crate) use recorder::Recorder;
-pub(crate) use wire::{Answer, ask, connect};
+pub(crate) use wire::{Answer, ask, ask_over, connect};

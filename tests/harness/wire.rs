@@ -31,6 +31,19 @@ impl Answer {
         self.parts().1
     }
 
+    /// The body without its chunks' frames.
+    pub(crate) fn content(&self) -> Vec<u8> {
+        let (body, mut content) = (self.body(), Vec::new());
+        let mut rest = body.as_slice();
+        while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
+            let size = std::str::from_utf8(&rest[..end]).expect("a size");
+            let size = usize::from_str_radix(size, 16).expect("a size");
+            content.extend_from_slice(&rest[end + 2..end + 2 + size]);
+            rest = &rest[end + 2 + size + 2..];
+        }
+        content
+    }
+
     /// The value of a header of that response.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         self.head().lines().skip(1).find_map(|line| {
@@ -90,26 +103,41 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 /// connection is closed or something else comes.
 pub(crate) fn ask(address: SocketAddr, request: &[u8]) -> Answer {
     let mut stream = connect(address);
+    let socket = stream.try_clone().expect("a second handle");
+    ask_over(&mut stream, &socket, request)
+}
+
+/// The same over a connection that is open already, of which `socket` is the end.
+pub(crate) fn ask_over(
+    stream: &mut (impl Read + Write),
+    socket: &TcpStream,
+    request: &[u8],
+) -> Answer {
     let begun = Instant::now();
     // A refusal may come, and the connection close, before all is sent.
-    let _sent = stream.write_all(request);
+    let _sent = stream.write_all(request).and_then(|()| stream.flush());
     let mut answer = Answer::default();
-    while !answer.is_closed && !answer.is_whole() && read_more(&mut stream, &mut answer) {}
+    while !answer.is_closed && !answer.is_whole() && read_more(stream, &mut answer) {}
     answer.took = begun.elapsed();
     let closes = answer.header("connection").is_some_and(|value| value == "close");
     let moment = Duration::from_millis(if closes { 1000 } else { 30 });
-    stream.set_read_timeout(Some(moment)).expect("a timeout");
-    while !answer.is_closed && read_more(&mut stream, &mut answer) {}
+    socket.set_read_timeout(Some(moment)).expect("a timeout");
+    while !answer.is_closed && read_more(stream, &mut answer) {}
     answer
 }
 
 /// Whether a read brought anything, the end included.
-fn read_more(stream: &mut TcpStream, answer: &mut Answer) -> bool {
+fn read_more(stream: &mut impl Read, answer: &mut Answer) -> bool {
     let mut chunk = [0; 16 * 1024];
     match stream.read(&mut chunk) {
         Ok(0) => answer.is_closed = true,
         Ok(count) => answer.bytes.extend_from_slice(&chunk[..count]),
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => answer.is_closed = true,
+        // The second is the end of TLS without a word.
+        Err(error)
+            if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) =>
+        {
+            answer.is_closed = true;
+        }
         Err(_) => return false,
     }
     true

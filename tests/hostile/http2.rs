@@ -1,7 +1,7 @@
 //! HTTP/2 frames by hand.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::harness::connect;
@@ -161,6 +161,24 @@ fn request(block: &[u8], body: &[u8]) -> Vec<u8> {
     frames
 }
 
+/// The whole beginning of a connection that grants every window, with `count` requests.
+pub(crate) fn greedy(key: &str, body: &str, count: u32) -> Vec<u8> {
+    const WINDOW_UPDATE: u8 = 8;
+    const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
+    const WINDOW_MAX: [u8; 4] = [0x7f, 0xff, 0xff, 0xff];
+    let settings = [INITIAL_WINDOW_SIZE.as_slice(), &WINDOW_MAX].concat();
+    // The connection's window has 65535 bytes to begin with.
+    let more = (0x7fff_ffff_u32 - 65_535).to_be_bytes();
+    let mut frames = PREFACE.to_vec();
+    frames.extend(frame(SETTINGS, 0, 0, &settings));
+    frames.extend(frame(WINDOW_UPDATE, 0, 0, &more));
+    for stream in (1..2 * count).step_by(2) {
+        frames.extend(frame(HEADERS, END_HEADERS, stream, &fields(key, &[])));
+        frames.extend(frame(DATA, END_STREAM, stream, body.as_bytes()));
+    }
+    frames
+}
+
 /// HEADERS that never end, followed by as many CONTINUATIONs as are taken.
 fn continuation_flood(block: &[u8]) -> Vec<u8> {
     let mut frames = frame(HEADERS, 0, 1, block);
@@ -168,6 +186,11 @@ fn continuation_flood(block: &[u8]) -> Vec<u8> {
         frames.extend(frame(CONTINUATION, 0, 1, &[]));
     }
     frames
+}
+
+/// A connection full of them.
+pub(crate) fn flood(key: &str) -> Vec<u8> {
+    rapid_reset(&fields(key, &[]))
 }
 
 /// Streams that are opened and reset at once (CVE-2023-44487).
@@ -183,13 +206,17 @@ fn rapid_reset(block: &[u8]) -> Vec<u8> {
 
 /// Opens a connection, sends `frames`, and waits for what becomes of them.
 pub(crate) fn ask(address: SocketAddr, frames: &[u8]) -> End {
-    let mut stream = connect(address);
+    ask_over(&mut connect(address), frames)
+}
+
+/// The same over a connection that is open already.
+pub(crate) fn ask_over(stream: &mut (impl Read + Write), frames: &[u8]) -> End {
     let hello = [PREFACE, &frame(SETTINGS, 0, 0, &[]), frames].concat();
     // The gateway may give the connection up before all is sent.
-    let _sent = stream.write_all(&hello);
+    let _sent = stream.write_all(&hello).and_then(|()| stream.flush());
     let deadline = Instant::now() + Duration::from_secs(5);
     while Instant::now() < deadline {
-        match read_frame(&mut stream) {
+        match read_frame(stream) {
             Some((HEADERS, payload)) if payload.first() == Some(&STATUS_200) => {
                 return End::Answered;
             }
@@ -202,7 +229,7 @@ pub(crate) fn ask(address: SocketAddr, frames: &[u8]) -> End {
     End::Nothing
 }
 
-fn read_frame(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+fn read_frame(stream: &mut impl Read) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).ok()?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);

@@ -1,6 +1,7 @@
 //! From what was typed to a [`Snapshot`]: everything that one field alone cannot show to be wrong.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::described;
@@ -9,11 +10,14 @@ use super::raw;
 use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
 use super::spans::{Path, Step};
 use super::{Overrides, diagnostic};
+use crate::limits::Rates;
 
 mod limits;
+mod listeners;
 mod models;
 mod prices;
 mod routes;
+mod upstreams;
 
 /// The upstreams of `routes.yaml`, in whatever state they are.
 struct Upstreams {
@@ -70,13 +74,16 @@ pub(super) fn compile(
         hash,
         described: described::together(routes.described.take(), models.described.take()),
         listeners: compiled.listeners,
+        trusted_proxies: compiled.trusted_proxies,
         admin: compiled.admin,
         store: compiled.store,
         shutdown_delay: compiled.shutdown_delay,
         shutdown_grace: compiled.shutdown_grace,
         reload: compiled.reload,
         limits: compiled.limits,
+        rate_limits: compiled.rate_limits,
         tasks: compiled.tasks,
+        balancing: compiled.balancing,
         routes: compiled.routes,
         upstreams: compiled.upstreams,
         models_by_id: listed.iter().map(by_id).collect(),
@@ -98,7 +105,10 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
                 continue;
             }
         };
-        let is_credential = matches!(field, [Step::Key(field)] if field == "credential");
+        let is_credential = matches!(
+            field,
+            [Step::Key(field), ..] if field == "credential" || field == "credentials"
+        );
         if is_credential && overrides.every_upstream_at.is_some() {
             continue;
         }
@@ -109,6 +119,16 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
             let message = format!("upstream `{upstream}` is switched off: {}", unfilled.reason);
             document.note(Fault::at_value(&unfilled.path, message).warning());
         }
+    }
+}
+
+/// How much something may be used. A zero was noted when the field was read.
+fn rates(raw: &raw::Rates) -> Rates {
+    let limit = |count: Option<u32>| count.and_then(NonZeroU32::new);
+    Rates {
+        requests_per_minute: limit(raw.requests_per_minute),
+        tokens_per_minute: limit(raw.tokens_per_minute),
+        concurrent_requests: limit(raw.concurrent_requests),
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) fn compile(
     }
     let mut models = Vec::with_capacity(raw.models.0.len());
     let mut unserved = Vec::new();
+    let mut index = 0;
     for (id, raw) in raw.models.0 {
         let path = path.key(&id);
         // An asterisk at the end makes a pattern; alone it fits every name.
@@ -31,8 +32,8 @@ pub(super) fn compile(
             let literal = id.strip_suffix('*').unwrap_or(&id);
             check_name(document, &path, literal, MODEL_PUNCTUATION);
         }
-        let model = model(document, &path, id, raw, upstreams);
-        let is_served = |target: &Target| {
+        let model = model(document, &path, id, raw, upstreams, &mut index);
+        let is_served = |target: &Arc<Target>| {
             let dialect = target.upstream.dialect;
             model.operations.iter().any(|operation| protocols::is_served(*operation, dialect))
         };
@@ -51,6 +52,7 @@ fn model(
     id: String,
     raw: raw::Model,
     upstreams: &Upstreams,
+    index: &mut usize,
 ) -> Model {
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
     if operations.is_empty() {
@@ -65,16 +67,23 @@ fn model(
         }
     }
     let prices = prices::compile(document, at, &raw);
+    let rates = super::rates(&raw.rate_limits);
     let limits = limits::compile(document, &at.key("limits"), &raw);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets = targets(document, &at.key("targets"), &id, raw.targets, upstreams);
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
+    let mut numbered = |target| {
+        let target = Target { index: *index, ..target };
+        *index += 1;
+        Arc::new(target)
+    };
     Model {
         id: id.into(),
         operations,
-        targets,
+        targets: targets.into_iter().map(&mut numbered).collect(),
         prices,
         limits,
+        rates,
         owned_by: owned_by.unwrap_or_default(),
     }
 }
@@ -105,7 +114,8 @@ fn targets(
         }
         if let Some(upstream) = upstreams.on.get(&raw.upstream) {
             let upstream = Arc::clone(upstream);
-            targets.push(Target { upstream, model, priority: raw.priority, weight: raw.weight });
+            let (priority, weight) = (raw.priority, raw.weight);
+            targets.push(Target { index: 0, upstream, model, priority, weight });
         } else if let Some(typed) = &upstreams.typed
             && !typed.contains(&raw.upstream)
         {

@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
+use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
-    Admin, Limits, Listener, Reload, Route, Store, Tasks, Upstream, UpstreamTimeouts,
+    Admin, Balancing, CircuitRules, Limits, Listener, RateLimits, Reload, RetryRules, Route, Store,
+    Tasks, Upstream,
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
@@ -15,22 +19,22 @@ use crate::ledger::{REPEATED_WITHIN, RecoveryPolicy};
 use crate::protocols::{self, Dialect, Operation};
 use crate::secret::Secret;
 
-/// What every upstream gets for a credential when all of them are one simulated server.
-const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";
-
 /// Paths that the gateway answers itself.
 const OWN_PATHS: [&str; 5] = ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
 
 /// The compiled `routes.yaml`.
 pub(super) struct Compiled {
     pub(super) listeners: Vec<Listener>,
+    pub(super) trusted_proxies: Vec<IpNet>,
     pub(super) admin: Admin,
     pub(super) store: Store,
     pub(super) shutdown_delay: Duration,
     pub(super) shutdown_grace: Duration,
     pub(super) reload: Reload,
     pub(super) limits: Limits,
+    pub(super) rate_limits: RateLimits,
     pub(super) tasks: Tasks,
+    pub(super) balancing: Balancing,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
     pub(super) routes: Vec<Arc<Route>>,
 }
@@ -42,49 +46,31 @@ pub(super) fn compile(
     overrides: &Overrides,
 ) -> Compiled {
     let admin = admin(document, raw.admin, overrides);
-    let listeners = listeners(document, &raw.listeners, &admin, overrides);
+    let listeners = super::listeners::compile(document, &raw.listeners, &admin, overrides);
     let store = store(document, raw.store, overrides);
     let limits = limits(document, &raw.limits);
     let tasks = tasks(document, raw.tasks, overrides);
     let routes = routes(document, raw.routes, &limits);
-    let upstreams = upstreams(document, raw.upstreams.0, overrides);
+    let balancing = balancing(document, &raw.balancing);
+    let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
     Compiled {
         listeners,
+        trusted_proxies: raw.trusted_proxies.into_iter().map(|network| network.0).collect(),
         admin,
         store,
         shutdown_delay: raw.shutdown.delay.map_or(Duration::ZERO, |delay| delay.0),
         shutdown_grace: raw.shutdown.grace.0,
         reload: Reload { watch: raw.reload.watch },
         limits,
+        rate_limits: RateLimits {
+            key: super::rates(&raw.rate_limits.key),
+            account: super::rates(&raw.rate_limits.account),
+        },
         tasks,
+        balancing,
         upstreams,
         routes,
     }
-}
-
-fn listeners(
-    document: &mut Document,
-    raw: &[raw::Listener],
-    admin: &Admin,
-    overrides: &Overrides,
-) -> Vec<Listener> {
-    if let Some(address) = overrides.listen {
-        return vec![Listener { address, h2c: true }];
-    }
-    let path = Path::root().key("listeners");
-    if raw.is_empty() {
-        let help = "such as `- address: 0.0.0.0:8080`";
-        document.note(Fault::at_key(&path, "there is no listener").help(help));
-    }
-    let mut seen = HashSet::from([admin.address]);
-    for (index, listener) in raw.iter().enumerate() {
-        let address = listener.address.0;
-        if address.port() != 0 && !seen.insert(address) {
-            let message = format!("`{address}` is taken by another listener or by `admin`");
-            document.note(Fault::at_value(&path.index(index).key("address"), message));
-        }
-    }
-    raw.iter().map(|raw| Listener { address: raw.address.0, h2c: raw.h2c }).collect()
 }
 
 fn admin(document: &mut Document, raw: raw::Admin, overrides: &Overrides) -> Admin {
@@ -121,6 +107,7 @@ fn limits(document: &mut Document, raw: &raw::Limits) -> Limits {
         read_timeout: raw.read_timeout.0,
         write_timeout: raw.write_timeout.0,
         requests_in_flight_max: raw.requests_in_flight_max,
+        sse_keepalive: raw.sse_keepalive.map(|interval| interval.0),
     }
 }
 
@@ -141,6 +128,31 @@ fn tasks(document: &mut Document, raw: raw::Tasks, overrides: &Overrides) -> Tas
         waiting_max: raw.waiting_max,
         repeat_window: raw.repeat_window.map(|window| window.0.min(REPEATED_WITHIN)),
         webhook_hosts,
+    }
+}
+
+fn balancing(document: &mut Document, raw: &raw::Balancing) -> Balancing {
+    let (circuit, retries) = (&raw.circuit, &raw.retries);
+    if circuit.open.0 > circuit.open_max.0 {
+        let path = Path::root().key("balancing").key("circuit").key("open");
+        let message = "a target would get no calls for longer at first than at most";
+        document.note(Fault::at_value(&path, message).help("at most `open_max`"));
+    }
+    Balancing {
+        affinity: raw.affinity.0,
+        circuit: CircuitRules {
+            failures: circuit.failures,
+            failure_percent: circuit.failure_percent,
+            open: circuit.open.0,
+            open_max: circuit.open_max.0,
+            slow_start: raw.slow_start.0,
+        },
+        retries: RetryRules {
+            tries_max: retries.tries_max,
+            budget_percent: retries.budget_percent,
+            per_second_min: retries.per_second_min,
+            deadline: retries.deadline.0,
+        },
     }
 }
 
@@ -225,67 +237,9 @@ fn with_counting(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
     routes
 }
 
-fn upstreams(
-    document: &mut Document,
-    raw: Vec<(String, raw::Upstream)>,
-    overrides: &Overrides,
-) -> HashMap<String, Arc<Upstream>> {
-    let path = Path::root().key("upstreams");
-    if document.keys(&["upstreams"]).is_empty() {
-        document.note(Fault::at_key(&path, "there is no upstream"));
-    }
-    let mut upstreams = HashMap::with_capacity(raw.len());
-    for (name, raw) in raw {
-        let path = path.key(&name);
-        super::check_name(document, &path, &name, "-_.");
-        let credential = raw.credential.as_ref().map(|credential| &credential.0);
-        if credential.is_some_and(|credential| credential.expose().is_empty()) {
-            let help = "leave it out for a server that asks for none";
-            document.note(
-                Fault::at_value(&path.key("credential"), "the credential is empty").help(help),
-            );
-        }
-        check_secret(document, &path.key("credential"), credential);
-        let upstream = upstream(&name, raw, overrides);
-        upstreams.insert(name, Arc::new(upstream));
-    }
-    upstreams
-}
-
-fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
-    let url = raw.base_url;
-    let timeouts = UpstreamTimeouts {
-        connect: raw.timeouts.connect.0,
-        read: raw.timeouts.read.0,
-        write: raw.timeouts.write.0,
-    };
-    let typed = Upstream {
-        name: name.to_owned(),
-        dialect: raw.protocol.0,
-        tls: url.tls,
-        host: url.host,
-        port: url.port,
-        authority: url.authority,
-        path_prefix: url.path_prefix,
-        credential: raw.credential.map(|credential| credential.0),
-        timeouts,
-    };
-    match overrides.every_upstream_at {
-        None => typed,
-        Some(address) => Upstream {
-            tls: false,
-            host: address.ip().to_string(),
-            port: address.port(),
-            authority: address.to_string(),
-            credential: Some(Secret::new(SIMULATED_CREDENTIAL.to_owned())),
-            ..typed
-        },
-    }
-}
-
 /// A secret goes into a header: RFC 9110 section 5.5 allows visible characters. Says nothing of what
 /// it is.
-fn check_secret(document: &mut Document, path: &Path, secret: Option<&Secret>) {
+pub(super) fn check_secret(document: &mut Document, path: &Path, secret: Option<&Secret>) {
     if secret.is_some_and(|secret| !secret.expose().bytes().all(|byte| byte.is_ascii_graphic())) {
         let message = "this cannot be sent in a header: it has spaces, line breaks or other letters than ASCII";
         document.note(Fault::at_value(path, message));

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 
-use super::Entries;
+use super::{Entries, Rates};
 use crate::config::rate::{PerMillion, PerUnit};
 use crate::config::scalar::{
     AudioFormatName, ImageFormatName, ImageSize, OperationName, QualityName, ResolutionName,
@@ -34,6 +34,9 @@ pub(in crate::config) struct Model {
     /// What one request can use at most.
     #[serde(default)]
     pub(in crate::config) limits: ModelLimits,
+    /// How much the model may be used by all customers together. Default: no limit.
+    #[serde(default)]
+    pub(in crate::config) rate_limits: Rates,
     /// `owned_by` in model lists. Default: the first target's upstream.
     #[serde(default)]
     pub(in crate::config) owned_by: Option<String>,

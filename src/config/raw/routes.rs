@@ -6,7 +6,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::Entries;
-use crate::config::scalar::{Address, DialectName, OperationName, Period, SecretText, Size};
+use crate::config::network::Network;
+use crate::config::scalar::{
+    Address, AffinityName, DialectName, OperationName, Period, SecretText, Size,
+};
+use crate::config::snapshot::Affinity;
 use crate::config::url::BaseUrl;
 
 /// Listeners, upstreams, routes, limits and the store of a Tollgate gateway.
@@ -16,6 +20,10 @@ pub(in crate::config) struct Routes {
     /// Where customers connect. Default: `0.0.0.0:8080` with `h2c: true`. Takes effect at a restart.
     #[serde(default = "default_listeners")]
     pub(in crate::config) listeners: Vec<Listener>,
+    /// Networks of proxies whose `X-Forwarded-For` says where a request comes from. Default: none,
+    /// and the header is ignored.
+    #[serde(default)]
+    pub(in crate::config) trusted_proxies: Vec<Network>,
     /// The operator's API, probes and metrics. Takes effect at a restart.
     #[serde(default)]
     pub(in crate::config) admin: Admin,
@@ -31,9 +39,16 @@ pub(in crate::config) struct Routes {
     /// Bounds on what is taken in from customers.
     #[serde(default)]
     pub(in crate::config) limits: Limits,
+    /// How much keys and accounts may be used. Keys and accounts can have limits of their own, by the
+    /// admin API. Default: no limit.
+    #[serde(default)]
+    pub(in crate::config) rate_limits: RateLimits,
     /// How tasks, such as video, are followed.
     #[serde(default)]
     pub(in crate::config) tasks: Tasks,
+    /// How targets are chosen and given up.
+    #[serde(default)]
+    pub(in crate::config) balancing: Balancing,
     /// The providers' APIs, by a name of your own.
     pub(in crate::config) upstreams: Entries<Upstream>,
     /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
@@ -43,7 +58,7 @@ pub(in crate::config) struct Routes {
 
 fn default_listeners() -> Vec<Listener> {
     let address = Address(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)));
-    vec![Listener { address, h2c: true }]
+    vec![Listener { address, h2c: true, proxy_protocol: false, tls: None }]
 }
 
 /// One address where customers connect.
@@ -55,6 +70,24 @@ pub(in crate::config) struct Listener {
     /// Whether HTTP/2 without TLS is spoken there, beside HTTP/1.1. Default: `true`.
     #[serde(default = "yes")]
     pub(in crate::config) h2c: bool,
+    /// Whether every connection begins with a header of the PROXY protocol, version 1 or 2, as load
+    /// balancers send it. A connection without one is closed. Default: `false`.
+    #[serde(default)]
+    pub(in crate::config) proxy_protocol: bool,
+    /// TLS, with HTTP/2 and HTTP/1.1. Default: none.
+    #[serde(default)]
+    pub(in crate::config) tls: Option<Tls>,
+}
+
+/// TLS on a listener. The files are read again at a reload, and when they change.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Tls {
+    /// The path of a PEM file: the server's own certificate first, then the intermediates. A
+    /// relative path begins at the directory of this file.
+    pub(in crate::config) certificate: String,
+    /// The path of a PEM file with the certificate's private key, without a passphrase.
+    pub(in crate::config) key: String,
 }
 
 fn yes() -> bool {
@@ -153,6 +186,9 @@ pub(in crate::config) struct Limits {
     /// The requests that are served at one time; more are turned away. Default: 10000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(in crate::config) requests_in_flight_max: usize,
+    /// How often a stream gets a comment while its upstream is silent, so that nothing in between
+    /// takes it for dead. Default: never.
+    pub(in crate::config) sse_keepalive: Option<Period>,
 }
 
 impl Default for Limits {
@@ -166,8 +202,34 @@ impl Default for Limits {
             write_timeout: minute,
             // At 40 KiB each, in 400 MiB and 20,000 descriptors: what a small machine has.
             requests_in_flight_max: 10_000,
+            sse_keepalive: None,
         }
     }
+}
+
+/// How much keys and accounts may be used.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct RateLimits {
+    /// For every key.
+    pub(in crate::config) key: Rates,
+    /// For every account: all of its keys together.
+    pub(in crate::config) account: Rates,
+}
+
+/// How much something may be used.
+#[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Rates {
+    /// Requests a minute; a whole minute's may come at once. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(in crate::config) requests_per_minute: Option<u32>,
+    /// Tokens a minute: input when a request comes, output when it is over. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(in crate::config) tokens_per_minute: Option<u32>,
+    /// Requests at one time. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(in crate::config) concurrent_requests: Option<u32>,
 }
 
 /// How tasks, such as video, are followed.
@@ -202,6 +264,82 @@ impl Default for Tasks {
     }
 }
 
+/// How targets are chosen and given up.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Balancing {
+    /// Which requests go to the same target as long as that is in order. Default: `conversation`.
+    pub(in crate::config) affinity: AffinityName,
+    /// When a target gets no calls.
+    pub(in crate::config) circuit: Circuit,
+    /// When another target is tried.
+    pub(in crate::config) retries: Retries,
+    /// How long a recovered target takes to get its whole share again. Default: `30s`.
+    pub(in crate::config) slow_start: Period,
+}
+
+impl Default for Balancing {
+    fn default() -> Self {
+        Self {
+            affinity: AffinityName(Affinity::Conversation),
+            circuit: Circuit::default(),
+            retries: Retries::default(),
+            slow_start: Period(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// When a target gets no calls.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Circuit {
+    /// After so many failures in a row. Default: 5.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(in crate::config) failures: u32,
+    /// When this share of calls fails, in percent, over 30 s and at least 20 calls. Default: 50.
+    #[schemars(range(min = 1, max = 100))]
+    pub(in crate::config) failure_percent: u32,
+    /// How long at first; doubled each time that it happens again without a success. Default: `5s`.
+    pub(in crate::config) open: Period,
+    /// How long at most. Default: `2m`.
+    pub(in crate::config) open_max: Period,
+}
+
+impl Default for Circuit {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            failure_percent: 50,
+            open: Period(Duration::from_secs(5)),
+            open_max: Period(Duration::from_secs(120)),
+        }
+    }
+}
+
+/// When another target is tried.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Retries {
+    /// Tries for one request, the first included. Default: 4.
+    #[schemars(range(min = 1, max = 16))]
+    pub(in crate::config) tries_max: u32,
+    /// Retries in 100 requests, over all requests of the gateway. Default: 20.
+    #[schemars(range(min = 0, max = 100))]
+    pub(in crate::config) budget_percent: u32,
+    /// Retries a second that there may be in any case. Default: 10.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub(in crate::config) per_second_min: u32,
+    /// After this long no further try of a request begins. Default: `60s`.
+    pub(in crate::config) deadline: Period,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        let deadline = Period(Duration::from_secs(60));
+        Self { tries_max: 4, budget_percent: 20, per_second_min: 10, deadline }
+    }
+}
+
 /// A provider's API.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -214,6 +352,13 @@ pub(in crate::config) struct Upstream {
     /// Your key at the provider. Leave it out for a server that asks for none.
     #[serde(default)]
     pub(in crate::config) credential: Option<SecretText>,
+    /// Several keys at the provider, by names of your own, in the place of `credential`. Calls are
+    /// spread over them, and one that is refused or busy is left to the others.
+    #[serde(default)]
+    pub(in crate::config) credentials: Entries<SecretText>,
+    /// Asks regularly whether the upstream works. Default: only calls show it.
+    #[serde(default)]
+    pub(in crate::config) health_check: Option<HealthCheck>,
     /// Switches the upstream off, with a warning, when a variable or file that it names is missing.
     /// Default: `false`, which makes that an error.
     #[serde(default)]
@@ -227,6 +372,38 @@ pub(in crate::config) struct Upstream {
     pub(in crate::config) timeouts: Timeouts,
 }
 
+/// How to find out whether an upstream works.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct HealthCheck {
+    /// What is asked for, with `GET` and without a credential: any answer below 500 is good.
+    /// Default: a connection is enough.
+    pub(in crate::config) path: Option<String>,
+    /// How often. Default: `10s`.
+    pub(in crate::config) interval: Period,
+    /// How long an answer may take. Default: `5s`.
+    pub(in crate::config) timeout: Period,
+    /// So many failures in a row take it out. Default: 3.
+    #[schemars(range(min = 1, max = 100))]
+    pub(in crate::config) unhealthy_after: u32,
+    /// So many successes in a row bring it back. Default: 2.
+    #[schemars(range(min = 1, max = 100))]
+    pub(in crate::config) healthy_after: u32,
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        let seconds = |count| Period(Duration::from_secs(count));
+        Self {
+            path: None,
+            interval: seconds(10),
+            timeout: seconds(5),
+            unhealthy_after: 3,
+            healthy_after: 2,
+        }
+    }
+}
+
 /// How long to wait for an upstream.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -237,12 +414,15 @@ pub(in crate::config) struct Timeouts {
     pub(in crate::config) read: Period,
     /// Until a piece of a request is taken. Default: `30s`.
     pub(in crate::config) write: Period,
+    /// The longest that an answer may take, from the request's beginning: a stream is then ended with
+    /// an error event, and what was delivered is charged. Default: `1h`.
+    pub(in crate::config) total: Period,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = |count| Period(Duration::from_secs(count));
-        Self { connect: seconds(5), read: seconds(300), write: seconds(30) }
+        Self { connect: seconds(5), read: seconds(300), write: seconds(30), total: seconds(3600) }
     }
 }
 

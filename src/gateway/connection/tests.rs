@@ -55,7 +55,8 @@ fn run() -> Running {
     let (shutdown, watched) = watch::channel(false);
     let open = Arc::new(AtomicUsize::new(0));
     let conf = Arc::new(ServerConf::default());
-    let app = Arc::new(Connections::new(&conf, Echo, true, refuse, Arc::clone(&open)));
+    let app =
+        Arc::new(Connections::new(&conf, Echo, Transport::PLAIN, true, refuse, Arc::clone(&open)));
     runtime.spawn(async move {
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
         while let Ok((stream, _)) = listener.accept().await {

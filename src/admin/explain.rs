@@ -1,0 +1,131 @@
+//! Which targets a request would try, and why.
+
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::AdminState;
+use super::error::{Answer, ApiError};
+use super::request::Params;
+use crate::balance::{Channel, Standing};
+use crate::config::snapshot::{Model, Target};
+use crate::ledger::KeyId;
+
+/// Whose request for what.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    /// The name that the customer would use.
+    model: String,
+    /// The key's id; any key without one.
+    key: Option<KeyId>,
+}
+
+/// What would become of a request.
+pub(super) async fn route(
+    State(state): State<AdminState>,
+    Params(asked): Params<Asked>,
+) -> Answer<Json<Value>> {
+    let snapshot = state.config.load();
+    let Some(model) = snapshot.model(&asked.model) else {
+        return Err(ApiError::not_found("No model of `models.yaml` has this name."));
+    };
+    let key = match asked.key {
+        None => None,
+        Some(id) => {
+            let unknown = || ApiError::not_found("There is no key with this id.");
+            Some(state.ledger.key_by_id(id).ok_or_else(unknown)?)
+        }
+    };
+    let refusal = match &key {
+        Some(key) if key.disabled => Some("the key is disabled"),
+        Some(key) if key.is_expired(crate::clock::UnixMs::now()) => Some("the key has expired"),
+        Some(key) if !key.may_use(&asked.model, &model.id) => {
+            Some("the key's list of models does not have it")
+        }
+        _ => None,
+    };
+    let (table, now) = (state.balancer.table(&snapshot), Instant::now());
+    let rules = &snapshot.balancing.circuit;
+    let ways: Vec<Way> = model
+        .targets
+        .iter()
+        .flat_map(|target| {
+            let channels = table.channels(target).iter();
+            channels.map(|channel| Way { target, channel, standing: channel.standing(now, rules) })
+        })
+        .collect();
+    Ok(Json(json!({
+        "model": model.id,
+        "operations": model.operations.iter().map(|one| one.as_str()).collect::<Vec<_>>(),
+        "refused": refusal,
+        "affinity": snapshot.balancing.affinity.as_str(),
+        "targets": explained(model, &ways),
+    })))
+}
+
+/// A way to the model.
+struct Way<'a> {
+    target: &'a Target,
+    channel: &'a Channel,
+    standing: Standing,
+}
+
+impl Way<'_> {
+    /// Its part of the draw in its tier; 0 when it gets no calls.
+    fn weight(&self) -> f64 {
+        match self.standing {
+            Standing::Ready { share } => f64::from(self.target.weight) * share,
+            _ => 0.0,
+        }
+    }
+}
+
+fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<Value> {
+    let in_order = ways.iter().filter(|way| way.weight() > 0.0);
+    let first = in_order.clone().map(|way| way.target.priority).min();
+    let total: f64 =
+        in_order.filter(|way| Some(way.target.priority) == first).map(Way::weight).sum();
+    ways.iter()
+        .map(|way| {
+            let is_first = Some(way.target.priority) == first;
+            let share = if is_first { 100.0 * way.weight() / total } else { 0.0 };
+            let credential = way.channel.credential.as_ref().map_or("", |one| one.name.as_str());
+            json!({
+                "upstream": way.target.upstream.name,
+                "target": way.target.model.as_deref().unwrap_or(&model.id),
+                "credential": credential,
+                "priority": way.target.priority,
+                "weight": way.target.weight,
+                "in_flight": way.channel.in_flight(),
+                "percent": share.round(),
+                "why": why(way, is_first, first),
+            })
+        })
+        .collect()
+}
+
+fn why(way: &Way<'_>, is_first: bool, first: Option<u32>) -> String {
+    match way.standing {
+        Standing::Ready { share } if is_first && share < 1.0 => {
+            format!("it has recovered and gets {:.0} % of its weight", share * 100.0)
+        }
+        Standing::Ready { .. } if is_first => "it is in order and of the best priority".to_owned(),
+        Standing::Ready { .. } => {
+            format!("only when no target of priority {} is left", first.unwrap_or_default())
+        }
+        Standing::Cooling => "it was busy a moment ago: only when no other is left".to_owned(),
+        Standing::Busy(time) => {
+            format!("it has asked for time: {:.1} s are left", time.as_secs_f64())
+        }
+        Standing::Open(time) if time.is_zero() => "it fails its health check".to_owned(),
+        Standing::Open(time) => {
+            format!("calls to it failed: it gets none for {:.1} s", time.as_secs_f64())
+        }
+        Standing::ProbeDue => "the next call finds out whether it works again".to_owned(),
+        Standing::Probing => "a call is finding out whether it works again".to_owned(),
+    }
+}

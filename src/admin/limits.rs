@@ -1,0 +1,107 @@
+//! What keys and accounts may use, as operators say it and read it.
+
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::accounts::Amount;
+use crate::ledger::{KeyLimits, KeyLimitsPatch, RatesPatch};
+use crate::limits::Rates;
+use crate::money::Nanousd;
+
+/// What is said of an account; `null` where nothing is.
+#[derive(Serialize)]
+pub(super) struct RatesView {
+    requests_per_minute: Option<NonZeroU32>,
+    tokens_per_minute: Option<NonZeroU32>,
+    concurrent_requests: Option<NonZeroU32>,
+}
+
+impl From<Rates> for RatesView {
+    fn from(rates: Rates) -> Self {
+        Self {
+            requests_per_minute: rates.requests_per_minute,
+            tokens_per_minute: rates.tokens_per_minute,
+            concurrent_requests: rates.concurrent_requests,
+        }
+    }
+}
+
+/// What is said of a key; `null` where nothing is.
+#[derive(Serialize)]
+pub(super) struct KeyLimitsView {
+    #[serde(flatten)]
+    rates: RatesView,
+    spend_per_day: Option<Nanousd>,
+    spend_per_month: Option<Nanousd>,
+}
+
+impl From<KeyLimits> for KeyLimitsView {
+    fn from(limits: KeyLimits) -> Self {
+        Self {
+            rates: limits.rates.into(),
+            spend_per_day: limits.spend_per_day,
+            spend_per_month: limits.spend_per_month,
+        }
+    }
+}
+
+/// What to say of an account: a limit that is left out stays as it is, `null` takes it away.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RatesBody {
+    #[serde(default, deserialize_with = "present")]
+    requests_per_minute: Option<Option<NonZeroU32>>,
+    #[serde(default, deserialize_with = "present")]
+    tokens_per_minute: Option<Option<NonZeroU32>>,
+    #[serde(default, deserialize_with = "present")]
+    concurrent_requests: Option<Option<NonZeroU32>>,
+}
+
+impl From<RatesBody> for RatesPatch {
+    fn from(body: RatesBody) -> Self {
+        Self {
+            requests_per_minute: body.requests_per_minute,
+            tokens_per_minute: body.tokens_per_minute,
+            concurrent_requests: body.concurrent_requests,
+        }
+    }
+}
+
+/// The same of a key.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeyLimitsBody {
+    #[serde(default, deserialize_with = "present")]
+    requests_per_minute: Option<Option<NonZeroU32>>,
+    #[serde(default, deserialize_with = "present")]
+    tokens_per_minute: Option<Option<NonZeroU32>>,
+    #[serde(default, deserialize_with = "present")]
+    concurrent_requests: Option<Option<NonZeroU32>>,
+    #[serde(default, deserialize_with = "present")]
+    spend_per_day: Option<Option<Amount>>,
+    #[serde(default, deserialize_with = "present")]
+    spend_per_month: Option<Option<Amount>>,
+}
+
+impl From<KeyLimitsBody> for KeyLimitsPatch {
+    fn from(body: KeyLimitsBody) -> Self {
+        let money = |amount: Option<Amount>| amount.map(|amount| amount.0);
+        Self {
+            rates: RatesPatch {
+                requests_per_minute: body.requests_per_minute,
+                tokens_per_minute: body.tokens_per_minute,
+                concurrent_requests: body.concurrent_requests,
+            },
+            spend_per_day: body.spend_per_day.map(money),
+            spend_per_month: body.spend_per_month.map(money),
+        }
+    }
+}
+
+/// Tells `null` from a field that is left out.
+pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}

@@ -1,0 +1,89 @@
+//! `tollgate route explain`: which targets a request would try, and why.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::operator::Operator;
+
+/// See which way requests go in a running gateway.
+#[derive(Args, Debug)]
+pub(super) struct RouteArgs {
+    #[command(subcommand)]
+    command: RouteCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum RouteCommand {
+    /// Show which targets a request for a model would try, in which order, and why. Exits with 1 if
+    /// it would not get to one.
+    Explain(Explain),
+}
+
+/// Whose request for what.
+#[derive(Args, Debug)]
+struct Explain {
+    /// The name of the model that the customer would use.
+    #[arg(long)]
+    model: String,
+    /// The id of the key, such as `key_9b1de0c2f4a68035`. Default: any key.
+    #[arg(long)]
+    key: Option<String>,
+    /// Print the gateway's answer as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    operator: Operator,
+}
+
+impl RouteArgs {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// When the gateway does not answer.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let RouteCommand::Explain(asked) = self.command;
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.append_pair("model", &asked.model);
+        if let Some(key) = &asked.key {
+            query.append_pair("key", key);
+        }
+        let answer = asked.operator.get(&format!("/admin/v1/route?{}", query.finish()))?;
+        let mut out = std::io::stdout().lock();
+        if asked.json {
+            serde_json::to_writer_pretty(&mut out, &answer)?;
+            writeln!(out)?;
+        } else {
+            print(&mut out, &answer)?;
+        }
+        let targets = answer["targets"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_served = targets.iter().any(|target| target["percent"].as_f64() > Some(0.0));
+        let is_good = answer["refused"].is_null() && is_served;
+        Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let words = |value: &Value| {
+        let all = value.as_array().map_or(&[][..], Vec::as_slice);
+        all.iter().map(text).collect::<Vec<_>>().join(", ")
+    };
+    writeln!(out, "{}: {}", text(&answer["model"]), words(&answer["operations"]))?;
+    if let Some(refused) = answer["refused"].as_str() {
+        writeln!(out, "refused: {refused}")?;
+    }
+    for target in answer["targets"].as_array().map_or(&[][..], Vec::as_slice) {
+        let place = match target["credential"].as_str() {
+            None | Some("") => text(&target["upstream"]),
+            Some(credential) => format!("{}/{credential}", text(&target["upstream"])),
+        };
+        let (percent, priority) = (&target["percent"], &target["priority"]);
+        let (percent, priority) = (percent.as_f64().unwrap_or(0.0), priority.as_u64().unwrap_or(0));
+        let (name, why) = (text(&target["target"]), text(&target["why"]));
+        writeln!(out, "{percent:>4} %  priority {priority}  {place}  {name}  {why}")?;
+    }
+    Ok(())
+}

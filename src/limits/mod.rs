@@ -1,0 +1,213 @@
+//! How much a key, an account and a model may be used: requests and tokens a minute, and requests at
+//! one time. Pure state with a clock of its own: no HTTP, no Pingora, no ledger.
+//!
+//! A [`Subject`] that has a limit has an entry here while the entry says anything: a bucket that is
+//! full again, and nothing in flight, is what a new entry would say, so it is let go.
+
+mod bucket;
+mod rates;
+mod subject;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use bucket::Clock;
+pub use rates::{Gauge, Limit, Rates, Scope, Standing};
+use subject::{Entry, Taking};
+
+/// Entries are kept in so many parts, each with a lock of its own that is held for a look-up.
+const SHARDS: usize = 64;
+/// A part is not swept below this many entries: they are small.
+const SWEPT_FROM: usize = 64;
+
+/// Who or what is limited.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// An API key, by its number.
+    Key(u64),
+    /// An account, by its number.
+    Account(u64),
+    /// A model, by its id.
+    Model(Arc<str>),
+}
+
+impl Subject {
+    /// What it is, as metrics name it.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Key(_) => Scope::Key,
+            Self::Account(_) => Scope::Account,
+            Self::Model(_) => Scope::Model,
+        }
+    }
+}
+
+/// Why a request may not go on now. Nothing was used up by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Whose limit it is.
+    pub scope: Scope,
+    /// Which of its limits.
+    pub limit: Limit,
+    /// The limit's value.
+    pub value: u32,
+    /// When it would go on.
+    pub wait: Wait,
+    /// How the other limits stand.
+    pub standing: Standing,
+}
+
+/// When a refused request would be let through, if nobody else came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// When another request ends.
+    UntilOneEnds,
+    /// After this.
+    For(Duration),
+    /// Not at all: it is larger than the limit.
+    Never,
+}
+
+/// The limits of everybody, and what was used of them.
+pub struct Limits {
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    clock: Clock,
+}
+
+struct Shard {
+    entries: HashMap<Subject, Arc<Entry>>,
+    /// The next sweep is due when there are so many.
+    sweep_at: usize,
+}
+
+impl Limits {
+    /// Nothing was used yet; time is this process' own.
+    #[must_use]
+    pub fn new() -> Self {
+        let begun = Instant::now();
+        Self::with_clock(move || begun.elapsed())
+    }
+
+    /// The same with another clock: it says how long ago some moment was, and never runs backwards.
+    #[must_use]
+    pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        let shard = || Shard { entries: HashMap::new(), sweep_at: SWEPT_FROM };
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            hasher: RandomState::new(),
+            clock: Clock::new(clock),
+        }
+    }
+
+    /// Lets a request through that counts for these subjects, each with its limits as they are now,
+    /// and uses `tokens`, or none that are counted. All of them agree, or nothing is used up.
+    ///
+    /// About 0.5 µs with two buckets each for three subjects.
+    ///
+    /// # Errors
+    /// Which limit is in the way for the longest time. Those that wait for other requests to end come
+    /// last: nobody knows how long that takes.
+    pub fn take(
+        &self,
+        subjects: impl IntoIterator<Item = (Subject, Rates)>,
+        tokens: Option<u64>,
+    ) -> Result<Permit, Refused> {
+        let limited = subjects.into_iter().filter(|(_, rates)| !rates.are_none());
+        let entries =
+            limited.map(|(subject, rates)| (subject.scope(), self.entry(subject, &rates), rates));
+        let mut taking = Taking::new(tokens);
+        entries.for_each(|(scope, entry, rates)| taking.add(scope, entry, &rates));
+        taking.finish()
+    }
+
+    /// Subjects that have an entry now.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+    }
+
+    fn entry(&self, subject: Subject, rates: &Rates) -> Arc<Entry> {
+        let hash = self.hasher.hash_one(&subject);
+        let index = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
+        let mut shard = self.shards[index].lock();
+        if let Some(entry) = shard.entries.get(&subject) {
+            return Arc::clone(entry);
+        }
+        if shard.entries.len() >= shard.sweep_at {
+            shard.entries.retain(|_, entry| Arc::strong_count(entry) > 1 || !entry.is_idle());
+            // A sweep looks at no more entries than came since the last one, and as many again.
+            shard.sweep_at = shard.entries.len().saturating_mul(2).max(SWEPT_FROM);
+        }
+        let entry = Arc::new(Entry::new(&self.clock, rates));
+        shard.entries.insert(subject, Arc::clone(&entry));
+        entry
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Limits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Limits")
+    }
+}
+
+/// A request that was let through. Dropping it ends its place among the requests at one time, and
+/// gives back the tokens that were counted for it.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped counts as a request that is over"]
+pub struct Permit {
+    entries: Vec<Arc<Entry>>,
+    /// What was counted when the request came; `None` where its tokens are not counted.
+    tokens: Option<u64>,
+    in_flight: bool,
+    standing: Standing,
+}
+
+impl Permit {
+    /// How the limits stood when the request was let through.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The request is answered: another may take its place. Its tokens are still to be settled.
+    pub fn leave(&mut self) {
+        if std::mem::take(&mut self.in_flight) {
+            self.entries.iter().for_each(|entry| entry.leave());
+        }
+    }
+
+    /// The request is over and has used `tokens`: what that is more or less than was counted for it
+    /// is taken or given back. Nobody is refused for it who was let through, so the minutes after a
+    /// long answer begin with less.
+    pub fn settle(mut self, tokens: u64) {
+        self.correct(tokens);
+    }
+
+    fn correct(&mut self, tokens: u64) {
+        if let Some(counted) = self.tokens.take() {
+            self.entries.iter().for_each(|entry| entry.correct(counted, tokens));
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.leave();
+        self.correct(0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! The limits against a model that is too simple to be wrong, on a clock that the tests turn.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Limits, and the clock that they go by.
+struct Bench {
+    limits: Limits,
+    now_ns: Arc<AtomicU64>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now_ns = Arc::new(AtomicU64::new(1));
+        let clock = Arc::clone(&now_ns);
+        let limits =
+            Limits::with_clock(move || Duration::from_nanos(clock.load(Ordering::Relaxed)));
+        Self { limits, now_ns }
+    }
+
+    fn pass(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).expect("short");
+        self.now_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    fn take(&self, rates: Rates, tokens: u64) -> Result<Permit, Refused> {
+        self.limits.take([(Subject::Key(1), rates)], Some(tokens))
+    }
+}
+
+fn some(limit: u32) -> Option<NonZeroU32> {
+    NonZeroU32::new(limit)
+}
+
+fn requests(limit: u32) -> Rates {
+    Rates { requests_per_minute: some(limit), ..Rates::NONE }
+}
+
+fn tokens(limit: u32) -> Rates {
+    Rates { tokens_per_minute: some(limit), ..Rates::NONE }
+}
+
+fn places(limit: u32) -> Rates {
+    Rates { concurrent_requests: some(limit), ..Rates::NONE }
+}
+
+/// How long a refusal says to wait.
+fn wait(refused: Result<Permit, Refused>) -> Duration {
+    match refused.expect_err("refused").wait {
+        Wait::For(wait) => wait,
+        wait => panic!("{wait:?}"),
+    }
+}
+
+fn runner(cases: u32) -> TestRunner {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    TestRunner::new(Config {
+        cases,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..Config::default()
+    })
+}
+
+#[test]
+fn exactly_the_limit_passes_at_once_and_the_wait_is_true() {
+    runner(300)
+        .run(&(1_u32..5000, 0_u64..100_000_000_000), |(limit, ago)| {
+            let bench = Bench::new();
+            bench.pass(Duration::from_nanos(ago));
+            for _ in 0..limit {
+                prop_assert!(bench.take(requests(limit), 0).is_ok());
+            }
+            let first = wait(bench.take(requests(limit), 0));
+            for _ in 0..20 {
+                prop_assert_eq!(wait(bench.take(requests(limit), 0)), first, "refusals are free");
+            }
+            bench.pass(first - Duration::from_nanos(1));
+            prop_assert!(bench.take(requests(limit), 0).is_err(), "a moment too early");
+            bench.pass(Duration::from_nanos(1));
+            prop_assert!(bench.take(requests(limit), 0).is_ok(), "after the wait");
+            prop_assert!(bench.take(requests(limit), 0).is_err(), "one, not two");
+            bench.pass(MINUTE + Duration::from_micros(10));
+            for _ in 0..limit {
+                prop_assert!(bench.take(requests(limit), 0).is_ok(), "a minute later");
+            }
+            prop_assert!(bench.take(requests(limit), 0).is_err());
+            Ok(())
+        })
+        .expect("holds");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pass(u64),
+    Take(u64),
+    /// Ends the oldest request with this many tokens.
+    Settle(u64),
+    Drop,
+    Limit(u32),
+}
+
+/// The most that is missing: what comes back in a day.
+const DAY_NS: u128 = 24 * 60 * 60_000_000_000;
+
+/// A bucket in whole nanoseconds of what is missing to be full.
+#[derive(Default)]
+struct Model {
+    missing_ns: u128,
+    interval_ns: u128,
+    limit: u128,
+}
+
+impl Model {
+    fn set(&mut self, limit: u32) {
+        let interval = 60_000_000_000_u128.div_ceil(limit.into());
+        if self.limit != 0 && self.limit != limit.into() {
+            self.missing_ns = (self.missing_ns / self.interval_ns * interval).min(DAY_NS);
+        }
+        (self.interval_ns, self.limit) = (interval, limit.into());
+    }
+
+    fn wait_ns(&self, tokens: u64) -> u128 {
+        let after = self.missing_ns + u128::from(tokens) * self.interval_ns;
+        after.saturating_sub(self.limit * self.interval_ns)
+    }
+
+    fn add(&mut self, tokens: u64) {
+        let sum = self.missing_ns + u128::from(tokens) * self.interval_ns;
+        self.missing_ns = sum.min(DAY_NS);
+    }
+
+    fn sub(&mut self, tokens: u64) {
+        let back = u128::from(tokens) * self.interval_ns;
+        self.missing_ns = self.missing_ns.saturating_sub(back);
+    }
+}
+
+#[test]
+fn tokens_are_what_was_used_in_any_history() {
+    let step = prop_oneof![
+        3 => (0_u64..5_000_000_000).prop_map(Step::Pass),
+        5 => (1_u64..400).prop_map(Step::Take),
+        1 => prop_oneof![Just(u64::from(u32::MAX)), Just(u64::MAX)].prop_map(Step::Take),
+        3 => (0_u64..2_000).prop_map(Step::Settle),
+        1 => Just(Step::Settle(u64::MAX)),
+        1 => Just(Step::Drop),
+        1 => (1_u32..1500).prop_map(Step::Limit),
+    ];
+    runner(400)
+        .run(&prop::collection::vec(step, 1..80), |steps| {
+            let (bench, mut model, mut limit) = (Bench::new(), Model::default(), 1000);
+            let mut open = std::collections::VecDeque::new();
+            model.set(limit);
+            for step in steps {
+                match step {
+                    Step::Pass(ns) => {
+                        bench.pass(Duration::from_nanos(ns));
+                        model.missing_ns = model.missing_ns.saturating_sub(ns.into());
+                    }
+                    Step::Limit(other) => {
+                        limit = other;
+                        // The limit is seen by the request that comes next.
+                        drop(bench.take(tokens(limit), 0).expect("nothing is always there"));
+                        model.set(limit);
+                    }
+                    Step::Take(count) => match bench.take(tokens(limit), count) {
+                        Ok(permit) => {
+                            prop_assert!(
+                                count <= limit.into() && model.wait_ns(count) == 0,
+                                "it was let through"
+                            );
+                            model.add(count);
+                            open.push_back((permit, count));
+                        }
+                        Err(refused) if count > u64::from(limit) => {
+                            prop_assert_eq!(refused.wait, Wait::Never);
+                        }
+                        Err(refused) => {
+                            let Wait::For(wait) = refused.wait else { panic!("{refused:?}") };
+                            prop_assert_eq!(wait.as_nanos(), model.wait_ns(count));
+                        }
+                    },
+                    Step::Settle(used) => {
+                        let Some((permit, counted)) = open.pop_front() else { continue };
+                        permit.settle(used);
+                        model.add(used.saturating_sub(counted));
+                        model.sub(counted.saturating_sub(used));
+                    }
+                    Step::Drop => {
+                        let Some((permit, counted)) = open.pop_front() else { continue };
+                        drop(permit);
+                        model.sub(counted);
+                    }
+                }
+            }
+            Ok(())
+        })
+        .expect("holds");
+}
+
+#[test]
+fn a_refusal_takes_nothing_of_anybody_and_names_the_longest_wait() {
+    let bench = Bench::new();
+    let key = Rates { concurrent_requests: some(1), ..requests(10) };
+    let account = tokens(6000);
+    let model = requests(3);
+    let subjects = || {
+        [
+            (Subject::Key(1), key),
+            (Subject::Account(1), account),
+            (Subject::Model("m".into()), model),
+        ]
+    };
+    let first = bench.limits.take(subjects(), Some(5000)).expect("all is free");
+    let standing = first.standing();
+    let left = |gauge: Option<Gauge>| gauge.map(|gauge| (gauge.limit, gauge.remaining));
+    assert_eq!(left(standing.requests), Some((3, 2)), "the model is nearer to its end");
+    assert_eq!(left(standing.tokens), Some((6000, 1000)));
+    // The key's only place is taken, and the account's tokens reach for 1000 more: 20 s for 3000.
+    let refused = bench.limits.take(subjects(), Some(3000)).expect_err("refused");
+    assert_eq!(
+        (refused.scope, refused.limit, refused.value),
+        (Scope::Account, Limit::Tokens, 6000)
+    );
+    assert_eq!(refused.wait, Wait::For(Duration::from_secs(20)));
+    assert_eq!(left(refused.standing.requests), Some((3, 2)), "given back");
+    let refused = bench.limits.take(subjects(), Some(1)).expect_err("refused");
+    assert_eq!((refused.scope, refused.limit), (Scope::Key, Limit::Concurrency));
+    assert_eq!(refused.wait, Wait::UntilOneEnds);
+    let refused = bench.limits.take(subjects(), Some(6001)).expect_err("refused");
+    assert_eq!((refused.limit, refused.wait), (Limit::Tokens, Wait::Never));
+    drop(first);
+    for _ in 0..2 {
+        drop(bench.limits.take(subjects(), Some(6000)).expect("all tokens are back"));
+    }
+    let refused = bench.limits.take(subjects(), Some(1)).expect_err("refused");
+    assert_eq!((refused.scope, refused.limit), (Scope::Model, Limit::Requests));
+    assert_eq!(refused.wait, Wait::For(Duration::from_secs(20)), "of three a minute");
+}
+
+#[test]
+fn a_place_is_free_when_its_request_has_left_or_is_dropped() {
+    let bench = Bench::new();
+    let mut permits: Vec<_> = (0..5).map(|_| bench.take(places(5), 0).expect("a place")).collect();
+    assert!(bench.take(places(5), 0).is_err(), "a sixth");
+    permits[0].leave();
+    permits[0].leave();
+    let sixth = bench.take(places(5), 0).expect("one has left, once");
+    assert!(bench.take(places(5), 0).is_err());
+    drop(permits.remove(0));
+    assert!(bench.take(places(5), 0).is_err(), "who had left does not leave again");
+    drop(permits);
+    drop(sixth);
+    assert_eq!((0..5).filter_map(|_| bench.take(places(5), 0).ok()).count(), 5);
+}
+
+#[test]
+fn many_at_a_time_get_what_there_is() {
+    let bench = Bench::new();
+    let passed = AtomicU64::new(0);
+    let rates = Rates { requests_per_minute: some(1000), ..tokens(30_000) };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    if let Ok(permit) = bench.take(rates, 50) {
+                        permit.settle(50);
+                        passed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    // Tokens for 600 requests. One that is refused for them gives its request back.
+    assert_eq!(passed.into_inner(), 600);
+    let gauge = bench.take(requests(1000), 0).expect("400 are left").standing().requests;
+    assert_eq!(gauge.map(|gauge| gauge.remaining), Some(399));
+}
+
+#[test]
+fn who_is_idle_is_forgotten_and_nobody_else() {
+    let bench = Bench::new();
+    let rates = Rates { requests_per_minute: some(60), ..places(2) };
+    let ask = |key| bench.limits.take([(Subject::Key(key), rates)], None);
+    let busy = ask(0).expect("a place");
+    let used: Vec<_> = (0..59).map(|_| ask(1).map(drop)).collect();
+    assert!(used.iter().all(Result::is_ok));
+    for key in 2..100_000 {
+        drop(ask(key).expect("nobody was here"));
+        if key % 1000 == 0 {
+            bench.pass(Duration::from_millis(1100));
+            assert!(ask(1).is_ok(), "one a second comes back");
+        }
+    }
+    // Each is idle a second after its request: some 1,000 of them are there at any time.
+    let entries = bench.limits.entries();
+    assert!(entries < 2 * SHARDS * SWEPT_FROM, "{entries} of 100,000 are kept");
+    let second = ask(0).expect("two places");
+    assert_eq!(ask(0).expect_err("the first is still there").limit, Limit::Concurrency);
+    drop((busy, second));
+}
+
+#[test]
+fn without_limits_nothing_is_kept() {
+    let bench = Bench::new();
+    for key in 0..1000 {
+        let permit = bench.limits.take([(Subject::Key(key), Rates::NONE)], Some(u64::MAX));
+        assert_eq!(permit.expect("no limit").standing(), Standing::default());
+    }
+    assert_eq!(bench.limits.entries(), 0);
+}
+
+/// Prints what a limited request costs. The bound is for a debug build on a busy machine.
+#[test]
+fn a_limited_request_costs_little() {
+    const ROUNDS: u32 = 20_000;
+    let limits = Limits::new();
+    let all = Rates {
+        requests_per_minute: some(1_000_000_000),
+        tokens_per_minute: some(1_000_000_000),
+        concurrent_requests: some(1000),
+    };
+    let model: Arc<str> = "m".into();
+    let begun = Instant::now();
+    for round in 0..ROUNDS {
+        let subjects = [
+            (Subject::Key(u64::from(round % 1000)), all),
+            (Subject::Account(u64::from(round % 100)), all),
+            (Subject::Model(Arc::clone(&model)), all),
+        ];
+        limits.take(subjects, Some(10)).expect("far from any limit").settle(12);
+    }
+    let each = begun.elapsed() / ROUNDS;
+    println!("{each:?} for three subjects with three limits each");
+    assert!(each < Duration::from_micros(100), "{each:?}");
+}

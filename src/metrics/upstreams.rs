@@ -1,0 +1,144 @@
+//! What is counted of tries, and how targets are doing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGaugeVec, Registry};
+
+use super::register::{counter, histograms, int_counters, int_gauges};
+use super::{LATENCY_BUCKETS, Metrics};
+
+/// The metrics of upstreams.
+pub(super) struct UpstreamMetrics {
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    retries: IntCounterVec,
+    denied: prometheus::Counter,
+    in_flight: IntGaugeVec,
+    healthy: IntGaugeVec,
+    circuits: IntGaugeVec,
+    /// By upstream, so that a try looks one name up.
+    durations: RwLock<HashMap<String, Arc<Histogram>>>,
+}
+
+/// How an upstream is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamFigures {
+    /// Its name.
+    pub upstream: String,
+    /// Whether its health check, if it has one, finds it in order.
+    pub healthy: bool,
+    /// Calls under way.
+    pub in_flight: u32,
+}
+
+/// How a target is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CircuitFigures {
+    /// The id of the configured model.
+    pub model: String,
+    /// The upstream's name.
+    pub upstream: String,
+    /// The upstream's name for the model.
+    pub target: String,
+    /// The credential's name; empty for one without.
+    pub credential: String,
+    /// 0 when it gets calls, 1 when one call finds out, 2 when it gets none.
+    pub state: i64,
+}
+
+impl UpstreamMetrics {
+    pub(super) fn new(r: &Registry) -> Self {
+        Self {
+            requests: int_counters(
+                r,
+                "tollgate_upstream_requests_total",
+                "Tries of upstreams, by what came of them.",
+                &["upstream", "outcome"],
+            ),
+            duration: histograms(
+                r,
+                "tollgate_upstream_duration_seconds",
+                "From the beginning of a try to the upstream's word on it.",
+                &["upstream"],
+                &LATENCY_BUCKETS,
+            ),
+            retries: int_counters(
+                r,
+                "tollgate_retries_total",
+                "Tries that followed another one, by where they went.",
+                &["model", "upstream"],
+            ),
+            denied: counter(
+                r,
+                "tollgate_retry_budget_exhausted_total",
+                "Retries that were not made because there were too many.",
+            ),
+            in_flight: int_gauges(
+                r,
+                "tollgate_upstream_in_flight",
+                "Calls to an upstream that are under way.",
+                &["upstream"],
+            ),
+            healthy: int_gauges(
+                r,
+                "tollgate_upstream_healthy",
+                "1 unless the upstream's health check fails.",
+                &["upstream"],
+            ),
+            circuits: int_gauges(
+                r,
+                "tollgate_circuit_state",
+                "0 when a target gets calls, 1 when one call finds out, 2 when it gets none.",
+                &["model", "upstream", "target", "credential"],
+            ),
+            durations: RwLock::default(),
+        }
+    }
+
+    fn duration(&self, upstream: &str) -> Arc<Histogram> {
+        if let Some(known) = self.durations.read().get(upstream) {
+            return Arc::clone(known);
+        }
+        let made = Arc::new(self.duration.with_label_values(&[upstream]));
+        self.durations.write().insert(upstream.to_owned(), Arc::clone(&made));
+        made
+    }
+
+    /// Those that a reload has taken away are not shown any more.
+    pub(super) fn update(&self, upstreams: &[UpstreamFigures], circuits: &[CircuitFigures]) {
+        self.in_flight.reset();
+        self.healthy.reset();
+        self.circuits.reset();
+        for figures in upstreams {
+            let labels = [figures.upstream.as_str()];
+            self.in_flight.with_label_values(&labels).set(figures.in_flight.into());
+            self.healthy.with_label_values(&labels).set(figures.healthy.into());
+        }
+        for figures in circuits {
+            let CircuitFigures { model, upstream, target, credential, state } = figures;
+            let labels = [model.as_str(), upstream, target, credential];
+            self.circuits.with_label_values(&labels).set(*state);
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a try and what came of it.
+    pub fn upstream_answered(&self, upstream: &str, outcome: &'static str, took: Duration) {
+        self.upstreams.requests.with_label_values(&[upstream, outcome]).inc();
+        self.upstreams.duration(upstream).observe(took.as_secs_f64());
+    }
+
+    /// Counts a try that follows another one.
+    pub fn retried(&self, model: &str, upstream: &str) {
+        self.upstreams.retries.with_label_values(&[model, upstream]).inc();
+    }
+
+    /// Counts a try that was not made because there were too many.
+    pub fn retry_denied(&self) {
+        self.upstreams.denied.inc();
+    }
+}

@@ -1,0 +1,108 @@
+//! Which requests belong together: so that they go to the target that has their beginning in its
+//! prompt cache.
+
+use http::HeaderMap;
+use sha2::{Digest as _, Sha256};
+
+use crate::config::snapshot::Affinity;
+use crate::ledger::AccountId;
+use crate::protocols::Request;
+
+/// The header with which clients such as opencode name their session.
+const SESSION_AFFINITY: &str = "x-session-affinity";
+/// A conversation is told by its instructions and its first message from a user. Where that does not
+/// come within so many messages, by those.
+const MESSAGES_MAX: usize = 4;
+/// As much of each of them counts: providers' caches begin with a thousand tokens.
+const BYTES_MAX: usize = 4096;
+
+/// What requests have in common that belong together; `None` for one that stands alone.
+#[must_use]
+pub fn affinity(
+    mode: Affinity,
+    account: AccountId,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+) -> Option<u64> {
+    let mut hasher = Sha256::new().chain_update(account.number().to_be_bytes());
+    let named = headers.get(SESSION_AFFINITY).filter(|name| !name.is_empty());
+    match (mode, named) {
+        (Affinity::None, _) | (Affinity::Header, None) => return None,
+        (_, Some(name)) => hasher.update(name.as_bytes()),
+        (Affinity::Conversation, None) => {
+            let mut is_any = false;
+            for part in beginning(request)? {
+                is_any = true;
+                hasher.update(part.get(..BYTES_MAX).unwrap_or(part));
+                hasher.update([0]);
+            }
+            if !is_any {
+                return None;
+            }
+        }
+    }
+    Some(hasher.finalize().iter().take(8).fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
+}
+
+/// The parts of a request that all later turns of its conversation have too.
+fn beginning<'a>(request: &Request<'a>) -> Option<Vec<&'a [u8]>> {
+    let object = request.json().ok()?;
+    let mut parts = Vec::new();
+    // Anthropic's and OpenAI's names of what stands before the messages.
+    for name in ["system", "instructions"] {
+        parts.extend(object.get_non_null(name).map(|value| value.text()));
+    }
+    let messages = object.get_non_null("messages").or_else(|| object.get_non_null("input"));
+    if let Some(messages) = messages.and_then(|messages| messages.as_array()) {
+        for message in messages.iter().take(MESSAGES_MAX) {
+            parts.push(message.text());
+            let role = message.as_object().ok()?.get("role").and_then(|role| role.as_str());
+            if role.as_deref() == Some("user") {
+                break;
+            }
+        }
+    }
+    Some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocols::json::Object;
+
+    fn of(mode: Affinity, name: Option<&'static str>, body: &str) -> Option<u64> {
+        let mut headers = HeaderMap::new();
+        if let Some(name) = name {
+            headers.insert(SESSION_AFFINITY, http::HeaderValue::from_static(name));
+        }
+        let object = Object::parse(body.as_bytes()).expect("JSON");
+        affinity(mode, AccountId::from_number(7), &headers, &Request::Json(object))
+    }
+
+    #[test]
+    fn turns_of_a_conversation_belong_together_and_conversations_do_not() {
+        let first =
+            r#"{"messages":[{"role":"system","content":"s"},{"role":"user","content":"a"}]}"#;
+        let second = r#"{"temperature":1,"messages":[{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#;
+        let other =
+            r#"{"messages":[{"role":"system","content":"s"},{"role":"user","content":"d"}]}"#;
+        let of = |body| of(Affinity::Conversation, None, body);
+        assert!(of(first).is_some());
+        assert_eq!(of(first), of(second));
+        assert_ne!(of(first), of(other));
+        assert_eq!(of(r#"{"input":"an embedding"}"#), None);
+    }
+
+    #[test]
+    fn a_named_session_comes_first_and_none_is_none() {
+        let body = r#"{"messages":[{"role":"user","content":"a"}]}"#;
+        let other = r#"{"messages":[{"role":"user","content":"b"}]}"#;
+        for mode in [Affinity::Header, Affinity::Conversation] {
+            let named = of(mode, Some("s-1"), body);
+            assert!(named.is_some() && named == of(mode, Some("s-1"), other));
+            assert_ne!(named, of(mode, Some("s-2"), body));
+        }
+        assert_eq!(of(Affinity::Header, None, body), None);
+        assert_eq!(of(Affinity::None, Some("s-1"), body), None);
+    }
+}

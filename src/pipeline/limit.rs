@@ -1,0 +1,114 @@
+//! Whether the key, its account and the model may be used once more now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::UnixMs;
+use crate::config::snapshot::Snapshot;
+use crate::error::{ErrorKind, GatewayError, Limited};
+use crate::ledger::{Capped, Ledger, Period};
+use crate::limits::{Limit, Limits, Permit, Refused, Scope, Standing, Subject, Wait};
+use crate::money::Nanousd;
+use crate::pipeline::Validated;
+
+/// When a customer should come again who has too many requests at one time. Nobody knows when one of
+/// them ends; a second is short beside most answers, and long beside what a refusal costs.
+const RETRY_CONCURRENCY: Duration = Duration::from_secs(1);
+/// The same where the money that a key may spend is held by its own requests.
+const RETRY_HELD: Duration = Duration::from_secs(2);
+
+/// Counts the request for its key, its account and its model: as a request, as one more at one time,
+/// and with its estimated input as tokens. What it really uses is counted when it is over. The submit
+/// of a task is a request like others; the tokens that a task uses later are not counted.
+///
+/// # Errors
+/// `RateLimited`, with the longest wait of those that are in the way. Nothing was counted then.
+pub fn limit(
+    limits: &Limits,
+    ledger: &Ledger,
+    snapshot: &Snapshot,
+    validated: &Validated,
+) -> Result<Permit, GatewayError> {
+    let Validated { resolved, call } = validated;
+    let (key, model) = (&resolved.key, &resolved.model);
+    let (of_key, of_account) = ledger.rates(key);
+    let subjects = [
+        (Subject::Key(key.id.number()), of_key.or(snapshot.rate_limits.key)),
+        (Subject::Account(key.account.number()), of_account.or(snapshot.rate_limits.account)),
+        (Subject::Model(Arc::clone(&model.id)), model.rates),
+    ];
+    let is_counted = resolved.operation.is_billed() && call.submit().is_none();
+    let tokens = is_counted.then(|| call.floor().input_tokens_total());
+    limits.take(subjects, tokens).map_err(|refused| told(&refused, tokens.unwrap_or(0)))
+}
+
+/// A refusal as an answer.
+fn told(refused: &Refused, tokens: u64) -> GatewayError {
+    let (whose, value) = (whose(refused.scope), refused.value);
+    let unit = match (refused.limit, value) {
+        (Limit::Tokens, 1) => "token a minute",
+        (Limit::Tokens, _) => "tokens a minute",
+        (Limit::Concurrency, 1) => "request at one time",
+        (Limit::Concurrency, _) => "requests at one time",
+        (_, 1) => "request a minute",
+        (_, _) => "requests a minute",
+    };
+    let (advice, retry_after) = match refused.wait {
+        Wait::For(wait) => (format!("Try again in {}.", in_words(wait)), Some(wait)),
+        Wait::UntilOneEnds => {
+            ("Try again when one of them has ended.".to_owned(), Some(RETRY_CONCURRENCY))
+        }
+        Wait::Never => (format!("This request alone has about {tokens}: send it in parts."), None),
+    };
+    let message = format!("{whose} is limited to {value} {unit}. {advice}");
+    let error = limited(refused.limit, refused.scope, refused.standing, message);
+    let error = GatewayError { retry_after, ..error };
+    match refused.limit {
+        Limit::Concurrency => error.code("ConcurrencyExceeded"),
+        _ => error,
+    }
+}
+
+/// A hold that the key may not make, as an answer. The account has the money, so it is a limit like
+/// others, of the customer's own making.
+pub(super) fn capped(capped: &Capped, amount: Nanousd, now: UnixMs) -> GatewayError {
+    let Capped { period, limit, spent, held, resets_at } = capped;
+    let (a_period, this) = match period {
+        Period::Day => ("a day", "today"),
+        Period::Month => ("a month", "this month"),
+    };
+    let until_reset = Duration::from_millis(resets_at.0.saturating_sub(now.0));
+    let fits = |spent: &Nanousd| spent.checked_add(amount).is_some_and(|sum| sum <= *limit);
+    let (advice, retry_after) = if !fits(&Nanousd::ZERO) {
+        ("Lower `max_tokens`, or ask for a higher limit.".to_owned(), None)
+    } else if fits(spent) {
+        ("Try again when requests in flight have ended.".to_owned(), Some(RETRY_HELD))
+    } else {
+        (format!("The limit starts again at {}.", resets_at.to_rfc3339()), Some(until_reset))
+    };
+    let message = format!(
+        "This API key may spend ${limit} {a_period} (UTC). ${spent} was spent {this}, ${held} is held \
+         by requests in flight, and this request can cost up to ${amount}. {advice}"
+    );
+    let error = limited(Limit::Spend, Scope::Key, Standing::default(), message);
+    GatewayError { retry_after, ..error }
+}
+
+fn limited(limit: Limit, scope: Scope, standing: Standing, message: String) -> GatewayError {
+    let limited = Some(Box::new(Limited { limit, scope, standing }));
+    GatewayError { limited, ..GatewayError::new(ErrorKind::RateLimited, message) }
+}
+
+fn whose(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Key => "This API key",
+        Scope::Account => "This account",
+        Scope::Model => "This model",
+    }
+}
+
+/// A duration for people: whole seconds, rounded up.
+fn in_words(wait: Duration) -> String {
+    let seconds = wait.as_nanos().div_ceil(1_000_000_000);
+    if seconds == 1 { "a second".to_owned() } else { format!("{seconds} seconds") }
+}
