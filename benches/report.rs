@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use tollgate::config::snapshot::AccessLog;
 use tollgate::finished::{Finished, Settled};
 use tollgate::ledger::{AccountId, KeyId, RequestId};
 use tollgate::logging;
@@ -45,6 +46,7 @@ fn main() {
             source: UsageSource::Upstream,
             cost: Nanousd::new(8_600),
         }),
+        traceparent: None,
     };
     let calls = || models.iter().cycle().take(CALLS as usize).map(|model| finished(model));
     let row = |name: &str, call: &dyn Fn(&Finished<'_>)| {
@@ -52,7 +54,9 @@ fn main() {
     };
     row("metrics", &|it| metrics.record(it));
     row("access line", &logging::access);
-    row("both", &|it| it.report(&metrics));
+    row("both", &|it| it.report(&metrics, &AccessLog::default()));
+    let few = AccessLog { sample_per_million: 10_000, ..AccessLog::default() };
+    row("both, one line in 100", &|it| it.report(&metrics, &few));
     println!("{:<28} {:>8}", "lines dropped", logging::lines_dropped());
     let started = Instant::now();
     let bytes = metrics.encode(Default::default()).len();

@@ -3,12 +3,16 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::config::snapshot::AccessLog;
 use crate::ledger::{AccountId, KeyId, RequestId, TaskId};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 use crate::protocols::Operation;
+
+/// What [`AccessLog::sample_per_million`] is a part of.
+const SAMPLE_ALL: u32 = 1_000_000;
 
 /// One request that is over, however it ended. Nothing in it is a secret: no key, no prompt, no
 /// header value.
@@ -50,6 +54,8 @@ pub struct Finished<'a> {
     pub ttfb: Option<Duration>,
     /// What was billed; `None` when nothing was ever held.
     pub settled: Option<Settled>,
+    /// The customer's own trace, as its `traceparent` header named it.
+    pub traceparent: Option<&'a str>,
 }
 
 /// How a request's hold ended.
@@ -93,10 +99,68 @@ impl TaskEnded<'_> {
 }
 
 impl Finished<'_> {
-    /// Counts the request and writes its access line. Neither waits for anything; together they
-    /// take about a microsecond.
-    pub fn report(&self, metrics: &Metrics) {
+    /// Counts the request and writes its access line, if it is to have one. Neither waits for
+    /// anything; together they take about a microsecond.
+    pub fn report(&self, metrics: &Metrics, log: &AccessLog) {
         metrics.record(self);
-        logging::access(self);
+        if self.is_remarkable(log) || fastrand::u32(..SAMPLE_ALL) < log.sample_per_million {
+            logging::access(self);
+        }
+        #[cfg(feature = "otlp")]
+        crate::traces::record(self);
+    }
+
+    /// Whether whoever looks for trouble wants to see this request: it failed, nobody waited for its
+    /// answer, or it was slow.
+    fn is_remarkable(&self, log: &AccessLog) -> bool {
+        let succeeded = (200..400).contains(&self.status) && self.error_code.is_empty();
+        !succeeded || self.duration >= log.slow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(status: u16, error_code: &'static str, duration: Duration) -> Finished<'static> {
+        Finished {
+            request_id: RequestId::from_number(1),
+            account_id: None,
+            key_id: None,
+            client: None,
+            method: "POST",
+            route: "",
+            operation: None,
+            model: "",
+            upstream: "",
+            status,
+            error_code,
+            streamed: false,
+            bytes_in: 0,
+            bytes_out: 0,
+            duration,
+            ttfb: None,
+            settled: None,
+            traceparent: None,
+        }
+    }
+
+    #[test]
+    fn what_failed_was_left_or_took_long_is_remarkable() {
+        let log = AccessLog { sample_per_million: 0, slow: Duration::from_secs(10) };
+        let (quick, slow) = (Duration::from_millis(9_999), Duration::from_secs(10));
+        for (status, code, duration, expected) in [
+            (200, "", quick, false),
+            (204, "", quick, false),
+            (200, "", slow, true),
+            (200, "BadGateway", quick, true),
+            (0, "", quick, true),
+            (400, "invalid_request_error", quick, true),
+            (429, "", quick, true),
+            (502, "BadGateway", quick, true),
+        ] {
+            let remarkable = finished(status, code, duration).is_remarkable(&log);
+            assert_eq!(remarkable, expected, "{status} {code:?} after {duration:?}");
+        }
     }
 }

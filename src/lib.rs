@@ -22,6 +22,8 @@ pub mod admin;
 pub mod finished;
 pub mod metrics;
 pub mod logging;
+#[cfg(feature = "otlp")]
+pub mod traces;
 
 // The commands, and upstreams to try them on.
 pub mod cli;

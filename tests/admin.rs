@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tollgate::admin::{self, AdminState, Readiness};
 use tollgate::balance::Balancer;
 use tollgate::clock::UnixMs;
+use tollgate::config::snapshot::AccessLog;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::ledger::{
@@ -180,6 +181,7 @@ fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_000_000),
         }),
+        traceparent: None,
     }
 }
 
@@ -621,9 +623,9 @@ async fn metrics_keep_prometheus_rules_and_no_secret_gets_out() {
     assert_eq!(posted.charged, Nanousd::new(1_000_000));
     let key_id = text(&key["id"]).parse().expect("an id");
     let finished = finished(id, key_id, &admin.model);
-    finished.report(&admin.metrics);
+    finished.report(&admin.metrics, &AccessLog::default());
     Finished { status: 429, error_code: "rate", settled: None, ..finished.clone() }
-        .report(&admin.metrics);
+        .report(&admin.metrics, &AccessLog::default());
     let (status, _) = answer(admin.request(Method::GET, &format!("/{secret}"))).await;
     assert_eq!(status, 404);
     let (status, _) = admin.send(Method::GET, &format!("/admin/v1/keys/{secret}"), None).await;
@@ -699,9 +701,9 @@ async fn the_reference_lists_every_path_and_every_metric() {
     }
     assert_eq!(tried, 22, "endpoints in the reference");
 
-    finished(id, KeyId::from_number(1), &admin.model).report(&admin.metrics);
     admin.metrics.upstream_answered("upstream", "ok", Duration::from_secs(1));
     admin.metrics.retried(&admin.model, "upstream");
+    finished(id, KeyId::from_number(1), &admin.model).report(&admin.metrics, &AccessLog::default());
     TaskEnded {
         task_id: TaskId::random(),
         account_id: id,

@@ -218,3 +218,46 @@ async fn no_money_is_402_and_says_which_kind() {
     assert_eq!(body["error"]["code"], "balance_held", "{body}");
     assert_eq!(slow.await.expect("no panic").expect("an answer").status(), 200);
 }
+
+/// As of a few seconds ago: what is settled shows once the ledger has written it out.
+#[tokio::test(flavor = "multi_thread")]
+async fn customers_see_what_they_have_used() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("1.00").await;
+    let stranger = admin.customer("1.00").await;
+    for _ in 0..3 {
+        let answer = request(&demo, &customer, &hello(json!({})), &[]).send().await;
+        assert_eq!(answer.expect("an answer").status(), 200);
+    }
+    let spent = admin.settled(&customer.account).await.spent;
+    let usage = async |customer: &harness::Customer, query: &str| -> (u16, Value) {
+        let url = format!("{}/v1/usage{query}", demo.base_url);
+        let answer = harness::http().get(url).bearer_auth(&customer.key).send().await;
+        let answer = answer.expect("an answer");
+        (answer.status().as_u16(), answer.json().await.expect("JSON"))
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    let row = loop {
+        let (status, shown) = usage(&customer, "").await;
+        assert_eq!(status, 200, "{shown}");
+        let row = &shown["data"][0];
+        if row["calls"] == 3 {
+            break row.clone();
+        }
+        assert!(std::time::Instant::now() < deadline, "{shown}");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    assert_eq!(row["model"], "gpt-4o-mini");
+    assert!(row["key_id"].as_str().is_some_and(|id| id.starts_with("key_")), "{row}");
+    assert!(row["input_tokens"].as_u64() > Some(0) && row["output_tokens"].as_u64() > Some(0));
+    let cost: tollgate::money::Nanousd =
+        serde_json::from_value(row["cost"].clone()).expect("money");
+    assert_eq!(cost.get(), spent, "{row}");
+    let (_, strangers) = usage(&stranger, "?days=366").await;
+    assert_eq!(strangers["data"], json!([]), "nobody sees another account's");
+    for query in ["?days=0", "?days=367", "?days=x"] {
+        let (status, error) = usage(&customer, query).await;
+        assert_eq!((status, &error["error"]["param"]), (400, &json!("days")), "{query}: {error}");
+    }
+}

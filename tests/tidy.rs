@@ -45,6 +45,7 @@ fn only_one_place_names_each_heavy_dependency() {
         ("prometheus::", &["src/metrics"]),
         ("pingora::", &["src/gateway/", "src/cli/"]),
         ("reqwest::", &["src/outbound.rs"]),
+        ("opentelemetry", &["src/traces.rs"]),
         ("axum::", &["src/admin/", "src/sim/"]),
         ("StatusCode", &["src/gateway/respond.rs", "src/admin/", "src/sim/"]),
     ] {

@@ -172,6 +172,8 @@ pub(super) fn run(
     logging::install(start.log);
     // Before there are threads: the variables that name the sockets are taken out.
     let inherited = Inherited::from_environment()?;
+    #[cfg(feature = "otlp")]
+    crate::traces::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(start, inherited, ready));
     // Drops what the deadline has cut. Each request is settled as it is dropped, so the ledger
@@ -183,6 +185,8 @@ pub(super) fn run(
         drop(successor);
         ExitCode::SUCCESS
     });
+    #[cfg(feature = "otlp")]
+    crate::traces::flush();
     logging::flush();
     result
 }

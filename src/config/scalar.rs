@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rust_decimal::Decimal;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
@@ -56,6 +57,7 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
     match format {
         Period::FORMAT => check::<Period>(text),
         Size::FORMAT => check::<Size>(text),
+        Share::FORMAT => check::<Share>(text),
         Address::FORMAT => check::<Address>(text),
         ImageSize::FORMAT => check::<ImageSize>(text),
         Network::FORMAT => check::<Network>(text),
@@ -208,6 +210,40 @@ fn split_unit(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
+/// A share of all: `0.01` is one in a hundred. Kept in millionths, so that it is compared exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share(pub(super) u32);
+
+impl Share {
+    /// All of them.
+    pub(super) const ALL: Self = Self(1_000_000);
+    /// Decimals that millionths can hold.
+    const DECIMALS: u32 = 6;
+}
+
+impl Scalar for Share {
+    const FORMAT: &'static str = "tollgate-share";
+    const DESCRIPTION: &'static str = "a share from `0` to `1`, such as `0.01`";
+    const NUMBER: bool = true;
+    const PATTERN: &'static str = r"^([01](\.[0-9]+)?|[0-9]+(\.[0-9]+)?[eE]-[0-9]+|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        let wrong = || {
+            let help = format!("write {}, with at most six decimals", Self::DESCRIPTION);
+            ScalarError::new("this is not a share", help)
+        };
+        // Numbers as small as a millionth come out of YAML in scientific notation.
+        let exact = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text));
+        let millionths = exact
+            .ok()
+            .and_then(|share| share.checked_mul(Decimal::from(10_u32.pow(Self::DECIMALS))))
+            .filter(Decimal::is_integer)
+            .and_then(|millionths| u32::try_from(millionths).ok())
+            .filter(|millionths| *millionths <= Self::ALL.0);
+        millionths.map(Self).ok_or_else(wrong)
+    }
+}
+
 /// An IP address and a port to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address(pub(super) SocketAddr);
@@ -250,7 +286,7 @@ impl Scalar for ImageSize {
     }
 }
 
-scalar!(Period, Size, Address, ImageSize);
+scalar!(Period, Size, Share, Address, ImageSize);
 
 /// A secret: in the file itself, out of the environment, or out of a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -350,6 +386,19 @@ mod tests {
         }
         let help = Size::parse("64MB").expect_err("a decimal unit").help.unwrap_or_default();
         assert!(help.contains("`MiB`"), "{help}");
+    }
+
+    #[test]
+    fn shares_are_between_nothing_and_all() {
+        for (text, millionths) in
+            [("0", 0), ("1", 1_000_000), ("1.0", 1_000_000), ("0.01", 10_000), ("1e-6", 1)]
+        {
+            assert_eq!(Share::parse(text).map(|share| share.0), Ok(millionths), "{text}");
+        }
+        for text in ["", "-0.1", "1.000001", "2", "1%", "0.0000001", ".", "NaN", "1e9", "1e-99999"]
+        {
+            assert!(Share::parse(text).is_err(), "{text:?} was accepted");
+        }
     }
 
     #[test]

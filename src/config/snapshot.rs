@@ -47,6 +47,8 @@ pub struct Snapshot {
     pub tasks: Tasks,
     /// How targets are chosen and given up.
     pub balancing: Balancing,
+    /// Which finished requests are logged.
+    pub access_log: AccessLog,
     /// Which path does what, in the order of `routes.yaml`.
     pub routes: Vec<Arc<Route>>,
     /// Every upstream that is switched on, by name.
@@ -201,6 +203,22 @@ pub struct RetryRules {
     pub per_second_min: u32,
     /// After this long no further try begins.
     pub deadline: Duration,
+}
+
+/// Which finished requests are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// The share of ordinary requests that are, in millionths: 1,000,000 is all of them.
+    pub sample_per_million: u32,
+    /// A request that took this long is not ordinary.
+    pub slow: Duration,
+}
+
+impl Default for AccessLog {
+    /// All of them.
+    fn default() -> Self {
+        Self { sample_per_million: 1_000_000, slow: Duration::from_secs(10) }
+    }
 }
 
 /// A path and what it does.

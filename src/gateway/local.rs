@@ -1,9 +1,11 @@
-//! Requests that the gateway answers itself: models and balance.
+//! Requests that the gateway answers itself: models, balance and usage.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::envelope::Envelope;
+use super::usage;
+use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Snapshot};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Key, Ledger};
@@ -21,6 +23,8 @@ pub(super) enum Local<'a> {
     Model(&'a str),
     /// `GET /v1/balance`
     Balance,
+    /// `GET /v1/usage`
+    Usage,
 }
 
 impl<'a> Local<'a> {
@@ -29,6 +33,7 @@ impl<'a> Local<'a> {
         match path {
             "/v1/models" => Some(Self::Models),
             "/v1/balance" => Some(Self::Balance),
+            "/v1/usage" => Some(Self::Usage),
             _ => path.strip_prefix("/v1/models/").filter(|id| !id.is_empty()).map(Self::Model),
         }
     }
@@ -39,12 +44,14 @@ impl<'a> Local<'a> {
             Self::Models => "/v1/models",
             Self::Model(_) => "/v1/models/{id}",
             Self::Balance => "/v1/balance",
+            Self::Usage => "/v1/usage",
         }
     }
 
-    /// The document.
+    /// The document. `query` is the request's.
     pub(super) async fn answer(
         self,
+        query: Option<&str>,
         snapshot: &Snapshot,
         ledger: &Ledger,
         key: &Key,
@@ -81,6 +88,7 @@ impl<'a> Local<'a> {
                     )),
                 }
             }
+            Self::Usage => usage::answer(ledger, key, query, UnixMs::now()).await,
             Self::Balance => {
                 let unreadable =
                     || GatewayError::new(ErrorKind::Internal, "The account could not be read.");
@@ -132,7 +140,7 @@ pub(super) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
         snapshot.routes.iter().map(|route| format!("POST {}", route.path)).collect();
     let videos = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
     paths.extend(videos.map(|route| format!("GET {}/{{id}}", route.path)));
-    let local = ["GET /v1/models", "GET /v1/models/{id}", "GET /v1/balance"];
+    let local = ["GET /v1/models", "GET /v1/models/{id}", "GET /v1/balance", "GET /v1/usage"];
     paths.extend(local.map(str::to_owned));
     let message = format!("There is nothing at {shown:?}. There are: {}.", paths.join(", "));
     GatewayError::new(ErrorKind::NotFound, message)

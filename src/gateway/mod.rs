@@ -13,6 +13,7 @@ mod exchange;
 mod reading;
 mod receive;
 mod local;
+mod usage;
 mod body;
 mod replayed;
 mod headers;

@@ -64,7 +64,7 @@ pub struct GatewayParts {
     pub deadline: Arc<Deadline>,
 }
 
-/// The proxy. Its clones are one gateway behind several listeners: their bounds are common.
+/// The proxy. What it keeps is shared by its clones: one for each listener.
 #[derive(Clone)]
 pub struct Gateway {
     pub(super) config: Arc<ConfigHandle>,

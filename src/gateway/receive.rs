@@ -137,7 +137,9 @@ async fn answer_here(
     }
     let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
     let envelope = exchange.envelope;
-    let document = local.answer(&exchange.snapshot, &gateway.ledger, &key, envelope).await?;
+    let query = head.uri.query();
+    let answer = local.answer(query, &exchange.snapshot, &gateway.ledger, &key, envelope);
+    let document = answer.await?;
     exchange.key = Some(key);
     let id = exchange.id;
     respond::json(session, id, &document).await.map_err(|error| gone(&error))?;

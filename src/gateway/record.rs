@@ -61,8 +61,9 @@ impl Exchange {
                 source: settled.source,
                 cost: settled.charged,
             }),
+            traceparent: head.headers.get("traceparent").and_then(|value| value.to_str().ok()),
         }
-        .report(&self.metrics);
+        .report(&self.metrics, &self.snapshot.access_log);
     }
 
     /// Whose request it is; `None` when the socket was gone before it was asked.

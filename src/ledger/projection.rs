@@ -90,7 +90,7 @@ pub struct UsageTotal {
 
 impl UsageTotal {
     /// Adds `other`. Figures past the range stay at its end: they are statistics, not balances.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         let money = |a: Nanousd, b: Nanousd| a.checked_add(b).unwrap_or(Nanousd::MAX);
         self.calls = self.calls.saturating_add(other.calls);
         self.charged = money(self.charged, other.charged);

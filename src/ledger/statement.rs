@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::clock::UnixMs;
 use crate::ledger::error::LedgerError;
-use crate::ledger::projection::{UsageTotal, hour, hour_begin};
+use crate::ledger::projection::{UsageCell, UsageTotal, hour, hour_begin};
 use crate::ledger::record::{Journaled, OpenHold, Record, VoidReason};
 use crate::ledger::store::{Store, StoreError};
 use crate::ledger::{AccountId, HoldId, KeyId, Ledger, RequestId, Seq};
@@ -179,16 +179,22 @@ impl Ledger {
         range: Range<UnixMs>,
     ) -> Result<Vec<UsageRow>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        let last = UnixMs(range.end.0.saturating_sub(1));
-        let hours = hour(range.start)..hour(last).saturating_add(1);
-        let found = self.query(move |store| store.usage(account, hours)).await?;
-        let row = |(cell, total): (crate::ledger::projection::UsageCell, UsageTotal)| UsageRow {
-            hour: hour_begin(cell.hour),
-            key: cell.key,
-            model: cell.model,
-            total,
-        };
-        Ok(found.into_iter().map(row).collect())
+        let found = self.query(move |store| store.usage(account, hours(&range))).await?;
+        Ok(usage_rows(found))
+    }
+
+    /// The same as of a few seconds ago: it makes the ledger do nothing, so customers may ask often.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
+    pub async fn usage_lately(
+        &self,
+        account: AccountId,
+        range: Range<UnixMs>,
+    ) -> Result<Vec<UsageRow>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        let found = self.ask(move |store| store.usage(account, hours(&range))).await?;
+        Ok(usage_rows(found))
     }
 
     /// Asks sled, off the async threads, once it has everything that was recorded before the call.
@@ -199,12 +205,36 @@ impl Ledger {
         let seq = self.journal.last_seq();
         self.journal.durable(seq).await?;
         self.backlog.applied(seq).await?;
+        self.ask(ask).await
+    }
+
+    /// Asks sled as it is, off the async threads.
+    async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
         let store = Arc::clone(&self.store);
         match tokio::task::spawn_blocking(move || ask(&store)).await {
             Ok(answer) => answer.map_err(|error| LedgerError::Store(error.to_string())),
             Err(error) => Err(LedgerError::Store(error.to_string())),
         }
     }
+}
+
+/// The hours that `range` touches.
+fn hours(range: &Range<UnixMs>) -> Range<u32> {
+    let last = UnixMs(range.end.0.saturating_sub(1));
+    hour(range.start)..hour(last).saturating_add(1)
+}
+
+fn usage_rows(found: Vec<(UsageCell, UsageTotal)>) -> Vec<UsageRow> {
+    let row = |(cell, total): (UsageCell, UsageTotal)| UsageRow {
+        hour: hour_begin(cell.hour),
+        key: cell.key,
+        model: cell.model,
+        total,
+    };
+    found.into_iter().map(row).collect()
 }
 
 impl Entry {

@@ -33,6 +33,7 @@ fn finished() -> Finished<'static> {
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_250_000_000),
         }),
+        traceparent: None,
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) struct Gateway {
     pub(crate) listeners: Vec<SocketAddr>,
     /// A key of the account.
     pub(crate) key: String,
-    admin: SocketAddr,
+    /// The admin API's address.
+    pub(crate) admin: SocketAddr,
     /// The account's id.
     pub(crate) account: String,
     process: Running,
@@ -58,6 +59,11 @@ impl Gateway {
     pub(crate) fn listening(listeners: &str, more: &str, upstream: SocketAddr) -> Self {
         let upstreams = format!("{}{more}", self::upstreams(upstream));
         Self::run(listeners, "", &upstreams, MODELS, true)
+    }
+
+    /// Like [`Gateway::serving`]; what it logs is in the file `log`.
+    pub(crate) fn logging(upstreams: &str, models: &str) -> Self {
+        Self::run("", "", upstreams, models, true)
     }
 
     fn run(listeners: &str, limits: &str, upstreams: &str, models: &str, logs: bool) -> Self {

@@ -84,6 +84,7 @@ pub(super) fn compile(
         rate_limits: compiled.rate_limits,
         tasks: compiled.tasks,
         balancing: compiled.balancing,
+        access_log: compiled.access_log,
         routes: compiled.routes,
         upstreams: compiled.upstreams,
         models_by_id: listed.iter().map(by_id).collect(),

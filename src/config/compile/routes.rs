@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
-    Admin, Balancing, CircuitRules, Limits, Listener, RateLimits, Reload, RetryRules, Route, Store,
-    Tasks, Upstream,
+    AccessLog, Admin, Balancing, CircuitRules, Limits, Listener, RateLimits, Reload, RetryRules,
+    Route, Store, Tasks, Upstream,
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
@@ -35,6 +35,7 @@ pub(super) struct Compiled {
     pub(super) rate_limits: RateLimits,
     pub(super) tasks: Tasks,
     pub(super) balancing: Balancing,
+    pub(super) access_log: AccessLog,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
     pub(super) routes: Vec<Arc<Route>>,
 }
@@ -50,6 +51,8 @@ pub(super) fn compile(
     let store = store(document, raw.store, overrides);
     let limits = limits(document, &raw.limits);
     let tasks = tasks(document, raw.tasks, overrides);
+    let access_log =
+        AccessLog { sample_per_million: raw.access_log.sample.0, slow: raw.access_log.slow.0 };
     let routes = routes(document, raw.routes, &limits);
     let balancing = balancing(document, &raw.balancing);
     let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
@@ -68,6 +71,7 @@ pub(super) fn compile(
         },
         tasks,
         balancing,
+        access_log,
         upstreams,
         routes,
     }

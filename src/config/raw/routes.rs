@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use super::Entries;
 use crate::config::network::Network;
 use crate::config::scalar::{
-    Address, AffinityName, DialectName, OperationName, Period, SecretText, Size,
+    Address, AffinityName, DialectName, OperationName, Period, SecretText, Share, Size,
 };
 use crate::config::snapshot::Affinity;
 use crate::config::url::BaseUrl;
@@ -49,6 +49,9 @@ pub(in crate::config) struct Routes {
     /// How targets are chosen and given up.
     #[serde(default)]
     pub(in crate::config) balancing: Balancing,
+    /// Which finished requests get a line in the log. Metrics count all of them.
+    #[serde(default)]
+    pub(in crate::config) access_log: AccessLog,
     /// The providers' APIs, by a name of your own.
     pub(in crate::config) upstreams: Entries<Upstream>,
     /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
@@ -337,6 +340,23 @@ impl Default for Retries {
     fn default() -> Self {
         let deadline = Period(Duration::from_secs(60));
         Self { tries_max: 4, budget_percent: 20, per_second_min: 10, deadline }
+    }
+}
+
+/// Which finished requests get a line in the log.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct AccessLog {
+    /// The share of ordinary requests that are logged, from `0` to `1`. Requests that ended in an
+    /// error, and slow ones, are always logged. Default: `1`.
+    pub(in crate::config) sample: Share,
+    /// A request that took this long or longer is slow. Default: `10s`.
+    pub(in crate::config) slow: Period,
+}
+
+impl Default for AccessLog {
+    fn default() -> Self {
+        Self { sample: Share::ALL, slow: Period(Duration::from_secs(10)) }
     }
 }
 

@@ -1,0 +1,92 @@
+//! `GET /v1/usage`: what the key's account has used, by day, model and key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::clock::UnixMs;
+use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::{Key, KeyId, Ledger, UsageTotal};
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+/// Days that are shown when the customer does not say.
+const DAYS_DEFAULT: u64 = 30;
+/// The most days: a year.
+const DAYS_MAX: u64 = 366;
+
+/// The document. `query` is the request's.
+pub(super) async fn answer(
+    ledger: &Ledger,
+    key: &Key,
+    query: Option<&str>,
+    now: UnixMs,
+) -> Result<Value, GatewayError> {
+    let days = days(query)?;
+    let today = now.0 - now.0 % DAY_MS;
+    let begin = UnixMs(today.saturating_sub((days - 1) * DAY_MS));
+    let rows = ledger.usage_lately(key.account, begin..UnixMs(today + DAY_MS)).await;
+    let rows = rows.map_err(|error| {
+        GatewayError::new(ErrorKind::Internal, "The usage could not be read.").cause(error)
+    })?;
+    let mut totals: BTreeMap<(u64, Arc<str>, KeyId), UsageTotal> = BTreeMap::new();
+    for row in rows {
+        let day = row.hour.0 - row.hour.0 % DAY_MS;
+        totals.entry((day, row.model, row.key)).or_default().add(&row.total);
+    }
+    let data: Vec<Value> = totals
+        .into_iter()
+        .map(|((day, model, key), total)| shown(UnixMs(day), &model, key, &total))
+        .collect();
+    Ok(json!({
+        "object": "list",
+        "currency": "USD",
+        "from": date(begin),
+        "to": date(UnixMs(today)),
+        "data": data,
+    }))
+}
+
+fn days(query: Option<&str>) -> Result<u64, GatewayError> {
+    let mut days = DAYS_DEFAULT;
+    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if name == "days" {
+            let read = value.parse().ok().filter(|days| (1..=DAYS_MAX).contains(days));
+            let message = format!("`days` goes from 1 to {DAYS_MAX}.");
+            days = read.ok_or_else(|| GatewayError::invalid("days", message))?;
+        }
+    }
+    Ok(days)
+}
+
+fn shown(day: UnixMs, model: &str, key: KeyId, total: &UsageTotal) -> Value {
+    let mut shown = Map::new();
+    shown.insert("date".to_owned(), json!(date(day)));
+    shown.insert("model".to_owned(), json!(model));
+    shown.insert("key_id".to_owned(), json!(key));
+    shown.insert("calls".to_owned(), json!(total.calls));
+    let usage = &total.usage;
+    for (name, units) in [
+        ("input_tokens", usage.input_tokens),
+        ("cache_read_tokens", usage.cache_read_tokens),
+        (
+            "cache_write_tokens",
+            usage.cache_write_tokens.saturating_add(usage.cache_write_1h_tokens),
+        ),
+        ("output_tokens", usage.output_tokens),
+        ("images", usage.images),
+        ("seconds", usage.seconds),
+        ("characters", usage.characters),
+    ] {
+        if units > 0 {
+            shown.insert(name.to_owned(), json!(units));
+        }
+    }
+    shown.insert("cost".to_owned(), json!(total.charged));
+    Value::Object(shown)
+}
+
+/// The day in UTC, such as `2026-01-31`.
+fn date(day: UnixMs) -> String {
+    day.to_rfc3339().chars().take(10).collect()
+}
