@@ -17,6 +17,7 @@ pub mod ledger;
 
 // What it is told, and what it tells.
 pub mod config;
+pub mod reload;
 pub mod admin;
 pub mod finished;
 pub mod metrics;

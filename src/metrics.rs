@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use prometheus::{
-    CounterVec, Gauge, Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    CounterVec, Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 use crate::clock::UnixMs;
@@ -19,6 +19,8 @@ use crate::finished::Finished;
 use crate::limits::{Limit, Scope};
 use crate::money::Nanousd;
 
+mod configuration;
+mod load;
 mod process;
 mod register;
 mod scraped;
@@ -26,7 +28,9 @@ mod series;
 mod tasks;
 mod upstreams;
 
-use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauge, int_gauges};
+use configuration::ConfigurationFigures;
+use load::Load;
+use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
 use scraped::Scraped;
 use series::Series;
 use tasks::TaskCounters;
@@ -56,15 +60,13 @@ pub struct Metrics {
     spend: CounterVec,
     settlements: IntCounterVec,
     tasks: TaskCounters,
+    load: Load,
     upstreams: UpstreamMetrics,
     rate_limited: IntCounterVec,
-    in_flight: IntGauge,
-    body_bytes: IntGauge,
     commit_duration: Histogram,
     commit_records: Histogram,
     certificates: IntGaugeVec,
-    reload_ok: IntGauge,
-    reload_time: Gauge,
+    configuration: ConfigurationFigures,
     /// By model, then the few routes and upstreams that the model was used with.
     series: RwLock<HashMap<String, Vec<Arc<Series>>>>,
     /// One scrape at a time brings these up to date.
@@ -119,14 +121,9 @@ impl Metrics {
                 &["model", "usage_source"],
             ),
             tasks: TaskCounters::new(r),
+            load: Load::new(r),
             upstreams: UpstreamMetrics::new(r),
             rate_limited: rate_limited(r),
-            in_flight: int_gauge(r, "tollgate_requests_in_flight", "Requests being served now."),
-            body_bytes: int_gauge(
-                r,
-                "tollgate_request_body_bytes",
-                "Bytes of request bodies held in memory now.",
-            ),
             commit_duration: histogram(
                 r,
                 "tollgate_journal_commit_duration_seconds",
@@ -140,16 +137,7 @@ impl Metrics {
                 &COMMIT_RECORD_BUCKETS,
             ),
             certificates: certificates(r),
-            reload_ok: int_gauge(
-                r,
-                "tollgate_config_last_reload_successful",
-                "1 when the last attempt to load the configuration succeeded, else 0.",
-            ),
-            reload_time: gauge(
-                r,
-                "tollgate_config_last_reload_success_timestamp_seconds",
-                "When the running configuration was loaded (Unix time).",
-            ),
+            configuration: ConfigurationFigures::new(r),
             series: RwLock::default(),
             scraped: Mutex::new(Scraped::new(r)),
             registry,
@@ -168,28 +156,43 @@ impl Metrics {
 
     /// Counts a request as in flight, until [`Metrics::in_flight_end`].
     pub fn in_flight_begin(&self) {
-        self.in_flight.inc();
+        self.load.in_flight.inc();
     }
 
     /// Ends what [`Metrics::in_flight_begin`] began.
     pub fn in_flight_end(&self) {
-        self.in_flight.dec();
+        self.load.in_flight.dec();
     }
 
     /// Requests being served now.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        u64::try_from(self.in_flight.get()).unwrap_or(0)
+        u64::try_from(self.load.in_flight.get()).unwrap_or(0)
+    }
+
+    /// Counts a customer's connection as open, until [`Metrics::connection_end`].
+    pub fn connection_begin(&self) {
+        self.load.connections.inc();
+    }
+
+    /// Ends what [`Metrics::connection_begin`] began.
+    pub fn connection_end(&self) {
+        self.load.connections.dec();
+    }
+
+    /// Counts a request that was turned away because there is enough to do.
+    pub fn request_shed(&self, reason: &'static str) {
+        self.load.shed.with_label_values(&[reason]).inc();
     }
 
     /// Counts `bytes` of request bodies as held in memory.
     pub fn body_bytes_add(&self, bytes: usize) {
-        self.body_bytes.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.load.body_bytes.add(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// Counts `bytes` of request bodies as given back.
     pub fn body_bytes_sub(&self, bytes: usize) {
-        self.body_bytes.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.load.body_bytes.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// Counts one group commit of the journal.
@@ -199,12 +202,14 @@ impl Metrics {
         self.commit_records.observe(records as f64);
     }
 
-    /// Says how an attempt to load the configuration ended. The first load counts too.
+    /// The configuration that the process starts with is in force.
+    pub fn config_loaded(&self) {
+        self.configuration.loaded();
+    }
+
+    /// Says how an attempt to replace the running configuration ended.
     pub fn config_reloaded(&self, succeeded: bool) {
-        self.reload_ok.set(i64::from(succeeded));
-        if succeeded {
-            self.reload_time.set(unix_seconds());
-        }
+        self.configuration.reloaded(succeeded);
     }
 
     /// Says until when the certificate is valid that is shown at `listener`, an address of the

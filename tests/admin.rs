@@ -699,7 +699,7 @@ async fn the_reference_lists_every_path_and_every_metric() {
         );
         tried += 1;
     }
-    assert_eq!(tried, 20, "endpoints in the reference");
+    assert_eq!(tried, 22, "endpoints in the reference");
 
     admin.metrics.upstream_answered("upstream", "ok", Duration::from_secs(1));
     admin.metrics.retried(&admin.model, "upstream");

@@ -77,6 +77,129 @@ fn a_stream_that_the_end_cuts_is_paid_for() {
     assert_ne!(report["total"]["spent"], "0.00", "what was delivered is charged: {report}");
 }
 
+/// What `ledger verify` says of a gateway that has ended.
+fn verified(gateway: &Gateway) -> Value {
+    let verified = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["ledger", "verify", "--json", "--data"])
+        .arg(gateway.path("data"))
+        .output()
+        .expect("the binary runs");
+    assert!(verified.status.success(), "{verified:?}");
+    serde_json::from_slice(&verified.stdout).expect("JSON")
+}
+
+#[test]
+fn sigterm_says_not_ready_before_it_takes_no_more() {
+    let recorder = Recorder::start();
+    let mut gateway = Gateway::start_with(recorder.address, "shutdown: { delay: 1500ms }\n");
+    assert_eq!(gateway.ready(), 200);
+    let asked = Instant::now();
+    gateway.signal("TERM");
+    eventually("not ready", || gateway.ready() == 503);
+    assert!(asked.elapsed() < Duration::from_millis(500), "at once: {:?}", asked.elapsed());
+    while asked.elapsed() < Duration::from_millis(1200) {
+        let answer = ask(gateway.address, &gateway.chat_json(GOOD));
+        assert_eq!(answer.status(), 200, "still taken after {:?}", asked.elapsed());
+        assert_eq!(answer.header("connection").as_deref(), Some("close"), "{answer:?}");
+    }
+    assert!(gateway.wait().success(), "exit 0");
+    let took = asked.elapsed();
+    assert!((1500..3000).contains(&took.as_millis()), "the delay, and no more: {took:?}");
+}
+
+#[test]
+fn sigint_ends_a_drain_that_waits() {
+    let recorder = Recorder::start();
+    let mut gateway = Gateway::start_with(recorder.address, "shutdown: { delay: 1h }\n");
+    gateway.signal("TERM");
+    eventually("not ready", || gateway.ready() == 503);
+    let asked = Instant::now();
+    gateway.signal("INT");
+    assert!(gateway.wait().success(), "exit 0");
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+}
+
+/// Streams that flow and streams whose upstream is silent, in each envelope that has one.
+#[test]
+fn a_stream_that_the_deadline_cuts_ends_in_an_error_event_and_is_paid_for() {
+    let flowing = ["chunks=1000", "interval-ms=20"];
+    let silent = ["chunks=2", "interval-ms=60000"];
+    for (settings, keeps_alive) in [(flowing, false), (silent, false), (silent, true)] {
+        let sim = simulator(&settings);
+        let mut gateway = Gateway::start_with(sim.addr(), "shutdown: { grace: 700ms }\n");
+        if keeps_alive {
+            let path = gateway.path("routes.yaml");
+            let text = std::fs::read_to_string(&path).expect("the file");
+            let text = text.replace("limits:\n", "limits:\n  sse_keepalive: 100ms\n");
+            std::fs::write(&path, text).expect("written");
+            gateway.admin("POST", "/admin/v1/reload", &Value::Null);
+        }
+        let stream = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+        let message = r#"{"model":"claude","max_tokens":900,"stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+        let length = format!("Content-Length: {}\r\n", message.len());
+        let address = gateway.address;
+        let requests = [gateway.chat_json(stream), gateway.post("/v1/messages", &length, message)];
+        let streams = requests.map(|request| std::thread::spawn(move || ask(address, &request)));
+        std::thread::sleep(Duration::from_millis(400));
+        let asked = Instant::now();
+        gateway.signal("TERM");
+        assert!(gateway.wait().success(), "exit 0");
+        let took = asked.elapsed();
+        assert!((700..3000).contains(&took.as_millis()), "{settings:?} took {took:?}");
+        let texts = streams.map(|stream| {
+            let answer = stream.join().expect("no panic");
+            assert_eq!(answer.status(), 200);
+            assert!(answer.is_whole(), "the body has its end: {answer:?}");
+            String::from_utf8_lossy(&answer.bytes).into_owned()
+        });
+        let end = |text: &str| text.trim_end().rsplit("data: ").next().unwrap_or("").to_owned();
+        assert!(end(&texts[0]).starts_with(r#"{"error":{"#), "{settings:?}: {}", texts[0]);
+        assert!(end(&texts[1]).contains(r#""type":"error""#), "{settings:?}: {}", texts[1]);
+        for text in &texts {
+            assert!(end(text).contains("The gateway is stopping"), "{settings:?}: {text}");
+            assert!(!text.contains("[DONE]"), "{text}");
+        }
+        let report = verified(&gateway);
+        assert_eq!(report["open_holds"], 0, "{report}");
+        assert_ne!(report["total"]["spent"], "0.00", "what was delivered is charged: {report}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_over_http2_that_the_deadline_cuts_ends_in_an_error_event() {
+    let sim = simulator(&["chunks=1000", "interval-ms=20"]);
+    let mut gateway = Gateway::start_with(sim.addr(), "shutdown: { grace: 500ms }\n");
+    let client = harness::http_builder().http2_prior_knowledge().build().expect("a client");
+    let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    let call = client
+        .post(format!("http://{}/v1/chat/completions", gateway.address))
+        .bearer_auth(&gateway.key)
+        .body(body);
+    let answer = call.header("content-type", "application/json").send().await.expect("an answer");
+    gateway.signal("TERM");
+    let text = answer.text().await.expect("a whole stream");
+    assert!(text.contains("The gateway is stopping"), "{text}");
+    assert!(gateway.wait().success(), "exit 0");
+    assert_eq!(verified(&gateway)["open_holds"], 0);
+}
+
+#[test]
+fn a_request_without_an_answer_at_the_deadline_gets_a_503_and_costs_nothing() {
+    let sim = simulator(&["delay-ms=60000"]);
+    let mut gateway = Gateway::start_with(sim.addr(), "shutdown: { grace: 500ms }\n");
+    let (address, request) = (gateway.address, gateway.chat_json(GOOD));
+    let waiting = std::thread::spawn(move || ask(address, &request));
+    std::thread::sleep(Duration::from_millis(300));
+    gateway.signal("TERM");
+    assert!(gateway.wait().success(), "exit 0");
+    let answer = waiting.join().expect("no panic");
+    assert_eq!(answer.status(), 503, "{answer:?}");
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    assert_eq!(answer.json()["error"]["code"], "ServiceUnavailable", "{answer:?}");
+    let report = verified(&gateway);
+    assert_eq!((&report["open_holds"], &report["total"]["spent"]), (&0.into(), &"0.00".into()));
+}
+
 #[test]
 fn an_idle_gateway_ends_at_once() {
     let recorder = Recorder::start();

@@ -6,6 +6,7 @@
 //! metrics do not: they tell nothing of a customer.
 
 mod accounts;
+mod config;
 mod entries;
 mod error;
 mod explain;
@@ -70,6 +71,8 @@ fn app(state: AdminState) -> Router {
         .route("/admin/v1/accounts/{account}/tasks/{task}/announce", post(tasks::announce))
         .route("/admin/v1/tasks/in-doubt", get(tasks::in_doubt))
         .route("/admin/v1/holds/in-doubt", get(entries::in_doubt))
+        .route("/admin/v1/config", get(config::show))
+        .route("/admin/v1/reload", post(config::reload))
         .route("/admin/v1/upstreams", get(upstreams::list))
         .route("/admin/v1/route", get(explain::route))
         .fallback(error::no_such_path)

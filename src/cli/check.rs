@@ -45,10 +45,6 @@ impl Check {
     }
 }
 
-fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
-    diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count()
-}
-
 fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
     let in_colour = std::io::stderr().is_terminal();
     for diagnostic in diagnostics {
@@ -57,8 +53,8 @@ fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
     }
     let counted =
         |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let errors = counted(count(diagnostics, Severity::Error), "error");
-    let warnings = counted(count(diagnostics, Severity::Warning), "warning");
+    let errors = counted(config::count(diagnostics, Severity::Error), "error");
+    let warnings = counted(config::count(diagnostics, Severity::Warning), "warning");
     match snapshot {
         None => eprintln!("{errors}, {warnings}"),
         Some(snapshot) => println!(
@@ -72,13 +68,7 @@ fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
 }
 
 fn print_json(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) -> anyhow::Result<()> {
-    let report = serde_json::json!({
-        "ok": snapshot.is_some(),
-        "errors": count(diagnostics, Severity::Error),
-        "warnings": count(diagnostics, Severity::Warning),
-        "configuration": snapshot.map(|snapshot| snapshot.hash.as_str()),
-        "diagnostics": diagnostics,
-    });
+    let report = config::report(snapshot.map(|snapshot| snapshot.hash.as_str()), diagnostics);
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::serve::{self, Places, Running, Start};
+use super::serve::{self, Places, Role, Running, Start};
 use crate::config::{Overrides, Sources};
 use crate::ledger::{AccountId, Ledger, NewKey};
 use crate::money::Nanousd;
@@ -52,7 +52,7 @@ impl Demo {
         let Some(config) = serve::load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
         let model = config.models.first().map(|model| model.id.to_string()).unwrap_or_default();
         let (json, log) = (self.json, places.log);
-        serve::run(Start { sources, overrides, config, log }, |running| {
+        serve::run(Start { sources, overrides, config, log, role: Role::Demonstrates }, |running| {
             let (key, balance) = prepare(&running.ledger)?;
             if json {
                 print_json(running, &key);

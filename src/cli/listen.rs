@@ -16,6 +16,7 @@ use pingora::services::listening::Service;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::last_calls;
 use crate::config::snapshot::{Listener, Snapshot};
 use crate::config::{CertificateError, CertificateFiles};
 use crate::gateway::{Certificates, Gateway, GatewayParts, Transport};
@@ -81,14 +82,6 @@ pub(super) fn bind_all(
     config.listeners.iter().map(bind_one).collect()
 }
 
-/// Opens a socket that does not block.
-pub(super) fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let socket =
-        TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
 /// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
 /// an error of ours before anything runs, and port 0 is known.
 pub(super) fn start(
@@ -110,8 +103,9 @@ pub(super) fn start(
         let transport = Transport::new(listener.proxy_protocol, certificates)
             .with_context(|| format!("cannot prepare TLS on {address}"))?;
         let name = address.to_string();
-        let gateway = gateway.clone();
-        let app = gateway.behind(transport, listener.h2c, Arc::clone(open));
+        let app = || gateway.clone().behind(transport.clone(), listener.h2c, Arc::clone(open));
+        let (last_app, last_socket) = (Arc::new(app()), socket.try_clone()?);
+        let app = app();
         let mut service = Service::new(name.clone(), app);
         let read_ahead = if listener.tls.is_some() { TLS_READ_AHEAD_BYTES } else { 0 };
         let buffers = L4BufferSettings::default().read(read_ahead);
@@ -121,7 +115,11 @@ pub(super) fn start(
         let mut fds = Fds::new();
         fds.add(name, socket.into_raw_fd());
         let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
-        let serve = async move { service.start_service(Some(fds), stopped, 1).await };
+        let serve = async move {
+            service.start_service(Some(fds), stopped.clone(), 1).await;
+            drop(service);
+            last_calls::serve(last_socket, &last_app, &stopped);
+        };
         services.push(tokio::spawn(serve));
     }
     if !shown.is_empty() {

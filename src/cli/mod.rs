@@ -14,6 +14,13 @@ mod ledger;
 mod route;
 mod operator;
 mod signals;
+mod drain;
+mod handover;
+mod last_calls;
+mod supervisor;
+mod healthcheck;
+mod config;
+mod admin_call;
 
 /// An AI gateway that bills exactly: one address and one key in front of many model providers.
 #[derive(Debug, Parser)]
@@ -31,10 +38,14 @@ enum Command {
     Demo(demo::Demo),
     /// Check routes.yaml and models.yaml, and say everything that is wrong with them.
     Check(check::Check),
+    /// The configuration of a running gateway.
+    Config(config::ConfigArgs),
     /// Print the JSON Schema of a configuration file.
     Schema(schema::Schema),
     /// Run the simulated upstreams alone.
     Sim(sim::SimCommand),
+    /// Ask a running gateway whether it wants requests: exits with 0 if it does.
+    Healthcheck(healthcheck::Healthcheck),
     /// See which way requests go in a running gateway.
     Route(route::RouteArgs),
     /// Work on a ledger that no gateway has open.
@@ -51,8 +62,10 @@ impl Cli {
             Command::Serve(command) => command.run(),
             Command::Demo(command) => command.run(),
             Command::Check(command) => command.run(),
+            Command::Config(command) => Ok(command.run()),
             Command::Schema(command) => command.run(),
             Command::Sim(command) => command.run(),
+            Command::Healthcheck(command) => command.run(),
             Command::Route(command) => command.run(),
             Command::Ledger(command) => command.run(),
         }

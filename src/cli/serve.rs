@@ -1,32 +1,34 @@
 //! `tollgate serve`: one process from its configuration to its last settlement.
 
-use std::net::SocketAddr;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use tokio::sync::watch;
 
+use super::drain::Drain;
+use super::handover::{self, Handover, Inherited, Successor};
 use super::listen::{self, Bound};
-use super::signals::{Asked, Signals};
+use super::signals::Signals;
+use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
-use crate::gateway::{GatewayParts, check_upstreams};
-use crate::ledger::{self, Ledger};
+use crate::gateway::{Deadline, GatewayParts, check_upstreams};
+use crate::ledger::{self, Ledger, OpenError};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
+use crate::reload;
 use crate::secret::{self, Secret};
 use crate::tasks::Tasks;
-
-/// How often the end of the requests in flight is looked for while draining.
-const DRAIN_POLL: Duration = Duration::from_millis(10);
 
 /// Run the gateway.
 #[derive(Debug, Args)]
@@ -42,6 +44,9 @@ pub(super) struct Serve {
     /// Print one JSON line with the addresses on standard output when ready.
     #[arg(long)]
     ready_json: bool,
+    /// Wait for the process that has started this one, and take its sockets and its ledger.
+    #[arg(long, hide = true)]
+    take_over: bool,
 }
 
 /// How long the end may take of what the drain's deadline has cut.
@@ -70,14 +75,16 @@ impl Serve {
         let overrides = self.places.overrides();
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
         let ready_json = self.ready_json;
-        run(Start { sources, overrides, config, log: self.places.log }, |running| {
+        let role = if self.take_over { Role::TakesOver } else { Role::Serves };
+        run(Start { sources, overrides, config, log: self.places.log, role }, |running| {
             if ready_json {
                 let line = serde_json::json!({
                     "base_url": running.base_url(),
                     "listeners": running.listeners,
                     "admin_url": running.admin_url(),
                 });
-                println!("{line}");
+                // Nobody may be there to read it: whoever started the process before this one.
+                drop(writeln!(std::io::stdout(), "{line}"));
             }
             Ok(())
         })
@@ -101,6 +108,18 @@ pub(super) struct Start {
     pub(super) overrides: Overrides,
     pub(super) config: Snapshot,
     pub(super) log: log::LevelFilter,
+    pub(super) role: Role,
+}
+
+/// A process's place among those that serve one ledger one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// There is no other one.
+    Demonstrates,
+    /// It can hand over to another one.
+    Serves,
+    /// The same, and it takes over from another one first.
+    TakesOver,
 }
 
 /// A gateway that takes requests.
@@ -138,7 +157,8 @@ pub(super) fn load(sources: &Sources, overrides: &Overrides) -> Option<Snapshot>
     }
 }
 
-fn print(diagnostics: &[Diagnostic]) {
+/// Prints what there is to say about the files.
+pub(super) fn print(diagnostics: &[Diagnostic]) {
     for diagnostic in diagnostics {
         eprintln!("{}", diagnostic.render());
     }
@@ -150,15 +170,19 @@ pub(super) fn run(
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     logging::install(start.log);
+    // Before there are threads: the variables that name the sockets are taken out.
+    let inherited = Inherited::from_environment()?;
     #[cfg(feature = "otlp")]
     crate::traces::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(serve(start, ready));
+    let served = runtime.block_on(serve(start, inherited, ready));
     // Drops what the deadline has cut. Each request is settled as it is dropped, so the ledger
     // closes behind them.
     runtime.shutdown_timeout(CUT_TIMEOUT);
-    let result = served.map(|ledger| {
+    let result = served.map(|(ledger, successor)| {
         ledger.close();
+        // What waits for the ledger goes on when this is dropped.
+        drop(successor);
         ExitCode::SUCCESS
     });
     #[cfg(feature = "otlp")]
@@ -170,16 +194,24 @@ pub(super) fn run(
 /// Serves until it is told to stop. What is in flight then goes on until the runtime ends.
 async fn serve(
     start: Start,
+    mut inherited: Inherited,
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
-) -> anyhow::Result<Arc<Ledger>> {
-    let Start { sources, overrides, config, .. } = start;
-    let grace = config.shutdown_grace;
+) -> anyhow::Result<(Arc<Ledger>, Option<Successor>)> {
+    let Start { sources, overrides, config, role, .. } = start;
+    let mut signals = Signals::listen()?;
+    let (delay, grace) = (config.shutdown_delay, config.shutdown_grace);
     let metrics = Arc::new(Metrics::new());
-    let listeners = listen::bind_all(&config, listen::bind)?;
-    let admin_listener = listen::bind(config.admin.address)?;
+    let listeners = listen::bind_all(&config, |address| inherited.bind(address))?;
+    let admin_listener = inherited.bind(config.admin.address)?;
+    // Nobody would ever accept what comes to those that are left.
+    drop(inherited);
+    let handover = handover(role, &listeners, &admin_listener)?;
     let admin_address = admin_listener.local_addr()?;
 
-    let ledger = open_ledger(&config, &metrics)?;
+    if role == Role::TakesOver {
+        handover::wait_for_predecessor(grace)?;
+    }
+    let ledger = open_ledger(&config, &metrics, role)?;
     let admin_token = match &config.admin.token {
         Some(token) => token.clone(),
         None => kept_token(&config.store.data_dir)?,
@@ -187,12 +219,11 @@ async fn serve(
     let urls = listeners.iter().map(Bound::url).collect();
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
     let readiness = Arc::new(Readiness::default());
-    let mut signals = Signals::listen()?;
-
     let (stop, stopped) = watch::channel(false);
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
     let tasks = start_tasks(&handle, &ledger, &outbound, &metrics)?;
     let balancer = Balancer::new(&handle.load());
+    let deadline = Arc::new(Deadline::default());
     let parts = GatewayParts {
         config: Arc::clone(&handle),
         ledger: Arc::clone(&ledger),
@@ -201,6 +232,7 @@ async fn serve(
         tasks: Arc::clone(&tasks),
         balancer: Arc::clone(&balancer),
         limits: Arc::default(),
+        deadline: Arc::clone(&deadline),
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = listen::start(&parts, listeners, &stopped, &open)?;
@@ -215,79 +247,61 @@ async fn serve(
     };
     let checks = tokio::spawn(check_upstreams(Arc::clone(&handle), Arc::clone(&state.balancer)));
     let admin = tokio::spawn(admin::serve(admin_listener, state));
-    metrics.config_reloaded(true);
+    metrics.config_loaded();
+    let watching = tokio::spawn(reload::watch(Arc::clone(&handle), Arc::clone(&metrics)));
     readiness.set_ready();
     let running =
         Running { ledger: Arc::clone(&ledger), admin_token, listeners: urls, admin: admin_address };
     ready(&running)?;
+    supervisor::ready();
+    let watchdog = tokio::spawn(supervisor::feed_the_watchdog());
 
-    loop {
-        match signals.next().await {
-            Asked::Reload => reload(&handle, &metrics),
-            Asked::Stop => break,
-            Asked::Drain => {
-                readiness.set_draining();
-                stop.send_replace(true);
-                drain(&open, grace, &mut signals).await;
-                break;
-            }
-        }
-    }
-    stop.send_replace(true);
+    let mut drain = Drain { readiness, stop, open, deadline, delay, grace, handover };
+    let successor = drain.until_told(&mut signals, &handle, &metrics).await;
+    drain.stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
-    checks.abort();
-    Ok(ledger)
+    [checks, watching, watchdog].iter().for_each(tokio::task::JoinHandle::abort);
+    Ok((ledger, successor))
 }
 
-/// Waits until the last connection is closed, the grace is over, or SIGINT asks not to wait. Idle
-/// connections close at once; the others when their request has been answered.
-async fn drain(open: &AtomicUsize, grace: Duration, signals: &mut Signals) {
-    let started = Instant::now();
-    let left = || open.load(Ordering::Relaxed);
-    log::info!("draining: {} connections open", left());
-    while left() > 0 && started.elapsed() < grace {
-        tokio::select! {
-            () = tokio::time::sleep(DRAIN_POLL) => {}
-            asked = signals.next() => if asked == Asked::Stop { break },
-        }
+/// What the next process will need.
+fn handover(
+    role: Role,
+    listeners: &[Bound],
+    admin: &TcpListener,
+) -> anyhow::Result<Option<Arc<Handover>>> {
+    if role == Role::Demonstrates {
+        return Ok(None);
     }
-    log::info!("drained: {} connections cut", left());
+    let sockets = listeners.iter().map(|bound| &bound.socket).chain([admin]);
+    let sockets = sockets.map(TcpListener::try_clone).collect::<std::io::Result<_>>()?;
+    Ok(Some(Arc::new(Handover::prepare(sockets)?)))
 }
 
-/// Swaps the configuration, or keeps the one that runs and says why.
-fn reload(handle: &ConfigHandle, metrics: &Metrics) {
-    match handle.reload() {
-        Ok(reloaded) => {
-            metrics.config_reloaded(true);
-            for warning in &reloaded.warnings {
-                log::warn!("{}", warning.render());
-            }
-            for field in &reloaded.restart_only {
-                log::warn!("configuration: {field} has changed and takes effect after a restart");
-            }
-            log::info!("configuration reloaded: {}", handle.load().hash);
-        }
-        Err(errors) => {
-            metrics.config_reloaded(false);
-            for error in &errors {
-                log::error!("{}", error.render());
-            }
-            log::error!("configuration not reloaded: the running one stays in force");
-        }
-    }
-}
-
-fn open_ledger(config: &Snapshot, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<Ledger>> {
+fn open_ledger(
+    config: &Snapshot,
+    metrics: &Arc<Metrics>,
+    role: Role,
+) -> anyhow::Result<Arc<Ledger>> {
     let observer = Arc::clone(metrics);
-    let options = ledger::Options {
-        recovery: config.store.recovery,
-        on_commit: Some(Box::new(move |commit| {
-            observer.journal_committed(commit.took, commit.records);
-        })),
-        ..ledger::Options::new(&config.store.data_dir)
+    let open = || {
+        let observer = Arc::clone(&observer);
+        Ledger::open(ledger::Options {
+            recovery: config.store.recovery,
+            on_commit: Some(Box::new(move |commit| {
+                observer.journal_committed(commit.took, commit.records);
+            })),
+            ..ledger::Options::new(&config.store.data_dir)
+        })
     };
-    let (ledger, recovery) = Ledger::open(options).with_context(|| {
+    let opened = match role {
+        Role::TakesOver => {
+            handover::once_unlocked(open, |error| matches!(error, OpenError::InUse(_)))
+        }
+        Role::Demonstrates | Role::Serves => open(),
+    };
+    let (ledger, recovery) = opened.with_context(|| {
         format!("cannot open the ledger in {}", config.store.data_dir.display())
     })?;
     log::info!(

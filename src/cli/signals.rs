@@ -11,6 +11,8 @@ pub(super) enum Asked {
     Stop,
     /// SIGHUP: read the configuration again.
     Reload,
+    /// SIGQUIT: give the listening sockets and the ledger to a new process, then exit.
+    HandOver,
 }
 
 /// The signals that are listened to.
@@ -18,6 +20,7 @@ pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    quit: Signal,
 }
 
 impl Signals {
@@ -27,6 +30,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
         })
     }
 
@@ -36,6 +40,7 @@ impl Signals {
             _ = self.terminate.recv() => Asked::Drain,
             _ = self.interrupt.recv() => Asked::Stop,
             _ = self.hang_up.recv() => Asked::Reload,
+            _ = self.quit.recv() => Asked::HandOver,
         }
     }
 }

@@ -110,6 +110,25 @@ impl Place {
     }
 }
 
+/// Everything that there is to say about the files, for programs. `configuration` is the hash of
+/// those that can be used.
+#[must_use]
+pub fn report(configuration: Option<&str>, diagnostics: &[Diagnostic]) -> serde_json::Value {
+    serde_json::json!({
+        "ok": configuration.is_some(),
+        "errors": count(diagnostics, Severity::Error),
+        "warnings": count(diagnostics, Severity::Warning),
+        "configuration": configuration,
+        "diagnostics": diagnostics,
+    })
+}
+
+/// How many of them matter this much.
+#[must_use]
+pub fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
+    diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count()
+}
+
 /// Which of `known` was probably meant by `typed`.
 pub(super) fn closest<'a>(
     typed: &str,

@@ -8,8 +8,8 @@ use serde_yaml::Value;
 
 use super::diagnostic::{Diagnostic, Place, Severity};
 use super::expand::{Env, Expansion, Unfilled};
-use super::shape;
 use super::spans::{Mark, Path, SECRET_FIELDS, Spans, Step, syntax_help};
+use super::{described, shape};
 
 /// The largest file that is read, in bytes: ten thousand models are about 3 MiB.
 const FILE_BYTES_MAX: usize = 16 << 20;
@@ -73,6 +73,8 @@ pub(super) struct Document {
     /// The text with secrets overwritten, for diagnostics.
     shown: String,
     spans: Spans,
+    /// The values as typed, for showing and comparing.
+    pub(super) described: serde_json::Value,
     value: Value,
     /// What could not be filled in.
     pub(super) unfilled: Vec<Unfilled>,
@@ -126,13 +128,14 @@ impl Document {
         if value.is_null() {
             value = Value::Mapping(serde_yaml::Mapping::new());
         }
+        let described = described::describe(&value);
         let directory = FilePath::new(file).parent().unwrap_or(FilePath::new(""));
         let (unfilled, faults) = (Vec::new(), Vec::new());
         let mut expansion = Expansion { env, directory, spans: &spans, unfilled, faults };
         expansion.fill(&mut value, &Path::root());
         let Expansion { unfilled, faults, .. } = expansion;
         let shown = masked(text, &spans);
-        Ok(Self { file: file.to_owned(), shown, spans, value, unfilled, faults })
+        Ok(Self { file: file.to_owned(), shown, spans, described, value, unfilled, faults })
     }
 
     /// Checks the shape and reads the values. Entries of the mappings named in `maps`, and else

@@ -14,6 +14,7 @@ pub mod snapshot;
 
 mod certificate;
 mod compile;
+mod described;
 mod diagnostic;
 mod document;
 mod expand;
@@ -27,7 +28,8 @@ mod spans;
 mod url;
 
 pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
-pub use diagnostic::{Diagnostic, Place, Severity};
+pub use described::{Change, changes};
+pub use diagnostic::{Diagnostic, Place, Severity, count, report};
 pub use reload::{ConfigHandle, Reloaded};
 
 use document::Document;
@@ -45,6 +47,33 @@ pub enum Sources {
     },
     /// The pair that is shipped, as it was when this build was made.
     Embedded,
+}
+
+impl Sources {
+    /// The directories in which the files are, as they were named.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let Self::Files { routes, models } = self else { return Vec::new() };
+        let directory_of = |file: &PathBuf| match file.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let mut directories = vec![directory_of(routes), directory_of(models)];
+        directories.dedup();
+        directories
+    }
+
+    /// A text that changes whenever what the files hold does, or whether they can be read.
+    fn content(&self) -> String {
+        let Self::Files { routes, models } = self else { return String::new() };
+        match (std::fs::read(routes), std::fs::read(models)) {
+            (Ok(routes), Ok(models)) => hash(&routes, &models),
+            (routes, models) => {
+                let kind = |read: std::io::Result<_>| read.err().map(|error| error.kind());
+                format!("{:?} {:?}", kind(routes), kind(models))
+            }
+        }
+    }
 }
 
 /// What takes precedence over the files.
@@ -108,6 +137,27 @@ pub fn load_with(
             compile_text((&routes, &routes_bytes), (&models, &models_bytes), overrides, env)
         }
     }
+}
+
+/// The hash of the files, and both as typed in one document, which [`changes`] compares. Variables
+/// need not be set for this.
+///
+/// # Errors
+/// What keeps the files from being YAML.
+pub fn describe(
+    routes: &std::path::Path,
+    models: &std::path::Path,
+) -> Result<(String, serde_json::Value), Vec<Diagnostic>> {
+    let mut bytes = Vec::new();
+    let mut described = |path: &std::path::Path| {
+        let read = std::fs::read(path).map_err(|error| vec![unreadable(path, &error)])?;
+        let document = Document::parse(&path.to_string_lossy(), &read, &|_| None)?;
+        bytes.push(read);
+        Ok::<_, Vec<Diagnostic>>(document.described)
+    };
+    let whole = described::together(described(routes)?, described(models)?);
+    let [routes, models] = bytes.as_slice() else { return Ok((String::new(), whole)) };
+    Ok((hash(routes, models), whole))
 }
 
 /// The JSON Schema of `routes.yaml`.

@@ -1,5 +1,6 @@
 //! The configuration that is in force, and its replacement while the gateway runs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -16,13 +17,16 @@ pub struct ConfigHandle {
     started: Arc<Snapshot>,
     sources: Sources,
     overrides: Overrides,
-    /// Two reloads at a time could otherwise finish in the wrong order.
-    reloading: Mutex<()>,
+    /// What the files held when they were last tried, whether they were taken or refused. Its lock
+    /// keeps two reloads at a time from finishing in the wrong order.
+    tried: Mutex<String>,
 }
 
 /// What a successful reload has to say.
 #[derive(Debug)]
 pub struct Reloaded {
+    /// The hash of the files.
+    pub hash: String,
     /// What is probably not as meant.
     pub warnings: Vec<Diagnostic>,
     /// Fields that differ from what the process started with, and take effect at a restart.
@@ -35,7 +39,9 @@ impl ConfigHandle {
     pub fn new(snapshot: Snapshot, sources: Sources, overrides: Overrides) -> Self {
         let started = Arc::new(snapshot);
         let current = ArcSwap::new(Arc::clone(&started));
-        Self { current, started, sources, overrides, reloading: Mutex::new(()) }
+        // A file that has changed since it was loaded has another hash, and is tried.
+        let tried = Mutex::new(started.hash.clone());
+        Self { current, started, sources, overrides, tried }
     }
 
     /// The configuration in force. A request asks once.
@@ -49,11 +55,59 @@ impl ConfigHandle {
     /// # Errors
     /// Everything that is wrong with them; the configuration in force then stays.
     pub fn reload(&self) -> Result<Reloaded, Vec<Diagnostic>> {
-        let _one_at_a_time = self.reloading.lock();
+        let mut tried = self.tried.lock();
+        self.reload_locked(&mut tried)
+    }
+
+    /// Does the same if the files hold something else than when they were last tried.
+    ///
+    /// # Errors
+    /// As of [`ConfigHandle::reload`].
+    pub fn reload_if_changed(&self) -> Option<Result<Reloaded, Vec<Diagnostic>>> {
+        let mut tried = self.tried.lock();
+        (self.sources.content() != *tried).then(|| self.reload_locked(&mut tried))
+    }
+
+    /// Whether the files hold something else than when they were last tried.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        let tried = self.tried.lock().clone();
+        self.sources.content() != tried
+    }
+
+    /// Says what a reload would, and changes nothing.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the files.
+    pub fn try_out(&self) -> Result<Reloaded, Vec<Diagnostic>> {
+        self.load_files().map(|(_, reloaded)| reloaded)
+    }
+
+    /// Where the files are.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.sources.directories()
+    }
+
+    /// A text that changes whenever what the files hold does.
+    #[must_use]
+    pub fn content(&self) -> String {
+        self.sources.content()
+    }
+
+    fn reload_locked(&self, tried: &mut String) -> Result<Reloaded, Vec<Diagnostic>> {
+        // Before they are read: what is written meanwhile is then tried once more, never missed.
+        *tried = self.sources.content();
+        let (snapshot, reloaded) = self.load_files()?;
+        self.current.store(Arc::new(snapshot));
+        Ok(reloaded)
+    }
+
+    fn load_files(&self) -> Result<(Snapshot, Reloaded), Vec<Diagnostic>> {
         let (snapshot, warnings) = super::load(&self.sources, &self.overrides)?;
         let restart_only = restart_only(&self.started, &snapshot);
-        self.current.store(Arc::new(snapshot));
-        Ok(Reloaded { warnings, restart_only })
+        let hash = snapshot.hash.clone();
+        Ok((snapshot, Reloaded { hash, warnings, restart_only }))
     }
 }
 
@@ -72,6 +126,7 @@ fn restart_only(started: &Snapshot, now: &Snapshot) -> Vec<&'static str> {
         ("admin.token", started.admin.token != now.admin.token),
         ("store.data_dir", started.store.data_dir != now.store.data_dir),
         ("store.recovery", started.store.recovery != now.store.recovery),
+        ("shutdown.delay", started.shutdown_delay != now.shutdown_delay),
         ("shutdown.grace", started.shutdown_grace != now.shutdown_grace),
     ]
     .into_iter()

@@ -22,6 +22,8 @@ use crate::words::words;
 pub struct Snapshot {
     /// The first 12 hex digits of the SHA-256 of both files' text: says which configuration runs.
     pub hash: String,
+    /// Both files as typed, in one document: variables by their names, secrets by a fingerprint.
+    pub described: serde_json::Value,
     /// Customer-facing addresses. Restart-only.
     pub listeners: Vec<Listener>,
     /// Proxies whose `X-Forwarded-For` is believed.
@@ -30,8 +32,13 @@ pub struct Snapshot {
     pub admin: Admin,
     /// Where the ledger lives. Restart-only.
     pub store: Store,
-    /// Time that requests in flight get after SIGTERM.
+    /// How long requests are still taken after SIGTERM, while load balancers look elsewhere.
+    /// Restart-only.
+    pub shutdown_delay: Duration,
+    /// Time that requests in flight get after that. Restart-only.
     pub shutdown_grace: Duration,
+    /// How changes of the files are taken up.
+    pub reload: Reload,
     /// Bounds on what is taken in.
     pub limits: Limits,
     /// How much keys and accounts may be used that have no limits of their own.
@@ -97,6 +104,13 @@ pub struct Store {
     pub recovery: RecoveryPolicy,
 }
 
+/// How changes of the files are taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reload {
+    /// Whether the files are put in force as soon as they have changed.
+    pub watch: bool,
+}
+
 /// Bounds on what is taken in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -110,6 +124,8 @@ pub struct Limits {
     pub read_timeout: Duration,
     /// The time within which a downstream write must get rid of something.
     pub write_timeout: Duration,
+    /// The requests that are served at one time.
+    pub requests_in_flight_max: usize,
     /// How often a stream gets a comment while its upstream is silent.
     pub sse_keepalive: Option<Duration>,
 }

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora::proxy::Session;
 
+use super::overload;
 use super::reading::Reading;
 use super::replayed::Replayed;
 use super::told;
@@ -30,6 +31,16 @@ pub(super) struct BodyBudget {
 impl BodyBudget {
     pub(super) fn new(metrics: Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self { held: AtomicUsize::new(0), metrics })
+    }
+
+    /// Whether a body of that length would find room now.
+    fn has_room_for(&self, length: usize, max: usize) -> bool {
+        self.held.load(Ordering::Relaxed).saturating_add(length) <= max
+    }
+
+    fn shed(&self) -> GatewayError {
+        self.metrics.request_shed(overload::BODY_MEMORY);
+        budget_used_up()
     }
 }
 
@@ -137,6 +148,9 @@ pub(super) async fn read(
     if length.is_some_and(|length| length > limits.body_bytes_max) {
         return Err(too_large());
     }
+    if !budget.has_room_for(length.unwrap_or(0), limits.budget_bytes_max) {
+        return Err(budget.shed());
+    }
     if expects_continue(session) {
         // Pingora leaves it to whoever reads. The upstream must not be asked a second time.
         session.write_continue_response().await.map_err(|error| unreadable(&error))?;
@@ -156,7 +170,7 @@ pub(super) async fn read(
                 return Err(too_large());
             }
             if !share.grow(piece.len(), limits.budget_bytes_max) {
-                return Err(budget_used_up());
+                return Err(budget.shed());
             }
             if bytes.is_empty() {
                 // What grows is copied, and takes up to three times its size meanwhile.
@@ -184,6 +198,12 @@ pub(super) async fn read(
 pub(super) fn budget_used_up() -> GatewayError {
     let message = "Too many large requests are in flight. Try again shortly.";
     GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_BUDGET)
+}
+
+/// Whether the rest of the body is so short that it is sooner read than a connection made anew.
+pub(super) fn is_short(session: &Session) -> bool {
+    content_length(session).is_some_and(|length| length <= REPLAY_BYTES_MAX)
+        && !expects_continue(session)
 }
 
 fn expects_continue(session: &Session) -> bool {

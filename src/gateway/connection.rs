@@ -22,9 +22,11 @@ use pingora::server::configuration::ServerConf;
 use pingora::time::timeout;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::deadline::{Cuttable, Deadline};
 use super::transport::Transport;
 use super::{framing, http2};
 use crate::error::{ErrorKind, GatewayError};
+use crate::metrics::Metrics;
 
 /// How an HTTP/2 connection begins (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -59,6 +61,8 @@ pub struct Connections<P> {
     h2c: bool,
     refuse: Refuse,
     open: Arc<AtomicUsize>,
+    deadline: Arc<Deadline>,
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl<P> Connections<P>
@@ -79,7 +83,13 @@ where
         open: Arc<AtomicUsize>,
     ) -> Self {
         let h2c = h2c && !transport.is_tls();
-        Self { proxy: Arc::new(http_proxy(conf, proxy)), transport, h2c, refuse, open }
+        let (proxy, deadline) = (Arc::new(http_proxy(conf, proxy)), Arc::default());
+        Self { proxy, transport, h2c, refuse, open, deadline, metrics: None }
+    }
+
+    /// Cuts requests at this deadline, and shows these metrics how many connections are open.
+    pub(super) fn tied_to(self, deadline: Arc<Deadline>, metrics: Arc<Metrics>) -> Self {
+        Self { deadline, metrics: Some(metrics), ..self }
     }
 
     async fn serve(&self, stream: Stream, mut shutdown: ShutdownWatch) {
@@ -105,6 +115,9 @@ where
                 }
                 Head::None => return,
             };
+            if reused.is_none() {
+                stream = Cuttable::wrap(stream, &self.deadline);
+            }
             let mut session = ServerSession::new_http1(stream);
             match reused {
                 Some(settings) => settings.apply_to_session(&mut session),
@@ -255,18 +268,24 @@ async fn say_and_close(mut stream: Stream, answer: &[u8]) {
 }
 
 /// Counts a connection for as long as it lives.
-struct Counted<'a>(&'a AtomicUsize);
+struct Counted<'a>(&'a AtomicUsize, Option<&'a Metrics>);
 
 impl<'a> Counted<'a> {
-    fn new(open: &'a AtomicUsize) -> Self {
+    fn new(open: &'a AtomicUsize, metrics: Option<&'a Metrics>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
-        Self(open)
+        if let Some(metrics) = metrics {
+            metrics.connection_begin();
+        }
+        Self(open, metrics)
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+        if let Some(metrics) = self.1 {
+            metrics.connection_end();
+        }
     }
 }
 
@@ -281,7 +300,7 @@ where
         stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let _counted = Counted::new(&self.open);
+        let _counted = Counted::new(&self.open, self.metrics.as_deref());
         self.serve(stream, shutdown.clone()).await;
         None
     }

@@ -8,7 +8,9 @@ use http::header::CONTENT_ENCODING;
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::body::{HeldBody, Share};
+use super::deadline::Deadline;
 use super::envelope::Envelope;
+use super::overload::Place;
 use super::peer;
 use super::respond::Stamp;
 use super::submit::Mark;
@@ -46,6 +48,10 @@ pub struct Exchange {
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
     pub(super) failure: Option<GatewayError>,
     pub(super) metrics: Arc<Metrics>,
+    /// When it must end, come what may.
+    pub(super) deadline: Arc<Deadline>,
+    /// Its place among the requests that are being served.
+    pub(super) place: Option<Place>,
 }
 
 /// How far a request has come. Each stage is made from the one before.
@@ -95,12 +101,27 @@ pub(super) struct Response {
     pub(super) held: Share,
     /// Bytes given to Pingora to send.
     pub(super) bytes_passed: usize,
-    /// The closing event was passed; whatever still comes is swallowed.
-    pub(super) cut: bool,
+    /// The closing event was passed, for this reason; whatever still comes is swallowed.
+    pub(super) cut: Option<Cut>,
+}
+
+/// Why a response ended before its upstream did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Hold and balance are used up.
+    Exhausted,
+    /// It took longer than answers may.
+    Overdue,
+    /// The process is about to end.
+    Stopping,
 }
 
 impl Exchange {
-    pub(super) fn new(snapshot: Arc<Snapshot>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        snapshot: Arc<Snapshot>,
+        metrics: Arc<Metrics>,
+        deadline: Arc<Deadline>,
+    ) -> Self {
         Self {
             id: RequestId::new(),
             started: Instant::now(),
@@ -118,6 +139,8 @@ impl Exchange {
             local_answer: None,
             failure: None,
             metrics,
+            deadline,
+            place: None,
         }
     }
 
@@ -211,7 +234,7 @@ impl Exchange {
         let relaying = relaying(admitted);
         let Attempt { candidate, began, .. } = attempt?;
         let held = body.into_share();
-        let (bytes_passed, cut) = (0, false);
+        let (bytes_passed, cut) = (0, None);
         let response = Response { relaying, framing, candidate, began, held, bytes_passed, cut };
         self.stage = Stage::Relaying(Box::new(response));
         match &mut self.stage {

@@ -1,5 +1,7 @@
 //! The proxy: Pingora's hooks, each a few lines that call the pipeline.
 
+mod deadline;
+mod overload;
 mod connection;
 mod transport;
 mod proxy_protocol;
@@ -30,6 +32,7 @@ mod record;
 
 pub use certificates::Certificates;
 pub use connection::Connections;
+pub use deadline::Deadline;
 pub use health::check_upstreams;
 pub use proxy::{Gateway, GatewayParts};
 pub use transport::Transport;

@@ -15,10 +15,14 @@ use pingora::{Error, ErrorSource, ErrorType, Result, RetryType};
 
 use super::body::{self, BodyBudget};
 use super::connection::Connections;
+use super::deadline::Deadline;
 use super::exchange::{Attempt, Exchange, Stage};
+use super::overload::InFlight;
 use super::receive::Received;
 use super::transport::Transport;
-use super::{collect, cors, framing, headers, kept_alive, peer, receive, relay, respond, submit};
+use super::{
+    collect, cors, deadline, framing, headers, kept_alive, peer, receive, relay, respond, submit,
+};
 use crate::balance::{Addresses, Balancer, Outcome};
 use crate::config::ConfigHandle;
 use crate::error::{ErrorKind, GatewayError};
@@ -56,6 +60,8 @@ pub struct GatewayParts {
     pub balancer: Arc<Balancer>,
     /// How much everybody has used of their limits.
     pub limits: Arc<Limits>,
+    /// When requests in flight must end.
+    pub deadline: Arc<Deadline>,
 }
 
 /// The proxy. What it keeps is shared by its clones: one for each listener.
@@ -67,8 +73,10 @@ pub struct Gateway {
     pub(super) bodies: Arc<BodyBudget>,
     pub(super) outbound: Outbound,
     pub(super) tasks: Arc<Tasks>,
+    pub(super) in_flight: Arc<InFlight>,
     pub(super) balancer: Arc<Balancer>,
     pub(super) limits: Arc<Limits>,
+    deadline: Arc<Deadline>,
     addresses: Arc<Addresses>,
 }
 
@@ -76,10 +84,22 @@ impl Gateway {
     /// A gateway over these parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
-        let GatewayParts { config, ledger, metrics, outbound, tasks, balancer, limits } = parts;
+        let GatewayParts { config, ledger, metrics, outbound, tasks, balancer, limits, deadline } =
+            parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        let addresses = Arc::default();
-        Self { config, ledger, metrics, bodies, outbound, tasks, balancer, limits, addresses }
+        Self {
+            config,
+            ledger,
+            metrics,
+            bodies,
+            outbound,
+            tasks,
+            in_flight: Arc::default(),
+            balancer,
+            limits,
+            deadline,
+            addresses: Arc::default(),
+        }
     }
 
     /// The gateway behind a listener. `h2c` says whether HTTP/2 is spoken without TLS; `open` counts
@@ -92,7 +112,9 @@ impl Gateway {
         open: Arc<AtomicUsize>,
     ) -> Connections<Self> {
         let conf = ServerConf { max_retries: TRIES_MAX, ..ServerConf::default() };
+        let (deadline, metrics) = (Arc::clone(&self.deadline), Arc::clone(&self.metrics));
         Connections::new(&Arc::new(conf), self, transport, h2c, respond::refusal, open)
+            .tied_to(deadline, metrics)
     }
 }
 
@@ -102,7 +124,8 @@ impl ProxyHttp for Gateway {
 
     fn new_ctx(&self) -> Exchange {
         self.metrics.in_flight_begin();
-        Exchange::new(self.config.load(), Arc::clone(&self.metrics))
+        let (metrics, deadline) = (Arc::clone(&self.metrics), Arc::clone(&self.deadline));
+        Exchange::new(self.config.load(), metrics, deadline)
     }
 
     /// None: what Pingora would add, compression, is not for streams that are metered.
@@ -114,6 +137,9 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         exchange.route_to(session.req_header());
+        if self.deadline.is_near() {
+            session.set_keepalive(None);
+        }
         let limits = &exchange.snapshot.limits;
         session.set_read_timeout(Some(limits.read_timeout));
         session.set_write_timeout(Some(limits.write_timeout));
@@ -133,12 +159,15 @@ impl ProxyHttp for Gateway {
             }
             Ok(Received::Paid) if exchange.is_collected() => {
                 // It is large, and most requests do without it.
-                Box::pin(collect::answer(self, session, exchange)).await.map(|()| true)
+                let answered = Box::pin(collect::answer(self, session, exchange));
+                let answered = self.deadline.or_done(answered).await;
+                answered.unwrap_or_else(|| Err(exchange.stopped(session))).map(|()| true)
             }
             Ok(Received::Paid) => match exchange.keeps_alive() {
                 Some(interval) => {
-                    let answer = kept_alive::answer(self, session, exchange, interval);
-                    Box::pin(answer).await.map(|()| true)
+                    let answered = Box::pin(kept_alive::answer(self, session, exchange, interval));
+                    let answered = self.deadline.or_done(answered).await;
+                    answered.unwrap_or_else(|| Err(exchange.stopped(session))).map(|()| true)
                 }
                 None => Ok(false),
             },
@@ -317,6 +346,11 @@ impl Exchange {
         self.failure = Some(error);
         self.leave();
         Error::new(ErrorType::HTTPStatus(status))
+    }
+
+    /// Notes that the deadline has cut it, and stops Pingora.
+    fn stopped(&mut self, session: &Session) -> Box<Error> {
+        self.fail(deadline::stopping(respond::begun(session)))
     }
 
     /// Whether another try is safe: never for work that a target may have begun.

@@ -11,7 +11,7 @@ use super::exchange::{Exchange, Sending, Stage};
 use super::local::{self, Local};
 use super::proxy::Gateway;
 use super::reading::Reading;
-use super::{cors, respond, submit, told};
+use super::{cors, overload, respond, submit, told};
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline;
@@ -37,6 +37,7 @@ pub(super) async fn receive(
         return Ok(Received::Answered);
     }
     let snapshot = Arc::clone(&exchange.snapshot);
+    take_place(gateway, exchange)?;
     let Some(route) = exchange.route.clone() else {
         return answer_here(gateway, session, exchange).await;
     };
@@ -98,6 +99,16 @@ pub(super) async fn receive(
         last_failure: None,
     }));
     Ok(Received::Paid)
+}
+
+/// A place among the requests that are served, if there is one.
+fn take_place(gateway: &Gateway, exchange: &mut Exchange) -> Result<(), GatewayError> {
+    exchange.place = gateway.in_flight.enter(exchange.snapshot.limits.requests_in_flight_max);
+    if exchange.place.is_none() {
+        gateway.metrics.request_shed(overload::IN_FLIGHT);
+        return Err(overload::no_place());
+    }
+    Ok(())
 }
 
 async fn answer_here(

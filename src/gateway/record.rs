@@ -7,7 +7,7 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorSource};
 
 use super::client;
-use super::exchange::{Exchange, Stage};
+use super::exchange::{Cut, Exchange, Stage};
 use super::respond;
 use crate::balance::Outcome;
 use crate::error::GatewayError;
@@ -77,9 +77,12 @@ impl Exchange {
     fn ending(&self, session: &Session, error: Option<&Error>) -> Ending {
         let refused =
             session.response_written().is_some_and(|header| header.status.as_u16() >= 300);
-        let gone = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream);
+        let gone = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream)
+            && !self.deadline.is_over();
         match &self.stage {
-            Stage::Relaying(response) if response.cut => Ending::Exhausted,
+            Stage::Relaying(response) if response.cut.is_some_and(|cut| cut != Cut::Stopping) => {
+                Ending::Exhausted
+            }
             Stage::Relaying(_) if gone => Ending::ClientGone,
             Stage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
             // The upstream has the request, and charges what it has begun.

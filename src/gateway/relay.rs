@@ -10,10 +10,10 @@ use pingora::proxy::{FailToProxy, Session};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
 use super::envelope::Envelope;
-use super::exchange::{Exchange, Stage, framing};
+use super::exchange::{Cut, Exchange, Stage, framing};
 use super::peer;
 use super::respond::REQUEST_ID;
-use super::{headers, respond, told};
+use super::{body, deadline, headers, respond, told};
 use crate::balance::Outcome;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Refusal;
@@ -112,15 +112,24 @@ pub(super) fn piece(
     exchange: &mut Exchange,
 ) -> Result<()> {
     let Stage::Relaying(response) = &mut exchange.stage else { return Ok(()) };
-    if response.cut {
+    if response.cut.is_some() {
         *body = Some(Bytes::new());
         // An error drops what was filtered in the same batch, so it waits for all to be written.
         let written = session.body_bytes_sent() >= response.bytes_passed;
         return if written && !end_of_stream {
-            Err(Error::new(ErrorType::Custom("the hold is used up")))
+            Err(Error::new(ErrorType::Custom("the answer was cut")))
         } else {
             Ok(())
         };
+    }
+    if exchange.deadline.is_over() && response.framing == Framing::Sse {
+        response.cut = Some(Cut::Stopping);
+        let event = exchange
+            .envelope
+            .error_event(exchange.id, exchange.failure.insert(deadline::stopping(true)));
+        response.bytes_passed += event.len();
+        *body = Some(event);
+        return Ok(());
     }
     let total = response.candidate.target.upstream.timeouts.total;
     let is_overdue = exchange.started.elapsed() > total;
@@ -139,12 +148,12 @@ pub(super) fn piece(
             bytes
         }
         None => {
-            response.cut = true;
+            response.cut = Some(Cut::Overdue);
             let failure = exchange.failure.insert(peer::timed_out());
             exchange.envelope.error_event(exchange.id, failure)
         }
         Some(Step::Exhausted(refusal)) => {
-            response.cut = true;
+            response.cut = Some(Cut::Exhausted);
             exchange.envelope.error_event(exchange.id, exchange.failure.insert(exhausted(refusal)))
         }
     };
@@ -153,7 +162,7 @@ pub(super) fn piece(
         let message = "The upstream's answer is too large to be re-encoded at the moment.";
         return Err(exchange.fail(GatewayError::new(ErrorKind::BadGateway, message)));
     }
-    if end_of_stream && !response.cut {
+    if end_of_stream && response.cut.is_none() {
         out = append(out, response.relaying.finish());
         if response.framing == Framing::Sse && !response.relaying.is_complete() {
             response.report(Outcome::Broken, &exchange.metrics);
@@ -187,6 +196,10 @@ pub(super) async fn fail(
     error: &Error,
     exchange: &mut Exchange,
 ) -> FailToProxy {
+    let is_cut = exchange.deadline.is_over() && exchange.failure.is_none();
+    if is_cut {
+        exchange.failure = Some(deadline::stopping(respond::begun(session)));
+    }
     let gone = *error.esource() == ErrorSource::Downstream && exchange.failure.is_none();
     if gone {
         let message = "The customer went away.";
@@ -212,7 +225,12 @@ pub(super) async fn fail(
     });
     // Pingora closes the connection behind a request that it has begun to send.
     let reusable = !was_sent && failure.kind != ErrorKind::BadFraming && session.is_body_done();
-    if !reusable {
+    // Who is turned away comes again, and costs less over the connection that is there.
+    let is_shed = failure.kind == ErrorKind::Overloaded && !was_sent && !is_cut;
+    let drained = is_shed && body::is_short(session);
+    if drained {
+        session.set_close_on_response_before_downstream_finish(false);
+    } else if !reusable {
         session.set_keepalive(None);
     }
     let (status, _, _) = respond::wire(failure.kind);
@@ -223,7 +241,8 @@ pub(super) async fn fail(
     if sent && !reusable && failure.kind != ErrorKind::BadFraming {
         linger(session).await;
     }
-    FailToProxy { error_code: status, can_reuse_downstream: reusable && sent }
+    let can_reuse_downstream = sent && (reusable || drained && session.is_body_done());
+    FailToProxy { error_code: status, can_reuse_downstream }
 }
 
 /// Listens a little to a body that nobody wants: closing with unread bytes resets the connection,
@@ -254,10 +273,14 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
         exchange.failure.get_or_insert_with(|| stopped().cause(told(error)));
         return;
     }
-    let closing = if response.cut {
+    let closing = if response.cut.is_some() {
         Bytes::new()
     } else {
-        let failure = exchange.failure.insert(stopped().cause(told(error)));
+        let failure = if exchange.deadline.is_over() {
+            exchange.failure.insert(deadline::stopping(true))
+        } else {
+            exchange.failure.insert(stopped().cause(told(error)))
+        };
         exchange.envelope.error_event(exchange.id, failure)
     };
     // A customer who is gone cannot be told.

@@ -30,9 +30,10 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_BYTES_INITIAL: usize = 256;
 
 /// What a listener asks of its connections before HTTP.
+#[derive(Clone)]
 pub struct Transport {
     proxy_protocol: bool,
-    tls: Option<Acceptor>,
+    tls: Option<Arc<Acceptor>>,
 }
 
 impl Transport {
@@ -48,7 +49,7 @@ impl Transport {
         proxy_protocol: bool,
         certificates: Option<Arc<Certificates>>,
     ) -> Result<Self, rustls::Error> {
-        let tls = certificates.map(acceptor).transpose()?;
+        let tls = certificates.map(acceptor).transpose()?.map(Arc::new);
         Ok(Self { proxy_protocol, tls })
     }
 

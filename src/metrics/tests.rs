@@ -99,6 +99,7 @@ fn gauges_and_the_ledgers_figures_follow() {
     assert_eq!(metrics.in_flight(), 1);
     metrics.body_bytes_add(1_000);
     metrics.body_bytes_sub(400);
+    metrics.config_loaded();
     metrics.config_reloaded(true);
     metrics.config_reloaded(false);
     metrics.journal_committed(Duration::from_micros(300), 5);

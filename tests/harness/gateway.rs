@@ -1,6 +1,6 @@
 //! `tollgate serve` with files, a ledger and ports of its own.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -35,7 +35,12 @@ impl Gateway {
     /// `endless` an answer may be as long as the upstream likes. Bodies are at most 1 MiB, and must
     /// arrive within 2 s.
     pub(crate) fn start(upstream: SocketAddr) -> Self {
-        Self::serving(&upstreams(upstream), MODELS)
+        Self::start_with(upstream, "")
+    }
+
+    /// Starts the same with `more` in `routes.yaml`.
+    pub(crate) fn start_with(upstream: SocketAddr, more: &str) -> Self {
+        Self::serving(&format!("{}{more}", upstreams(upstream)), MODELS)
     }
 
     /// Starts a gateway with these `upstreams` and what follows them in `routes.yaml`, and this
@@ -198,6 +203,11 @@ impl Gateway {
         self.admin
     }
 
+    /// Whether the process has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.process.0.try_wait(), Ok(None))
+    }
+
     /// What Prometheus would read.
     pub(crate) fn metrics(&self) -> String {
         let request = b"GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
@@ -206,20 +216,43 @@ impl Gateway {
 
     /// A request to the admin API, which must succeed.
     pub(crate) fn admin(&self, method: &str, path: &str, body: &Value) -> Value {
-        let (status, answer) = self.try_admin(method, path, body);
-        assert!((200..300).contains(&status), "{method} {path} answered {status}: {answer}");
-        answer
+        let answer = self.admin_answer(method, path, body);
+        let status = answer.status();
+        assert!((200..300).contains(&status), "{method} {path} answered {answer:?}");
+        answer.json()
     }
 
-    /// A request to the admin API: the status and the JSON of its answer.
-    pub(crate) fn try_admin(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    /// What the admin API answers.
+    pub(crate) fn admin_answer(&self, method: &str, path: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: admin\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
-        let answer: Answer = ask(self.admin, request.as_bytes());
+        ask(self.admin, request.as_bytes())
+    }
+
+    /// What `/readyz` answers; 0 when nothing does.
+    pub(crate) fn ready(&self) -> u16 {
+        let Ok(mut stream) = std::net::TcpStream::connect(self.admin) else { return 0 };
+        let asked = stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n");
+        let mut bytes = Vec::new();
+        let read = asked.and_then(|()| stream.read_to_end(&mut bytes));
+        read.map_or(0, |_| Answer { bytes, ..Answer::default() }.status())
+    }
+
+    /// The value of a series, such as `tollgate_x_total{outcome="ok"}`; 0 where there is none.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let answer = self.admin_answer("GET", "/metrics", &Value::Null);
+        let text = String::from_utf8(answer.body()).expect("text");
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
+    /// A request to the admin API: the status and the JSON of its answer.
+    pub(crate) fn try_admin(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let answer = self.admin_answer(method, path, body);
         (answer.status(), answer.json())
     }
 }

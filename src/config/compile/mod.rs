@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::described;
 use super::document::{Document, Fault};
 use super::raw;
 use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
@@ -71,11 +72,14 @@ pub(super) fn compile(
     let by_id = |model: &Arc<Model>| (model.id.clone(), Arc::clone(model));
     Some(Snapshot {
         hash,
+        described: described::together(routes.described.take(), models.described.take()),
         listeners: compiled.listeners,
         trusted_proxies: compiled.trusted_proxies,
         admin: compiled.admin,
         store: compiled.store,
+        shutdown_delay: compiled.shutdown_delay,
         shutdown_grace: compiled.shutdown_grace,
+        reload: compiled.reload,
         limits: compiled.limits,
         rate_limits: compiled.rate_limits,
         tasks: compiled.tasks,

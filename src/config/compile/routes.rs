@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
-    AccessLog, Admin, Balancing, CircuitRules, Limits, Listener, RateLimits, RetryRules, Route,
-    Store, Tasks, Upstream,
+    AccessLog, Admin, Balancing, CircuitRules, Limits, Listener, RateLimits, Reload, RetryRules,
+    Route, Store, Tasks, Upstream,
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
@@ -28,7 +28,9 @@ pub(super) struct Compiled {
     pub(super) trusted_proxies: Vec<IpNet>,
     pub(super) admin: Admin,
     pub(super) store: Store,
+    pub(super) shutdown_delay: Duration,
     pub(super) shutdown_grace: Duration,
+    pub(super) reload: Reload,
     pub(super) limits: Limits,
     pub(super) rate_limits: RateLimits,
     pub(super) tasks: Tasks,
@@ -59,7 +61,9 @@ pub(super) fn compile(
         trusted_proxies: raw.trusted_proxies.into_iter().map(|network| network.0).collect(),
         admin,
         store,
+        shutdown_delay: raw.shutdown.delay.map_or(Duration::ZERO, |delay| delay.0),
         shutdown_grace: raw.shutdown.grace.0,
+        reload: Reload { watch: raw.reload.watch },
         limits,
         rate_limits: RateLimits {
             key: super::rates(&raw.rate_limits.key),
@@ -106,6 +110,7 @@ fn limits(document: &mut Document, raw: &raw::Limits) -> Limits {
         body_timeout: raw.body_timeout.0,
         read_timeout: raw.read_timeout.0,
         write_timeout: raw.write_timeout.0,
+        requests_in_flight_max: raw.requests_in_flight_max,
         sse_keepalive: raw.sse_keepalive.map(|interval| interval.0),
     }
 }

@@ -33,6 +33,9 @@ pub(in crate::config) struct Routes {
     /// How the gateway stops. Takes effect at a restart.
     #[serde(default)]
     pub(in crate::config) shutdown: Shutdown,
+    /// How changes of the files are taken up.
+    #[serde(default)]
+    pub(in crate::config) reload: Reload,
     /// Bounds on what is taken in from customers.
     #[serde(default)]
     pub(in crate::config) limits: Limits,
@@ -142,13 +145,30 @@ pub(in crate::config) enum Recovery {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::config) struct Shutdown {
-    /// The time that requests in flight get after SIGTERM. Default: `30s`.
+    /// How long requests are still taken after SIGTERM, while `/readyz` says that none are wanted.
+    /// Default: not at all.
+    pub(in crate::config) delay: Option<Period>,
+    /// The time that requests in flight get after that. Default: `30s`.
     pub(in crate::config) grace: Period,
 }
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self { grace: Period(Duration::from_secs(30)) }
+        Self { delay: None, grace: Period(Duration::from_secs(30)) }
+    }
+}
+
+/// How changes of the files are taken up.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Reload {
+    /// Whether the files are put in force as soon as they have changed. Default: `true`.
+    pub(in crate::config) watch: bool,
+}
+
+impl Default for Reload {
+    fn default() -> Self {
+        Self { watch: true }
     }
 }
 
@@ -166,6 +186,9 @@ pub(in crate::config) struct Limits {
     pub(in crate::config) read_timeout: Period,
     /// The time within which a customer who is receiving must take something. Default: `60s`.
     pub(in crate::config) write_timeout: Period,
+    /// The requests that are served at one time; more are turned away. Default: 10000.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(in crate::config) requests_in_flight_max: usize,
     /// How often a stream gets a comment while its upstream is silent, so that nothing in between
     /// takes it for dead. Default: never.
     pub(in crate::config) sse_keepalive: Option<Period>,
@@ -180,6 +203,8 @@ impl Default for Limits {
             body_timeout: minute,
             read_timeout: minute,
             write_timeout: minute,
+            // At 40 KiB each, in 400 MiB and 20,000 descriptors: what a small machine has.
+            requests_in_flight_max: 10_000,
             sse_keepalive: None,
         }
     }

@@ -1,0 +1,146 @@
+//! How a gateway goes on until it is told to end, and ends: load balancers first, then new connections, then the requests in flight.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::handover::{Handover, Successor};
+use super::signals::{Asked, Signals};
+use super::supervisor;
+use crate::admin::Readiness;
+use crate::config::ConfigHandle;
+use crate::gateway::Deadline;
+use crate::metrics::Metrics;
+use crate::reload;
+
+/// How often the end of the requests in flight is looked for while draining.
+const POLL: Duration = Duration::from_millis(10);
+/// How long customers get to take the last words of a request that the deadline has cut.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What has to come to an end, and in which time.
+pub(super) struct Drain {
+    pub(super) readiness: Arc<Readiness>,
+    /// Closes the listeners and idle connections.
+    pub(super) stop: watch::Sender<bool>,
+    /// Customers' connections.
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) deadline: Arc<Deadline>,
+    pub(super) delay: Duration,
+    pub(super) grace: Duration,
+    /// What the next process needs; `None` where there cannot be one.
+    pub(super) handover: Option<Arc<Handover>>,
+}
+
+impl Drain {
+    /// Does what signals ask for, until one has ended the gateway. Gives the process that waits for
+    /// the end of this one, if there is one.
+    pub(super) async fn until_told(
+        &mut self,
+        signals: &mut Signals,
+        config: &Arc<ConfigHandle>,
+        metrics: &Arc<Metrics>,
+    ) -> Option<Successor> {
+        loop {
+            match signals.next().await {
+                Asked::Reload => {
+                    supervisor::reloading();
+                    drop(reload::apply(config, metrics).await);
+                    supervisor::ready();
+                }
+                Asked::Stop => {
+                    supervisor::stopping();
+                    return None;
+                }
+                Asked::Drain => {
+                    supervisor::stopping();
+                    self.run(self.delay, signals).await;
+                    return None;
+                }
+                Asked::HandOver => {
+                    let Some(successor) = self.successor().await else { continue };
+                    supervisor::handed_over(successor.id());
+                    // Load balancers need not look elsewhere: connections wait for the next process.
+                    self.run(Duration::ZERO, signals).await;
+                    return Some(successor);
+                }
+            }
+        }
+    }
+
+    /// The next process, once it has come up and waits. Without one this process goes on.
+    async fn successor(&self) -> Option<Successor> {
+        let Some(handover) = self.handover.clone() else {
+            log::warn!("SIGQUIT: this command cannot hand over to another process");
+            return None;
+        };
+        let started = tokio::task::spawn_blocking(move || handover.start()).await;
+        match started.map_err(anyhow::Error::from).flatten() {
+            Ok(successor) => {
+                log::info!("handing over to process {}", successor.id());
+                Some(successor)
+            }
+            Err(error) => {
+                log::error!("not handed over, this process goes on: {error:#}");
+                None
+            }
+        }
+    }
+
+    /// Ends everything in its order; SIGINT ends it at once.
+    async fn run(&mut self, delay: Duration, signals: &mut Signals) {
+        self.readiness.set_draining();
+        self.deadline.approach();
+        if !delay.is_zero() {
+            log::info!("draining: requests are taken for another {delay:?}");
+            if self.wait(delay, signals, || false).await == Waited::Interrupted {
+                return;
+            }
+        }
+        log::info!("draining: {} connections open", self.connections());
+        self.stop.send_replace(true);
+        // It keeps the sockets open, and connections would wait there for nobody.
+        self.handover = None;
+        if self.wait(self.grace, signals, || self.connections() == 0).await == Waited::TimeOut {
+            log::warn!("draining: the time is over for {} connections", self.connections());
+            self.deadline.end();
+            self.wait(LAST_WORDS_TIMEOUT, signals, || self.connections() == 0).await;
+        }
+        log::info!("drained: {} connections cut", self.connections());
+    }
+
+    /// Customers' connections that are open.
+    fn connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    async fn wait(
+        &self,
+        time: Duration,
+        signals: &mut Signals,
+        is_done: impl Fn() -> bool,
+    ) -> Waited {
+        let began = Instant::now();
+        while !is_done() {
+            let left = time.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Waited::TimeOut;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL.min(left)) => {}
+                asked = signals.next() => if asked == Asked::Stop { return Waited::Interrupted },
+            }
+        }
+        Waited::Done
+    }
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    Done,
+    TimeOut,
+    Interrupted,
+}

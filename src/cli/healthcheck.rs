@@ -1,0 +1,34 @@
+//! `tollgate healthcheck`: whether a gateway wants requests, for container engines that ask by
+//! running a command.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::{admin_call, listen};
+
+/// Ask a running gateway whether it wants requests: exits with 0 if it does.
+#[derive(Debug, Args)]
+pub(super) struct Healthcheck {
+    /// Address of the admin API.
+    #[arg(long, default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)), value_name = "ADDRESS")]
+    admin: SocketAddr,
+    /// How long the whole answer may take, in milliseconds.
+    #[arg(long, default_value_t = 2000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    timeout_ms: u64,
+}
+
+impl Healthcheck {
+    /// Runs the command.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let address = listen::callable(self.admin);
+        let time = Duration::from_millis(self.timeout_ms);
+        let answer = admin_call::get(address, "/readyz", None, time)
+            .with_context(|| format!("no answer from {address}"))?;
+        println!("{}", String::from_utf8_lossy(&answer.body).trim());
+        Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

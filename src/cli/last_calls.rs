@@ -1,0 +1,47 @@
+//! What customers have sent just before the listeners close.
+//!
+//! The kernel opens connections before anybody accepts them, and resets those that nobody has
+//! accepted when the listening socket is closed. Their requests may have been sent already, and a
+//! load balancer does not repeat what it has sent. So whoever is in the queue is let in first.
+
+use std::net::TcpListener;
+use std::os::fd::AsRawFd as _;
+use std::sync::Arc;
+
+use pingora::apps::ServerApp;
+use pingora::protocols::l4::stream::Stream;
+use pingora::protocols::{GetSocketDigest as _, SocketDigest};
+use pingora::server::ShutdownWatch;
+
+/// The most connections that are let in: the longest queue that the kernel keeps by default.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// Serves the connections in the queue of `socket`, which does not block, and closes it: no moment
+/// lies between the last that is let in and the end but that of one system call.
+pub(super) fn serve<A>(socket: TcpListener, app: &Arc<A>, shutdown: &ShutdownWatch)
+where
+    A: ServerApp + Send + Sync + 'static,
+{
+    let mut queued = Vec::new();
+    while queued.len() < CONNECTIONS_MAX {
+        match socket.accept() {
+            Ok((connection, _)) => queued.push(connection),
+            // Nobody is left.
+            Err(_) => break,
+        }
+    }
+    drop(socket);
+    for connection in queued {
+        let digest = SocketDigest::from_raw_fd(connection.as_raw_fd());
+        let stream = connection
+            .set_nonblocking(true)
+            .and_then(|()| connection.set_nodelay(true))
+            .and_then(|()| tokio::net::TcpStream::from_std(connection));
+        // One that fails here is one that its customer has closed.
+        let Ok(stream) = stream else { continue };
+        let mut stream = Stream::from(stream);
+        stream.set_socket_digest(digest);
+        let (app, shutdown) = (Arc::clone(app), shutdown.clone());
+        tokio::spawn(async move { app.process_new(Box::new(stream), &shutdown).await });
+    }
+}

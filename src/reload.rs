@@ -1,0 +1,111 @@
+//! Putting the files in force while the gateway runs: one way for signals, the admin API and the
+//! watch on the files, so that each of them shows in the same metrics and the same log.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::config::{self, ConfigHandle, Diagnostic, Reloaded};
+use crate::metrics::Metrics;
+
+mod watch;
+
+pub use watch::watch;
+
+/// What became of an attempt to put the files in force.
+#[derive(Debug)]
+pub struct Attempt {
+    /// What a reload did or would do, or everything that is wrong with the files.
+    pub result: Result<Reloaded, Vec<Diagnostic>>,
+    /// The hash of the configuration in force after the attempt.
+    pub running: String,
+}
+
+/// Puts the files in force, or keeps what runs and says why.
+pub async fn apply(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>) -> Attempt {
+    let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
+    off_the_runtime(move || told(&config, &metrics, config.reload())).await
+}
+
+/// Does the same if the files hold something else than when they were last tried.
+pub(crate) async fn apply_if_changed(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>) {
+    let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
+    off_the_runtime(move || {
+        if let Some(result) = config.reload_if_changed() {
+            told(&config, &metrics, result);
+        }
+    })
+    .await;
+}
+
+/// Says what [`apply`] would do, and does nothing of it.
+pub async fn try_out(config: &Arc<ConfigHandle>) -> Attempt {
+    let config = Arc::clone(config);
+    off_the_runtime(move || Attempt {
+        result: config.try_out(),
+        running: config.load().hash.clone(),
+    })
+    .await
+}
+
+/// A thousand models take tens of milliseconds to compile, which belong to no request's thread.
+async fn off_the_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        // It runs to its end, or its thread has panicked and this one has nothing to go on with.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Tells metrics and log how a reload ended.
+fn told(
+    config: &ConfigHandle,
+    metrics: &Metrics,
+    result: Result<Reloaded, Vec<Diagnostic>>,
+) -> Attempt {
+    metrics.config_reloaded(result.is_ok());
+    let running = config.load().hash.clone();
+    match &result {
+        Ok(reloaded) => {
+            for warning in &reloaded.warnings {
+                log::warn!("{}", warning.render());
+            }
+            for field in &reloaded.restart_only {
+                log::warn!("configuration: {field} has changed and takes effect after a restart");
+            }
+            log::info!("configuration reloaded: {running}");
+        }
+        Err(errors) => {
+            for error in errors {
+                log::error!("{}", error.render());
+            }
+            log::error!("configuration not reloaded: {running} stays in force");
+        }
+    }
+    Attempt { result, running }
+}
+
+impl Attempt {
+    /// Whether the files are in order.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        self.result.is_ok()
+    }
+
+    /// The attempt for programs: what `tollgate check --format json` says of the files, whether
+    /// they are in force, what is in force, and which of their fields wait for a restart.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let (hash, diagnostics, restart_only) = match &self.result {
+            Ok(reloaded) => {
+                (Some(reloaded.hash.as_str()), &reloaded.warnings, reloaded.restart_only.as_slice())
+            }
+            Err(errors) => (None, errors, &[][..]),
+        };
+        let mut document = config::report(hash, diagnostics);
+        document["in_force"] = json!(hash == Some(self.running.as_str()));
+        document["running"] = json!(self.running);
+        document["restart_only"] = json!(restart_only);
+        document
+    }
+}
