@@ -5,9 +5,8 @@ mod harness;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::process::Command;
 
-use harness::Demo;
+use harness::{Demo, tool};
 
 /// Serves this page to everyone who asks.
 fn serve(page: String) -> SocketAddr {
@@ -47,7 +46,7 @@ fn a_page_of_another_origin_calls_and_reads_the_answer() {
         demo.base_url, demo.api_key
     );
     let profile = tempfile::tempdir().expect("a directory");
-    let output = Command::new("chromium")
+    let output = tool("chromium")
         .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
         // Nothing but this machine is to be called.
@@ -56,7 +55,7 @@ fn a_page_of_another_origin_calls_and_reads_the_answer() {
         .args(["--virtual-time-budget=10000", "--dump-dom"])
         .arg(format!("http://{}/", serve(page)))
         .output()
-        .unwrap_or_else(|error| panic!("chromium: {error}; install it with: bash .ci/install"));
+        .expect("chromium runs");
     let dom = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(dom.contains("read req_"), "{dom}\n{errors}");

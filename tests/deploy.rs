@@ -1,11 +1,14 @@
 //! What is shipped for those who install the gateway: the unit of systemd, the container file and the
 //! manifest for Kubernetes say what this build needs.
 
+mod harness;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use harness::tool;
 use serde::Deserialize as _;
 use serde_yaml::Value;
 use tollgate::config::snapshot::Snapshot;
@@ -75,10 +78,8 @@ fn the_unit_is_in_order_and_leaves_a_drain_its_time() {
     let path = directory.path().join("tollgate.service");
     fs::write(&path, here).expect("written");
     for arguments in [&["verify"][..], &["security", "--offline=yes", "--threshold=20"]] {
-        let output = Command::new("systemd-analyze").args(arguments).arg(&path).output();
-        let output = output.unwrap_or_else(|error| {
-            panic!("systemd-analyze: {error}; install it (Debian: apt-get install systemd)")
-        });
+        let output = tool("systemd-analyze").args(arguments).arg(&path).output();
+        let output = output.expect("systemd-analyze runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{arguments:?}: {output:?}");
     }

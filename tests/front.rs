@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::child::Running;
-use harness::{Gateway, Recorder, ask, connect};
+use harness::{Gateway, Recorder, ask, connect, tool};
 use tollgate::sim::{Behaviour, Sim, SimOptions};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -53,9 +53,7 @@ fn replaced(text: &str, old: &str, new: &str) -> String {
 fn run(command: &mut Command) -> Running {
     let name = command.get_program().to_owned();
     let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    Running(started.unwrap_or_else(|error| {
-        panic!("{name:?}: {error}; install it (Debian: apt-get install nginx-light haproxy)")
-    }))
+    Running(started.unwrap_or_else(|error| panic!("{name:?}: {error}")))
 }
 
 impl Front {
@@ -82,7 +80,7 @@ impl Front {
                 }
                 fs::write(&path, replaced(&text, "http {\n", &own)).expect("written");
                 let pid = directory.path().join("pid");
-                run(Command::new("nginx")
+                run(tool("nginx")
                     .args(["-e", "stderr", "-c"])
                     .arg(&path)
                     .arg("-g")
@@ -96,7 +94,7 @@ impl Front {
                 let text = replaced(&text, "bind :80", &format!("bind {address}"));
                 fs::write(&path, text).expect("written");
                 // Without a master process, so that it ends with the test.
-                run(Command::new("haproxy").arg("-db").arg("-f").arg(&path))
+                run(tool("haproxy").arg("-db").arg("-f").arg(&path))
             }
         };
         let deadline = Instant::now() + Duration::from_secs(10);

@@ -6,11 +6,10 @@ mod load;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use harness::tls::{TestCertificate, TlsStream, connect_tls, handshake};
-use harness::{Answer, Gateway, Recorder, ask, ask_over, connect};
+use harness::{Answer, Gateway, Recorder, ask, ask_over, connect, tool};
 use tollgate::sim::{Behaviour, Sim, SimOptions};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -34,8 +33,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Runs a tool that must be there and must succeed, and gives what it printed.
 fn run(name: &str, arguments: &[&str]) -> String {
-    let ran = Command::new(name).args(arguments).output();
-    let ran = ran.unwrap_or_else(|error| panic!("{name}: {error}; run `bash .ci/install` first"));
+    let ran = tool(name).args(arguments).output().expect("it runs");
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     let errors = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{name} {arguments:?}: {:?}\n{text}\n{errors}", ran.status);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::child::Running;
-use harness::{Gateway, Recorder, ask};
+use harness::{Gateway, Recorder, ask, tool};
 use tollgate::money::Nanousd;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -143,16 +143,11 @@ fn shown(language: &str, balancer: SocketAddr, members: &[Member; 2]) -> String 
     block
 }
 
-/// Debian keeps servers where only root looks for programs.
-fn tool(name: &str) -> Command {
-    let server = Path::new("/usr/sbin").join(name);
-    Command::new(if server.exists() { server } else { name.into() })
-}
-
 fn balancer(command: &mut Command, address: SocketAddr) -> Running {
-    let process = command.stdout(Stdio::null()).spawn().unwrap_or_else(|error| {
-        panic!("{command:?}: {error}; it is installed by: bash .ci/install")
-    });
+    let process = command
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     eventually("the load balancer", || TcpStream::connect(address).is_ok());
     Running(process)
 }

@@ -11,6 +11,7 @@ mod install;
 pub(crate) mod node;
 pub(crate) mod python;
 mod recorder;
+mod tool;
 pub(crate) mod tls;
 mod wire;
 
@@ -20,4 +21,5 @@ pub(crate) use digest::sha256;
 pub(crate) use gateway::{Gateway, UPSTREAM_KEY};
 pub(crate) use http::{http, http_builder};
 pub(crate) use recorder::Recorder;
+pub(crate) use tool::tool;
 pub(crate) use wire::{Answer, ask, ask_over, connect};

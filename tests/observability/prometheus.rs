@@ -4,27 +4,24 @@ use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::harness::child::Running;
-use crate::harness::http;
-
-/// What to do where one of the two is missing.
-const REMEDY: &str = "install Prometheus (Debian: apt-get install prometheus)";
+use crate::harness::{http, tool};
 
 /// Runs promtool in `directory` with `input`, and gives what it printed. It must find nothing wrong.
 pub(crate) fn promtool(arguments: &[&str], directory: &Path, input: &str) -> String {
-    let mut child = Command::new("promtool")
+    let mut child = tool("promtool")
         .args(arguments)
         .current_dir(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("promtool does not start ({error}): {REMEDY}"));
+        .expect("promtool starts");
     let mut stdin = child.stdin.take().expect("standard input is piped");
     stdin.write_all(input.as_bytes()).expect("promtool reads");
     drop(stdin);
@@ -66,14 +63,14 @@ impl Prometheus {
         let address = free.local_addr().expect("an address");
         drop(free);
         let log = fs::File::create(directory.path().join("log")).expect("a file for the log");
-        let child = Command::new("prometheus")
+        let child = tool("prometheus")
             .arg("--config.file=prometheus.yml")
             .arg("--storage.tsdb.path=data")
             .arg(format!("--web.listen-address={address}"))
             .current_dir(directory.path())
             .stderr(log)
             .spawn()
-            .unwrap_or_else(|error| panic!("prometheus does not start ({error}): {REMEDY}"));
+            .expect("prometheus starts");
         let url = format!("http://{address}");
         let started = Self { url, _process: Running(child), _directory: directory };
         let deadline = Instant::now() + Duration::from_secs(30);
