@@ -126,7 +126,7 @@ fn the_command_of_every_endpoint_works_against_the_demo() {
     assert_eq!(ran, 16, "commands");
 }
 
-/// The YAML blocks of the README, together, are a configuration that `tollgate check` accepts.
+/// The YAML blocks of the README, in pairs, are configurations that `tollgate check` accepts.
 #[test]
 fn the_yaml_of_the_readme_is_accepted() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -135,13 +135,19 @@ fn the_yaml_of_the_readme_is_accepted() {
         .skip(1)
         .map(|rest| rest.split("```").next().unwrap_or_default())
         .collect();
-    assert_eq!(blocks.len(), 2, "one block for each file");
-    for (name, block) in ["routes.yaml", "models.yaml"].iter().zip(&blocks) {
-        fs::write(directory.path().join(name), block).expect("written");
+    assert_eq!(blocks.len(), 4, "two pairs, a block for each file");
+    for pair in blocks.chunks(2) {
+        for (name, block) in ["routes.yaml", "models.yaml"].iter().zip(pair) {
+            fs::write(directory.path().join(name), block).expect("written");
+        }
+        accepted(directory.path());
     }
+}
+
+fn accepted(directory: &Path) {
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["check", "--routes", "routes.yaml", "--models", "models.yaml"])
-        .current_dir(directory.path())
+        .current_dir(directory)
         .env("OPENAI_API_KEY", "sk-test")
         .output()
         .expect("the binary runs");
