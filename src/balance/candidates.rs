@@ -21,6 +21,8 @@ pub struct Candidates {
     tries: u32,
     /// The next retry is paid for.
     granted: bool,
+    /// The way that comes next, whatever the others are like.
+    first: Option<usize>,
 }
 
 /// Whether another try may be made.
@@ -42,22 +44,27 @@ impl Candidates {
         budget: Arc<RetryBudget>,
     ) -> Self {
         budget.deposit(&rules.retries);
-        Self { left, affinity, rules, budget, began: Instant::now(), tries: 0, granted: false }
+        let began = Instant::now();
+        Self { left, affinity, rules, budget, began, tries: 0, granted: false, first: None }
     }
 
-    /// The next way to try. After the first, only as far as retries may be made.
+    /// The next way to try: the first, or one that [`Self::retry`] has granted.
     pub fn next(&mut self, now: Instant) -> Option<Candidate> {
-        if self.tries > 0 && !std::mem::take(&mut self.granted) {
-            match self.retry(now) {
-                Retry::Granted => self.granted = false,
-                Retry::NoneLeft | Retry::OverBudget => return None,
-            }
+        if self.has_tried() && !std::mem::take(&mut self.granted) {
+            return None;
         }
         let slot = self.pick(now)?;
+        self.first = None;
         let way = self.left.get_mut(slot)?.take()?;
         let is_retry = self.tries > 0;
         self.tries += 1;
         Some(Candidate::begin(way, slot, is_retry, (now, self.rules.circuit)))
+    }
+
+    /// Whether the next try would be another one.
+    #[must_use]
+    pub fn has_tried(&self) -> bool {
+        self.tries > 0
     }
 
     /// Whether another try may be made; if so, the next one is paid for.
@@ -81,10 +88,10 @@ impl Candidates {
     pub fn again(&mut self, candidate: &Candidate) {
         let way = (Arc::clone(&candidate.target), Arc::clone(&candidate.channel));
         let Candidate { slot, is_retry, .. } = *candidate;
-        self.left.iter_mut().for_each(|left| drop(left.take()));
         if let Some(left) = self.left.get_mut(slot) {
             *left = Some(way);
         }
+        self.first = Some(slot);
         self.tries = self.tries.saturating_sub(1);
         self.granted = is_retry;
     }
@@ -102,6 +109,9 @@ impl Candidates {
     }
 
     fn pick(&self, now: Instant) -> Option<usize> {
+        if self.first.is_some() {
+            return self.first;
+        }
         let left = self.left.iter().enumerate();
         let views: Vec<(usize, View)> = left
             .filter_map(|(slot, way)| {
@@ -110,5 +120,99 @@ impl Candidates {
             })
             .collect();
         choose(&views, self.affinity, fastrand::f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::super::channel::Outcome;
+    use super::*;
+    use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream, UpstreamTimeouts};
+    use crate::protocols::Dialect;
+
+    fn way(priority: u32) -> Option<(Arc<Target>, Arc<Channel>)> {
+        let second = Duration::from_secs(1);
+        let upstream = Upstream {
+            name: format!("u{priority}"),
+            dialect: Dialect::Openai,
+            tls: false,
+            host: "127.0.0.1".to_owned(),
+            port: 1,
+            authority: "127.0.0.1:1".to_owned(),
+            path_prefix: String::new(),
+            credentials: Vec::new(),
+            health_check: None,
+            timeouts: UpstreamTimeouts {
+                connect: second,
+                read: second,
+                write: second,
+                total: second,
+            },
+        };
+        let target =
+            Target { index: 0, upstream: Arc::new(upstream), model: None, priority, weight: 1 };
+        let channel = Channel {
+            credential: None,
+            upstream: Arc::default(),
+            account: Arc::default(),
+            circuit: Mutex::default(),
+            in_flight: 0.into(),
+            seed: 0,
+            last_failure: Mutex::new(None),
+        };
+        Some((Arc::new(target), Arc::new(channel)))
+    }
+
+    fn candidates(tries_max: u32, per_second_min: u32) -> Candidates {
+        let second = Duration::from_secs(1);
+        let rules = Balancing {
+            affinity: Affinity::None,
+            circuit: CircuitRules {
+                failures: 5,
+                failure_percent: 50,
+                open: second,
+                open_max: second,
+                slow_start: second,
+            },
+            retries: RetryRules { tries_max, budget_percent: 0, per_second_min, deadline: second },
+        };
+        let budget = Arc::new(RetryBudget::new(Instant::now()));
+        Candidates::new(vec![way(0), way(1), way(2)], None, rules, budget)
+    }
+
+    #[test]
+    fn each_way_is_tried_once_and_only_as_far_as_retries_are_granted() {
+        let (mut candidates, now) = (candidates(3, 1), Instant::now());
+        for priority in 0..3 {
+            let granted = !candidates.has_tried() || candidates.retry(now) == Retry::Granted;
+            assert!(granted, "try {priority}");
+            let candidate = candidates.next(now).expect("a way");
+            assert_eq!(candidate.target.priority, priority);
+            assert_eq!(candidate.is_retry, priority > 0);
+            assert!(candidates.next(now).is_none(), "not granted");
+        }
+        assert_eq!(candidates.retry(now), Retry::NoneLeft);
+    }
+
+    #[test]
+    fn a_way_that_was_never_reached_comes_again_and_the_others_stay() {
+        let (mut candidates, now) = (candidates(3, 1), Instant::now());
+        let first = candidates.next(now).expect("a way");
+        candidates.again(&first);
+        drop(first);
+        let mut again = candidates.next(now).expect("the same way");
+        assert_eq!((again.target.priority, again.is_retry), (0, false), "it costs no retry");
+        again.report(Outcome::Failed, now);
+        assert_eq!(candidates.retry(now), Retry::Granted);
+        assert_eq!(candidates.next(now).map(|next| next.target.priority), Some(1));
+    }
+
+    #[test]
+    fn a_deadline_ends_the_tries() {
+        let (mut candidates, now) = (candidates(3, 1), Instant::now());
+        assert!(candidates.next(now).is_some());
+        assert_eq!(candidates.retry(now + Duration::from_secs(2)), Retry::NoneLeft);
     }
 }

@@ -322,6 +322,9 @@ impl Sending {
 
     /// The next target to try.
     pub(super) fn next(&mut self, metrics: &Metrics) -> Option<Candidate> {
+        if self.candidates.has_tried() && !self.may_retry(metrics) {
+            return None;
+        }
         let candidate = self.candidates.next(Instant::now())?;
         if candidate.is_retry {
             let model = &self.admitted.resolved.model.id;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGaugeVec, Registry};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 
 use super::register::{counter, histograms, int_counters, int_gauges};
 use super::{LATENCY_BUCKETS, Metrics};
@@ -20,7 +20,13 @@ pub(super) struct UpstreamMetrics {
     healthy: IntGaugeVec,
     circuits: IntGaugeVec,
     /// By upstream, so that a try looks one name up.
-    durations: RwLock<HashMap<String, Arc<Histogram>>>,
+    series: RwLock<HashMap<String, Arc<Series>>>,
+}
+
+/// The resolved metrics of tries of one upstream.
+struct Series {
+    ok: IntCounter,
+    duration: Histogram,
 }
 
 /// How an upstream is doing.
@@ -94,16 +100,19 @@ impl UpstreamMetrics {
                 "0 when a target gets calls, 1 when one call finds out, 2 when it gets none.",
                 &["model", "upstream", "target", "credential"],
             ),
-            durations: RwLock::default(),
+            series: RwLock::default(),
         }
     }
 
-    fn duration(&self, upstream: &str) -> Arc<Histogram> {
-        if let Some(known) = self.durations.read().get(upstream) {
+    fn series(&self, upstream: &str) -> Arc<Series> {
+        if let Some(known) = self.series.read().get(upstream) {
             return Arc::clone(known);
         }
-        let made = Arc::new(self.duration.with_label_values(&[upstream]));
-        self.durations.write().insert(upstream.to_owned(), Arc::clone(&made));
+        let made = Arc::new(Series {
+            ok: self.requests.with_label_values(&[upstream, "ok"]),
+            duration: self.duration.with_label_values(&[upstream]),
+        });
+        self.series.write().insert(upstream.to_owned(), Arc::clone(&made));
         made
     }
 
@@ -128,8 +137,13 @@ impl UpstreamMetrics {
 impl Metrics {
     /// Counts a try and what came of it.
     pub fn upstream_answered(&self, upstream: &str, outcome: &'static str, took: Duration) {
-        self.upstreams.requests.with_label_values(&[upstream, outcome]).inc();
-        self.upstreams.duration(upstream).observe(took.as_secs_f64());
+        let series = self.upstreams.series(upstream);
+        if outcome == "ok" {
+            series.ok.inc();
+        } else {
+            self.upstreams.requests.with_label_values(&[upstream, outcome]).inc();
+        }
+        series.duration.observe(took.as_secs_f64());
     }
 
     /// Counts a try that follows another one.
