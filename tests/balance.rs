@@ -171,6 +171,44 @@ fn a_recovered_upstream_is_found_out_by_one_call_and_gets_its_share_again() {
     assert_eq!(sims.each_ref().map(Sim::requests_total), [13, 11], "the first tier again");
 }
 
+/// A storm of 429 at one upstream is no customer's business while there are others.
+#[test]
+fn a_storm_of_429_goes_to_the_others() {
+    let sims: [Sim; 3] = sims();
+    let fault = "fault=status=429;retry-after=60";
+    let gateway = gateway(&sims.each_ref(), fault, &[], "");
+    for call in 0..40 {
+        let answer = chat(&gateway, &format!("call {call}"));
+        assert_eq!(answer.status(), 200, "call {call}: {answer:?}");
+    }
+    assert_eq!(sims[0].requests_total(), 1, "it was left alone from the first word on");
+}
+
+/// An answer without an end is passed on as it comes, or cut: it is never kept.
+#[test]
+fn a_giant_answer_fills_no_memory() {
+    for stream in [true, false] {
+        let [sim]: [Sim; 1] = sims();
+        let base = format!("http://{}/sim:fault=giant=100000000/v1", sim.addr());
+        let upstreams = format!("  a: {{ protocol: openai, base_url: '{base}' }}\n");
+        let models = "models:
+  m:
+    operations: [chat]
+    targets: [{ upstream: a }]
+    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 1 }
+    limits: { context_tokens_max: 10000, output_tokens_max: 100 }
+";
+        let gateway = Gateway::serving(&upstreams, models);
+        let answer = chat_with(&gateway, "", stream, "hi");
+        let (status, bytes) = (answer.status(), answer.bytes.len());
+        drop(answer);
+        assert!(status == 200 || status == 502, "{status}");
+        let rss = gateway.rss_bytes_max();
+        assert!(rss < 100 << 20, "{rss} bytes resident for an answer of {bytes}, stream: {stream}");
+        gateway.settled();
+    }
+}
+
 /// With nowhere else to go, the customer is told when to come again, and the upstream is left alone
 /// for as long as it has asked.
 #[test]
