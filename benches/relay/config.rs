@@ -3,13 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use serde_json::{Value, json};
-
+use crate::rig::account::ADMIN_TOKEN;
 use crate::work::Work;
 
-/// What the admin API is asked with.
-pub(crate) const ADMIN_TOKEN: &str = "admin-token-of-the-benchmark";
 /// The memory that all request bodies may take together, in MiB: four edits of 28 MiB fit, without a
 /// copy of any.
 pub(crate) const BODY_MEMORY_MIB: u32 = 128;
@@ -80,22 +76,4 @@ fn models() -> String {
         );
     }
     text
-}
-
-/// Makes an account with credit and returns a key of it.
-pub(crate) async fn key(admin_url: &str) -> anyhow::Result<String> {
-    // The client asks for TLS to be ready, though nothing here uses it.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let client = reqwest::Client::new();
-    let post = async |path: String, body: Value| {
-        let request = client.post(format!("{admin_url}/admin/v1{path}"));
-        let response = request.bearer_auth(ADMIN_TOKEN).json(&body).send().await?;
-        anyhow::Ok(response.error_for_status()?.json::<Value>().await?)
-    };
-    let account = post("/accounts".to_owned(), json!({"name": "bench"})).await?;
-    let account = account["id"].as_str().context("no id in an account")?;
-    let grant = json!({"amount": "100000.00", "id": "bench"});
-    post(format!("/accounts/{account}/grants"), grant).await?;
-    let key = post(format!("/accounts/{account}/keys"), json!({"name": "bench"})).await?;
-    Ok(key["key"].as_str().context("no key in a key")?.to_owned())
 }

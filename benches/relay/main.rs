@@ -5,15 +5,12 @@
 //! on and its ledger durable, each as a process of its own, and drives them in turns with one load
 //! generator. `-- --quick` takes a minute, `-- --json FILE` keeps every figure.
 
-mod body;
 mod config;
 mod floor;
-mod http;
-mod load;
-mod machine;
 mod measure;
-mod process;
 mod report;
+#[path = "../rig/mod.rs"]
+mod rig;
 mod subjects;
 mod work;
 
@@ -81,7 +78,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn bench(options: &Options) -> anyhow::Result<ExitCode> {
     let plan = measure::Plan::new(options.quick, options.rounds);
-    let machine = machine::Machine::here();
+    let machine = rig::machine::Machine::here("relay");
     println!("{machine}");
     println!("{plan}\n");
     let mut bench = subjects::Bench::prepare(options.floor_only).await?;

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
-use crate::load::{self, Aim};
+use crate::rig::load::{self, Aim, Latencies};
+use crate::rig::median::median;
 use crate::subjects::{Bench, Running, Subject};
 use crate::work::Work;
 
@@ -112,13 +111,6 @@ impl Figures {
     }
 }
 
-fn median(mut figures: Vec<f64>) -> Option<f64> {
-    figures.sort_by(f64::total_cmp);
-    let upper = *figures.get(figures.len() / 2)?;
-    let lower = *figures.get((figures.len() - 1) / 2)?;
-    Some(f64::midpoint(lower, upper))
-}
-
 /// Starts the proxies, puts every load on each, and stops them.
 pub(crate) async fn round(
     plan: &Plan,
@@ -192,16 +184,18 @@ async fn latencies(
         let aims = proxies.iter().map(|running| (running.subject, running.aim(work)));
         for (subject, aim) in std::iter::once(direct).chain(aims) {
             let latencies = open(plan, aim).await?;
-            figures.add(p50, subject, latencies.value_at_quantile(0.50) as f64 / 1e6);
-            figures.add(p99, subject, latencies.value_at_quantile(0.99) as f64 / 1e6);
+            figures.add(p50, subject, latencies.quantile_ms(0.50));
+            figures.add(p99, subject, latencies.quantile_ms(0.99));
         }
     }
     Ok(())
 }
 
-async fn open(plan: &Plan, aim: Aim) -> anyhow::Result<Histogram<u64>> {
+async fn open(plan: &Plan, aim: Aim) -> anyhow::Result<Latencies> {
     let duration = plan.open;
-    tokio::task::spawn_blocking(move || load::open(&aim, RATE, duration)).await?
+    let latencies = tokio::task::spawn_blocking(move || load::open(&aim, RATE, duration)).await??;
+    anyhow::ensure!(latencies.failed == 0, "{} requests failed", latencies.failed);
+    Ok(latencies)
 }
 
 /// Puts streams on a proxy. `cpu` is per 1,000 events, in seconds.

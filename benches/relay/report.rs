@@ -5,8 +5,8 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::config::BODY_MEMORY_MIB;
-use crate::machine::Machine;
 use crate::measure::{Figures, Measure, Plan};
+use crate::rig::machine::Machine;
 use crate::subjects::Subject;
 
 /// What tollgate's figure is held against.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use crate::config::{self, Files};
-use crate::http;
-use crate::load::{self, Aim};
-use crate::process::Process;
+use crate::rig::load::{self, Aim};
+use crate::rig::process::Process;
+use crate::rig::{account, http};
 use crate::work::Work;
 
 /// Who answers a request.
@@ -105,7 +105,8 @@ impl Gateway {
         let mut gateway = Self { files, key: String::new(), _directory: directory };
         // Not measured, so what is wrong with it can be shown.
         let process = Process::start(gateway.command().args(["--log", "warn"]))?;
-        gateway.key = config::key(process.said("admin_url")?).await?;
+        let keys = account::keys(process.said("admin_url")?, 1, 1).await?;
+        gateway.key = keys.into_iter().next().context("no key")?;
         process.stop()?;
         Ok(gateway)
     }
@@ -138,5 +139,6 @@ fn aim(address: SocketAddr, path: &str, key: Option<&str>, work: Work) -> Aim {
     // The floor gets the same bytes as tollgate, a key's length of authorization included.
     let key = key.unwrap_or("sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH");
     let content_type = work.operation().content_type();
-    Aim { address, request: http::post(path, key, &content_type, &work.body()).into() }
+    let request = http::post(path, key, &content_type, &work.body());
+    Aim { address, requests: vec![request].into() }
 }

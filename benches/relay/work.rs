@@ -1,6 +1,6 @@
 //! The requests that are measured, and how the upstream answers them.
 
-use crate::body;
+use crate::rig::body;
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

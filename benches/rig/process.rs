@@ -71,13 +71,21 @@ impl Process {
 
     /// Asks it to end with SIGTERM, and waits for that.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
-        let id = self.child.id().to_string();
-        Command::new("kill").args(["-TERM", &id]).status().context("cannot run kill")?;
+        self.signal("TERM")?;
+        let id = self.child.id();
         let begin = Instant::now();
         while self.child.try_wait()?.is_none() {
             anyhow::ensure!(begin.elapsed() < END_TIMEOUT, "process {id} does not end");
             std::thread::sleep(Duration::from_millis(2));
         }
+        Ok(())
+    }
+
+    /// Sends it a signal by its name without `SIG`; `0` sends none.
+    pub(crate) fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let arguments = ["-s".to_owned(), name.to_owned(), self.child.id().to_string()];
+        let sent = Command::new("kill").args(arguments).status().context("cannot run kill")?;
+        anyhow::ensure!(sent.success(), "no signal {name} to process {}", self.child.id());
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 
-use crate::http::Response;
+use super::http::Response;
 
 /// What is read at once: more than any small response, and many chunks of a stream.
 const READ_BYTES: usize = 64 * 1024;
@@ -19,11 +19,19 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Sleeping is exact to about this much; the rest is waited for actively.
 const SLEEP_SLACK: Duration = Duration::from_micros(120);
 
-/// Where a load goes, and the bytes of its request.
+/// Where a load goes, and the bytes of its requests, which are sent in turn.
 #[derive(Clone)]
 pub(crate) struct Aim {
     pub(crate) address: SocketAddr,
-    pub(crate) request: Arc<[u8]>,
+    pub(crate) requests: Arc<[Vec<u8>]>,
+}
+
+impl Aim {
+    /// The request with this number, counted on from the first again behind the last.
+    pub(crate) fn request(&self, number: usize) -> &[u8] {
+        let turn = number.checked_rem(self.requests.len()).unwrap_or_default();
+        self.requests.get(turn).map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
 /// What a closed loop achieved.
@@ -47,13 +55,15 @@ pub(crate) async fn closed(
     let begin = Instant::now();
     let end = begin + duration;
     let mut clients = JoinSet::new();
-    for _ in 0..connections {
+    for first in 0..connections {
         let aim = aim.clone();
         clients.spawn(async move {
             let mut connection = Connection::open(&aim).await?;
-            let mut requests = 0;
+            let mut requests: u64 = 0;
+            let mut turns = (first..).step_by(connections);
             while Instant::now() < end {
-                connection.exchange(&aim).await?;
+                let turn = turns.next().unwrap_or_default();
+                connection.exchange(&aim, turn).await?;
                 requests += 1;
             }
             anyhow::Ok(requests)
@@ -69,11 +79,11 @@ pub(crate) async fn closed(
 /// `streams` streams at once, each read to its end, which must be `end`. The sum of their events.
 pub(crate) async fn streams(aim: &Aim, streams: usize, end: &'static [u8]) -> anyhow::Result<u64> {
     let mut clients = JoinSet::new();
-    for _ in 0..streams {
+    for number in 0..streams {
         let aim = aim.clone();
         clients.spawn(async move {
             let mut connection = Connection::open(&aim).await?;
-            let response = connection.exchange(&aim).await?;
+            let response = connection.exchange(&aim, number).await?;
             ensure!(response.ends_with(end), "a stream without {}", end.escape_ascii());
             anyhow::Ok(response.events)
         });
@@ -87,7 +97,7 @@ pub(crate) async fn streams(aim: &Aim, streams: usize, end: &'static [u8]) -> an
 
 /// One request on a connection of its own.
 pub(crate) async fn once(aim: &Aim) -> anyhow::Result<()> {
-    Connection::open(aim).await?.exchange(aim).await.map(drop)
+    Connection::open(aim).await?.exchange(aim, 0).await.map(drop)
 }
 
 struct Connection {
@@ -102,12 +112,13 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; READ_BYTES] })
     }
 
-    async fn exchange(&mut self, aim: &Aim) -> anyhow::Result<Response> {
-        tokio::time::timeout(TIMEOUT, self.exchange_unbounded(aim)).await.context("no answer")?
+    async fn exchange(&mut self, aim: &Aim, number: usize) -> anyhow::Result<Response> {
+        let exchange = self.exchange_unbounded(aim, number);
+        tokio::time::timeout(TIMEOUT, exchange).await.context("no answer")?
     }
 
-    async fn exchange_unbounded(&mut self, aim: &Aim) -> anyhow::Result<Response> {
-        self.stream.write_all(&aim.request).await?;
+    async fn exchange_unbounded(&mut self, aim: &Aim, number: usize) -> anyhow::Result<Response> {
+        self.stream.write_all(aim.request(number)).await?;
         let mut response = Response::default();
         while !response.is_complete() {
             let read = self.stream.read(&mut self.buffer).await?;
@@ -121,12 +132,40 @@ impl Connection {
     }
 }
 
+/// What an open loop saw.
+pub(crate) struct Latencies {
+    /// Of the requests that were answered, in nanoseconds.
+    pub(crate) histogram: Histogram<u64>,
+    /// Requests without a whole answer of status 200.
+    pub(crate) failed: u64,
+}
+
+impl Latencies {
+    /// None yet.
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        // From 1 ns to a minute, exact to three digits.
+        let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
+        Ok(Self { histogram, failed: 0 })
+    }
+
+    /// Adds those of another loop.
+    pub(crate) fn add(&mut self, other: &Self) -> anyhow::Result<()> {
+        self.failed += other.failed;
+        Ok(self.histogram.add(&other.histogram)?)
+    }
+
+    /// In milliseconds.
+    pub(crate) fn quantile_ms(&self, quantile: f64) -> f64 {
+        self.histogram.value_at_quantile(quantile) as f64 / 1e6
+    }
+}
+
 /// `rate` requests a second, whatever the answers do. Each latency counts from the instant at which
 /// the request was due, so a stall is seen by every request that it delays.
 ///
 /// Blocks: sleeping threads keep the schedule to some microseconds, timers of a runtime only to a
 /// millisecond.
-pub(crate) fn open(aim: &Aim, rate: u32, duration: Duration) -> anyhow::Result<Histogram<u64>> {
+pub(crate) fn open(aim: &Aim, rate: u32, duration: Duration) -> anyhow::Result<Latencies> {
     /// Enough for answers of 300 ms at 200 requests a second before a request waits for a client.
     const CLIENTS: u32 = 64;
     let begin = Instant::now() + Duration::from_millis(50);
@@ -136,29 +175,29 @@ pub(crate) fn open(aim: &Aim, rate: u32, duration: Duration) -> anyhow::Result<H
         .map(|first| {
             let aim = aim.clone();
             std::thread::spawn(move || {
-                let mut latencies = new_histogram()?;
+                let mut latencies = Latencies::new()?;
                 let mut connection = Blocking::open(&aim)?;
                 for number in (first..total).step_by(CLIENTS as usize) {
                     let due = begin + interval * number;
                     wait_until(due);
-                    connection.exchange(&aim)?;
-                    latencies.record(u64::try_from(due.elapsed().as_nanos())?)?;
+                    if let Err(error) = connection.exchange(&aim, number as usize) {
+                        eprintln!("a request failed: {error:#}");
+                        latencies.failed += 1;
+                        connection = Blocking::open(&aim)?;
+                        continue;
+                    }
+                    latencies.histogram.record(u64::try_from(due.elapsed().as_nanos())?)?;
                 }
                 anyhow::Ok(latencies)
             })
         })
         .collect();
-    let mut latencies = new_histogram()?;
+    let mut latencies = Latencies::new()?;
     for client in clients {
         let of_client = client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?;
-        latencies.add(of_client?)?;
+        latencies.add(&of_client?)?;
     }
     Ok(latencies)
-}
-
-/// Nanoseconds from 1 to a minute, exact to three digits.
-fn new_histogram() -> anyhow::Result<Histogram<u64>> {
-    Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
 }
 
 fn wait_until(due: Instant) {
@@ -182,8 +221,8 @@ impl Blocking {
         Ok(Self { stream, buffer: vec![0; READ_BYTES] })
     }
 
-    fn exchange(&mut self, aim: &Aim) -> anyhow::Result<()> {
-        self.stream.write_all(&aim.request)?;
+    fn exchange(&mut self, aim: &Aim, number: usize) -> anyhow::Result<()> {
+        self.stream.write_all(aim.request(number))?;
         let mut response = Response::default();
         while !response.is_complete() {
             let read = self.stream.read(&mut self.buffer)?;

@@ -149,7 +149,7 @@ pub(crate) fn post(path: &str, key: &str, content_type: &str, body: &[u8]) -> Ve
     let length = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: application/json\r\n\
-         content-type: {content_type}\r\nuser-agent: relay-bench\r\n\
+         content-type: {content_type}\r\nuser-agent: bench-load\r\n\
          authorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n"
     );
     [head.as_bytes(), body].concat()

@@ -14,7 +14,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn here() -> Self {
+    /// `bench` is the benchmark's name.
+    pub(crate) fn here(bench: &str) -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo");
         let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
@@ -26,7 +27,7 @@ impl Machine {
             cpu: cpu.unwrap_or("unknown").to_owned(),
             load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            command: format!("cargo bench --bench relay{separator}{}", arguments.join(" ")),
+            command: format!("cargo bench --bench {bench}{separator}{}", arguments.join(" ")),
         }
     }
 }

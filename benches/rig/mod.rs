@@ -1,0 +1,10 @@
+//! What the benchmarks share: processes, customers, load, and the machine that it all runs on.
+#![allow(dead_code, reason = "each benchmark uses a part of it")]
+
+pub(crate) mod account;
+pub(crate) mod body;
+pub(crate) mod http;
+pub(crate) mod load;
+pub(crate) mod machine;
+pub(crate) mod median;
+pub(crate) mod process;
