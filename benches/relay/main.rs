@@ -6,7 +6,6 @@
 //! generator. `-- --quick` takes a minute, `-- --json FILE` keeps every figure.
 
 mod config;
-mod floor;
 mod measure;
 mod report;
 #[path = "../rig/mod.rs"]
@@ -58,7 +57,7 @@ enum Role {
 fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     if let Some(Role::Floor { upstream }) = options.role {
-        return floor::run(upstream).map(|()| ExitCode::SUCCESS);
+        return rig::floor::run(upstream).map(|()| ExitCode::SUCCESS);
     }
     // One thread for the load: it shares the machine with what it measures.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -3,6 +3,7 @@
 
 pub(crate) mod account;
 pub(crate) mod body;
+pub(crate) mod floor;
 pub(crate) mod http;
 pub(crate) mod load;
 pub(crate) mod machine;
