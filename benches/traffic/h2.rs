@@ -1,6 +1,7 @@
 //! The load over TLS and HTTP/2: a few connections, each with several requests at a time, as the
 //! pools of clients and load balancers have them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,15 +25,17 @@ const STREAMS: usize = 8;
 /// How long any response may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Connections that are open, and what is asked for on them.
+/// What is asked for, and on which connections.
 pub(crate) struct Client {
+    connector: TlsConnector,
+    address: SocketAddr,
     connections: Vec<SendRequest<Full<Bytes>>>,
     requests: Arc<[hyper::Request<Full<Bytes>>]>,
 }
 
 impl Client {
-    /// Opens as many connections as there is room for requests that HTTP/1.1 has connections for.
-    pub(crate) async fn open(gateway: &Gateway) -> anyhow::Result<Self> {
+    /// A client without connections.
+    pub(crate) fn new(gateway: &Gateway) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(gateway.files.certificate.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -42,18 +45,6 @@ impl Client {
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
         let connector = TlsConnector::from(Arc::new(config));
-        let mut connections = Vec::new();
-        for _ in 0..CONNECTIONS / STREAMS {
-            let socket = TcpStream::connect(gateway.tls).await?;
-            socket.set_nodelay(true)?;
-            let stream = connector.connect(ServerName::try_from("localhost")?, socket).await?;
-            ensure!(stream.get_ref().1.alpn_protocol() == Some(b"h2"), "HTTP/2 was not agreed on");
-            let (sender, connection) =
-                http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-            // How a connection ends is seen by the requests on it.
-            tokio::spawn(async move { drop(connection.await) });
-            connections.push(sender);
-        }
         let requests = gateway.chats(false).map(|(key, body)| {
             let request = hyper::Request::post(format!("https://localhost{PATH}"))
                 .header("authorization", format!("Bearer {key}"))
@@ -62,7 +53,27 @@ impl Client {
                 .header("user-agent", "bench-load");
             request.body(Full::from(body))
         });
-        Ok(Self { connections, requests: requests.collect::<Result<_, _>>()? })
+        let requests = requests.collect::<Result<_, _>>()?;
+        Ok(Self { connector, address: gateway.tls, connections: Vec::new(), requests })
+    }
+
+    /// Opens connections in the place of those before: the gateway closes each after 10,000
+    /// requests. As many as there is room for requests that HTTP/1.1 has connections for.
+    pub(crate) async fn connect(&mut self) -> anyhow::Result<()> {
+        self.connections.clear();
+        for _ in 0..CONNECTIONS / STREAMS {
+            let socket = TcpStream::connect(self.address).await?;
+            socket.set_nodelay(true)?;
+            let name = ServerName::try_from("localhost")?;
+            let stream = self.connector.connect(name, socket).await?;
+            ensure!(stream.get_ref().1.alpn_protocol() == Some(b"h2"), "HTTP/2 was not agreed on");
+            let (sender, connection) =
+                http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+            // How a connection ends is seen by the requests on it.
+            tokio::spawn(async move { drop(connection.await) });
+            self.connections.push(sender);
+        }
+        Ok(())
     }
 
     /// Each place for a request sends its next one when the answer to the last has come.

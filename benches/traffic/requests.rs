@@ -42,6 +42,16 @@ enum Load {
 }
 
 impl Load {
+    /// Opens what would not be opened anew for each slice of production traffic: the handshakes of
+    /// TLS, which are worth many requests.
+    async fn prepare(&mut self) -> anyhow::Result<()> {
+        if let Self::Tls(client) = self {
+            client.connect().await?;
+            tokio::time::sleep(AFTERMATH).await;
+        }
+        Ok(())
+    }
+
     async fn run(&self, duration: Duration) -> anyhow::Result<Throughput> {
         match self {
             Self::Http1(aim) => load::closed(aim, CONNECTIONS, duration).await,
@@ -61,6 +71,7 @@ impl<'a> Lane<'a> {
     }
 
     async fn slice(&mut self, duration: Duration) -> anyhow::Result<()> {
+        self.load.prepare().await?;
         let before = self.gateway.process.cpu()?;
         let slice = self.load.run(duration).await?;
         tokio::time::sleep(AFTERMATH).await;
@@ -82,7 +93,7 @@ pub(crate) async fn measure(
     let models = Gateway::start(MANY_MODELS, upstream).await?;
     let keys = Gateway::start(MANY_KEYS, upstream).await?;
     let limited = Gateway::start(LIMITED, upstream).await?;
-    let tls = Load::Tls(h2::Client::open(&plain).await?);
+    let tls = Load::Tls(h2::Client::new(&plain)?);
     let mut lanes = [
         Lane {
             throughput: Some(Measure::PlainThroughput),
@@ -100,7 +111,8 @@ pub(crate) async fn measure(
     if round.is_multiple_of(2) {
         lanes.reverse();
     }
-    for lane in &lanes {
+    for lane in &mut lanes {
+        lane.load.prepare().await?;
         lane.load.run(WARM_UP).await?;
     }
     tokio::time::sleep(AFTERMATH).await;
