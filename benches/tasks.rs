@@ -4,14 +4,19 @@
 //! `cargo bench --bench tasks` starts a simulated upstream and tollgate, submits, and watches the
 //! process. `-- --quick` takes a tenth of the tasks.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+#[path = "rig/mod.rs"]
+mod rig;
+
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use tollgate::sim::{Sim, SimOptions};
+
+use rig::process::Process;
 
 const TOKEN: &str = "admin-token-of-a-benchmark";
 const TASKS: usize = 10_000;
@@ -19,18 +24,6 @@ const TASKS: usize = 10_000;
 const CLIENTS: usize = 16;
 /// How long the open tasks are watched: two rounds of questions to all of them.
 const WATCHED: Duration = Duration::from_secs(60);
-/// Ticks of `/proc` in a second.
-const TICKS_PER_SECOND: f64 = 100.0;
-
-struct Gateway(Child);
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        // One that has ended by itself is as good.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
 
 fn main() -> anyhow::Result<()> {
     let quick = std::env::args().any(|argument| argument == "--quick");
@@ -39,25 +32,24 @@ fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let (gateway, address, admin) = start(&sim, directory.path())?;
     let key = key(admin)?;
-    let pid = gateway.0.id();
     submit(address, &key, 64)?;
     std::thread::sleep(Duration::from_secs(1));
-    let (rss_before, cpu_before) = (rss_kib(pid)?, cpu(pid)?);
+    let (rss_before, cpu_before) = (gateway.rss_mb()?, gateway.cpu()?);
     let began = Instant::now();
     submit(address, &key, count)?;
     let took = began.elapsed();
-    let cpu_submits = cpu(pid)? - cpu_before;
+    let cpu_submits = (gateway.cpu()? - cpu_before).as_secs_f64();
     // Until everyone has been asked about once, and what submits left behind is written.
     std::thread::sleep(Duration::from_secs(15));
-    let rss_after = rss_kib(pid)?;
+    let rss_after = gateway.rss_mb()?;
     let queries = |sim: &Sim| sim.tasks().iter().map(|task| task.queries).sum::<u64>();
-    let (cpu_before, queries_before) = (cpu(pid)?, queries(&sim));
+    let (cpu_before, queries_before) = (gateway.cpu()?, queries(&sim));
     std::thread::sleep(watched);
-    let share = (cpu(pid)? - cpu_before) / watched.as_secs_f64();
+    let share = (gateway.cpu()? - cpu_before).as_secs_f64() / watched.as_secs_f64();
     let asked = queries(&sim) - queries_before;
     println!("submits, {CLIENTS} connections:      {:.0}/s", count as f64 / took.as_secs_f64());
     println!("CPU per submit:                 {:.3} ms", cpu_submits * 1e3 / count as f64);
-    let kib = rss_after.saturating_sub(rss_before) as f64 / count as f64;
+    let kib = (rss_after - rss_before) * 1e6 / 1024.0 / count as f64;
     println!("RSS growth per open task:       {kib:.2} KiB (bar: at most 4)");
     println!("open tasks:                     {}", count + 64);
     println!("questions a second:             {:.0}", asked as f64 / watched.as_secs_f64());
@@ -68,7 +60,7 @@ fn main() -> anyhow::Result<()> {
 fn start(
     sim: &Sim,
     directory: &std::path::Path,
-) -> anyhow::Result<(Gateway, SocketAddr, SocketAddr)> {
+) -> anyhow::Result<(Process, SocketAddr, SocketAddr)> {
     let (routes, models) = (directory.join("routes.yaml"), directory.join("models.yaml"));
     std::fs::write(
         &routes,
@@ -93,24 +85,18 @@ upstreams:
     limits: { seconds_min: 1, seconds_max: 15 }
 ",
     )?;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .arg("serve")
-        .arg("--routes")
-        .arg(routes)
-        .arg("--models")
-        .arg(models)
-        .args(["--ready-json", "--log", "warn"])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let stdout = child.stdout.take().context("standard output is piped")?;
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line)?;
-    let ready: Value = serde_json::from_str(&line)?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.arg("serve").arg("--routes").arg(routes).arg("--models").arg(models).args([
+        "--ready-json",
+        "--log",
+        "warn",
+    ]);
+    let gateway = Process::start(&mut command)?;
     let address = |field: &str| -> anyhow::Result<SocketAddr> {
-        let url = ready[field].as_str().context("no address")?;
-        Ok(url.trim_start_matches("http://").parse()?)
+        Ok(gateway.said(field)?.trim_start_matches("http://").parse()?)
     };
-    Ok((Gateway(child), address("base_url")?, address("admin_url")?))
+    let (base, admin) = (address("base_url")?, address("admin_url")?);
+    Ok((gateway, base, admin))
 }
 
 /// A key of an account with enough credit.
@@ -178,18 +164,4 @@ fn exchange(connection: &mut TcpStream, request: &[u8]) -> anyhow::Result<String
             return Ok(text.into_owned());
         }
     }
-}
-
-/// Processor time of a process so far, in seconds.
-fn cpu(pid: u32) -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let fields: Vec<&str> = stat.rsplit_once(')').context("a name")?.1.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
-    Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / TICKS_PER_SECOND)
-}
-
-fn rss_kib(pid: u32) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).context("KiB")
 }
