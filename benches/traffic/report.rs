@@ -117,6 +117,10 @@ impl Row {
         self.compared(figures, |figure, base| figure / base)
     }
 
+    fn added(&self, figures: &Figures) -> Option<f64> {
+        self.compared(figures, |figure, base| figure - base)
+    }
+
     fn verdict(&self, figures: &Figures) -> Option<&'static str> {
         let all = figures.all(self.measure).to_vec();
         let (figure, max) = match self.bar {
@@ -124,7 +128,7 @@ impl Row {
             Bar::Max(max) => (median(all)?, max),
             Bar::MaxEver(max) => (all.into_iter().reduce(f64::max)?, max),
             Bar::RatioMax(max) => (self.ratio(figures)?, max),
-            Bar::AddedMax(max) => (self.compared(figures, |figure, base| figure - base)?, max),
+            Bar::AddedMax(max) => (self.added(figures)?, max),
         };
         Some(if figure <= max { "reached" } else { "MISSED" })
     }
@@ -190,7 +194,8 @@ const ROWS: [Row; 12] = [
     Row::alone("  CPU per reload of 1,000 models, ms", Measure::ReloadCpu, 1, Bar::None),
 ];
 
-/// The medians, those that are compared beside each other, with the median of the rounds' ratios.
+/// The medians, those that are compared beside each other, with the median of the rounds' ratios,
+/// or of what was added where the bar is about that.
 pub(crate) fn table(figures: &Figures) -> String {
     let mut table =
         format!("{:<42} {:>10} {:>10} {:>7}  {}\n", "", "base", "measured", "ratio", "bar");
@@ -199,12 +204,17 @@ pub(crate) fn table(figures: &Figures) -> String {
             let figure = measure.and_then(|measure| median(figures.all(measure).to_vec()));
             figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.*}", row.decimals))
         };
-        let ratio = row.ratio(figures);
-        let ratio = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
+        let compared = match row.bar {
+            Bar::AddedMax(_) => row.added(figures).map(|added| format!("{added:+.2}")),
+            _ => row.ratio(figures).map(|ratio| format!("{ratio:.2}")),
+        };
+        let compared = compared.unwrap_or_else(|| "–".to_owned());
         let (base, measured) = (cell(row.base), cell(Some(row.measure)));
         let (bar, verdict) = (row.bar.to_string(), row.verdict(figures).unwrap_or_default());
-        let line =
-            format!("{:<42} {base:>10} {measured:>10} {ratio:>7}  {bar:<12} {verdict}", row.name);
+        let line = format!(
+            "{:<42} {base:>10} {measured:>10} {compared:>7}  {bar:<12} {verdict}",
+            row.name
+        );
         table += line.trim_end();
         table.push('\n');
     }
@@ -222,6 +232,7 @@ pub(crate) fn json(figures: &Figures, machine: &Machine, plan: &Plan) -> Value {
             "base": row.base.map(of),
             "measured": of(row.measure),
             "ratio": row.ratio(figures),
+            "added": row.added(figures),
             "bar": row.bar.to_string(),
             "verdict": row.verdict(figures),
         });
