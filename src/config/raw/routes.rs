@@ -203,7 +203,7 @@ impl Default for Limits {
             body_timeout: minute,
             read_timeout: minute,
             write_timeout: minute,
-            // At 40 KiB each, in 400 MiB and 20,000 descriptors: what a small machine has.
+            // At 70 KiB each, in 700 MiB and 20,000 descriptors: what a small machine has.
             requests_in_flight_max: 10_000,
             sse_keepalive: None,
         }
