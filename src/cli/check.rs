@@ -1,30 +1,27 @@
 //! `tollgate check`: everything that is wrong with the two files, at once.
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
+use super::files::Files;
 use crate::config::snapshot::Snapshot;
-use crate::config::{self, Diagnostic, Overrides, Severity, Sources};
+use crate::config::{self, Diagnostic, Overrides, Severity};
 
 /// Check routes.yaml and models.yaml, and say everything that is wrong with them.
 #[derive(Debug, Args)]
 pub(super) struct Check {
-    /// Listeners, upstreams, routes, limits and the store.
-    #[arg(long, default_value = "routes.yaml", value_name = "FILE")]
-    routes: PathBuf,
-    /// Models, their targets and prices.
-    #[arg(long, default_value = "models.yaml", value_name = "FILE")]
-    models: PathBuf,
+    #[command(flatten)]
+    files: Files,
     /// For people (on standard error) or for programs (on standard output).
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
 }
 
+/// Whom an answer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     Human,
     Json,
 }
@@ -32,8 +29,8 @@ enum Format {
 impl Check {
     /// Runs the command: success with warnings, failure with errors.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let sources = Sources::Files { routes: self.routes, models: self.models };
-        let (snapshot, diagnostics) = match config::load(&sources, &Overrides::default()) {
+        let loaded = config::load(&self.files.sources(), &Overrides::default());
+        let (snapshot, diagnostics) = match loaded {
             Ok((snapshot, warnings)) => (Some(snapshot), warnings),
             Err(errors) => (None, errors),
         };

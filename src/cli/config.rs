@@ -1,20 +1,16 @@
 //! `tollgate config`: the configuration of a running gateway.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::bail;
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::{admin_call, listen, serve};
-use crate::config::{self, Change, Overrides, Sources};
-use crate::secret::Secret;
+use super::check::Format;
+use super::operator::Operator;
+use super::serve;
+use crate::config::{self, Change};
 
-/// How long the gateway may take to say what is in force.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The exit code when something differs; that of `diff`.
 const DIFFERENT: u8 = 1;
 /// The exit code when nothing can be said; that of `diff`.
@@ -36,28 +32,11 @@ enum ConfigCommand {
 
 #[derive(Debug, Args)]
 struct Diff {
-    /// Listeners, upstreams, routes, limits and the store.
-    #[arg(long, default_value = "routes.yaml", value_name = "FILE")]
-    routes: PathBuf,
-    /// Models, their targets and prices.
-    #[arg(long, default_value = "models.yaml", value_name = "FILE")]
-    models: PathBuf,
-    /// Address of the running gateway's admin API. Default: that of the files.
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<SocketAddr>,
-    /// The file with the admin API's token. Default: the token of the files, or the one that the
-    /// gateway keeps in its data directory.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    operator: Operator,
     /// For people or for programs.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Human,
-    Json,
 }
 
 impl ConfigArgs {
@@ -73,21 +52,22 @@ impl ConfigArgs {
 
 impl Diff {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let (hash, files) = match config::describe(&self.routes, &self.models) {
+        let files = &self.operator.files;
+        let (hash, files) = match config::describe(&files.routes, &files.models) {
             Ok(described) => described,
             Err(errors) => {
                 serve::print(&errors);
                 bail!("the files are not in order");
             }
         };
-        let (running_hash, running) = self.running()?;
-        let changes = config::changes(&running, &files);
+        let running = self.operator.get("/admin/v1/config")?;
+        let changes = config::changes(&running["config"], &files);
         match self.format {
             Format::Human => print_human(&changes),
             Format::Json => {
                 let report = serde_json::json!({
                     "different": !changes.is_empty(),
-                    "running": running_hash,
+                    "running": running["hash"],
                     "files": hash,
                     "changes": changes,
                 });
@@ -95,47 +75,6 @@ impl Diff {
             }
         }
         Ok(if changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
-    }
-
-    /// The hash of what runs, and its document.
-    fn running(&self) -> anyhow::Result<(Value, Value)> {
-        let (address, token) = self.access()?;
-        let address = listen::callable(address);
-        let answer = admin_call::get(address, "/admin/v1/config", Some(&token), ANSWER_TIMEOUT)
-            .with_context(|| format!("no answer from {address}"))?;
-        if answer.status != 200 {
-            let said = String::from_utf8_lossy(&answer.body);
-            bail!("{address} answered {}: {}", answer.status, said.trim());
-        }
-        let mut document: Value = serde_json::from_slice(&answer.body)
-            .with_context(|| format!("{address} answered something else than JSON"))?;
-        Ok((document["hash"].take(), document["config"].take()))
-    }
-
-    /// Where the gateway is, and what it asks for: as told, or else as the files say.
-    fn access(&self) -> anyhow::Result<(SocketAddr, Secret)> {
-        let read = |path: &PathBuf| {
-            let token = std::fs::read_to_string(path);
-            let token = token.with_context(|| format!("cannot read {}", path.display()))?;
-            anyhow::Ok(Secret::new(token.trim().to_owned()))
-        };
-        if let (Some(address), Some(file)) = (self.admin, &self.token_file) {
-            return Ok((address, read(file)?));
-        }
-        let sources = Sources::Files { routes: self.routes.clone(), models: self.models.clone() };
-        let snapshot = match config::load(&sources, &Overrides::default()) {
-            Ok((snapshot, _)) => snapshot,
-            Err(errors) => {
-                serve::print(&errors);
-                bail!("the files do not say where the gateway is: use --admin and --token-file");
-            }
-        };
-        let token = match (&self.token_file, snapshot.admin.token) {
-            (Some(file), _) => read(file)?,
-            (None, Some(token)) => token,
-            (None, None) => read(&snapshot.store.data_dir.join("admin-token"))?,
-        };
-        Ok((self.admin.unwrap_or(snapshot.admin.address), token))
     }
 }
 

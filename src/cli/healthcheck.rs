@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
+use http::StatusCode;
 
-use super::{admin_call, listen};
+use super::admin_call;
 
 /// Ask a running gateway whether it wants requests: exits with 0 if it does.
 #[derive(Debug, Args)]
@@ -24,11 +24,9 @@ pub(super) struct Healthcheck {
 impl Healthcheck {
     /// Runs the command.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let address = listen::callable(self.admin);
         let time = Duration::from_millis(self.timeout_ms);
-        let answer = admin_call::get(address, "/readyz", None, time)
-            .with_context(|| format!("no answer from {address}"))?;
+        let answer = admin_call::get(self.admin, "/readyz", None, time)?;
         println!("{}", String::from_utf8_lossy(&answer.body).trim());
-        Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if answer.status == StatusCode::OK { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -8,6 +8,7 @@ mod serve;
 mod listen;
 mod demo;
 mod check;
+mod files;
 mod schema;
 mod sim;
 mod ledger;
@@ -21,6 +22,7 @@ mod supervisor;
 mod healthcheck;
 mod config;
 mod admin_call;
+mod admin_token;
 
 /// An AI gateway that bills exactly: one address and one key in front of many model providers.
 #[derive(Debug, Parser)]

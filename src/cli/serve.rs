@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -12,7 +12,9 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::sync::watch;
 
+use super::admin_token;
 use super::drain::Drain;
+use super::files::Files;
 use super::handover::{self, Handover, Inherited, Successor};
 use super::listen::{self, Bound};
 use super::signals::Signals;
@@ -27,18 +29,14 @@ use crate::logging;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::reload;
-use crate::secret::{self, Secret};
+use crate::secret::Secret;
 use crate::tasks::Tasks;
 
 /// Run the gateway.
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// Listeners, upstreams, routes, limits and the store.
-    #[arg(long, default_value = "routes.yaml", value_name = "FILE")]
-    routes: PathBuf,
-    /// Models, their targets and prices.
-    #[arg(long, default_value = "models.yaml", value_name = "FILE")]
-    models: PathBuf,
+    #[command(flatten)]
+    files: Files,
     #[command(flatten)]
     places: Places,
     /// Print one JSON line with the addresses on standard output when ready.
@@ -71,7 +69,7 @@ pub(super) struct Places {
 
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let sources = Sources::Files { routes: self.routes, models: self.models };
+        let sources = self.files.sources();
         let overrides = self.places.overrides();
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
         let ready_json = self.ready_json;
@@ -214,7 +212,7 @@ async fn serve(
     let ledger = open_ledger(&config, &metrics, role)?;
     let admin_token = match &config.admin.token {
         Some(token) => token.clone(),
-        None => kept_token(&config.store.data_dir)?,
+        None => admin_token::kept_or_made(&config.store.data_dir)?,
     };
     let urls = listeners.iter().map(Bound::url).collect();
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
@@ -323,20 +321,4 @@ fn start_tasks(
     let (ledger, config) = (Arc::clone(ledger), Arc::clone(config));
     Tasks::start(ledger, config, outbound.clone(), Arc::clone(metrics), &data_dir)
         .context("cannot go on with the tasks of the ledger")
-}
-
-/// The admin token that a gateway without a configured one made for itself, at its first start.
-fn kept_token(data_dir: &Path) -> anyhow::Result<Secret> {
-    let path = data_dir.join("admin-token");
-    match std::fs::read_to_string(&path) {
-        Ok(token) if !token.trim().is_empty() => return Ok(Secret::new(token.trim().to_owned())),
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).context(format!("cannot read {}", path.display())),
-    }
-    let token = Secret::new_token();
-    secret::write_private(&path, token.expose())
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    log::info!("admin token written to {}", path.display());
-    Ok(token)
 }
