@@ -4,34 +4,11 @@ mod harness;
 
 use std::time::{Duration, Instant};
 
-use harness::{Gateway, UPSTREAM_KEY, ask};
+use harness::{Gateway, UPSTREAM_KEY, ask, chat_model, simulator};
 use serde_json::Value;
-use tollgate::sim::{Behaviour, Sim, SimOptions};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 const UNKNOWN: &str = r#"{"model":"none","messages":[{"role":"user","content":"hi"}]}"#;
-
-const MODELS: &str = "models:
-  m:
-    operations: [chat]
-    targets: [{ upstream: local }]
-    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
-    limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
-  slow:
-    operations: [chat]
-    targets: [{ upstream: slow }]
-    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
-    limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
-";
-
-fn simulator(settings: &[&str]) -> Sim {
-    let mut behaviour = Behaviour::default();
-    for setting in settings {
-        behaviour.set_pair(setting).expect("a setting");
-    }
-    let listen = "127.0.0.1:0".parse().expect("an address");
-    Sim::start(SimOptions { listen, behaviour }).expect("the simulator starts")
-}
 
 /// The lines of finished requests, once there are this many.
 fn access_lines(gateway: &Gateway, expected: usize) -> Vec<Value> {
@@ -73,7 +50,8 @@ access_log: {{ sample: 0, slow: 500ms }}
         quick.addr(),
         slow.addr()
     );
-    let gateway = Gateway::logging(&upstreams, MODELS);
+    let models = format!("models:\n{}{}", chat_model("m", "local"), chat_model("slow", "slow"));
+    let gateway = Gateway::logging(&upstreams, &models);
     for _ in 0..20 {
         assert_eq!(ask(gateway.address, &gateway.chat_json(GOOD)).status(), 200);
     }

@@ -7,12 +7,12 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use harness::{Answer, Gateway, ask, connect};
+use harness::{Answer, Gateway, ask, connect, simulator};
 use serde_json::{Value, json};
-use tollgate::sim::{Behaviour, Sim, SimOptions};
+use tollgate::sim::{Behaviour, Sim};
 
 fn sims<const N: usize>() -> [Sim; N] {
-    std::array::from_fn(|_| Sim::start(SimOptions::default()).expect("a simulator"))
+    std::array::from_fn(|_| simulator(&[]))
 }
 
 /// A gateway whose model `m` is served by all of these upstreams, which are called `a`, `b` and so

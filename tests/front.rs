@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::child::Running;
-use harness::{Gateway, Recorder, ask, connect, tool};
-use tollgate::sim::{Behaviour, Sim, SimOptions};
+use harness::{Gateway, Recorder, ask, connect, simulator, tool};
+use tollgate::sim::{Sim, SimOptions};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 const STREAMED: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
@@ -104,15 +104,6 @@ impl Front {
         }
         Self { address, _process: process, _directory: directory }
     }
-}
-
-fn simulator(settings: &[&str]) -> Sim {
-    let mut behaviour = Behaviour::default();
-    for setting in settings {
-        behaviour.set_pair(setting).expect("a setting");
-    }
-    let listen = "127.0.0.1:0".parse().expect("an address");
-    Sim::start(SimOptions { listen, behaviour }).expect("the simulator starts")
 }
 
 #[test]

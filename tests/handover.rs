@@ -7,20 +7,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::{Gateway, Recorder, ask};
+use harness::{Gateway, Recorder, ask, simulator};
 use tollgate::money::Nanousd;
-use tollgate::sim::{Behaviour, Sim, SimOptions};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
-
-fn simulator(settings: &[&str]) -> Sim {
-    let mut behaviour = Behaviour::default();
-    for setting in settings {
-        behaviour.set_pair(setting).expect("a setting");
-    }
-    let listen = "127.0.0.1:0".parse().expect("an address");
-    Sim::start(SimOptions { listen, behaviour }).expect("the simulator starts")
-}
 
 /// A process that is nobody's child here; ended on drop.
 struct Process(u32);

@@ -5,9 +5,9 @@ mod harness;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use harness::{Answer, Gateway, ask, connect, http_builder};
+use harness::{Answer, Gateway, ask, connect, http_builder, simulator};
 use serde_json::json;
-use tollgate::sim::{Sim, SimOptions};
+use tollgate::sim::Sim;
 
 const COMMENT: &str = ": keep-alive\n\n";
 
@@ -47,7 +47,7 @@ fn stream(gateway: &Gateway, model: &str) -> (Answer, String) {
 
 #[test]
 fn comments_come_while_the_upstream_thinks_and_the_answer_is_whole() {
-    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let sim = simulator(&[]);
     let quick = gateway(&sim, "delay-ms=0", "");
     let (_, expected) = stream(&quick, "m");
     let slow = gateway(&sim, "delay-ms=1100", "");
@@ -71,7 +71,7 @@ fn comments_come_while_the_upstream_thinks_and_the_answer_is_whole() {
 
 #[test]
 fn comments_come_between_events_too() {
-    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let sim = simulator(&[]);
     for settings in ["chunks=3;interval-ms=500", "chunks=3;interval-ms=500;fault=split"] {
         let gateway = gateway(&sim, settings, "");
         let (_, body) = stream(&gateway, "m");
@@ -90,7 +90,7 @@ fn comments_come_between_events_too() {
 /// The head has gone out; the next target answers all the same.
 #[test]
 fn a_late_failure_goes_to_the_next_target_and_a_late_refusal_is_an_event() {
-    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let sim = simulator(&[]);
     let failing = gateway(&sim, "delay-ms=500;fault=status=503", "");
     let (answer, body) = stream(&failing, "m");
     assert_eq!(answer.status(), 200, "{answer:?}");
@@ -115,7 +115,7 @@ fn a_late_failure_goes_to_the_next_target_and_a_late_refusal_is_an_event() {
 /// What comes before the first comment is as without it: a real status.
 #[test]
 fn an_early_refusal_has_its_status() {
-    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let sim = simulator(&[]);
     for (fault, status) in [("status=400", 400), ("status=500", 502), ("status=429", 429)] {
         let gateway = gateway(&sim, &format!("fault={fault}"), "");
         let (answer, _) = stream(&gateway, "alone");
@@ -125,7 +125,7 @@ fn an_early_refusal_has_its_status() {
 
 #[test]
 fn a_stream_that_falls_silent_ends_in_an_error_event_and_one_that_never_ends_too() {
-    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let sim = simulator(&[]);
     for (settings, timeouts) in
         [("fault=hang-after=2", "read: 700ms"), ("chunks=200;interval-ms=50", "total: 1s")]
     {
@@ -141,7 +141,7 @@ fn a_stream_that_falls_silent_ends_in_an_error_event_and_one_that_never_ends_too
 
 #[test]
 fn a_customer_who_leaves_is_noticed_at_once() {
-    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let sim = simulator(&[]);
     let gateway = gateway(&sim, "delay-ms=20000", "");
     let mut connection = connect(gateway.address);
     connection.write_all(&request(&gateway, "m")).expect("sent");
@@ -157,7 +157,7 @@ fn a_customer_who_leaves_is_noticed_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn comments_come_over_http2_as_well() {
-    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let sim = simulator(&[]);
     let gateway = gateway(&sim, "delay-ms=700", "");
     let client = http_builder().http2_prior_knowledge().build().expect("a client");
     let body =

@@ -5,28 +5,10 @@ mod harness;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::{Admin, Demo, Gateway, Recorder, ask};
+use harness::{Admin, Demo, Gateway, Recorder, ask, eventually, simulator};
 use serde_json::Value;
-use tollgate::sim::{Behaviour, Sim, SimOptions};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what} did not happen within 10 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn simulator(settings: &[&str]) -> Sim {
-    let mut behaviour = Behaviour::default();
-    for setting in settings {
-        behaviour.set_pair(setting).expect("a setting");
-    }
-    let listen = "127.0.0.1:0".parse().expect("an address");
-    Sim::start(SimOptions { listen, behaviour }).expect("the simulator starts")
-}
 
 #[test]
 fn sigterm_lets_a_stream_finish_and_exits() {
@@ -67,12 +49,7 @@ fn a_stream_that_the_end_cuts_is_paid_for() {
     assert!(gateway.wait().success(), "exit 0");
     let answer = stream.join().expect("no panic");
     assert!(String::from_utf8_lossy(&answer.bytes).matches("data: ").count() > 5, "{answer:?}");
-    let verified = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["ledger", "verify", "--json", "--data"])
-        .arg(gateway.path("data"))
-        .output()
-        .expect("the binary runs");
-    let report: Value = serde_json::from_slice(&verified.stdout).expect("JSON");
+    let report = verified(&gateway);
     assert_eq!(report["open_holds"], 0, "{report}");
     assert_ne!(report["total"]["spent"], "0.00", "what was delivered is charged: {report}");
 }

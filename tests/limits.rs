@@ -7,22 +7,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use harness::{Answer, Gateway, Recorder, ask, connect};
+use harness::{Answer, Gateway, Recorder, ask, chat_model, connect, simulator};
 use serde_json::{Value, json};
 use tollgate::money::Nanousd;
-use tollgate::sim::{Behaviour, Sim, SimOptions};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
-
-fn simulator(settings: &[&str]) -> Sim {
-    let mut behaviour = Behaviour::default();
-    for setting in settings {
-        behaviour.set_pair(setting).expect("a setting");
-    }
-    let listen = "127.0.0.1:0".parse().expect("an address");
-    Sim::start(SimOptions { listen, behaviour }).expect("the simulator starts")
-}
 
 /// A gateway whose models `m` and `n` do chat, `c` messages and `e` embeddings at `upstream`.
 /// `limits` goes into `routes.yaml`, `of_m` beside the prices of `m`.
@@ -40,17 +30,11 @@ fn upstreams(upstream: SocketAddr, limits: &str) -> String {
 }
 
 fn models(of_m: &str) -> String {
-    let chat = "operations: [chat]
-    targets: [{ upstream: u }]
-    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
-    limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
-";
+    let [m, n] = ["m", "n"].map(|name| chat_model(name, "u"));
     format!(
         "models:
-  m:
-    {chat}{of_m}
-  n:
-    {chat}
+{m}{of_m}
+{n}
   c:
     operations: [messages]
     targets: [{{ upstream: a }}]

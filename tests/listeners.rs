@@ -9,8 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use harness::tls::{TestCertificate, TlsStream, connect_tls, handshake};
-use harness::{Answer, Gateway, Recorder, ask, ask_over, connect, tool};
-use tollgate::sim::{Behaviour, Sim, SimOptions};
+use harness::{Answer, Gateway, Recorder, ask, ask_over, connect, eventually, simulator, tool};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 
@@ -21,14 +20,6 @@ const TLS: usize = 1;
 fn start_tls(certificate: &TestCertificate, upstream: SocketAddr) -> Gateway {
     let listeners = format!("  - address: 127.0.0.1:0\n    tls: {}\n", certificate.yaml());
     Gateway::listening(&listeners, "", upstream)
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what} did not happen within 20 s");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Runs a tool that must be there and must succeed, and gives what it printed.
@@ -308,12 +299,7 @@ fn forwarded_addresses_are_believed_of_trusted_proxies_alone() {
 /// What is under way over HTTP/2 is finished after SIGTERM, and idle connections are told to go.
 #[test]
 fn sigterm_drains_http2_over_tls() {
-    let mut behaviour = Behaviour::default();
-    for setting in ["chunks=20", "interval-ms=50"] {
-        behaviour.set_pair(setting).expect("a setting");
-    }
-    let listen = "127.0.0.1:0".parse().expect("an address");
-    let sim = Sim::start(SimOptions { listen, behaviour }).expect("the simulator starts");
+    let sim = simulator(&["chunks=20", "interval-ms=50"]);
     let certificate = TestCertificate::new();
     let mut gateway = start_tls(&certificate, sim.addr());
     let url = format!("https://localhost:{}/v1/chat/completions", gateway.listeners[TLS].port());

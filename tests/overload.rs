@@ -6,21 +6,11 @@ use std::io::{Read as _, Write as _};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use harness::{Answer, Gateway, Recorder, ask, connect};
-use tollgate::sim::{Behaviour, Sim, SimOptions};
+use harness::{Answer, Gateway, Recorder, ask, connect, simulator};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 const SHED: &str = r#"tollgate_requests_shed_total{reason="requests_in_flight"}"#;
 const SHED_BODIES: &str = r#"tollgate_requests_shed_total{reason="body_memory"}"#;
-
-fn simulator(settings: &[&str]) -> Sim {
-    let mut behaviour = Behaviour::default();
-    for setting in settings {
-        behaviour.set_pair(setting).expect("a setting");
-    }
-    let listen = "127.0.0.1:0".parse().expect("an address");
-    Sim::start(SimOptions { listen, behaviour }).expect("the simulator starts")
-}
 
 /// Sets a field of `limits` of the running gateway.
 fn limit(gateway: &Gateway, field: &str) {

@@ -7,21 +7,13 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use harness::{Gateway, Recorder, ask};
+use harness::{Gateway, Recorder, ask, eventually};
 use serde_json::Value;
 
 const OK: &str = r#"tollgate_config_reloads_total{outcome="ok"}"#;
 const REFUSED: &str = r#"tollgate_config_reloads_total{outcome="refused"}"#;
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what} did not happen within 15 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// The status that a call of `model` gets.
 fn call(gateway: &Gateway, model: &str) -> u16 {

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::child::Running;
-use harness::{Gateway, Recorder, ask, tool};
+use harness::{Gateway, Recorder, ask, eventually, tool};
 use tollgate::money::Nanousd;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -22,14 +22,6 @@ const PRICE_NANOUSD: i64 = 15_000;
 /// An address that nobody has now.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a free port")
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what} did not happen within 15 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// One of the two gateways, at addresses that it keeps.

@@ -5,11 +5,11 @@ mod harness;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use harness::child::Running;
-use harness::http;
+use harness::{http, spawn_demo};
 use serde_json::{Value, json};
 
 /// The head and the body of a request.
@@ -55,17 +55,8 @@ fn has(bytes: &[u8], wanted: &[u8]) -> bool {
 
 /// Starts a demo that sends its traces to `endpoint`, and gives what it says when it is ready.
 fn demo(endpoint: &str, data: &std::path::Path) -> (Running, Value) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["demo", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
-        .arg(data)
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("standard output is piped");
-    BufReader::new(stdout).read_line(&mut line).expect("a line when it is ready");
-    (Running(child), serde_json::from_str(&line).expect("JSON"))
+    let (process, ready, _) = spawn_demo(data, &[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)]);
+    (process, ready)
 }
 
 async fn ask(ready: &Value, model: &str) -> u16 {

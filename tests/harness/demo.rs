@@ -1,11 +1,31 @@
 //! `tollgate demo` as a child process.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::thread::JoinHandle;
 
+use serde_json::Value;
+
 use super::child::Running;
+
+/// Starts a demo on free ports over the ledger in `data`, with more in its environment. Gives what it
+/// says when it is ready, and what comes after.
+pub(crate) fn spawn_demo(
+    data: &Path,
+    environment: &[(&str, &str)],
+) -> (Running, Value, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["demo", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .envs(environment.iter().copied())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+    let line = lines.next().expect("a line when it is ready").expect("text");
+    (Running(child), serde_json::from_str(&line).expect("JSON"), lines)
+}
 
 /// A running demo with an account of $10; ended on drop.
 pub(crate) struct Demo {
@@ -35,24 +55,16 @@ impl Demo {
 
     /// Starts a demo on free ports over the ledger in `data`.
     pub(crate) fn on(data: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-            .args(["demo", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
-            .arg(data)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
-        let line = lines.next().expect("a line when it is ready").expect("text");
-        let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let (process, ready, lines) = spawn_demo(data, &[]);
         let field = |name: &str| {
-            ready[name].as_str().unwrap_or_else(|| panic!("{name} in {line}")).to_owned()
+            ready[name].as_str().unwrap_or_else(|| panic!("{name} in {ready}")).to_owned()
         };
         Self {
             base_url: field("base_url"),
             admin_url: field("admin_url"),
             admin_token: field("admin_token"),
             api_key: field("api_key"),
-            process: Running(child),
+            process,
             more: Some(std::thread::spawn(|| lines.map_while(Result::ok).collect())),
             _data: None,
         }

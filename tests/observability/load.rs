@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tollgate::sim::{Sim, SimOptions};
+use tollgate::sim::Sim;
 
-use crate::harness::{Gateway, ask};
+use crate::harness::{Gateway, ask, chat_model, simulator};
 
 /// Customers at a time.
 const CUSTOMERS: usize = 4;
@@ -18,29 +18,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// The load ends by itself after this time.
 const LASTS: Duration = Duration::from_secs(90);
 
-const MODELS: &str = "
-  broken:
-    operations: [chat]
-    targets: [{ upstream: broken }]
-    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
-    limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
-  cut:
-    operations: [chat]
-    targets: [{ upstream: cut }]
-    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
-    limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
-  silent:
-    operations: [chat]
-    targets: [{ upstream: silent }]
-    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
-    limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
-  limited:
-    operations: [chat]
-    targets: [{ upstream: good }]
-    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 10 }
-    limits: { context_tokens_max: 100000, output_tokens_max: 1000 }
-    rate_limits: { requests_per_minute: 60 }
-  gif-video:
+const VIDEO: &str = "  gif-video:
     operations: [video]
     targets: [{ upstream: xai, model: grok-imagine-video }]
     prices: { per_second: 0.00007 }
@@ -58,7 +36,7 @@ pub(crate) struct Load {
 impl Load {
     /// Starts upstreams, gateway and customers.
     pub(crate) fn start() -> Self {
-        let sim = Sim::start(SimOptions::default()).expect("the simulator starts");
+        let sim = simulator(&[]);
         let at = sim.addr();
         let chat = |name: &str, settings: &str| {
             format!("  {name}: {{ protocol: openai, base_url: 'http://{at}/sim:{settings}/v1' }}\n")
@@ -72,11 +50,11 @@ impl Load {
             "tasks: { poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }\n".to_owned(),
         ]
         .concat();
-        let models = format!("models:\n  good:{}{MODELS}", {
-            let broken = MODELS.split_once("broken:").expect("the first model").1;
-            let of_broken = broken.split_once("\n  cut:").expect("the second model").0;
-            of_broken.replace("upstream: broken", "upstream: good")
-        });
+        let chat = ["good", "broken", "cut", "silent"].map(|name| chat_model(name, name)).concat();
+        let limited = chat_model("limited", "good");
+        let models = format!(
+            "models:\n{chat}{limited}    rate_limits: {{ requests_per_minute: 60 }}\n{VIDEO}"
+        );
         let gateway = Arc::new(Gateway::logging(&upstreams, &models));
         let stop = Arc::new(AtomicBool::new(false));
         let customers = (0..CUSTOMERS)
