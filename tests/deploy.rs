@@ -40,7 +40,7 @@ fn load(routes: &str, models: &str) -> Snapshot {
 /// How long a drain may take with the configuration that is shipped.
 fn drain_max(snapshot: &Snapshot) -> Duration {
     // What is cut at the end of the grace gets a few seconds more.
-    snapshot.shutdown_grace + Duration::from_secs(10)
+    snapshot.shutdown_delay + snapshot.shutdown_grace + Duration::from_secs(10)
 }
 
 /// The values of a directive in the unit.
@@ -55,6 +55,7 @@ fn the_unit_is_in_order_and_leaves_a_drain_its_time() {
     let shipped = load(&text("routes.yaml"), &text("models.yaml"));
     for (name, expected) in [
         ("Type", "notify"),
+        ("WatchdogSec", "30s"),
         ("ExecReload", "/bin/kill -HUP $MAINPID"),
         ("User", "tollgate"),
         ("NoNewPrivileges", "yes"),
@@ -131,6 +132,7 @@ fn the_container_has_no_root_and_a_check_of_its_health() {
         .map(|(a, b)| (a.to_owned(), b.to_owned()))
         .expect("a command");
     assert_eq!(exec_form(&check), ["tollgate", "healthcheck"]);
+    takes_arguments(&["healthcheck"]);
     assert_eq!(exec_form(&one("ENTRYPOINT")), ["tollgate"]);
     let command = exec_form(&one("CMD"));
     takes_arguments(&command.iter().map(String::as_str).collect::<Vec<_>>());
@@ -239,6 +241,11 @@ fn the_manifest_runs_this_build_with_a_configuration_that_it_accepts() {
     let pod = &set["spec"]["template"]["spec"];
     let grace = pod["terminationGracePeriodSeconds"].as_u64().expect("seconds");
     assert!(Duration::from_secs(grace) > drain_max(&snapshot), "{grace} s are less than a drain");
+    let probe = &pod["containers"][0]["readinessProbe"];
+    let noticed_after =
+        probe["periodSeconds"].as_u64().zip(probe["failureThreshold"].as_u64()).expect("a probe");
+    let noticed_after = Duration::from_secs(noticed_after.0 * noticed_after.1);
+    assert!(snapshot.shutdown_delay > noticed_after, "the Service must look elsewhere first");
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(pod["securityContext"]["runAsUser"], 10001, "the user of the image");
     let container = &pod["containers"][0];

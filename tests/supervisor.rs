@@ -2,13 +2,15 @@
 
 mod harness;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::Read as _;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixDatagram;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::child::Running;
+use harness::{Gateway, Recorder, spawn_demo};
 
 fn tollgate() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tollgate"))
@@ -16,19 +18,20 @@ fn tollgate() -> Command {
 
 /// A demo in `directory` whose environment is changed, and its admin address.
 fn demo(directory: &std::path::Path, environment: &[(&str, &str)]) -> (Running, SocketAddr) {
-    let mut child = tollgate()
-        .args(["demo", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
-        .arg(directory.join("data"))
-        .envs(environment.iter().copied())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("standard output is piped");
-    BufReader::new(stdout).read_line(&mut line).expect("a line when it is ready");
-    let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let (process, ready, _) = spawn_demo(&directory.join("data"), environment);
     let url = ready["admin_url"].as_str().expect("a URL").to_owned();
-    (Running(child), url.trim_start_matches("http://").parse().expect("an address"))
+    (process, url.trim_start_matches("http://").parse().expect("an address"))
+}
+
+/// Listens where systemd would, and gives what hears the next message.
+fn listen(path: &std::path::Path) -> impl Fn() -> String {
+    let socket = UnixDatagram::bind(path).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    move || {
+        let mut bytes = [0; 1024];
+        let count = socket.recv(&mut bytes).expect("a message");
+        String::from_utf8_lossy(&bytes[..count]).trim_end().to_owned()
+    }
 }
 
 fn signal(process: &Running, name: &str) {
@@ -41,13 +44,7 @@ fn signal(process: &Running, name: &str) {
 fn systemd_hears_of_the_start_of_reloads_of_the_watchdog_and_of_the_end() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("notify");
-    let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
-    let hear = || {
-        let mut bytes = [0; 1024];
-        let count = socket.recv(&mut bytes).expect("a message");
-        String::from_utf8_lossy(&bytes[..count]).trim_end().to_owned()
-    };
+    let hear = listen(&path);
     // The watchdog speaks between the other messages.
     let hear_next = || loop {
         let heard = hear();
@@ -77,6 +74,37 @@ fn systemd_hears_of_the_start_of_reloads_of_the_watchdog_and_of_the_end() {
     signal(&process, "TERM");
     assert_eq!(hear_next(), "STOPPING=1");
     assert!(process.0.wait().expect("it ends").success());
+}
+
+/// The process before may give its streams minutes, longer than the watchdog waits.
+#[test]
+fn a_process_that_waits_to_take_over_says_that_it_lives() {
+    let recorder = Recorder::start();
+    let mut files = Gateway::start(recorder.address);
+    files.signal("TERM");
+    assert!(files.wait().success());
+    let path = files.path("notify");
+    let hear = listen(&path);
+    // This test is the process before.
+    let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+    let next = tollgate()
+        .args(["serve", "--take-over", "--routes"])
+        .arg(files.path("routes.yaml"))
+        .arg("--models")
+        .arg(files.path("models.yaml"))
+        .envs([("NOTIFY_SOCKET", path.as_os_str()), ("WATCHDOG_USEC", "200000".as_ref())])
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn();
+    let next = Running(next.expect("the binary starts"));
+    ours.read_exact(&mut [0]).expect("it comes up");
+    let heard: Vec<_> = (0..5).map(|_| hear()).collect();
+    assert_eq!(heard, ["WATCHDOG=1"; 5]);
+    drop(ours);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while hear() != "READY=1" {
+        assert!(Instant::now() < deadline, "it does not take over");
+    }
+    drop(next);
 }
 
 #[test]

@@ -197,6 +197,8 @@ async fn serve(
 ) -> anyhow::Result<(Arc<Ledger>, Option<Successor>)> {
     let Start { sources, overrides, config, role, .. } = start;
     let mut signals = Signals::listen()?;
+    // Before the wait for a predecessor, which may be longer than a watchdog's interval.
+    let watchdog = tokio::spawn(supervisor::feed_the_watchdog());
     let (delay, grace) = (config.shutdown_delay, config.shutdown_grace);
     let metrics = Arc::new(Metrics::new());
     let listeners = listen::bind_all(&config, |address| inherited.bind(address))?;
@@ -252,7 +254,6 @@ async fn serve(
         Running { ledger: Arc::clone(&ledger), admin_token, listeners: urls, admin: admin_address };
     ready(&running)?;
     supervisor::ready();
-    let watchdog = tokio::spawn(supervisor::feed_the_watchdog());
 
     let mut drain = Drain { readiness, stop, open, deadline, delay, grace, handover };
     let successor = drain.until_told(&mut signals, &handle, &metrics).await;
