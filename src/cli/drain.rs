@@ -100,9 +100,9 @@ impl Drain {
             }
         }
         log::info!("draining: {} connections open", self.connections());
-        self.stop.send_replace(true);
-        // It keeps the sockets open, and connections would wait there for nobody.
+        // It keeps the sockets open: who comes after the last that is let in would wait for nobody.
         self.handover = None;
+        self.stop.send_replace(true);
         if self.wait(self.grace, signals, || self.connections() == 0).await == Waited::TimeOut {
             log::warn!("draining: the time is over for {} connections", self.connections());
             self.deadline.end();
