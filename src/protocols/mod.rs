@@ -41,6 +41,8 @@ mod metering;
 pub mod sse;
 pub mod task;
 mod media_url;
+#[cfg(test)]
+mod pieces;
 mod video;
 
 use estimate::TextSize;

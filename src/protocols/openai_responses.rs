@@ -254,6 +254,7 @@ mod tests {
 
     use super::*;
     use crate::protocols::json::Object;
+    use crate::protocols::pieces;
 
     const REQUEST: &[u8] = include_bytes!("../../tests/fixtures/openai_responses/request.json");
     const RESPONSE: &str = include_str!("../../tests/fixtures/openai_responses/response.json");
@@ -276,13 +277,7 @@ mod tests {
 
     /// Relays a response in pieces of `size` bytes.
     fn relay(response: &str, framing: Framing, size: usize) -> (String, Box<dyn Meter>) {
-        let mut meter = read(with("").as_bytes()).expect("valid").meter(framing);
-        let mut out = Vec::new();
-        for piece in response.as_bytes().chunks(size) {
-            out.extend_from_slice(&meter.relay(Bytes::copy_from_slice(piece)));
-        }
-        out.extend_from_slice(&meter.finish());
-        (String::from_utf8(out).expect("UTF-8"), meter)
+        pieces::relay(read(with("").as_bytes()).expect("valid").meter(framing), response, size)
     }
 
     #[test]

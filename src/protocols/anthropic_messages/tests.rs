@@ -1,4 +1,5 @@
 use super::*;
+use crate::protocols::pieces;
 
 const REQUEST: &[u8] = include_bytes!("../../../tests/fixtures/anthropic_messages/request.json");
 const RESPONSE: &[u8] = include_bytes!("../../../tests/fixtures/anthropic_messages/response.json");
@@ -18,13 +19,7 @@ fn with(fields: &str) -> String {
 
 /// Relays a response whole and in pieces of `size` bytes; both must give the same.
 fn relay(response: &str, framing: Framing, size: usize) -> (String, Box<dyn Meter>) {
-    let mut meter = read(with("").as_bytes()).expect("valid").meter(framing);
-    let mut out = Vec::new();
-    for piece in response.as_bytes().chunks(size) {
-        out.extend_from_slice(&meter.relay(Bytes::copy_from_slice(piece)));
-    }
-    out.extend_from_slice(&meter.finish());
-    (String::from_utf8(out).expect("UTF-8"), meter)
+    pieces::relay(read(with("").as_bytes()).expect("valid").meter(framing), response, size)
 }
 
 fn event(json: &str) -> String {

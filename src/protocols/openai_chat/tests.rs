@@ -1,6 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::protocols::pieces;
 
 const REQUEST: &[u8] = include_bytes!("../../../tests/fixtures/openai_chat/request.json");
 const RESPONSE: &[u8] = include_bytes!("../../../tests/fixtures/openai_chat/response.json");
@@ -22,13 +23,7 @@ fn with(field: &str) -> String {
 /// Relays a stream whole and in pieces of `size` bytes; both must give the same.
 fn relay(stream: &str, options: &str, size: usize) -> (String, Box<dyn Meter>) {
     let body = with(&format!(r#""stream":true{options}"#));
-    let mut meter = read(body.as_bytes()).expect("valid").meter(Framing::Sse);
-    let mut out = Vec::new();
-    for piece in stream.as_bytes().chunks(size) {
-        out.extend_from_slice(&meter.relay(Bytes::copy_from_slice(piece)));
-    }
-    out.extend_from_slice(&meter.finish());
-    (String::from_utf8(out).expect("UTF-8"), meter)
+    pieces::relay(read(body.as_bytes()).expect("valid").meter(Framing::Sse), stream, size)
 }
 
 #[test]
