@@ -68,7 +68,7 @@ impl From<RatesBody> for RatesPatch {
     }
 }
 
-/// The same of a key.
+/// The same of a key. Written out: serde cannot flatten where unknown fields are denied.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyLimitsBody {
