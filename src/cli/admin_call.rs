@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{AUTHORIZATION, HOST};
 use http_body_util::{BodyExt as _, Limited};
 use hyper_util::rt::TokioIo;
@@ -19,7 +18,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// An answer: its status, and its body.
 pub(super) struct Answer {
-    pub(super) status: StatusCode,
+    pub(super) status: u16,
     pub(super) body: Bytes,
 }
 
@@ -54,7 +53,7 @@ async fn call(address: SocketAddr, path: &str, token: Option<&Secret>) -> anyhow
         request = request.header(AUTHORIZATION, format!("Bearer {}", token.expose()));
     }
     let answer = sender.send_request(request.body(String::new())?).await?;
-    let status = answer.status();
+    let status = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     connection.abort();
     let body = body.map_err(|error| anyhow!("the answer broke off: {error}"))?;

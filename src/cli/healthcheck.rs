@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use http::StatusCode;
 
 use super::admin_call;
 
@@ -27,6 +26,6 @@ impl Healthcheck {
         let time = Duration::from_millis(self.timeout_ms);
         let answer = admin_call::get(self.admin, "/readyz", None, time)?;
         println!("{}", String::from_utf8_lossy(&answer.body).trim());
-        Ok(if answer.status == StatusCode::OK { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

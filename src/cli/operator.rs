@@ -39,10 +39,10 @@ impl Operator {
         let (address, token) = self.access()?;
         let answer = admin_call::get(address, path, Some(&token), TIMEOUT)?;
         let (status, document) = (answer.status, serde_json::from_slice::<Value>(&answer.body));
-        if !status.is_success() {
+        if !(200..300).contains(&status) {
             let document = document.unwrap_or_default();
             let message = document["error"]["message"].as_str().unwrap_or("no reason was given");
-            bail!("the gateway answered {}: {message}", status.as_u16());
+            bail!("the gateway answered {status}: {message}");
         }
         document.with_context(|| format!("{address} answered something else than JSON"))
     }
