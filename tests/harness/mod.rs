@@ -23,7 +23,7 @@ pub(crate) use digest::sha256;
 pub(crate) use gateway::{Gateway, UPSTREAM_KEY};
 pub(crate) use http::{http, http_builder};
 pub(crate) use recorder::Recorder;
-pub(crate) use tool::tool;
 pub(crate) use simulated::{chat_model, simulator};
+pub(crate) use tool::tool;
 pub(crate) use wait::eventually;
 pub(crate) use wire::{Answer, ask, ask_over, connect};
