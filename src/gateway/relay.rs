@@ -74,9 +74,9 @@ pub(super) fn accept(header: &ResponseHeader, exchange: &mut Exchange) -> Result
 /// that pays for it is on disk: it was being written while the upstream worked.
 pub(super) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) -> Result<()> {
     let id = exchange.id;
-    let credential =
-        exchange.attempt().and_then(|attempt| attempt.candidate.channel.credential.clone());
-    headers::to_customer(header, credential.as_ref().map(|one| one.secret.expose()), id)?;
+    let channel = exchange.attempt().map(|attempt| &attempt.candidate.channel);
+    let credential = channel.and_then(|channel| channel.credential.as_ref());
+    headers::to_customer(header, credential.map(|one| one.secret.expose()), id)?;
     if exchange.envelope == Envelope::Anthropic && !header.headers.contains_key(REQUEST_ID) {
         header.insert_header(REQUEST_ID, id.to_string())?;
     }
