@@ -197,6 +197,11 @@ fn seed(target: &Target, credential: Option<&Credential>) -> u64 {
         hasher.update(name);
         hasher.update([0]);
     }
-    let digest = hasher.finalize();
-    digest.iter().take(8).fold(0, |seed, byte| (seed << 8) | u64::from(*byte))
+    first_64_bits(hasher)
+}
+
+/// As much of a digest as a choice looks at.
+#[must_use]
+pub fn first_64_bits(hasher: Sha256) -> u64 {
+    hasher.finalize().iter().take(8).fold(0, |bits, byte| (bits << 8) | u64::from(*byte))
 }

@@ -97,8 +97,7 @@ async fn collect(
         sending.attempt = Some(Attempt { body_emitted: true, ..attempt });
         let caller = Caller { outbound: &gateway.outbound, upstream: &upstream, head, id };
         let asked = ask(&caller, sending, &requests, budget).await;
-        let outcome = asked.as_ref().map_or_else(Failed::outcome, |_| Some(Outcome::Ok));
-        if let Some(outcome) = outcome {
+        if let Some(outcome) = Failed::outcome_of(&asked) {
             sending.report(outcome, &gateway.metrics);
         }
         match asked {

@@ -307,7 +307,13 @@ impl Response {
     }
 }
 
-fn report(candidate: &mut Candidate, began: Instant, outcome: Outcome, metrics: &Metrics) {
+/// Notes what came of a try, for those that follow and for the metrics.
+pub(super) fn report(
+    candidate: &mut Candidate,
+    began: Instant,
+    outcome: Outcome,
+    metrics: &Metrics,
+) {
     candidate.report(outcome, Instant::now());
     metrics.upstream_answered(&candidate.target.upstream.name, outcome.as_str(), began.elapsed());
 }

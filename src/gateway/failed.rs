@@ -20,12 +20,13 @@ pub(super) enum Failed {
 }
 
 impl Failed {
-    /// What came of the try; `None` when the upstream has no part in it.
-    pub(super) fn outcome(&self) -> Option<Outcome> {
-        match self {
-            Self::Relayed(..) => Some(Outcome::Refused),
-            Self::Ours(_) => None,
-            Self::Next(outcome, _) | Self::InDoubt(outcome, _) => Some(*outcome),
+    /// What came of a try; `None` when the upstream has no part in it.
+    pub(super) fn outcome_of<T>(asked: &Result<T, Self>) -> Option<Outcome> {
+        match asked {
+            Ok(_) => Some(Outcome::Ok),
+            Err(Self::Relayed(..)) => Some(Outcome::Refused),
+            Err(Self::Ours(_)) => None,
+            Err(Self::Next(outcome, _) | Self::InDoubt(outcome, _)) => Some(*outcome),
         }
     }
 }

@@ -11,7 +11,7 @@ use pingora::proxy::Session;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::exchange::{Exchange, Sending, Stage as Reached};
+use super::exchange::{self, Exchange, Sending, Stage as Reached};
 use super::failed::Failed;
 use super::proxy::Gateway;
 use super::{headers, peer, respond};
@@ -205,10 +205,8 @@ async fn submit(
         }
         let (began, upstream) = (Instant::now(), Arc::clone(&candidate.target.upstream));
         let asked = ask(gateway, call, &upstream, &request.path, headers, request.body).await;
-        let outcome = asked.as_ref().map_or_else(Failed::outcome, |_| Some(Outcome::Ok));
-        if let Some(outcome) = outcome {
-            candidate.report(outcome, Instant::now());
-            gateway.metrics.upstream_answered(&upstream.name, outcome.as_str(), began.elapsed());
+        if let Some(outcome) = Failed::outcome_of(&asked) {
+            exchange::report(&mut candidate, began, outcome, &gateway.metrics);
         }
         match asked {
             Ok(upstream_id) => {

@@ -4,6 +4,7 @@
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 
+use crate::balance::first_64_bits;
 use crate::config::snapshot::Affinity;
 use crate::ledger::AccountId;
 use crate::protocols::Request;
@@ -41,7 +42,7 @@ pub fn affinity(
             }
         }
     }
-    Some(hasher.finalize().iter().take(8).fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
+    Some(first_64_bits(hasher))
 }
 
 /// The parts of a request that all later turns of its conversation have too.
