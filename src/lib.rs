@@ -18,6 +18,7 @@ pub mod ledger;
 // What it is told, and what it tells.
 pub mod config;
 pub mod reload;
+mod web;
 pub mod admin;
 pub mod finished;
 pub mod metrics;

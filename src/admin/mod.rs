@@ -7,6 +7,7 @@
 
 mod accounts;
 mod config;
+mod console;
 mod entries;
 mod error;
 mod explain;
@@ -55,7 +56,19 @@ pub struct AdminState {
 }
 
 /// Every path that there is.
-fn app(state: AdminState) -> Router {
+///
+/// # Errors
+/// When the key of the operators' sessions can neither be read nor made.
+pub fn app(state: AdminState) -> std::io::Result<Router> {
+    let config = state.config.load();
+    let api = api(state.clone());
+    if !config.admin.console {
+        return Ok(api);
+    }
+    Ok(api.merge(console::router(state, &config.store.data_dir)?))
+}
+
+fn api(state: AdminState) -> Router {
     Router::new()
         .route("/healthz", get(probes::healthz))
         .route("/readyz", get(probes::readyz))

@@ -246,7 +246,8 @@ async fn serve(
         token: admin_token.clone(),
     };
     let checks = tokio::spawn(check_upstreams(Arc::clone(&handle), Arc::clone(&state.balancer)));
-    let admin = tokio::spawn(admin::serve(admin_listener, state));
+    let app = admin::app(state).context("cannot prepare the operators' console")?;
+    let admin = tokio::spawn(admin::serve(admin_listener, app));
     metrics.config_loaded();
     let watching = tokio::spawn(reload::watch(Arc::clone(&handle), Arc::clone(&metrics)));
     readiness.set_ready();

@@ -1,9 +1,9 @@
-//! Prices as they are typed: US dollars per million units or per unit, read without a float.
+//! Prices and amounts as they are typed: US dollars per million units or per unit, read without a float.
 
 use rust_decimal::Decimal;
 
 use super::scalar::{Scalar, ScalarError, scalar};
-use crate::money::Rate;
+use crate::money::{Nanousd, Rate};
 
 /// US dollars for a million tokens or characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,26 @@ impl Scalar for PerUnit {
     }
 }
 
-scalar!(PerMillion, PerUnit);
+/// An amount of money.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dollars(pub(super) Nanousd);
+
+impl Scalar for Dollars {
+    const FORMAT: &'static str = "tollgate-usd-amount";
+    const DESCRIPTION: &'static str = "US dollars, such as `5.00`";
+    const NUMBER: bool = true;
+    const PATTERN: &'static str = r"^([0-9]+(\.[0-9]{1,9})?|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        let wrong = |_| {
+            let help = "write US dollars as a decimal with at most nine places: `5.00`";
+            ScalarError::new("this is not an amount of money", help)
+        };
+        text.parse().map(Self).map_err(wrong)
+    }
+}
+
+scalar!(Dollars, PerMillion, PerUnit);
 
 /// Reads dollars for 10^(15 - `exponent`) units into femto-dollars for one. Nothing is rounded: a
 /// price that femto-dollars cannot hold exactly is refused.

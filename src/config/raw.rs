@@ -1,6 +1,7 @@
 //! What operators type: the fields of the two files, with their defaults. Doc comments here are the
 //! descriptions in the JSON Schema.
 
+mod console;
 mod models;
 mod routes;
 
@@ -9,6 +10,7 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
+pub(super) use console::*;
 pub(super) use models::*;
 pub(super) use routes::*;
 

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 use super::network::Network;
-use super::rate::{PerMillion, PerUnit};
+use super::rate::{Dollars, PerMillion, PerUnit};
 use super::snapshot::Affinity;
 use super::url::BaseUrl;
 use crate::price::{self, Quality, Resolution};
@@ -62,6 +62,7 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
         ImageSize::FORMAT => check::<ImageSize>(text),
         Network::FORMAT => check::<Network>(text),
         BaseUrl::FORMAT => check::<BaseUrl>(text),
+        Dollars::FORMAT => check::<Dollars>(text),
         PerMillion::FORMAT => check::<PerMillion>(text),
         PerUnit::FORMAT => check::<PerUnit>(text),
         _ => Ok(()),

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use super::certificate::Certificate;
 use crate::ledger::RecoveryPolicy;
 use crate::limits::Rates;
+use crate::money::Nanousd;
 use crate::price::PriceList;
 use crate::protocols::limits::ModelLimits;
 use crate::protocols::{Dialect, Operation};
@@ -47,6 +48,8 @@ pub struct Snapshot {
     pub tasks: Tasks,
     /// How targets are chosen and given up.
     pub balancing: Balancing,
+    /// The customers' console.
+    pub console: Console,
     /// Which finished requests are logged.
     pub access_log: AccessLog,
     /// Which path does what, in the order of `routes.yaml`.
@@ -93,6 +96,45 @@ pub struct Admin {
     pub address: SocketAddr,
     /// The bearer token; `None` makes `serve` create one in `<data_dir>/admin-token`.
     pub token: Option<Secret>,
+    /// Whether there is a console for operators.
+    pub console: bool,
+}
+
+/// The customers' console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Console {
+    /// Whether there is one. Restart-only.
+    pub enabled: bool,
+    /// Its path, without a slash at the end. Restart-only.
+    pub path: String,
+    /// Who may sign up.
+    pub sign_up: SignUp,
+    /// What a new account gets.
+    pub trial_credit: Nanousd,
+    /// How long a customer stays logged in.
+    pub session: Duration,
+    /// How customers reach the gateway, where that is said.
+    pub public_url: Option<PublicUrl>,
+}
+
+/// Who may sign up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignUp {
+    /// Nobody.
+    Closed,
+    /// Whoever has a code of the operator's.
+    Invite,
+    /// Everybody.
+    Open,
+}
+
+/// How customers reach the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl {
+    /// The URL, without a slash at the end.
+    pub text: String,
+    /// Whether it is `https`.
+    pub tls: bool,
 }
 
 /// The embedded store.

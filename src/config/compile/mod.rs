@@ -12,6 +12,7 @@ use super::spans::{Path, Step};
 use super::{Overrides, diagnostic};
 use crate::limits::Rates;
 
+mod console;
 mod limits;
 mod listeners;
 mod models;
@@ -84,6 +85,7 @@ pub(super) fn compile(
         rate_limits: compiled.rate_limits,
         tasks: compiled.tasks,
         balancing: compiled.balancing,
+        console: compiled.console,
         access_log: compiled.access_log,
         routes: compiled.routes,
         upstreams: compiled.upstreams,

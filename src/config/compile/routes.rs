@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
-    AccessLog, Admin, Balancing, CircuitRules, Limits, Listener, RateLimits, Reload, RetryRules,
-    Route, Store, Tasks, Upstream,
+    AccessLog, Admin, Balancing, CircuitRules, Console, Limits, Listener, RateLimits, Reload,
+    RetryRules, Route, Store, Tasks, Upstream,
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
@@ -21,6 +21,11 @@ use crate::secret::Secret;
 
 /// Paths that the gateway answers itself.
 const OWN_PATHS: [&str; 5] = ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
+
+/// Whether the gateway answers this path itself, or paths below it.
+pub(super) fn is_own_path(path: &str) -> bool {
+    OWN_PATHS.iter().any(|own| *own == path || own.starts_with(&format!("{path}/")))
+}
 
 /// The compiled `routes.yaml`.
 pub(super) struct Compiled {
@@ -35,6 +40,7 @@ pub(super) struct Compiled {
     pub(super) rate_limits: RateLimits,
     pub(super) tasks: Tasks,
     pub(super) balancing: Balancing,
+    pub(super) console: Console,
     pub(super) access_log: AccessLog,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
     pub(super) routes: Vec<Arc<Route>>,
@@ -54,6 +60,7 @@ pub(super) fn compile(
     let access_log =
         AccessLog { sample_per_million: raw.access_log.sample.0, slow: raw.access_log.slow.0 };
     let routes = routes(document, raw.routes, &limits);
+    let console = super::console::compile(document, raw.console, &routes, overrides);
     let balancing = balancing(document, &raw.balancing);
     let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
     Compiled {
@@ -71,6 +78,7 @@ pub(super) fn compile(
         },
         tasks,
         balancing,
+        console,
         access_log,
         upstreams,
         routes,
@@ -81,7 +89,7 @@ fn admin(document: &mut Document, raw: raw::Admin, overrides: &Overrides) -> Adm
     let token = raw.token.map(|token| token.0).filter(|token| !token.expose().is_empty());
     let path = Path::root().key("admin").key("token");
     check_secret(document, &path, token.as_ref());
-    Admin { address: overrides.admin.unwrap_or(raw.address.0), token }
+    Admin { address: overrides.admin.unwrap_or(raw.address.0), token, console: raw.console }
 }
 
 fn store(document: &mut Document, raw: raw::Store, overrides: &Overrides) -> Store {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::Entries;
+use super::{Console, Entries};
 use crate::config::network::Network;
 use crate::config::scalar::{
     Address, AffinityName, DialectName, OperationName, Period, SecretText, Share, Size,
@@ -49,6 +49,9 @@ pub(in crate::config) struct Routes {
     /// How targets are chosen and given up.
     #[serde(default)]
     pub(in crate::config) balancing: Balancing,
+    /// The customers' console.
+    #[serde(default)]
+    pub(in crate::config) console: Console,
     /// Which finished requests get a line in the log. Metrics count all of them.
     #[serde(default)]
     pub(in crate::config) access_log: AccessLog,
@@ -106,11 +109,15 @@ pub(in crate::config) struct Admin {
     /// The bearer token of the admin API. Default: one is made at the first start and kept in
     /// `admin-token` in the data directory.
     pub(in crate::config) token: Option<SecretText>,
+    /// Whether there is a console for operators at `/operator`. Default: `true`. Takes effect at a
+    /// restart.
+    pub(in crate::config) console: bool,
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Self { address: Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))), token: None }
+        let address = Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)));
+        Self { address, token: None, console: true }
     }
 }
 

@@ -1,0 +1,115 @@
+//! What every page has around its content, and how a page becomes an answer.
+
+use askama::Template;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::assets;
+use super::session::{Session, Sessions};
+
+/// One way through a console.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NavItem {
+    /// Its path below the console's, beginning with a slash; empty for the first page.
+    pub(crate) path: &'static str,
+    /// What it is called.
+    pub(crate) label: &'static str,
+}
+
+/// How a message is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// It was done.
+    Good,
+    /// It was not, and why.
+    Bad,
+}
+
+/// What a form came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Flash {
+    /// How it is meant.
+    pub(crate) tone: Tone,
+    /// What is said.
+    pub(crate) text: String,
+}
+
+/// What the template `frame.html` needs, which every page extends.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// The console's path, without a slash at the end.
+    pub(crate) base: String,
+    /// What the console is called.
+    pub(crate) product: &'static str,
+    /// Where the embedded files are.
+    pub(crate) assets: String,
+    /// Who is logged in, as they are shown; `None` for guests, who get no navigation.
+    pub(crate) who: Option<String>,
+    /// The ways through the console.
+    pub(crate) nav: &'static [NavItem],
+    /// The path of the way that the page belongs to.
+    pub(crate) here: &'static str,
+    /// What forms carry.
+    pub(crate) csrf: String,
+    /// What the form before came to.
+    pub(crate) flash: Option<Flash>,
+}
+
+impl Frame {
+    /// The frame of a page for a guest.
+    pub(crate) fn new(
+        (base, product): (&str, &'static str),
+        sessions: &Sessions,
+        session: &Session,
+    ) -> Self {
+        Self {
+            base: base.to_owned(),
+            product,
+            assets: assets::directory(base),
+            who: None,
+            nav: &[],
+            here: "",
+            csrf: sessions.form_token(session),
+            flash: None,
+        }
+    }
+
+    /// The same for somebody who is logged in, on the way `here`.
+    pub(crate) fn of(self, who: String, nav: &'static [NavItem], here: &'static str) -> Self {
+        Self { who: Some(who), nav, here, ..self }
+    }
+
+    /// The same with a message.
+    pub(crate) fn saying(self, tone: Tone, text: impl Into<String>) -> Self {
+        Self { flash: Some(Flash { tone, text: text.into() }), ..self }
+    }
+}
+
+/// A page that is filled.
+pub(crate) struct Page<T>(pub(crate) T);
+
+impl<T: Template> IntoResponse for Page<T> {
+    fn into_response(self) -> Response {
+        match self.0.render() {
+            Ok(html) => {
+                ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
+            }
+            Err(error) => {
+                log::error!("a page could not be filled: {error}");
+                (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made.").into_response()
+            }
+        }
+    }
+}
+
+/// A page that says why there is no other.
+#[derive(Template)]
+#[template(path = "failed.html")]
+pub(crate) struct Failed {
+    /// What is around it.
+    pub(crate) frame: Frame,
+    /// In a few words.
+    pub(crate) title: &'static str,
+    /// What to do.
+    pub(crate) text: String,
+}

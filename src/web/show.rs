@@ -1,0 +1,88 @@
+//! How money, times, counts and states are written on pages.
+
+use std::time::Duration;
+
+use crate::clock::UnixMs;
+use crate::money::Nanousd;
+
+/// Dollars with as many places as the amount has, at least two: `$0.0123`.
+pub(crate) fn money(amount: &Nanousd) -> String {
+    let text = amount.to_string();
+    match text.strip_prefix('-') {
+        Some(text) => format!("−${text}"),
+        None => format!("${text}"),
+    }
+}
+
+/// A time in UTC to the second: `2026-01-31 12:00:00`.
+pub(crate) fn time(at: &UnixMs) -> String {
+    let text = at.to_rfc3339();
+    text.get(..19).map_or_else(|| text.clone(), |text| text.replacen('T', " ", 1))
+}
+
+/// The day in UTC: `2026-01-31`.
+pub(crate) fn day(at: &UnixMs) -> String {
+    at.to_rfc3339().chars().take(10).collect()
+}
+
+/// A count in groups of three: `1,234,567`.
+pub(crate) fn count(count: &u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len().saturating_mul(4) / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// How long something took: `35 ms`, `1.24 s`, `3 min 20 s`.
+pub(crate) fn took(duration: &Duration) -> String {
+    let ms = duration.as_millis();
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..120_000 => format!("{}.{:02} s", ms / 1000, ms % 1000 / 10),
+        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1000),
+    }
+}
+
+/// How long ago something was, roughly: `just now`, `5 min ago`, `3 h ago`, `12 days ago`.
+pub(crate) fn ago(at: &UnixMs, now: &UnixMs) -> String {
+    let seconds = now.0.saturating_sub(at.0) / 1000;
+    match seconds {
+        0..60 => "just now".to_owned(),
+        60..7_200 => format!("{} min ago", seconds / 60),
+        7_200..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(&number), text);
+        }
+    }
+
+    #[test]
+    fn money_keeps_every_place() {
+        assert_eq!(money(&Nanousd::new(12_300_000)), "$0.0123");
+        assert_eq!(money(&Nanousd::new(-5_000_000_000)), "−$5.00");
+    }
+
+    #[test]
+    fn times_are_short() {
+        let at = UnixMs(1_769_860_800_123);
+        assert_eq!(time(&at), "2026-01-31 12:00:00");
+        assert_eq!(day(&at), "2026-01-31");
+        assert_eq!(ago(&at, &UnixMs(at.0 + 300_000)), "5 min ago");
+        assert_eq!(took(&Duration::from_millis(1_245)), "1.24 s");
+        assert_eq!(took(&Duration::from_secs(200)), "3 min 20 s");
+    }
+}
