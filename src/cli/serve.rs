@@ -233,6 +233,7 @@ async fn serve(
         balancer: Arc::clone(&balancer),
         limits: Arc::default(),
         deadline: Arc::clone(&deadline),
+        hosted: Vec::new(),
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = listen::start(&parts, listeners, &stopped, &open)?;

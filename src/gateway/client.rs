@@ -7,6 +7,8 @@ use ipnet::IpNet;
 
 /// The header in which proxies add the address of whom they speak for, each at the end.
 const FORWARDED_FOR: &str = "x-forwarded-for";
+/// The header in which proxies say how whom they speak for came to them.
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
 
 /// The address that the request came from.
 ///
@@ -30,6 +32,18 @@ pub(super) fn address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
         }
     }
     client
+}
+
+/// Whether the client came over TLS, as the proxy that the operator trusts says: the last word of the
+/// header is the nearest proxy's.
+pub(super) fn is_tls(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
+    let peer = peer.to_canonical();
+    if !trusted.iter().any(|network| network.contains(&peer)) {
+        return false;
+    }
+    let said = headers.get_all(FORWARDED_PROTO).iter().next_back();
+    let nearest = said.and_then(|field| field.as_bytes().rsplit(|b| *b == b',').next());
+    nearest.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
 }
 
 /// An address, with or without the port that some proxies add.
@@ -91,5 +105,27 @@ mod tests {
             assert_eq!(found(peer, &["203.0.113.9"], &[]), peer);
         }
         assert_eq!(found("::ffff:192.0.2.7", &["203.0.113.9"], LAN), "192.0.2.7");
+    }
+
+    #[test]
+    fn a_trusted_proxy_says_whether_the_client_came_over_tls() {
+        let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().expect("a network")];
+        let cases: &[(&str, &[&str], bool)] = &[
+            ("10.0.0.1", &["https"], true),
+            ("10.0.0.1", &["HTTPS"], true),
+            ("::ffff:10.0.0.1", &["http, https"], true),
+            ("10.0.0.1", &["http", "https"], true),
+            ("10.0.0.1", &["https, http"], false),
+            ("10.0.0.1", &[], false),
+            ("192.0.2.1", &["https"], false),
+        ];
+        for (peer, fields, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for field in *fields {
+                headers.append(FORWARDED_PROTO, field.parse().expect("a value"));
+            }
+            let said = is_tls(peer.parse().expect("an address"), &headers, &trusted);
+            assert_eq!(said, *expected, "{peer} says {fields:?}");
+        }
     }
 }

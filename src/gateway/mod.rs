@@ -17,6 +17,7 @@ mod usage;
 mod body;
 mod replayed;
 mod headers;
+mod hosted;
 mod client;
 mod peer;
 mod relay;
@@ -34,6 +35,7 @@ pub use certificates::Certificates;
 pub use connection::Connections;
 pub use deadline::Deadline;
 pub use health::check_upstreams;
+pub use hosted::{Downstream, Hosted};
 pub use proxy::{Gateway, GatewayParts};
 pub use transport::Transport;
 

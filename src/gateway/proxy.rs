@@ -17,6 +17,7 @@ use super::body::{self, BodyBudget};
 use super::connection::Connections;
 use super::deadline::Deadline;
 use super::exchange::{Attempt, Exchange, Stage};
+use super::hosted::Hosted;
 use super::overload::InFlight;
 use super::receive::Received;
 use super::transport::Transport;
@@ -62,6 +63,8 @@ pub struct GatewayParts {
     pub limits: Arc<Limits>,
     /// When requests in flight must end.
     pub deadline: Arc<Deadline>,
+    /// Services that answer below paths of their own.
+    pub hosted: Vec<Hosted>,
 }
 
 /// The proxy. What it keeps is shared by its clones: one for each listener.
@@ -76,6 +79,7 @@ pub struct Gateway {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) balancer: Arc<Balancer>,
     pub(super) limits: Arc<Limits>,
+    pub(super) hosted: Arc<[Hosted]>,
     deadline: Arc<Deadline>,
     addresses: Arc<Addresses>,
 }
@@ -84,8 +88,17 @@ impl Gateway {
     /// A gateway over these parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
-        let GatewayParts { config, ledger, metrics, outbound, tasks, balancer, limits, deadline } =
-            parts;
+        let GatewayParts {
+            config,
+            ledger,
+            metrics,
+            outbound,
+            tasks,
+            balancer,
+            limits,
+            deadline,
+            hosted,
+        } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
         Self {
             config,
@@ -97,6 +110,7 @@ impl Gateway {
             in_flight: Arc::default(),
             balancer,
             limits,
+            hosted: hosted.into(),
             deadline,
             addresses: Arc::default(),
         }

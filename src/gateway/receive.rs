@@ -6,13 +6,14 @@ use http::Method;
 use http::header::CONTENT_ENCODING;
 use pingora::proxy::Session;
 
-use super::body::{self, ReadLimits};
+use super::body::{self, HeldBody, ReadLimits};
 use super::exchange::{Exchange, Sending, Stage};
 use super::local::{self, Local};
 use super::proxy::Gateway;
 use super::reading::Reading;
-use super::{cors, overload, respond, submit, told};
+use super::{cors, hosted, overload, respond, submit, told};
 use crate::clock::UnixMs;
+use crate::config::snapshot::{Route, Snapshot};
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline;
 
@@ -32,6 +33,15 @@ pub(super) async fn receive(
     exchange: &mut Exchange,
 ) -> Result<Received, GatewayError> {
     let head = session.req_header();
+    // A service says itself which pages may call it.
+    if exchange.route.is_none()
+        && let Some(hosted) = hosted::at(&gateway.hosted, head.uri.path())
+    {
+        take_place(gateway, exchange)?;
+        // It is large, and most requests do without it.
+        Box::pin(hosted::answer(gateway, session, exchange, hosted)).await?;
+        return Ok(Received::Answered);
+    }
     if cors::is_preflight(head) {
         respond::preflight(session).await.map_err(|error| gone(&error))?;
         return Ok(Received::Answered);
@@ -46,19 +56,7 @@ pub(super) async fn receive(
     }
     let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
     exchange.key = Some(Arc::clone(&key));
-    let encoding = head.headers.get(CONTENT_ENCODING);
-    if encoding.is_some_and(|encoding| encoding != "identity") {
-        let message =
-            "Compressed request bodies are not read. Send the body without Content-Encoding.";
-        return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
-    }
-    let limits = ReadLimits {
-        body_bytes_max: route.body_bytes_max,
-        budget_bytes_max: snapshot.limits.body_memory_bytes_max,
-        timeout: snapshot.limits.body_timeout,
-    };
-    let mut reading = Reading::of(route.operation, &session.req_header().headers)?;
-    let body = body::read(session, &gateway.bodies, limits, &mut reading).await?;
+    let (body, reading) = read(gateway, session, &snapshot, &route).await?;
     exchange.request_bytes = body.bytes.len() as u64;
 
     let request = reading.finish(&body.bytes)?;
@@ -99,6 +97,29 @@ pub(super) async fn receive(
         last_failure: None,
     }));
     Ok(Received::Paid)
+}
+
+/// The whole body of a request for an operation.
+async fn read(
+    gateway: &Gateway,
+    session: &mut Session,
+    snapshot: &Snapshot,
+    route: &Route,
+) -> Result<(HeldBody, Reading), GatewayError> {
+    let headers = &session.req_header().headers;
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let message =
+            "Compressed request bodies are not read. Send the body without Content-Encoding.";
+        return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
+    }
+    let limits = ReadLimits {
+        body_bytes_max: route.body_bytes_max,
+        budget_bytes_max: snapshot.limits.body_memory_bytes_max,
+        timeout: snapshot.limits.body_timeout,
+    };
+    let mut reading = Reading::of(route.operation, headers)?;
+    let body = body::read(session, &gateway.bodies, limits, &mut reading).await?;
+    Ok((body, reading))
 }
 
 /// A place among the requests that are served, if there is one.

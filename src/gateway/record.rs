@@ -29,7 +29,8 @@ impl Exchange {
         let settled = self.settle(self.ending(session, error));
         let head = session.req_header();
         let written = session.response_written().map(|header| header.status.as_u16());
-        let refused = written.filter(|status| *status >= 400).map(|_| "upstream_refused");
+        let refused = written.filter(|status| *status >= 400 && self.route.is_some());
+        let refused = refused.map(|_| "upstream_refused");
         let code = |failure: &GatewayError| failure.code.unwrap_or(respond::wire(failure.kind).2);
         let failure = self.failure.as_ref().map(code);
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
