@@ -30,6 +30,7 @@ mod hold;
 mod ids;
 mod journal;
 mod limit;
+mod lock;
 mod projection;
 mod projector;
 mod record;
@@ -53,6 +54,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::core::Core;
 use self::journal::{Journal, Stopped};
+use self::lock::DirectoryLock;
 use self::projector::Backlog;
 use self::store::Store;
 use crate::limits::Rates;
@@ -137,7 +139,7 @@ pub struct Ledger {
     store: Arc<Store>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked for as long as the ledger is open.
-    _lock: File,
+    _lock: DirectoryLock,
 }
 
 /// All keys, for authentication.

@@ -1,7 +1,7 @@
 //! Opening: load what sled has, replay the rest of the journal, end what a crash left open.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::core::Core;
 use super::journal::Journal;
 use super::journal::committer::{Committer, Space};
 use super::journal::segment::{Position, Reader, Writer};
+use super::lock::DirectoryLock;
 use super::projection::Window;
 use super::projector::{Backlog, Projector, WINDOW_RECORDS_MAX};
 use super::record::Journaled;
@@ -41,27 +42,10 @@ pub struct Recovery {
     pub took: Duration,
 }
 
-/// Takes the lock of a data directory, which it makes if it does not exist.
-pub(super) fn lock(dir: &Path) -> Result<File, OpenError> {
-    if !dir.exists() {
-        fs::create_dir_all(dir).map_err(OpenError::io(dir))?;
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        sync_directory(parent).map_err(OpenError::io(parent))?;
-    }
-    let path = dir.join("lock");
-    let file = File::create(&path).map_err(OpenError::io(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(OpenError::InUse(dir.to_owned())),
-        Err(fs::TryLockError::Error(error)) => Err(OpenError::io(&path)(error)),
-    }
-}
-
 pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     let began = Instant::now();
     let dir = &options.dir;
-    let lock = lock(dir)?;
+    let lock = DirectoryLock::take(dir)?;
     let journal_dir = dir.join("journal");
     if !journal_dir.exists() {
         fs::create_dir(&journal_dir).map_err(OpenError::io(&journal_dir))?;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::core::Core;
 use super::journal::segment::{self, Position, Reader};
+use super::lock::DirectoryLock;
 use super::record::Record;
 use super::{Account, AccountId, HoldId, OpenError, Seq, audit, new_cores, recovery, shard_index};
 use crate::ledger::Balance;
@@ -53,7 +54,7 @@ pub struct Report {
 pub fn verify(dir: &Path) -> Result<Report, OpenError> {
     let journal_dir = dir.join("journal");
     let segments = segment::list(&journal_dir)?.len();
-    let _lock = recovery::lock(dir)?;
+    let _lock = DirectoryLock::take(dir)?;
     let mut audit = Audit { cores: new_cores(), refunds: HashMap::new(), violations: Vec::new() };
     let mut reader = Reader::open(&journal_dir, Position::default())?;
     let (mut frames, mut is_whole) = (0, true);
