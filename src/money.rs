@@ -8,6 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Nano-dollars in one US dollar.
@@ -144,6 +145,21 @@ impl<'de> Deserialize<'de> for Nanousd {
         } else {
             i64::deserialize(deserializer).map(Self)
         }
+    }
+}
+
+impl JsonSchema for Nanousd {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Dollars".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "US dollars as a decimal string with two to nine decimals.",
+            "type": "string",
+            "pattern": r"^-?[0-9]+\.[0-9]{2,9}$",
+            "examples": ["10.00"],
+        })
     }
 }
 

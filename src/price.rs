@@ -4,6 +4,7 @@
 //! place where the two meet. A [`PriceList`] has the [`Prices`] for what a request asks for.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::money::{Charge, Nanousd, Rate};
@@ -12,7 +13,7 @@ use crate::words::words;
 /// Units used by one request. The kinds are disjoint: a cached input token is not counted again as
 /// a plain one, and a reasoning token is counted in `output_tokens` only if `reasoning_tokens` is
 /// zero or billed inside the output (the codec settles that when it reads the upstream's figures).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// Input tokens that were neither read from nor written to a prompt cache.
     pub input_tokens: u64,
@@ -56,7 +57,7 @@ impl Usage {
 }
 
 /// Where a settled usage figure comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
     /// The upstream reported it.

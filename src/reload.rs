@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::config::{self, ConfigHandle, Diagnostic, Reloaded};
 use crate::metrics::Metrics;
@@ -95,17 +96,33 @@ impl Attempt {
     /// The attempt for programs: what `tollgate check --format json` says of the files, whether
     /// they are in force, what is in force, and which of their fields wait for a restart.
     #[must_use]
-    pub fn document(&self) -> Value {
+    pub fn document(&self) -> Document {
         let (hash, diagnostics, restart_only) = match &self.result {
             Ok(reloaded) => {
                 (Some(reloaded.hash.as_str()), &reloaded.warnings, reloaded.restart_only.as_slice())
             }
             Err(errors) => (None, errors, &[][..]),
         };
-        let mut document = config::report(hash, diagnostics);
-        document["in_force"] = json!(hash == Some(self.running.as_str()));
-        document["running"] = json!(self.running);
-        document["restart_only"] = json!(restart_only);
-        document
+        Document {
+            report: config::report(hash, diagnostics),
+            in_force: hash == Some(self.running.as_str()),
+            running: self.running.clone(),
+            restart_only: restart_only.iter().map(ToString::to_string).collect(),
+        }
     }
+}
+
+/// An attempt for programs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Reload")]
+pub struct Document {
+    /// What `tollgate check --format json` says of the files.
+    #[serde(flatten)]
+    pub report: config::Report,
+    /// Whether these files are in force.
+    pub in_force: bool,
+    /// The hash of what is in force.
+    pub running: String,
+    /// The fields that differ from what the process started with and wait for a restart.
+    pub restart_only: Vec<String>,
 }

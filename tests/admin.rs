@@ -677,30 +677,10 @@ async fn the_commands_of_the_reference_work_when_pasted() {
 }
 
 #[tokio::test]
-async fn the_reference_lists_every_path_and_every_metric() {
+async fn the_reference_lists_every_metric() {
     let dir = tempfile::tempdir().expect("a directory");
     let admin = Admin::start(dir.path());
-    let (account, id, key) = admin.customer("10.00").await;
-    let endpoints = include_str!("../docs/admin-api.md")
-        .lines()
-        .filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')?.split_once(' '));
-    let mut tried = 0;
-    for (method, path) in endpoints {
-        let path = path.replace("/admin/v1/accounts/{account}", &account);
-        let path = path.replace("{key}", text(&key["id"]));
-        let method: Method = method.parse().expect("a method");
-        let body = (method != Method::GET).then(|| json!({}));
-        let (status, answer) = admin.send(method.clone(), &path, body).await;
-        // There is no task to name, and the answer says so rather than that there is no path.
-        let is_there = !matches!(status.as_u16(), 404 | 405) || path.contains("{task}");
-        assert!(
-            is_there && !answer.to_string().contains("no such path"),
-            "{method} {path} is {status}"
-        );
-        tried += 1;
-    }
-    assert_eq!(tried, 22, "endpoints in the reference");
-
+    let (_, id, _) = admin.customer("10.00").await;
     admin.metrics.upstream_answered("upstream", "ok", Duration::from_secs(1));
     admin.metrics.retried(&admin.model, "upstream");
     finished(id, KeyId::from_number(1), &admin.model).report(&admin.metrics, &AccessLog::default());

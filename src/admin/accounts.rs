@@ -1,60 +1,72 @@
 //! Accounts and what operators do with their money.
 
 use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::error::{Answer, ApiError};
 use super::limits::{RatesBody, RatesView};
-use super::request::{Body, Page, Params};
-use crate::ledger::{Account, AccountId, HoldId};
+use super::request::{Body, Created, List, Once, Page, Params, Path};
+use super::value::{Amount, Time};
+use crate::ledger::{Account, AccountId, Balance, HoldId, Seq};
 use crate::money::Nanousd;
 
 /// The longest name and the longest id of a caller's own, in bytes.
-const TEXT_BYTES_MAX: usize = 256;
+pub(super) const TEXT_BYTES_MAX: usize = 256;
+/// What [`checked`] takes, but for the count: a schema counts characters.
+pub(super) const TEXT_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 
 /// An account as it is shown.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Account")]
 pub(super) struct AccountView {
     id: AccountId,
     name: String,
-    created_at: String,
+    created_at: Time,
     balance: BalanceView,
     limits: RatesView,
 }
 
-#[derive(Serialize)]
-struct BalanceView {
+/// `granted` is the sum of the other three.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Balance")]
+pub(super) struct BalanceView {
+    /// Everything ever paid in.
     granted: Nanousd,
+    /// What can be spent now.
     available: Nanousd,
+    /// What is set aside for calls in flight.
     held: Nanousd,
+    /// What settled calls have cost, less refunds.
     spent: Nanousd,
+}
+
+impl From<Balance> for BalanceView {
+    fn from(balance: Balance) -> Self {
+        let Balance { granted, available, held, spent } = balance;
+        Self { granted, available, held, spent }
+    }
 }
 
 impl AccountView {
     fn of(state: &AdminState, account: Account) -> Self {
-        let balance = account.balance;
         Self {
             id: account.id,
             name: account.name,
-            created_at: account.created_at.to_rfc3339(),
-            balance: BalanceView {
-                granted: balance.granted,
-                available: balance.available,
-                held: balance.held,
-                spent: balance.spent,
-            },
+            created_at: account.created_at.into(),
+            balance: account.balance.into(),
             limits: state.ledger.account_rates(account.id).into(),
         }
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewAccount {
+    /// What the operator calls it.
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
 }
 
@@ -62,17 +74,17 @@ pub(super) struct NewAccount {
 pub(super) async fn create(
     State(state): State<AdminState>,
     Body(new): Body<NewAccount>,
-) -> Answer<(StatusCode, Json<AccountView>)> {
+) -> Answer<Created<AccountView>> {
     checked("name", &new.name)?;
     let account = state.ledger.create_account(&new.name).await?;
-    Ok((StatusCode::CREATED, Json(AccountView::of(&state, account))))
+    Ok(Created(AccountView::of(&state, account)))
 }
 
 /// `GET /admin/v1/accounts`, oldest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
     Params(page): Params<Page<AccountId>>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<List<AccountView, AccountId>>> {
     let accounts = state.ledger.accounts();
     Ok(Json(page.list(
         accounts,
@@ -92,7 +104,7 @@ pub(super) async fn show(
 }
 
 /// What to change: a field that is left out stays as it is.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AccountPatch {
     #[serde(default)]
@@ -123,11 +135,24 @@ fn unknown_account() -> ApiError {
     ApiError::not_found("There is no such account.")
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewGrant {
     amount: Amount,
+    /// The caller's own id, such as an invoice number: the same id is granted once.
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
+}
+
+/// A grant that was made.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Grant")]
+pub(super) struct GrantView {
+    id: String,
+    account_id: AccountId,
+    amount: Nanousd,
+    /// Its place in the journal.
+    seq: Seq,
 }
 
 /// `POST /admin/v1/accounts/{account}/grants`: 201 the first time, 200 with the same body after.
@@ -135,21 +160,36 @@ pub(super) async fn grant(
     State(state): State<AdminState>,
     Path(account): Path<String>,
     Body(new): Body<NewGrant>,
-) -> Answer<(StatusCode, Json<Value>)> {
+) -> Answer<Once<GrantView>> {
     checked("id", &new.id)?;
     let account = find(&state, &account)?.id;
-    let granted = state.ledger.grant(account, &new.id, new.amount.0).await?;
-    let body =
-        json!({"id": new.id, "account_id": account, "amount": new.amount.0, "seq": granted.seq});
-    Ok((first_or_repeated(granted.repeated), Json(body)))
+    let amount = new.amount.0;
+    let granted = state.ledger.grant(account, &new.id, amount).await?;
+    let body = GrantView { id: new.id, account_id: account, amount, seq: granted.seq };
+    Ok(Once { repeated: granted.repeated, body })
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewRefund {
+    /// The settled hold, from the account's entries.
     hold: HoldId,
     amount: Amount,
+    /// The caller's own id: the same id is refunded once.
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
+}
+
+/// A refund that was made.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Refund")]
+pub(super) struct RefundView {
+    id: String,
+    account_id: AccountId,
+    hold: HoldId,
+    amount: Nanousd,
+    /// Its place in the journal.
+    seq: Seq,
 }
 
 /// `POST /admin/v1/accounts/{account}/refunds`: 201 the first time, 200 with the same body after.
@@ -157,22 +197,13 @@ pub(super) async fn refund(
     State(state): State<AdminState>,
     Path(account): Path<String>,
     Body(new): Body<NewRefund>,
-) -> Answer<(StatusCode, Json<Value>)> {
+) -> Answer<Once<RefundView>> {
     checked("id", &new.id)?;
     let account = find(&state, &account)?.id;
-    let granted = state.ledger.refund(account, &new.id, new.hold, new.amount.0).await?;
-    let body = json!({
-        "id": new.id,
-        "account_id": account,
-        "hold": new.hold,
-        "amount": new.amount.0,
-        "seq": granted.seq,
-    });
-    Ok((first_or_repeated(granted.repeated), Json(body)))
-}
-
-fn first_or_repeated(repeated: bool) -> StatusCode {
-    if repeated { StatusCode::OK } else { StatusCode::CREATED }
+    let (hold, amount) = (new.hold, new.amount.0);
+    let granted = state.ledger.refund(account, &new.id, hold, amount).await?;
+    let body = RefundView { id: new.id, account_id: account, hold, amount, seq: granted.seq };
+    Ok(Once { repeated: granted.repeated, body })
 }
 
 /// Checks a caller's name or id: something to read, within reason, and nothing that could break a
@@ -183,67 +214,4 @@ pub(super) fn checked(param: &'static str, text: &str) -> Answer<()> {
     }
     let message = format!("`{param}` has 1 to {TEXT_BYTES_MAX} bytes and no control characters.");
     Err(ApiError::invalid(param, message))
-}
-
-/// An amount of dollars above zero: a decimal string, or a JSON integer. A JSON number with a
-/// fraction is refused: many programs round it on its way.
-pub(super) struct Amount(pub(super) Nanousd);
-
-impl<'de> Deserialize<'de> for Amount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error;
-
-        struct Dollars;
-
-        impl serde::de::Visitor<'_> for Dollars {
-            type Value = Amount;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("US dollars above zero as a decimal string such as \"10.00\"")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
-                let amount: Nanousd = text.parse().map_err(E::custom)?;
-                if amount.is_zero() {
-                    return Err(E::invalid_value(serde::de::Unexpected::Str(text), &self));
-                }
-                Ok(Amount(amount))
-            }
-
-            fn visit_u64<E: Error>(self, dollars: u64) -> Result<Amount, E> {
-                self.visit_str(&dollars.to_string())
-            }
-        }
-
-        deserializer.deserialize_any(Dollars)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_exact_or_refused() {
-        for (json, nanousd) in
-            [(r#""10.00""#, 10_000_000_000), ("3", 3_000_000_000), (r#""0.000000001""#, 1)]
-        {
-            let amount: Amount = serde_json::from_str(json).expect(json);
-            assert_eq!(amount.0.get(), nanousd, "{json} in nano-dollars");
-        }
-        for json in [
-            "10.0",
-            "1e1",
-            "0",
-            r#""0.00""#,
-            "-1",
-            r#""-1""#,
-            r#""1e3""#,
-            "null",
-            "99999999999",
-            r#""""#,
-        ] {
-            assert!(serde_json::from_str::<Amount>(json).is_err(), "{json} was accepted");
-        }
-    }
 }

@@ -3,21 +3,35 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::AdminState;
+use super::error::Answer;
 use super::request::Params;
+use super::route::{Operation, Output};
 use crate::reload;
 
+/// What is in force.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Config")]
+pub(super) struct ConfigView {
+    /// The hash of both files.
+    hash: String,
+    /// Both files in one document, as they were typed, with fingerprints in the place of secrets.
+    config: Value,
+}
+
 /// `GET /admin/v1/config`: what is in force, as it was typed.
-pub(super) async fn show(State(state): State<AdminState>) -> Json<Value> {
+pub(super) async fn show(State(state): State<AdminState>) -> Json<ConfigView> {
     let config = state.config.load();
-    Json(json!({"hash": config.hash, "config": config.described}))
+    Json(ConfigView { hash: config.hash.clone(), config: config.described.clone() })
 }
 
 /// The query of a reload.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reload {
     /// Only say what it would do.
@@ -25,17 +39,34 @@ pub(super) struct Reload {
     dry_run: bool,
 }
 
-/// `POST /admin/v1/reload`: 200 with files that are in order, 422 with others.
+/// What became of a reload: 200 with files that are in order, 422 with others.
+pub(super) struct Reloaded(reload::Attempt);
+
+impl IntoResponse for Reloaded {
+    fn into_response(self) -> Response {
+        let in_order = self.0.is_in_order();
+        let status = if in_order { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+        (status, Json(self.0.document())).into_response()
+    }
+}
+
+impl Output for Reloaded {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.reply::<reload::Document>(StatusCode::OK, "The files are in order.");
+        let why = "They are not: the configuration that runs stays.";
+        operation.reply::<reload::Document>(StatusCode::UNPROCESSABLE_ENTITY, why);
+    }
+}
+
+/// `POST /admin/v1/reload`
 pub(super) async fn reload(
     State(state): State<AdminState>,
     Params(query): Params<Reload>,
-) -> (StatusCode, Json<Value>) {
+) -> Answer<Reloaded> {
     let attempt = if query.dry_run {
         reload::try_out(&state.config).await
     } else {
         reload::apply(&state.config, &state.metrics).await
     };
-    let status =
-        if attempt.is_in_order() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-    (status, Json(attempt.document()))
+    Ok(Reloaded(attempt))
 }

@@ -3,29 +3,32 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::AdminState;
 use super::accounts;
 use super::error::Answer;
-use super::request::{PAGE_DEFAULT, Page, Params, check_limit};
+use super::request::{List, PAGE_DEFAULT, PAGE_MAX, Page, Params, Path, check_limit};
+use super::value::Time;
 use crate::ledger::{AccountId, Call, Entry, EntryKind, HoldId, InDoubt, KeyId, RequestId, Seq};
 use crate::money::Nanousd;
 
 /// One movement of money as it is shown; which fields there are depends on its `kind`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Entry")]
 struct EntryView {
     seq: Seq,
-    at: String,
+    at: Time,
     #[serde(flatten)]
     kind: EntryKind,
     call: Option<CallView>,
 }
 
 /// The call that a movement belongs to.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Call")]
 struct CallView {
     hold: HoldId,
     request_id: RequestId,
@@ -35,20 +38,21 @@ struct CallView {
 }
 
 /// A call that was in flight in a crash.
-#[derive(Serialize)]
-struct InDoubtView {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "HoldInDoubt")]
+pub(super) struct InDoubtView {
     account_id: AccountId,
     call: CallView,
     charged: Nanousd,
-    reserved_at: String,
-    resolved_at: String,
+    reserved_at: Time,
+    resolved_at: Time,
 }
 
 impl From<Entry> for EntryView {
     fn from(entry: Entry) -> Self {
         Self {
             seq: entry.seq,
-            at: entry.at.to_rfc3339(),
+            at: entry.at.into(),
             kind: entry.kind,
             call: entry.call.map(CallView::from),
         }
@@ -73,18 +77,31 @@ impl From<InDoubt> for InDoubtView {
             account_id: doubt.account,
             call: doubt.call.into(),
             charged: doubt.charged,
-            reserved_at: doubt.reserved_at.to_rfc3339(),
-            resolved_at: doubt.resolved_at.to_rfc3339(),
+            reserved_at: doubt.reserved_at.into(),
+            resolved_at: doubt.resolved_at.into(),
         }
     }
 }
 
 /// The part of a statement that is asked for: up to `limit` entries from before `before`.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Before {
+    /// The most items of the answer; 100 when it is left out.
+    #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
+    /// The last item of the page before: its `next_before`.
     before: Option<Seq>,
+}
+
+/// A part of a statement.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Statement {
+    data: Vec<EntryView>,
+    /// Whether there are older entries.
+    has_more: bool,
+    /// What to pass as `before` for the next page; `null` on the last.
+    next_before: Option<Seq>,
 }
 
 /// `GET /admin/v1/accounts/{account}/entries`, newest first.
@@ -92,7 +109,7 @@ pub(super) async fn list(
     State(state): State<AdminState>,
     Path(account): Path<String>,
     Params(asked): Params<Before>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<Statement>> {
     let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
     let account = accounts::find(&state, &account)?.id;
     // One more than is shown tells whether there are more.
@@ -100,15 +117,15 @@ pub(super) async fn list(
     let has_more = entries.len() > limit;
     entries.truncate(limit);
     let next_before = entries.last().filter(|_| has_more).map(|last| last.seq);
-    let data: Vec<EntryView> = entries.into_iter().map(EntryView::from).collect();
-    Ok(Json(json!({"data": data, "has_more": has_more, "next_before": next_before})))
+    let data = entries.into_iter().map(EntryView::from).collect();
+    Ok(Json(Statement { data, has_more, next_before }))
 }
 
 /// `GET /admin/v1/holds/in-doubt`, oldest first.
 pub(super) async fn in_doubt(
     State(state): State<AdminState>,
     Params(page): Params<Page<HoldId>>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<List<InDoubtView, HoldId>>> {
     let found = state.ledger.in_doubt().await?;
     Ok(Json(page.list(found, |doubt| doubt.call.hold, InDoubtView::from)?))
 }

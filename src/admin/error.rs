@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use axum::Json;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::ledger::LedgerError;
 
@@ -17,6 +18,26 @@ pub(super) struct ApiError {
     code: &'static str,
     message: Cow<'static, str>,
     param: Option<String>,
+}
+
+/// An error as it is answered.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(super) struct Envelope {
+    error: Failure,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Failure {
+    /// What is the matter, for people.
+    message: Cow<'static, str>,
+    /// Whose fault it is, in a word.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The field or parameter that will not do.
+    param: Option<String>,
+    /// What is the matter, for programs.
+    code: &'static str,
 }
 
 /// What every handler gives.
@@ -113,14 +134,10 @@ impl From<LedgerError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = json!({"error": {
-            "message": self.message,
-            "type": self.kind,
-            "param": self.param,
-            "code": self.code,
-        }});
-        let mut response = (self.status, Json(body)).into_response();
-        if self.status == StatusCode::UNAUTHORIZED {
+        let Self { status, kind, code, message, param } = self;
+        let body = Envelope { error: Failure { message, kind, param, code } };
+        let mut response = (status, Json(body)).into_response();
+        if status == StatusCode::UNAUTHORIZED {
             let scheme = axum::http::HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::error::{Answer, ApiError};
@@ -15,7 +15,7 @@ use crate::config::snapshot::{Model, Target};
 use crate::ledger::KeyId;
 
 /// Whose request for what.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
     /// The name that the customer would use.
@@ -25,10 +25,36 @@ pub(super) struct Asked {
 }
 
 /// What would become of a request.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RouteExplained")]
+pub(super) struct Explained {
+    model: String,
+    operations: Vec<&'static str>,
+    /// Why the key would not get so far.
+    refused: Option<&'static str>,
+    affinity: &'static str,
+    targets: Vec<ExplainedTarget>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ExplainedTarget {
+    upstream: String,
+    /// The model's name at the upstream.
+    target: String,
+    credential: String,
+    priority: u32,
+    weight: u32,
+    in_flight: u32,
+    /// The share of calls that it gets now.
+    percent: f64,
+    why: String,
+}
+
+/// `GET /admin/v1/route`
 pub(super) async fn route(
     State(state): State<AdminState>,
     Params(asked): Params<Asked>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<Explained>> {
     let snapshot = state.config.load();
     let Some(model) = snapshot.model(&asked.model) else {
         return Err(ApiError::not_found("No model of `models.yaml` has this name."));
@@ -58,13 +84,13 @@ pub(super) async fn route(
             channels.map(|channel| Way { target, channel, standing: channel.standing(now, rules) })
         })
         .collect();
-    Ok(Json(json!({
-        "model": model.id,
-        "operations": model.operations.iter().map(|one| one.as_str()).collect::<Vec<_>>(),
-        "refused": refusal,
-        "affinity": snapshot.balancing.affinity.as_str(),
-        "targets": explained(model, &ways),
-    })))
+    Ok(Json(Explained {
+        model: model.id.to_string(),
+        operations: model.operations.iter().map(|one| one.as_str()).collect(),
+        refused: refusal,
+        affinity: snapshot.balancing.affinity.as_str(),
+        targets: explained(model, &ways),
+    }))
 }
 
 /// A way to the model.
@@ -84,7 +110,7 @@ impl Way<'_> {
     }
 }
 
-fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<Value> {
+fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<ExplainedTarget> {
     let in_order = ways.iter().filter(|way| way.weight() > 0.0);
     let first = in_order.clone().map(|way| way.target.priority).min();
     let total: f64 =
@@ -94,16 +120,16 @@ fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<Value> {
             let is_first = Some(way.target.priority) == first;
             let share = if is_first { 100.0 * way.weight() / total } else { 0.0 };
             let credential = way.channel.credential.as_ref().map_or("", |one| one.name.as_str());
-            json!({
-                "upstream": way.target.upstream.name,
-                "target": way.target.model.as_deref().unwrap_or(&model.id),
-                "credential": credential,
-                "priority": way.target.priority,
-                "weight": way.target.weight,
-                "in_flight": way.channel.in_flight(),
-                "percent": share.round(),
-                "why": why(way, is_first, first),
-            })
+            ExplainedTarget {
+                upstream: way.target.upstream.name.clone(),
+                target: way.target.model.as_deref().unwrap_or(&model.id).to_owned(),
+                credential: credential.to_owned(),
+                priority: way.target.priority,
+                weight: way.target.weight,
+                in_flight: way.channel.in_flight(),
+                percent: share.round(),
+                why: why(way, is_first, first),
+            }
         })
         .collect()
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::accounts::{checked, find as find_account};
+use super::accounts::{TEXT_BYTES_MAX, TEXT_PATTERN, checked, find as find_account};
 use super::error::{Answer, ApiError};
 use super::limits::{KeyLimitsBody, KeyLimitsView, present};
-use super::request::{Body, Page, Params};
+use super::request::{Body, Created, List, Page, Params, Path};
+use super::value::Time;
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, NewKey};
 
@@ -20,52 +20,77 @@ use crate::ledger::{AccountId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, 
 const MODELS_MAX: usize = 100;
 
 /// A key as it is shown: everything but the key.
-#[derive(Serialize)]
-struct KeyView<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Key")]
+pub(super) struct KeyView {
     id: KeyId,
     account_id: AccountId,
-    name: &'a str,
-    models: Option<&'a [String]>,
-    expires_at: Option<String>,
+    name: String,
+    /// The models that it may call; `null` for all.
+    models: Option<Vec<String>>,
+    /// When it ends; `null` for never.
+    expires_at: Option<Time>,
     disabled: bool,
     limits: KeyLimitsView,
-    created_at: String,
-    updated_at: String,
+    created_at: Time,
+    updated_at: Time,
 }
 
-impl<'a> KeyView<'a> {
-    fn of(state: &AdminState, key: &'a Key) -> Self {
+impl KeyView {
+    fn of(state: &AdminState, key: &Key) -> Self {
         Self {
             id: key.id,
             account_id: key.account,
-            name: &key.name,
-            models: key.models.as_deref(),
-            expires_at: key.expires_at.map(UnixMs::to_rfc3339),
+            name: key.name.clone(),
+            models: key.models.clone(),
+            expires_at: key.expires_at.map(Time),
             disabled: key.disabled,
             limits: state.ledger.key_limits(key.id).into(),
-            created_at: key.created_at.to_rfc3339(),
-            updated_at: key.updated_at.to_rfc3339(),
+            created_at: key.created_at.into(),
+            updated_at: key.updated_at.into(),
         }
     }
 }
 
-/// The answer to a change: the key, what the operator may not have meant, and the secret if it is
-/// new.
-#[derive(Serialize)]
-struct Changed<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
+/// The answer to a change: the key, and what the operator may not have meant.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ChangedKey")]
+pub(super) struct Changed {
     #[serde(flatten)]
-    view: KeyView<'a>,
+    view: KeyView,
+    /// What was accepted but may be a slip.
     warnings: Vec<String>,
 }
 
-#[derive(Deserialize)]
+impl Changed {
+    fn of(state: &AdminState, key: &Key) -> Self {
+        Self { view: KeyView::of(state, key), warnings: warnings(state, key) }
+    }
+}
+
+/// The same of a new key, with its secret.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CreatedKey")]
+pub(super) struct Issued {
+    /// The key itself. It is shown in this answer and never again.
+    key: String,
+    #[serde(flatten)]
+    changed: Changed,
+}
+
+/// A key to be made.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "NewKey")]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewKeyBody {
+    /// What its owner calls it.
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
+    /// The models that it may call; `null` for all.
     #[serde(default)]
+    #[schemars(schema_with = "models_schema")]
     models: Option<Vec<String>>,
+    /// When it ends; `null` for never.
     #[serde(default)]
     expires_at: Option<Time>,
     #[serde(default)]
@@ -77,7 +102,7 @@ pub(super) async fn create(
     State(state): State<AdminState>,
     Path(account): Path<String>,
     Body(new): Body<NewKeyBody>,
-) -> Answer<(StatusCode, Json<Value>)> {
+) -> Answer<Created<Issued>> {
     checked("name", &new.name)?;
     check_models(new.models.as_deref())?;
     let account = find_account(&state, &account)?.id;
@@ -88,12 +113,8 @@ pub(super) async fn create(
         limits: patch(new.limits).of(KeyLimits::default()),
     };
     let (secret, key) = state.ledger.create_key(account, new).await?;
-    let body = Changed {
-        key: Some(secret.expose()),
-        view: KeyView::of(&state, &key),
-        warnings: warnings(&state, &key),
-    };
-    Ok((StatusCode::CREATED, Json(json!(body))))
+    let changed = Changed::of(&state, &key);
+    Ok(Created(Issued { key: secret.expose().to_owned(), changed }))
 }
 
 /// `GET /admin/v1/accounts/{account}/keys`, oldest first.
@@ -101,19 +122,19 @@ pub(super) async fn list(
     State(state): State<AdminState>,
     Path(account): Path<String>,
     Params(page): Params<Page<KeyId>>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<List<KeyView, KeyId>>> {
     let account = find_account(&state, &account)?.id;
     let keys = state.ledger.keys_of(account);
-    Ok(Json(page.list(keys, |key| key.id, |key| json!(KeyView::of(&state, &key)))?))
+    Ok(Json(page.list(keys, |key| key.id, |key| KeyView::of(&state, &key))?))
 }
 
 /// `GET /admin/v1/keys/{key}`
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(key): Path<String>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<KeyView>> {
     let key = find(&state, &key)?;
-    Ok(Json(json!(KeyView::of(&state, &key))))
+    Ok(Json(KeyView::of(&state, &key)))
 }
 
 fn find(state: &AdminState, id: &str) -> Answer<Arc<Key>> {
@@ -122,13 +143,18 @@ fn find(state: &AdminState, id: &str) -> Answer<Arc<Key>> {
 }
 
 /// What to change: a field that is left out stays as it is.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "KeyPatch")]
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyPatchBody {
     #[serde(default)]
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: Option<String>,
+    /// The models that it may call; `null` for all.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "models_schema")]
     models: Option<Option<Vec<String>>>,
+    /// When it ends; `null` for never.
     #[serde(default, deserialize_with = "present")]
     expires_at: Option<Option<Time>>,
     #[serde(default)]
@@ -146,7 +172,7 @@ pub(super) async fn update(
     State(state): State<AdminState>,
     Path(key): Path<String>,
     Body(body): Body<KeyPatchBody>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<Changed>> {
     if let Some(name) = &body.name {
         checked("name", name)?;
     }
@@ -159,8 +185,20 @@ pub(super) async fn update(
         limits: patch(body.limits),
     };
     let key = state.ledger.update_key(find(&state, &key)?.id, patch).await?;
-    let warnings = warnings(&state, &key);
-    Ok(Json(json!(Changed { key: None, view: KeyView::of(&state, &key), warnings })))
+    Ok(Json(Changed::of(&state, &key)))
+}
+
+fn models_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": ["array", "null"],
+        "maxItems": MODELS_MAX,
+        "items": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": TEXT_BYTES_MAX,
+            "pattern": TEXT_PATTERN,
+        },
+    })
 }
 
 fn check_models(models: Option<&[String]>) -> Answer<()> {
@@ -188,15 +226,4 @@ fn warnings(state: &AdminState, key: &Key) -> Vec<String> {
         warnings.push("`expires_at` is in the past: the key does not work.".to_owned());
     }
     warnings
-}
-
-/// A time in RFC 3339.
-struct Time(UnixMs);
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let expected = "expected a time in RFC 3339 such as \"2027-01-31T12:00:00Z\"";
-        UnixMs::parse_rfc3339(&text).map(Self).ok_or_else(|| serde::de::Error::custom(expected))
-    }
 }

@@ -2,15 +2,17 @@
 
 use std::num::NonZeroU32;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::accounts::Amount;
+use super::value::Amount;
 use crate::ledger::{KeyLimits, KeyLimitsPatch, RatesPatch};
 use crate::limits::Rates;
 use crate::money::Nanousd;
 
 /// What is said of an account; `null` where nothing is.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AccountLimits")]
 pub(super) struct RatesView {
     requests_per_minute: Option<NonZeroU32>,
     tokens_per_minute: Option<NonZeroU32>,
@@ -28,7 +30,8 @@ impl From<Rates> for RatesView {
 }
 
 /// What is said of a key; `null` where nothing is.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "KeyLimits")]
 pub(super) struct KeyLimitsView {
     #[serde(flatten)]
     rates: RatesView,
@@ -47,7 +50,8 @@ impl From<KeyLimits> for KeyLimitsView {
 }
 
 /// What to say of an account: a limit that is left out stays as it is, `null` takes it away.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "AccountLimitsPatch")]
 #[serde(deny_unknown_fields)]
 pub(super) struct RatesBody {
     #[serde(default, deserialize_with = "present")]
@@ -69,7 +73,8 @@ impl From<RatesBody> for RatesPatch {
 }
 
 /// The same of a key. Written out: serde cannot flatten where unknown fields are denied.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "KeyLimitsPatch")]
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyLimitsBody {
     #[serde(default, deserialize_with = "present")]

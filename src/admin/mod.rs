@@ -13,18 +13,21 @@ mod error;
 mod explain;
 mod keys;
 mod limits;
+mod openapi;
 mod probes;
 mod readiness;
 mod request;
+mod route;
 mod serve;
+mod table;
 mod tasks;
 mod upstreams;
+mod value;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
 
 use crate::balance::Balancer;
 use crate::config::ConfigHandle;
@@ -33,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
 
+pub use openapi::document as openapi_document;
 pub use readiness::Readiness;
 pub use serve::serve;
 
@@ -69,25 +73,12 @@ pub fn app(state: AdminState) -> std::io::Result<Router> {
 }
 
 fn api(state: AdminState) -> Router {
-    Router::new()
-        .route("/healthz", get(probes::healthz))
-        .route("/readyz", get(probes::readyz))
-        .route("/metrics", get(probes::metrics))
-        .route("/admin/v1/accounts", get(accounts::list).post(accounts::create))
-        .route("/admin/v1/accounts/{account}", get(accounts::show).patch(accounts::update))
-        .route("/admin/v1/accounts/{account}/grants", post(accounts::grant))
-        .route("/admin/v1/accounts/{account}/refunds", post(accounts::refund))
-        .route("/admin/v1/accounts/{account}/keys", get(keys::list).post(keys::create))
-        .route("/admin/v1/accounts/{account}/entries", get(entries::list))
-        .route("/admin/v1/keys/{key}", get(keys::show).patch(keys::update))
-        .route("/admin/v1/accounts/{account}/webhook-secret", get(tasks::webhook_secret))
-        .route("/admin/v1/accounts/{account}/tasks/{task}/announce", post(tasks::announce))
-        .route("/admin/v1/tasks/in-doubt", get(tasks::in_doubt))
-        .route("/admin/v1/holds/in-doubt", get(entries::in_doubt))
-        .route("/admin/v1/config", get(config::show))
-        .route("/admin/v1/reload", post(config::reload))
-        .route("/admin/v1/upstreams", get(upstreams::list))
-        .route("/admin/v1/route", get(explain::route))
+    let mut router = Router::new();
+    for route in table::routes() {
+        let (path, service) = route.into_service();
+        router = router.route(path, service);
+    }
+    router
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         .layer(from_fn_with_state(state.clone(), request::around))

@@ -2,35 +2,76 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::error::{Answer, ApiError};
+use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
 use crate::metrics::LedgerFigures;
 
 /// The media type of Prometheus' text format.
-const TEXT_FORMAT: HeaderValue =
-    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// 200 for as long as the process can answer.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
+/// Whether requests are wanted.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Readiness")]
+pub(super) struct Wanted {
+    ready: bool,
+    /// `starting` or `draining`; `null` when ready.
+    reason: Option<&'static str>,
+    /// The hash of the configuration that runs.
+    config: String,
+}
+
+impl IntoResponse for Wanted {
+    fn into_response(self) -> Response {
+        let status = if self.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (status, Json(self)).into_response()
+    }
+}
+
+impl Output for Wanted {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.reply::<Self>(StatusCode::OK, "Requests are wanted.");
+        operation.reply::<Self>(StatusCode::SERVICE_UNAVAILABLE, "They are not, and why.");
+    }
+}
+
 /// 200 when requests are wanted, else 503 with the reason. An upstream that fails is no reason: the
 /// others still serve.
-pub(super) async fn readyz(State(state): State<AdminState>) -> Response {
+pub(super) async fn readyz(State(state): State<AdminState>) -> Wanted {
     let reason = state.readiness.reason_against();
-    let status = if reason.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let config = &state.config.load().hash;
-    let body = json!({"ready": reason.is_none(), "reason": reason, "config": config});
-    (status, Json(body)).into_response()
+    Wanted { ready: reason.is_none(), reason, config: state.config.load().hash.clone() }
+}
+
+/// What was counted.
+pub(super) struct Counted(String);
+
+impl IntoResponse for Counted {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, TEXT_FORMAT)], self.0).into_response()
+    }
+}
+
+impl Output for Counted {
+    fn describe(operation: &mut Operation<'_>) {
+        let text = json!({"type": "string"});
+        operation.reply_as(StatusCode::OK, "Prometheus' text format.", TEXT_FORMAT, &text);
+        operation.refusal(StatusCode::INTERNAL_SERVER_ERROR, "The gateway failed.");
+    }
 }
 
 /// Everything counted, in Prometheus' text format.
-pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Response> {
+pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Counted> {
     let encode = move || {
         let (open_holds, written_off) = (state.ledger.open_holds(), state.ledger.written_off());
         let open_tasks = state.ledger.open_tasks();
@@ -40,5 +81,5 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Response>
     };
     // With a thousand models this takes tens of milliseconds, which belong to no request's thread.
     let text = tokio::task::spawn_blocking(encode).await.map_err(ApiError::internal)?;
-    Ok(([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response())
+    Ok(Counted(text))
 }

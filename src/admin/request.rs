@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::AdminState;
 use super::error::ApiError;
+use super::route::{Operation, Output};
 use crate::ledger::RequestId;
 
 /// The largest body, in bytes. The largest honest one is a key's list of models.
@@ -25,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Items of a list when the caller does not say.
 pub(super) const PAGE_DEFAULT: usize = 100;
 /// The most items of a list.
-const PAGE_MAX: usize = 500;
+pub(super) const PAGE_MAX: usize = 500;
 
 /// Around every handler: the token is asked for, the time is bounded, the answer gets its id, and
 /// the log tells what the operator did.
@@ -124,6 +126,21 @@ fn unusable(error: &serde_json::Error, path: Option<String>) -> ApiError {
     }
 }
 
+/// The names in a path's braces, in their order.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AdminState) -> Result<Self, ApiError> {
+        // A name that is not even text names nothing.
+        match axum::extract::Path::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(names)) => Ok(Self(names)),
+            Err(_) => Err(ApiError::not_found("There is nothing with this id.")),
+        }
+    }
+}
+
 /// The query string. What `T` does not know is refused by name.
 pub(super) struct Params<T>(pub(super) T);
 
@@ -138,12 +155,64 @@ impl<T: DeserializeOwned> FromRequestParts<AdminState> for Params<T> {
     }
 }
 
+/// 201, for what was made.
+pub(super) struct Created<T>(pub(super) T);
+
+impl<T: Serialize> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        (StatusCode::CREATED, Json(self.0)).into_response()
+    }
+}
+
+impl<T: JsonSchema> Output for Created<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.reply::<T>(StatusCode::CREATED, "Made.");
+    }
+}
+
+/// What is done once, however often it is asked for: 201 the first time, 200 with the same body
+/// after.
+pub(super) struct Once<T> {
+    pub(super) repeated: bool,
+    pub(super) body: T,
+}
+
+impl<T: Serialize> IntoResponse for Once<T> {
+    fn into_response(self) -> Response {
+        let status = if self.repeated { StatusCode::OK } else { StatusCode::CREATED };
+        (status, Json(self.body)).into_response()
+    }
+}
+
+impl<T: JsonSchema> Output for Once<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.reply::<T>(StatusCode::CREATED, "Done.");
+        operation.reply::<T>(StatusCode::OK, "It was done before; nothing has changed.");
+        let why = "The id was used before with another content.";
+        operation.refusal(StatusCode::CONFLICT, why);
+    }
+}
+
 /// The part of a list that is asked for: up to `limit` items behind the one named by `after`.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page<Id> {
+    /// The most items of the answer; 100 when it is left out.
+    #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
+    /// The last item of the page before: its `next_after`.
     after: Option<Id>,
+}
+
+/// A part of a list.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ListOf{View}")]
+pub(super) struct List<View, Id> {
+    data: Vec<View>,
+    /// Whether the list goes on.
+    has_more: bool,
+    /// What to pass as `after` for the next page; `null` on the last.
+    next_after: Option<Id>,
 }
 
 impl<Id: Copy + PartialEq + Serialize> Page<Id> {
@@ -153,7 +222,7 @@ impl<Id: Copy + PartialEq + Serialize> Page<Id> {
         mut items: Vec<T>,
         id: impl Fn(&T) -> Id,
         view: impl Fn(T) -> View,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<List<View, Id>, ApiError> {
         let limit = check_limit(self.limit.unwrap_or(PAGE_DEFAULT))?;
         if let Some(after) = self.after {
             let Some(place) = items.iter().position(|item| id(item) == after) else {
@@ -165,7 +234,7 @@ impl<Id: Copy + PartialEq + Serialize> Page<Id> {
         items.truncate(limit);
         let next_after = items.last().filter(|_| has_more).map(id);
         let data: Vec<View> = items.into_iter().map(view).collect();
-        Ok(json!({"data": data, "has_more": has_more, "next_after": next_after}))
+        Ok(List { data, has_more, next_after })
     }
 }
 

@@ -4,15 +4,73 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::AdminState;
+use super::value::Time;
 use crate::balance::{Channel, Standing};
 use crate::config::snapshot::{Model, Snapshot, Target};
 use crate::metrics::{CircuitFigures, UpstreamFigures};
 
-/// Every upstream, and every target at it.
-pub(super) async fn list(State(state): State<AdminState>) -> Json<Value> {
+/// Every upstream, by its name.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Upstreams {
+    upstreams: Vec<UpstreamView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Upstream")]
+struct UpstreamView {
+    name: String,
+    protocol: &'static str,
+    /// The host, with the port if it is not the usual one.
+    authority: String,
+    /// What its health check says.
+    healthy: bool,
+    in_flight: u32,
+    targets: Vec<TargetView>,
+}
+
+/// A target with one of its upstream's credentials.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TargetStanding")]
+struct TargetView {
+    model: String,
+    /// The model's name at the upstream.
+    target: Option<String>,
+    credential: String,
+    priority: u32,
+    weight: u32,
+    state: TargetState,
+    /// How much longer it is `busy` or `open`.
+    for_seconds: Option<f64>,
+    /// The part of its weight that a target gets in its `slow_start`.
+    share: Option<f64>,
+    in_flight: u32,
+    last_failure: Option<LastFailure>,
+}
+
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum TargetState {
+    Ready,
+    SlowStart,
+    Cooling,
+    ProbeDue,
+    Probing,
+    Busy,
+    Open,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LastFailure {
+    at: Time,
+    outcome: &'static str,
+}
+
+/// `GET /admin/v1/upstreams`: every upstream, and every target at it.
+pub(super) async fn list(State(state): State<AdminState>) -> Json<Upstreams> {
     let snapshot = state.config.load();
     let table = state.balancer.table(&snapshot);
     let mut names: Vec<&String> = snapshot.upstreams.keys().collect();
@@ -21,23 +79,22 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Value> {
     let one = |name: &String| {
         let upstream = snapshot.upstreams.get(name)?;
         let known = table.upstream(name)?;
-        let targets: Vec<Value> = targets_at(&snapshot, name)
+        let targets = targets_at(&snapshot, name)
             .flat_map(|(model, target)| {
                 let channels = table.channels(target).iter();
                 channels.map(|channel| shown(&snapshot, model, target, channel, now))
             })
             .collect();
-        Some(json!({
-            "name": name,
-            "protocol": upstream.dialect.as_str(),
-            "authority": upstream.authority,
-            "healthy": known.is_healthy(),
-            "in_flight": known.in_flight(),
-            "targets": targets,
-        }))
+        Some(UpstreamView {
+            name: name.clone(),
+            protocol: upstream.dialect.as_str(),
+            authority: upstream.authority.to_string(),
+            healthy: known.is_healthy(),
+            in_flight: known.in_flight(),
+            targets,
+        })
     };
-    let upstreams: Vec<Value> = names.into_iter().filter_map(one).collect();
-    Json(json!({ "upstreams": upstreams }))
+    Json(Upstreams { upstreams: names.into_iter().filter_map(one).collect() })
 }
 
 /// The same as metrics.
@@ -89,29 +146,29 @@ fn shown(
     target: &Target,
     channel: &Channel,
     now: Instant,
-) -> Value {
-    let (state, seconds, share) = match channel.standing(now, &snapshot.balancing.circuit) {
-        Standing::Ready { share } if share < 1.0 => ("slow_start", None, Some(share)),
-        Standing::Ready { .. } => ("ready", None, None),
-        Standing::Cooling => ("cooling", None, None),
-        Standing::ProbeDue => ("probe_due", None, None),
-        Standing::Probing => ("probing", None, None),
-        Standing::Busy(time) => ("busy", Some(time.as_secs_f64()), None),
-        Standing::Open(time) => ("open", Some(time.as_secs_f64()), None),
+) -> TargetView {
+    let (state, for_seconds, share) = match channel.standing(now, &snapshot.balancing.circuit) {
+        Standing::Ready { share } if share < 1.0 => (TargetState::SlowStart, None, Some(share)),
+        Standing::Ready { .. } => (TargetState::Ready, None, None),
+        Standing::Cooling => (TargetState::Cooling, None, None),
+        Standing::ProbeDue => (TargetState::ProbeDue, None, None),
+        Standing::Probing => (TargetState::Probing, None, None),
+        Standing::Busy(time) => (TargetState::Busy, Some(time.as_secs_f64()), None),
+        Standing::Open(time) => (TargetState::Open, Some(time.as_secs_f64()), None),
     };
     let last_failure = channel
         .last_failure()
-        .map(|(at, outcome)| json!({"at": at.to_rfc3339(), "outcome": outcome.as_str()}));
-    json!({
-        "model": model.id,
-        "target": target.model,
-        "credential": credential(channel),
-        "priority": target.priority,
-        "weight": target.weight,
-        "state": state,
-        "for_seconds": seconds,
-        "share": share,
-        "in_flight": channel.in_flight(),
-        "last_failure": last_failure,
-    })
+        .map(|(at, outcome)| LastFailure { at: at.into(), outcome: outcome.as_str() });
+    TargetView {
+        model: model.id.to_string(),
+        target: target.model.clone(),
+        credential: credential(channel).to_owned(),
+        priority: target.priority,
+        weight: target.weight,
+        state,
+        for_seconds,
+        share,
+        in_flight: channel.in_flight(),
+        last_failure,
+    }
 }

@@ -1,31 +1,37 @@
-//! `tollgate schema`: the JSON Schema of the two files, for editors.
+//! `tollgate schema`: the JSON Schema of the two files, for editors, and the description of the
+//! admin API, for programs.
 
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use crate::config;
+use crate::{admin, config};
 
-/// Print the JSON Schema of a configuration file.
+/// Print the JSON Schema of a configuration file, or the OpenAPI document of the admin API.
 #[derive(Debug, Args)]
 pub(super) struct Schema {
-    /// Which file.
+    /// Which file, or the admin API.
     #[arg(value_enum)]
-    file: File,
+    of: Of,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum File {
+enum Of {
+    /// `routes.yaml`
     Routes,
+    /// `models.yaml`
     Models,
+    /// The admin API, in OpenAPI 3.1
+    Admin,
 }
 
 impl Schema {
     /// Runs the command.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let schema = match self.file {
-            File::Routes => config::routes_schema(),
-            File::Models => config::models_schema(),
+        let schema = match self.of {
+            Of::Routes => config::routes_schema(),
+            Of::Models => config::models_schema(),
+            Of::Admin => admin::openapi_document(),
         };
         println!("{}", serde_json::to_string_pretty(&schema)?);
         Ok(ExitCode::SUCCESS)

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How much a diagnostic matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The configuration cannot be used.
@@ -18,7 +19,7 @@ pub enum Severity {
 }
 
 /// One thing to say about a configuration file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Diagnostic {
     /// How much it matters.
     pub severity: Severity,
@@ -34,7 +35,7 @@ pub struct Diagnostic {
 }
 
 /// A piece of one line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
     /// Line, from 1.
     pub line: usize,
@@ -110,17 +111,31 @@ impl Place {
     }
 }
 
-/// Everything that there is to say about the files, for programs. `configuration` is the hash of
-/// those that can be used.
+/// Everything that there is to say about the files, for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Report {
+    /// Whether the files can be used.
+    pub ok: bool,
+    /// How many errors there are.
+    pub errors: usize,
+    /// How many warnings there are.
+    pub warnings: usize,
+    /// The hash of files that can be used.
+    pub configuration: Option<String>,
+    /// What there is to say.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The report on the files. `configuration` is the hash of those that can be used.
 #[must_use]
-pub fn report(configuration: Option<&str>, diagnostics: &[Diagnostic]) -> serde_json::Value {
-    serde_json::json!({
-        "ok": configuration.is_some(),
-        "errors": count(diagnostics, Severity::Error),
-        "warnings": count(diagnostics, Severity::Warning),
-        "configuration": configuration,
-        "diagnostics": diagnostics,
-    })
+pub fn report(configuration: Option<&str>, diagnostics: &[Diagnostic]) -> Report {
+    Report {
+        ok: configuration.is_some(),
+        errors: count(diagnostics, Severity::Error),
+        warnings: count(diagnostics, Severity::Warning),
+        configuration: configuration.map(ToOwned::to_owned),
+        diagnostics: diagnostics.to_vec(),
+    }
 }
 
 /// How many of them matter this much.

@@ -29,8 +29,10 @@ mod url;
 
 pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
 pub use described::{Change, changes};
-pub use diagnostic::{Diagnostic, Place, Severity, count, report};
+pub use diagnostic::{Diagnostic, Place, Report, Severity, count, report};
 pub use reload::{ConfigHandle, Reloaded};
+
+pub(crate) use shape::WithoutNull;
 
 use document::Document;
 use snapshot::Snapshot;

@@ -24,7 +24,7 @@ pub(super) fn schema_of<T: JsonSchema>() -> Schema {
 /// Takes `null` out of a schema. An optional field is one that can be left out; one that is there
 /// and says nothing is a mistake more often than not.
 #[derive(Clone, Debug)]
-struct WithoutNull;
+pub(crate) struct WithoutNull;
 
 impl Transform for WithoutNull {
     fn transform(&mut self, schema: &mut Schema) {

@@ -1,0 +1,135 @@
+//! Every path of the admin API. The router and the document at `/openapi.json` are both made from
+//! this table: a path that is not in it does not exist, and none is served undescribed.
+
+use axum::http::StatusCode;
+
+use super::route::{Route, Title, get, patch, post};
+use super::{accounts, config, entries, explain, keys, openapi, probes, tasks, upstreams};
+
+const ACCOUNTS: &str = "Accounts";
+const KEYS: &str = "Keys";
+const MONEY: &str = "Money";
+const TASKS: &str = "Tasks";
+const CONFIGURATION: &str = "Configuration";
+const UPSTREAMS: &str = "Upstreams";
+const PROBES: &str = "Probes";
+
+/// All entries, in the order in which the document lists them.
+pub(super) fn routes() -> Vec<Route> {
+    let mut routes = accounts_and_keys();
+    routes.extend(money_and_tasks());
+    routes.extend(gateway());
+    routes
+}
+
+fn accounts_and_keys() -> Vec<Route> {
+    vec![
+        get(
+            "/admin/v1/accounts",
+            Title("listAccounts", ACCOUNTS, "All accounts, oldest first"),
+            accounts::list,
+        ),
+        post(
+            "/admin/v1/accounts",
+            Title("createAccount", ACCOUNTS, "Open an account"),
+            accounts::create,
+        ),
+        get(
+            "/admin/v1/accounts/{account}",
+            Title("showAccount", ACCOUNTS, "One account"),
+            accounts::show,
+        ),
+        patch(
+            "/admin/v1/accounts/{account}",
+            Title("updateAccount", ACCOUNTS, "Set what all keys of an account together may use"),
+            accounts::update,
+        ),
+        get(
+            "/admin/v1/accounts/{account}/keys",
+            Title("listKeys", KEYS, "The keys of an account, oldest first"),
+            keys::list,
+        ),
+        post(
+            "/admin/v1/accounts/{account}/keys",
+            Title("createKey", KEYS, "Make a key; the answer is the only one that shows it"),
+            keys::create,
+        ),
+        get("/admin/v1/keys/{key}", Title("showKey", KEYS, "One key, by its id"), keys::show),
+        patch("/admin/v1/keys/{key}", Title("updateKey", KEYS, "Change a key"), keys::update),
+    ]
+}
+
+fn money_and_tasks() -> Vec<Route> {
+    vec![
+        post(
+            "/admin/v1/accounts/{account}/grants",
+            Title("grant", MONEY, "Give credit, once for each id"),
+            accounts::grant,
+        ),
+        post(
+            "/admin/v1/accounts/{account}/refunds",
+            Title("refund", MONEY, "Give back what a settled call has cost, wholly or in part"),
+            accounts::refund,
+        ),
+        get(
+            "/admin/v1/accounts/{account}/entries",
+            Title("listEntries", MONEY, "What happened to an account's money, newest first"),
+            entries::list,
+        ),
+        get(
+            "/admin/v1/holds/in-doubt",
+            Title("listHoldsInDoubt", MONEY, "Calls that a crash ended, oldest first"),
+            entries::in_doubt,
+        ),
+        get(
+            "/admin/v1/tasks/in-doubt",
+            Title("listTasksInDoubt", TASKS, "Submits that an upstream may have taken"),
+            tasks::in_doubt,
+        ),
+        get(
+            "/admin/v1/accounts/{account}/webhook-secret",
+            Title("showWebhookSecret", TASKS, "What signatures of webhooks are checked with"),
+            tasks::webhook_secret,
+        ),
+        post(
+            "/admin/v1/accounts/{account}/tasks/{task}/announce",
+            Title("announceTask", TASKS, "Announce the end of a task once more"),
+            tasks::announce,
+        )
+        .or(StatusCode::BAD_REQUEST, "The task has not ended, or has no `webhook_url`."),
+    ]
+}
+
+fn gateway() -> Vec<Route> {
+    vec![
+        get(
+            "/admin/v1/upstreams",
+            Title("listUpstreams", UPSTREAMS, "How the upstreams and their targets are doing"),
+            upstreams::list,
+        ),
+        get(
+            "/admin/v1/route",
+            Title("explainRoute", UPSTREAMS, "Which targets a request would try, and why"),
+            explain::route,
+        )
+        .or(StatusCode::NOT_FOUND, "There is no such model or key."),
+        get(
+            "/admin/v1/config",
+            Title("showConfig", CONFIGURATION, "What is in force, as it was typed"),
+            config::show,
+        ),
+        post(
+            "/admin/v1/reload",
+            Title("reload", CONFIGURATION, "Read both files again and put them in force"),
+            config::reload,
+        ),
+        get(
+            "/healthz",
+            Title("healthz", PROBES, "Whether the process can answer"),
+            probes::healthz,
+        ),
+        get("/readyz", Title("readyz", PROBES, "Whether requests are wanted"), probes::readyz),
+        get("/metrics", Title("metrics", PROBES, "Everything counted"), probes::metrics),
+        get("/openapi.json", Title("openapi", PROBES, "This document"), openapi::show),
+    ]
+}

@@ -1,0 +1,97 @@
+//! The admin API's OpenAPI document, held against a running gateway, the manual and its own copy.
+
+mod harness;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use harness::{Gateway, ask};
+use serde_json::{Value, json};
+
+/// Nobody listens there: no model is called.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
+
+fn in_repository(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Every path of a document with its methods, in capitals.
+fn operations(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
+    let paths = document["paths"].as_object().expect("paths");
+    let methods = |path: &Value| {
+        let methods = path.as_object().expect("methods").keys();
+        methods.map(|method| method.to_ascii_uppercase()).collect()
+    };
+    paths.iter().map(|(path, operations)| (path.clone(), methods(operations))).collect()
+}
+
+/// A path with ids that are well formed and name nothing.
+fn concrete(path: &str) -> String {
+    path.replace("{account}", "acct_0000000000000000")
+        .replace("{key}", "key_0000000000000000")
+        .replace("{task}", "gt_00000000000000000000000000000000")
+        .replace("{hold}", "hold_0000000000000000")
+}
+
+#[test]
+fn the_document_and_the_routes_are_the_same() {
+    let gateway = Gateway::start(NOWHERE);
+    let answer = ask(gateway.admin, b"GET /openapi.json HTTP/1.1\r\nhost: admin\r\n\r\n");
+    assert_eq!(answer.status(), 200, "it asks for no token");
+    let document = answer.json();
+    assert_eq!(document, tollgate::admin::openapi_document());
+    for (path, methods) in operations(&document) {
+        let target = concrete(&path);
+        assert!(!target.contains('{'), "{path} has a name that this test does not know");
+        for method in &methods {
+            let answer = gateway.admin_answer(method, &target, &json!(null));
+            assert_ne!(answer.status(), 405, "{method} {path}");
+            let text = String::from_utf8_lossy(&answer.content()).into_owned();
+            assert!(!text.contains("There is nothing at"), "{method} {path}: {text}");
+        }
+        // What the router takes besides is not described.
+        let answer = gateway.admin_answer("PUT", &target, &json!(null));
+        assert_eq!(answer.status(), 405, "PUT {path}");
+        let allowed = answer.header("allow").expect("what it takes");
+        let mut allowed: BTreeSet<_> = allowed.split(',').map(ToOwned::to_owned).collect();
+        allowed.remove("HEAD");
+        assert_eq!(allowed, methods, "{path} takes what the document says");
+    }
+}
+
+/// Whether the copy is written instead of compared.
+#[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the gateway")]
+fn renews_expectations() -> bool {
+    std::env::var_os("UPDATE_EXPECTED").is_some()
+}
+
+#[test]
+fn the_committed_document_is_that_of_the_code() {
+    let path = in_repository("docs/schema/admin.openapi.json");
+    let document = tollgate::admin::openapi_document();
+    let current = format!("{}\n", serde_json::to_string_pretty(&document).expect("JSON"));
+    if renews_expectations() {
+        fs::write(&path, &current).expect("the document is written");
+    }
+    let committed = fs::read_to_string(&path).expect("a committed document");
+    assert!(committed == current, "run this test with UPDATE_EXPECTED=1 to renew {path:?}");
+}
+
+#[test]
+fn the_manual_has_a_chapter_for_each_operation_and_no_other() {
+    let manual = fs::read_to_string(in_repository("docs/admin-api.md")).expect("the manual");
+    let chapters: BTreeSet<_> = manual
+        .lines()
+        .filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'))
+        .map(ToOwned::to_owned)
+        .collect();
+    let described: BTreeSet<_> = operations(&tollgate::admin::openapi_document())
+        .into_iter()
+        .flat_map(|(path, methods)| {
+            methods.into_iter().map(move |method| format!("{method} {path}"))
+        })
+        .collect();
+    assert_eq!(chapters, described);
+}
