@@ -53,7 +53,11 @@ impl Admin {
         let (ledger, _) = Ledger::open(options).expect("the ledger opens");
         // Nobody listens there: no model is called.
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-        let overrides = Overrides { every_upstream_at: Some(nowhere), ..Overrides::default() };
+        let overrides = Overrides {
+            every_upstream_at: Some(nowhere),
+            data_dir: Some(dir.to_owned()),
+            ..Overrides::default()
+        };
         let Ok((snapshot, _)) = tollgate::config::load(&Sources::Embedded, &overrides) else {
             panic!("the embedded configuration does not load");
         };
@@ -75,7 +79,7 @@ impl Admin {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a non-blocking socket");
         let base = format!("http://{}", listener.local_addr().expect("an address"));
-        let task = tokio::spawn(admin::serve(listener, state));
+        let task = tokio::spawn(admin::serve(listener, admin::app(state).expect("a router")));
         Self { base, client: harness::http(), ledger, metrics, readiness, model, task }
     }
 
