@@ -15,6 +15,7 @@ use tollgate::metrics::Metrics;
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::protocols::Operation;
+use tollgate::request_log::RequestLog;
 
 /// Calls in one round: fewer lines than the log's buffer holds, so that none is dropped.
 const CALLS: u32 = 2_000;
@@ -46,6 +47,7 @@ fn main() {
             source: UsageSource::Upstream,
             cost: Nanousd::new(8_600),
         }),
+        task_id: None,
         traceparent: None,
     };
     let calls = || models.iter().cycle().take(CALLS as usize).map(|model| finished(model));
@@ -54,12 +56,16 @@ fn main() {
     };
     row("metrics", &|it| metrics.record(it));
     row("access line", &logging::access);
-    row("both", &|it| it.report(&metrics, &AccessLog::default()));
+    let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let requests = RequestLog::open(dir.path(), 1 << 30).expect("a request log");
+    row("request log", &|it| requests.record(it));
+    row("all", &|it| it.report(&metrics, &requests, &AccessLog::default()));
     let few = AccessLog { sample_per_million: 10_000, ..AccessLog::default() };
-    row("both, one line in 100", &|it| it.report(&metrics, &few));
+    row("all, one line in 100", &|it| it.report(&metrics, &requests, &few));
     println!("{:<28} {:>8}", "lines dropped", logging::lines_dropped());
+    println!("{:<28} {:>8}", "records dropped", requests.figures().dropped.queue_full);
     let started = Instant::now();
-    let bytes = metrics.encode(Default::default()).len();
+    let bytes = metrics.encode(Default::default(), Default::default()).len();
     println!(
         "{:<28} {:>8.1} ms, {bytes} bytes",
         "a scrape, 1,000 models",

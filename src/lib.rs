@@ -21,6 +21,7 @@ pub mod reload;
 mod web;
 pub mod admin;
 pub mod finished;
+pub mod request_log;
 pub mod metrics;
 pub mod logging;
 #[cfg(feature = "otlp")]

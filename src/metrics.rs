@@ -18,6 +18,7 @@ use crate::clock::UnixMs;
 use crate::finished::Finished;
 use crate::limits::{Limit, Scope};
 use crate::money::Nanousd;
+use crate::request_log;
 
 mod configuration;
 mod load;
@@ -226,9 +227,9 @@ impl Metrics {
 
     /// Everything in Prometheus' text format, version 0.0.4.
     #[must_use]
-    pub fn encode(&self, ledger: LedgerFigures) -> String {
+    pub fn encode(&self, ledger: LedgerFigures, requests: request_log::Figures) -> String {
         let scraped = self.scraped.lock();
-        scraped.update(ledger);
+        scraped.update(ledger, requests);
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|error| {
             log::error!("metrics could not be written: {error}");
             String::new()

@@ -28,6 +28,7 @@ use tollgate::metrics::Metrics;
 use tollgate::money::Nanousd;
 use tollgate::outbound::Outbound;
 use tollgate::price::{Usage, UsageSource};
+use tollgate::request_log::RequestLog;
 use tollgate::secret::Secret;
 use tollgate::tasks::Tasks;
 
@@ -66,11 +67,14 @@ impl Admin {
         let config = Arc::new(ConfigHandle::new(snapshot, Sources::Embedded, overrides));
         let outbound = Outbound::new().expect("clients");
         let (followed, seen) = (Arc::clone(&ledger), Arc::clone(&metrics));
-        let tasks = Tasks::start(followed, Arc::clone(&config), outbound, seen, dir);
+        let requests = RequestLog::open(dir.join("requests"), 1 << 20).expect("a request log");
+        let kept = Arc::clone(&requests);
+        let tasks = Tasks::start(followed, Arc::clone(&config), outbound, seen, kept, dir);
         let state = AdminState {
             ledger: Arc::clone(&ledger),
             tasks: tasks.expect("tasks"),
             metrics: Arc::clone(&metrics),
+            requests: Arc::clone(&requests),
             balancer: Balancer::new(&config.load()),
             config,
             readiness: Arc::clone(&readiness),
@@ -185,6 +189,7 @@ fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_000_000),
         }),
+        task_id: None,
         traceparent: None,
     }
 }

@@ -33,6 +33,7 @@ use crate::balance::Balancer;
 use crate::config::ConfigHandle;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
+use crate::request_log::RequestLog;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
 
@@ -49,6 +50,8 @@ pub struct AdminState {
     pub tasks: Arc<Tasks>,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
+    /// What requests came to.
+    pub requests: Arc<RequestLog>,
     /// The running configuration: which models there are.
     pub config: Arc<ConfigHandle>,
     /// How the targets are doing.

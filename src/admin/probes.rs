@@ -77,7 +77,8 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Counted> 
         let open_tasks = state.ledger.open_tasks();
         let (upstreams, circuits) = upstreams::figures(&state);
         state.metrics.show_targets(&upstreams, &circuits);
-        state.metrics.encode(LedgerFigures { open_holds, open_tasks, written_off })
+        let ledger = LedgerFigures { open_holds, open_tasks, written_off };
+        state.metrics.encode(ledger, state.requests.figures())
     };
     // With a thousand models this takes tens of milliseconds, which belong to no request's thread.
     let text = tokio::task::spawn_blocking(encode).await.map_err(ApiError::internal)?;

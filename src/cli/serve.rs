@@ -29,6 +29,7 @@ use crate::logging;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::reload;
+use crate::request_log::RequestLog;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
 
@@ -177,7 +178,9 @@ pub(super) fn run(
     // Drops what the deadline has cut. Each request is settled as it is dropped, so the ledger
     // closes behind them.
     runtime.shutdown_timeout(CUT_TIMEOUT);
-    let result = served.map(|(ledger, successor)| {
+    let result = served.map(|(ledger, requests, successor)| {
+        // Both belong to the next process as soon as the ledger does.
+        requests.close();
         ledger.close();
         // What waits for the ledger goes on when this is dropped.
         drop(successor);
@@ -194,7 +197,7 @@ async fn serve(
     start: Start,
     mut inherited: Inherited,
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
-) -> anyhow::Result<(Arc<Ledger>, Option<Successor>)> {
+) -> anyhow::Result<(Arc<Ledger>, Arc<RequestLog>, Option<Successor>)> {
     let Start { sources, overrides, config, role, .. } = start;
     let mut signals = Signals::listen()?;
     // Before the wait for a predecessor, which may be longer than a watchdog's interval.
@@ -212,6 +215,7 @@ async fn serve(
         handover::wait_for_predecessor(grace)?;
     }
     let ledger = open_ledger(&config, &metrics, role)?;
+    let requests = open_request_log(&config)?;
     let admin_token = match &config.admin.token {
         Some(token) => token.clone(),
         None => admin_token::kept_or_made(&config.store.data_dir)?,
@@ -221,13 +225,14 @@ async fn serve(
     let readiness = Arc::new(Readiness::default());
     let (stop, stopped) = watch::channel(false);
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
-    let tasks = start_tasks(&handle, &ledger, &outbound, &metrics)?;
+    let tasks = start_tasks(&handle, &ledger, &outbound, &metrics, &requests)?;
     let balancer = Balancer::new(&handle.load());
     let deadline = Arc::new(Deadline::default());
     let parts = GatewayParts {
         config: Arc::clone(&handle),
         ledger: Arc::clone(&ledger),
         metrics: Arc::clone(&metrics),
+        requests: Arc::clone(&requests),
         outbound,
         tasks: Arc::clone(&tasks),
         balancer: Arc::clone(&balancer),
@@ -241,6 +246,7 @@ async fn serve(
         ledger: Arc::clone(&ledger),
         tasks,
         metrics: Arc::clone(&metrics),
+        requests: Arc::clone(&requests),
         config: Arc::clone(&handle),
         balancer,
         readiness: Arc::clone(&readiness),
@@ -263,7 +269,7 @@ async fn serve(
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
     [checks, watching, watchdog].iter().for_each(tokio::task::JoinHandle::abort);
-    Ok((ledger, successor))
+    Ok((ledger, requests, successor))
 }
 
 /// What the next process will need.
@@ -314,14 +320,28 @@ fn open_ledger(
     Ok(ledger)
 }
 
+/// Where the request log is in the data directory.
+const REQUESTS: &str = "requests";
+
+/// After the ledger, whose lock keeps others away from it too.
+fn open_request_log(config: &Snapshot) -> anyhow::Result<Arc<RequestLog>> {
+    if !config.request_log.enabled {
+        return Ok(RequestLog::off());
+    }
+    let dir = config.store.data_dir.join(REQUESTS);
+    RequestLog::open(dir, config.request_log.size_max).context("cannot start the request log")
+}
+
 fn start_tasks(
     config: &Arc<ConfigHandle>,
     ledger: &Arc<Ledger>,
     outbound: &Outbound,
     metrics: &Arc<Metrics>,
+    requests: &Arc<RequestLog>,
 ) -> anyhow::Result<Arc<Tasks>> {
     let data_dir = config.load().store.data_dir.clone();
     let (ledger, config) = (Arc::clone(ledger), Arc::clone(config));
-    Tasks::start(ledger, config, outbound.clone(), Arc::clone(metrics), &data_dir)
+    let (metrics, requests) = (Arc::clone(metrics), Arc::clone(requests));
+    Tasks::start(ledger, config, outbound.clone(), metrics, requests, &data_dir)
         .context("cannot go on with the tasks of the ledger")
 }

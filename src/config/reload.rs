@@ -129,6 +129,7 @@ fn restart_only(started: &Snapshot, now: &Snapshot) -> Vec<&'static str> {
         ("console.path", started.console.path != now.console.path),
         ("store.data_dir", started.store.data_dir != now.store.data_dir),
         ("store.recovery", started.store.recovery != now.store.recovery),
+        ("request_log", started.request_log != now.request_log),
         ("shutdown.delay", started.shutdown_delay != now.shutdown_delay),
         ("shutdown.grace", started.shutdown_grace != now.shutdown_grace),
     ]

@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub console: Console,
     /// Which finished requests are logged.
     pub access_log: AccessLog,
+    /// What is kept of finished requests for people to look at. Restart-only.
+    pub request_log: RequestLog,
     /// Which path does what, in the order of `routes.yaml`.
     pub routes: Vec<Arc<Route>>,
     /// Every upstream that is switched on, by name.
@@ -144,6 +146,15 @@ pub struct Store {
     pub data_dir: PathBuf,
     /// What happens to holds that a crash left open.
     pub recovery: RecoveryPolicy,
+}
+
+/// What is kept of finished requests for people to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLog {
+    /// Whether anything is kept.
+    pub enabled: bool,
+    /// The most that it takes of the disk, in bytes.
+    pub size_max: u64,
 }
 
 /// How changes of the files are taken up.

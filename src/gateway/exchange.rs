@@ -17,12 +17,13 @@ use super::submit::Mark;
 use crate::balance::{Candidate, Candidates, Outcome, Retry};
 use crate::config::snapshot::{Model, Route, Snapshot};
 use crate::error::GatewayError;
-use crate::ledger::{Key, RequestId};
+use crate::ledger::{Key, RequestId, TaskId};
 use crate::limits::{Permit, Standing};
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::{Call, Framing};
+use crate::request_log::RequestLog;
 
 /// A request on its way.
 pub struct Exchange {
@@ -47,7 +48,11 @@ pub struct Exchange {
     pub(super) local_answer: Option<Bytes>,
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
     pub(super) failure: Option<GatewayError>,
+    /// The task that it has started.
+    pub(super) task: Option<TaskId>,
     pub(super) metrics: Arc<Metrics>,
+    /// Where it is kept for people to look at once it is over.
+    pub(super) requests: Arc<RequestLog>,
     /// When it must end, come what may.
     pub(super) deadline: Arc<Deadline>,
     /// Its place among the requests that are being served.
@@ -120,6 +125,7 @@ impl Exchange {
     pub(super) fn new(
         snapshot: Arc<Snapshot>,
         metrics: Arc<Metrics>,
+        requests: Arc<RequestLog>,
         deadline: Arc<Deadline>,
     ) -> Self {
         Self {
@@ -138,7 +144,9 @@ impl Exchange {
             permit: None,
             local_answer: None,
             failure: None,
+            task: None,
             metrics,
+            requests,
             deadline,
             place: None,
         }

@@ -32,6 +32,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::pipeline;
+use crate::request_log::RequestLog;
 use crate::tasks::Tasks;
 
 /// The most tries that Pingora makes for one request. Its targets bound them; Pingora's own bound
@@ -53,6 +54,8 @@ pub struct GatewayParts {
     pub ledger: Arc<Ledger>,
     /// What Prometheus reads.
     pub metrics: Arc<Metrics>,
+    /// What people read of requests that are over.
+    pub requests: Arc<RequestLog>,
     /// Calls that are not relayed.
     pub outbound: Outbound,
     /// Work that outlives its request.
@@ -73,6 +76,7 @@ pub struct Gateway {
     pub(super) config: Arc<ConfigHandle>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) metrics: Arc<Metrics>,
+    requests: Arc<RequestLog>,
     pub(super) bodies: Arc<BodyBudget>,
     pub(super) outbound: Outbound,
     pub(super) tasks: Arc<Tasks>,
@@ -92,6 +96,7 @@ impl Gateway {
             config,
             ledger,
             metrics,
+            requests,
             outbound,
             tasks,
             balancer,
@@ -104,6 +109,7 @@ impl Gateway {
             config,
             ledger,
             metrics,
+            requests,
             bodies,
             outbound,
             tasks,
@@ -139,7 +145,7 @@ impl ProxyHttp for Gateway {
     fn new_ctx(&self) -> Exchange {
         self.metrics.in_flight_begin();
         let (metrics, deadline) = (Arc::clone(&self.metrics), Arc::clone(&self.deadline));
-        Exchange::new(self.config.load(), metrics, deadline)
+        Exchange::new(self.config.load(), metrics, Arc::clone(&self.requests), deadline)
     }
 
     /// None: what Pingora would add, compression, is not for streams that are metered.

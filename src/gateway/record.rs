@@ -62,9 +62,10 @@ impl Exchange {
                 source: settled.source,
                 cost: settled.charged,
             }),
+            task_id: self.task,
             traceparent: head.headers.get("traceparent").and_then(|value| value.to_str().ok()),
         }
-        .report(&self.metrics, &self.snapshot.access_log);
+        .report(&self.metrics, &self.requests, &self.snapshot.access_log);
     }
 
     /// Whose request it is; `None` when the socket was gone before it was asked.

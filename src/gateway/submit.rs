@@ -145,6 +145,7 @@ pub(super) async fn answer(
         }
     };
     exchange.first_byte = Some(exchange.started.elapsed());
+    exchange.task = Some(submitted.id());
     // Who waits for the end of the task holds a place among those who wait, and no other.
     exchange.leave();
     let Reached::Sending(sending) = &exchange.stage else { return Ok(()) };

@@ -193,6 +193,12 @@ impl RequestId {
         let count = u128::from(REQUESTS.fetch_add(1, Ordering::Relaxed)) & BITS_48;
         Self(time_ms << 80 | u128::from(*PROCESS) << 48 | count)
     }
+
+    /// When it was made.
+    #[must_use]
+    pub fn began_at(self) -> UnixMs {
+        UnixMs(u64::try_from(self.0 >> 80).unwrap_or(u64::MAX))
+    }
 }
 
 #[expect(clippy::expect_used, reason = "without randomness no id may be made; there is no way on")]

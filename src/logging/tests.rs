@@ -37,6 +37,7 @@ fn finished() -> Finished<'static> {
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_500),
         }),
+        task_id: None,
         traceparent: None,
     }
 }

@@ -2,8 +2,8 @@
 
 use prometheus::core::Collector;
 use prometheus::{
-    Counter, CounterVec, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry,
+    Counter, CounterVec, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry,
 };
 
 /// Registers a metric. Names and labels are constants, so this fails in every test or never.
@@ -19,6 +19,10 @@ pub(super) fn add<C: Collector + Clone + 'static>(
 
 pub(super) fn counter(registry: &Registry, name: &str, help: &str) -> Counter {
     add(registry, Counter::new(name, help))
+}
+
+pub(super) fn int_counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
+    add(registry, IntCounter::new(name, help))
 }
 
 pub(super) fn gauge(registry: &Registry, name: &str, help: &str) -> Gauge {

@@ -1,10 +1,11 @@
 //! Figures that live elsewhere and are read when Prometheus asks.
 
-use prometheus::{Counter, IntGauge, Registry};
+use prometheus::{Counter, IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::register::{counter, int_gauge};
+use super::register::{counter, int_counter, int_counters, int_gauge};
 use super::{LedgerFigures, dollars, process};
 use crate::logging;
+use crate::request_log::Figures;
 
 /// The metrics that these figures go to.
 pub(super) struct Scraped {
@@ -12,6 +13,9 @@ pub(super) struct Scraped {
     open_tasks: IntGauge,
     written_off: Counter,
     lines_dropped: Counter,
+    requests: IntCounter,
+    requests_dropped: IntCounterVec,
+    requests_bytes: IntGauge,
     process: Option<ProcessMetrics>,
 }
 
@@ -43,16 +47,42 @@ impl Scraped {
                 "tollgate_log_lines_dropped_total",
                 "Log lines given up because they could not be written fast enough.",
             ),
+            requests: int_counter(
+                r,
+                "tollgate_request_log_records_total",
+                "Requests and ends of tasks taken into the request log.",
+            ),
+            requests_dropped: int_counters(
+                r,
+                "tollgate_request_log_dropped_total",
+                "Records of the request log given up, by why.",
+                &["reason"],
+            ),
+            requests_bytes: int_gauge(
+                r,
+                "tollgate_request_log_bytes",
+                "Length of the request log's files.",
+            ),
             process: process::read().map(|_| ProcessMetrics::new(r)),
         }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 dropped lines are out of reach")]
-    pub(super) fn update(&self, ledger: LedgerFigures) {
+    pub(super) fn update(&self, ledger: LedgerFigures, requests: Figures) {
         self.open_holds.set(i64::try_from(ledger.open_holds).unwrap_or(i64::MAX));
         self.open_tasks.set(i64::try_from(ledger.open_tasks).unwrap_or(i64::MAX));
         advance(&self.written_off, dollars(ledger.written_off));
         advance(&self.lines_dropped, logging::lines_dropped() as f64);
+        let Figures { records, dropped, bytes } = requests;
+        advance_to(&self.requests, records);
+        for (reason, records) in [
+            ("queue_full", dropped.queue_full),
+            ("unrecognised", dropped.strangers),
+            ("disk", dropped.disk),
+        ] {
+            advance_to(&self.requests_dropped.with_label_values(&[reason]), records);
+        }
+        self.requests_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         if let (Some(metrics), Some(reading)) = (&self.process, process::read()) {
             advance(&metrics.cpu, reading.cpu_seconds);
             metrics.resident.set(reading.resident_bytes);
@@ -73,6 +103,11 @@ impl ProcessMetrics {
             fds_max: int_gauge(r, "process_max_fds", "The limit on file descriptors, -1 for none."),
         }
     }
+}
+
+/// The same for a counter of whole things.
+fn advance_to(counter: &IntCounter, total: u64) {
+    counter.inc_by(total.saturating_sub(counter.get()));
 }
 
 /// Brings a counter up to a total that is kept elsewhere. Never down: a counter may not fall.

@@ -2,6 +2,7 @@ use super::*;
 use crate::finished::Settled;
 use crate::ledger::RequestId;
 use crate::price::{Usage, UsageSource};
+use crate::request_log::Figures;
 
 fn finished() -> Finished<'static> {
     Finished {
@@ -33,6 +34,7 @@ fn finished() -> Finished<'static> {
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_250_000_000),
         }),
+        task_id: None,
         traceparent: None,
     }
 }
@@ -56,7 +58,7 @@ fn a_request_is_counted_in_every_way() {
         ..finished()
     });
     metrics.record(&Finished { status: 0, model: "", upstream: "", settled: None, ..finished() });
-    let text = metrics.encode(LedgerFigures::default());
+    let text = metrics.encode(LedgerFigures::default(), Figures::default());
     let series = r#"model="m",route="/v1/chat/completions""#;
     let lines = [
         format!("tollgate_requests_total{{code=\"\",{series},status=\"2xx\",upstream=\"u\"}} 2"),
@@ -105,8 +107,8 @@ fn gauges_and_the_ledgers_figures_follow() {
     metrics.journal_committed(Duration::from_micros(300), 5);
     let figures =
         |usd| LedgerFigures { open_holds: 3, open_tasks: 2, written_off: Nanousd::new(usd) };
-    assert!(!metrics.encode(figures(500_000_000)).is_empty());
-    let text = metrics.encode(figures(750_000_000));
+    assert!(!metrics.encode(figures(500_000_000), Figures::default()).is_empty());
+    let text = metrics.encode(figures(750_000_000), Figures::default());
     assert_lines(
         &text,
         &[
@@ -128,7 +130,7 @@ fn gauges_and_the_ledgers_figures_follow() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_process_is_measured() {
-    let text = Metrics::new().encode(LedgerFigures::default());
+    let text = Metrics::new().encode(LedgerFigures::default(), Figures::default());
     for name in ["process_resident_memory_bytes", "process_threads", "process_open_fds"] {
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
         let value: f64 = value.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number");

@@ -288,7 +288,7 @@ impl Tasks {
             duration: Duration::from_millis(ended.at.0.saturating_sub(intent.at.0)),
             settled,
         }
-        .report(&self.metrics);
+        .report(&self.metrics, &self.requests);
     }
 }
 

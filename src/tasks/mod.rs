@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::protocols::Dialect;
 use crate::protocols::task::{Facts, Shown, TaskCodec, TaskState, task_codec};
+use crate::request_log::RequestLog;
 use follow::Due;
 pub use follow::doubt_ends_at as given_up_at;
 use webhook::Signer;
@@ -50,6 +51,7 @@ pub struct Tasks {
     config: Arc<ConfigHandle>,
     outbound: Outbound,
     metrics: Arc<Metrics>,
+    requests: Arc<RequestLog>,
     signer: Signer,
     live: Mutex<HashMap<TaskId, Arc<Live>>>,
     due: Mutex<BinaryHeap<Due>>,
@@ -120,6 +122,7 @@ impl Tasks {
         config: Arc<ConfigHandle>,
         outbound: Outbound,
         metrics: Arc<Metrics>,
+        requests: Arc<RequestLog>,
         data_dir: &Path,
     ) -> std::io::Result<Arc<Self>> {
         let waiting = config.load().tasks.waiting_max as usize;
@@ -128,6 +131,7 @@ impl Tasks {
             config,
             outbound,
             metrics,
+            requests,
             signer: Signer::kept_in(data_dir)?,
             live: Mutex::default(),
             due: Mutex::default(),

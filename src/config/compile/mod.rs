@@ -87,6 +87,7 @@ pub(super) fn compile(
         balancing: compiled.balancing,
         console: compiled.console,
         access_log: compiled.access_log,
+        request_log: compiled.request_log,
         routes: compiled.routes,
         upstreams: compiled.upstreams,
         models_by_id: listed.iter().map(by_id).collect(),

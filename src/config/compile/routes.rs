@@ -11,12 +11,13 @@ use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
     AccessLog, Admin, Balancing, CircuitRules, Console, Limits, Listener, RateLimits, Reload,
-    RetryRules, Route, Store, Tasks, Upstream,
+    RequestLog, RetryRules, Route, Store, Tasks, Upstream,
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
 use crate::ledger::{REPEATED_WITHIN, RecoveryPolicy};
 use crate::protocols::{self, Dialect, Operation};
+use crate::request_log::SIZE_MIN;
 use crate::secret::Secret;
 
 /// Paths that the gateway answers itself.
@@ -42,6 +43,7 @@ pub(super) struct Compiled {
     pub(super) balancing: Balancing,
     pub(super) console: Console,
     pub(super) access_log: AccessLog,
+    pub(super) request_log: RequestLog,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
     pub(super) routes: Vec<Arc<Route>>,
 }
@@ -59,6 +61,7 @@ pub(super) fn compile(
     let tasks = tasks(document, raw.tasks, overrides);
     let access_log =
         AccessLog { sample_per_million: raw.access_log.sample.0, slow: raw.access_log.slow.0 };
+    let request_log = request_log(document, &raw.request_log);
     let routes = routes(document, raw.routes, &limits);
     let console = super::console::compile(document, raw.console, &routes, overrides);
     let balancing = balancing(document, &raw.balancing);
@@ -80,6 +83,7 @@ pub(super) fn compile(
         balancing,
         console,
         access_log,
+        request_log,
         upstreams,
         routes,
     }
@@ -104,6 +108,16 @@ fn store(document: &mut Document, raw: raw::Store, overrides: &Overrides) -> Sto
     };
     let data_dir = overrides.data_dir.clone().unwrap_or_else(|| PathBuf::from(raw.data_dir));
     Store { data_dir, recovery }
+}
+
+fn request_log(document: &mut Document, raw: &raw::RequestLog) -> RequestLog {
+    let size_max = raw.size_max.0 as u64;
+    if size_max < SIZE_MIN {
+        let path = Path::root().key("request_log").key("size_max");
+        let fault = Fault::at_value(&path, "a log of this size keeps next to nothing");
+        document.note(fault.help("from `1MiB`"));
+    }
+    RequestLog { enabled: raw.enabled, size_max }
 }
 
 fn limits(document: &mut Document, raw: &raw::Limits) -> Limits {

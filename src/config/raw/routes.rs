@@ -55,6 +55,9 @@ pub(in crate::config) struct Routes {
     /// Which finished requests get a line in the log. Metrics count all of them.
     #[serde(default)]
     pub(in crate::config) access_log: AccessLog,
+    /// What is kept of finished requests for people to look at. Takes effect at a restart.
+    #[serde(default)]
+    pub(in crate::config) request_log: RequestLog,
     /// The providers' APIs, by a name of your own.
     pub(in crate::config) upstreams: Entries<Upstream>,
     /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
@@ -364,6 +367,23 @@ pub(in crate::config) struct AccessLog {
 impl Default for AccessLog {
     fn default() -> Self {
         Self { sample: Share::ALL, slow: Period(Duration::from_secs(10)) }
+    }
+}
+
+/// What is kept of finished requests for people to look at: in the consoles and the admin API.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct RequestLog {
+    /// Whether anything is kept. Default: `true`.
+    pub(in crate::config) enabled: bool,
+    /// The most that it takes of the disk, from `1MiB`. The oldest requests are removed. Default:
+    /// `1GiB`.
+    pub(in crate::config) size_max: Size,
+}
+
+impl Default for RequestLog {
+    fn default() -> Self {
+        Self { enabled: true, size_max: Size(1 << 30) }
     }
 }
 

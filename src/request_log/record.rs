@@ -1,0 +1,304 @@
+//! What is kept of one request, and its bytes.
+//!
+//! ```text
+//! frame    content bytes u32 | content crc32 u32 | content | content bytes u32
+//! content  previous position u64 | account u64 | ended at u64 | postcard of the rest
+//! ```
+//!
+//! All integers are little-endian. The length stands on both sides, so that the log can be read
+//! backwards. The previous position is that of the same account's record before; zero for none.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::UnixMs;
+use crate::finished::{Finished, Settled, TaskEnded};
+use crate::ledger::{AccountId, KeyId, RequestId, TaskId};
+use crate::money::Nanousd;
+use crate::price::{Usage, UsageSource};
+
+/// The bytes of a frame around its content.
+pub(super) const FRAME_BYTES_MIN: usize = 12 + HEAD_BYTES;
+/// The largest frame. A record has some 150 bytes; names are cut so that none comes near this.
+pub(super) const FRAME_BYTES_MAX: usize = 2048;
+/// What a name is cut at, in bytes: a model's id has at most as many.
+const NAME_BYTES_MAX: usize = 256;
+/// Previous position, account and end.
+const HEAD_BYTES: usize = 24;
+/// Where the content begins.
+const CONTENT_AT: usize = 8;
+
+/// The account under which requests are kept whose key was not recognised. Ids are random: none is
+/// zero.
+pub(super) const NOBODY: u64 = 0;
+
+/// A record's place in the log. Later records have larger ones.
+pub type Position = u64;
+
+/// What came of one request, or of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// Its place in the log: what the next page is asked for with.
+    pub position: Position,
+    /// The request's id; `None` for the end of a task.
+    pub request_id: Option<RequestId>,
+    /// The task that the request has started, or whose end this is.
+    pub task_id: Option<TaskId>,
+    /// The word for how the task ended; `None` for a request.
+    pub task_state: Option<String>,
+    /// Who pays; `None` when the key was not recognised.
+    pub account_id: Option<AccountId>,
+    /// The key (its id); `None` when it was not recognised.
+    pub key_id: Option<KeyId>,
+    /// When it was over.
+    pub ended_at: UnixMs,
+    /// The configured path; empty when none matched.
+    pub route: String,
+    /// The word for what was asked for; empty when it was no operation.
+    pub operation: String,
+    /// The id of the model; empty when none was found.
+    pub model: String,
+    /// The name of the upstream that answered or was tried last; empty when none was.
+    pub upstream: String,
+    /// The status sent; 0 when none was, and for the end of a task.
+    pub status: u16,
+    /// `error.code` as sent, or the word for a failure after the first byte; empty when all went
+    /// well.
+    pub error_code: String,
+    /// Whether the answer was a stream of events.
+    pub streamed: bool,
+    /// What was billed; `None` when nothing was.
+    pub settled: Option<Settled>,
+    /// From the beginning to the first byte of the answer; `None` when none was sent.
+    pub ttfb: Option<Duration>,
+    /// From the beginning to the end.
+    pub duration: Duration,
+    /// Bytes of the request body that were read.
+    pub bytes_in: u64,
+    /// Bytes of the response body that were sent.
+    pub bytes_out: u64,
+}
+
+impl Logged {
+    /// When it began.
+    #[must_use]
+    pub fn began_at(&self) -> UnixMs {
+        let took_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
+        UnixMs(self.ended_at.0.saturating_sub(took_ms))
+    }
+
+    /// Whether something went wrong, whoever's fault it was.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        is_error(self.status, &self.error_code, self.task_state.as_deref().unwrap_or_default())
+    }
+
+    /// Output tokens per second from the first byte to the end; `None` where either is unknown.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "tokens of one answer are far below 2^53")]
+    pub fn output_tokens_per_second(&self) -> Option<f64> {
+        let tokens = self.settled?.usage.output_tokens;
+        let took = self.duration.checked_sub(self.ttfb?)?.as_secs_f64();
+        (tokens > 0 && took > 0.0).then(|| tokens as f64 / took)
+    }
+}
+
+fn is_error(status: u16, error_code: &str, task_state: &str) -> bool {
+    if !task_state.is_empty() {
+        return task_state != "succeeded";
+    }
+    !(200..400).contains(&status) || !error_code.is_empty()
+}
+
+/// What a frame's content has behind its head. The order of the fields is the format: it changes
+/// with the version of the segments.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Stored<'a> {
+    request: Option<RequestId>,
+    task: Option<TaskId>,
+    pub(super) key: Option<KeyId>,
+    route: &'a str,
+    operation: &'a str,
+    pub(super) model: &'a str,
+    upstream: &'a str,
+    pub(super) status: u16,
+    error_code: &'a str,
+    task_state: &'a str,
+    streamed: bool,
+    settled: Option<(Usage, UsageSource, Nanousd)>,
+    ttfb_us: Option<u64>,
+    duration_us: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl<'a> Stored<'a> {
+    pub(super) fn of_request(finished: &Finished<'a>) -> Self {
+        Self {
+            request: Some(finished.request_id),
+            task: finished.task_id,
+            key: finished.key_id,
+            route: cut(finished.route),
+            operation: finished.operation.map_or("", |operation| operation.as_str()),
+            model: cut(finished.model),
+            upstream: cut(finished.upstream),
+            status: finished.status,
+            error_code: cut(finished.error_code),
+            task_state: "",
+            streamed: finished.streamed,
+            settled: finished.settled.map(|it| (it.usage, it.source, it.cost)),
+            ttfb_us: finished.ttfb.map(micros),
+            duration_us: micros(finished.duration),
+            bytes_in: finished.bytes_in,
+            bytes_out: finished.bytes_out,
+        }
+    }
+
+    pub(super) fn of_task(ended: &TaskEnded<'a>) -> Self {
+        Self {
+            request: None,
+            task: Some(ended.task_id),
+            key: Some(ended.key_id),
+            route: "",
+            operation: "",
+            model: cut(ended.model),
+            upstream: cut(ended.upstream),
+            status: 0,
+            error_code: "",
+            task_state: ended.state,
+            streamed: false,
+            settled: ended.settled.map(|it| (it.usage, it.source, it.cost)),
+            ttfb_us: None,
+            duration_us: micros(ended.duration),
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+
+    pub(super) fn is_error(&self) -> bool {
+        is_error(self.status, self.error_code, self.task_state)
+    }
+
+    pub(super) fn is_request(&self, id: RequestId) -> bool {
+        self.request == Some(id)
+    }
+
+    /// The record as readers get it.
+    pub(super) fn shown(&self, position: Position, head: &Head) -> Logged {
+        let text = str::to_owned;
+        Logged {
+            position,
+            request_id: self.request,
+            task_id: self.task,
+            task_state: Some(text(self.task_state)).filter(|state| !state.is_empty()),
+            account_id: Some(head.account)
+                .filter(|account| *account != NOBODY)
+                .map(AccountId::from_number),
+            key_id: self.key,
+            ended_at: head.ended_at,
+            route: text(self.route),
+            operation: text(self.operation),
+            model: text(self.model),
+            upstream: text(self.upstream),
+            status: self.status,
+            error_code: text(self.error_code),
+            streamed: self.streamed,
+            settled: self.settled.map(|(usage, source, cost)| Settled { usage, source, cost }),
+            ttfb: self.ttfb_us.map(Duration::from_micros),
+            duration: Duration::from_micros(self.duration_us),
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+        }
+    }
+}
+
+/// The longest beginning of `name` that is short enough.
+fn cut(name: &str) -> &str {
+    if name.len() <= NAME_BYTES_MAX {
+        return name;
+    }
+    let end = (0..=NAME_BYTES_MAX).rev().find(|end| name.is_char_boundary(*end));
+    name.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// What every frame's content begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Where the same account's record before is; zero for none.
+    pub(super) previous: Position,
+    pub(super) account: u64,
+    pub(super) ended_at: UnixMs,
+}
+
+/// Writes a frame into `frame`, whose capacity is reused. [`seal`] completes it.
+pub(super) fn encode(
+    frame: &mut Vec<u8>,
+    account: u64,
+    ended_at: UnixMs,
+    stored: &Stored<'_>,
+) -> Result<(), postcard::Error> {
+    frame.clear();
+    frame.resize(CONTENT_AT + 8, 0);
+    frame.extend_from_slice(&account.to_le_bytes());
+    frame.extend_from_slice(&ended_at.0.to_le_bytes());
+    postcard::to_io(stored, &mut *frame)?;
+    let length = u32::try_from(frame.len() - CONTENT_AT).unwrap_or(u32::MAX).to_le_bytes();
+    frame.extend_from_slice(&length);
+    if let Some(place) = frame.first_chunk_mut() {
+        *place = length;
+    }
+    Ok(())
+}
+
+/// Enters the previous position into a frame that [`encode`] has made, and its checksum.
+pub(super) fn seal(frame: &mut [u8], previous: Position) {
+    let end = frame.len().saturating_sub(4);
+    if let Some(place) = frame.get_mut(CONTENT_AT..CONTENT_AT + 8) {
+        place.copy_from_slice(&previous.to_le_bytes());
+    }
+    let crc = crc32fast::hash(frame.get(CONTENT_AT..end).unwrap_or_default());
+    if let Some(place) = frame.get_mut(4..CONTENT_AT) {
+        place.copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// The length of the whole frame whose first (or last) four bytes these are; `None` if no frame has
+/// such.
+pub(super) fn frame_bytes(length: &[u8]) -> Option<usize> {
+    let content = u32::from_le_bytes(*length.first_chunk()?);
+    let whole = usize::try_from(content).ok()?.checked_add(12)?;
+    (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&whole).then_some(whole)
+}
+
+/// A frame's head, not yet checked for being whole.
+pub(super) fn head(frame: &[u8]) -> Option<Head> {
+    let (previous, rest) = frame.get(CONTENT_AT..)?.split_first_chunk()?;
+    let (account, rest) = rest.split_first_chunk()?;
+    let ended_at = rest.first_chunk()?;
+    Some(Head {
+        previous: u64::from_le_bytes(*previous),
+        account: u64::from_le_bytes(*account),
+        ended_at: UnixMs(u64::from_le_bytes(*ended_at)),
+    })
+}
+
+/// Whether `frame` is one whole frame, as it was written.
+pub(super) fn is_whole(frame: &[u8]) -> bool {
+    let Some(end) = frame.len().checked_sub(4) else { return false };
+    let crc = frame.get(4..CONTENT_AT).and_then(|crc| crc.first_chunk());
+    frame_bytes(frame) == Some(frame.len())
+        && frame.get(..4) == frame.get(end..)
+        && crc.map(|crc| u32::from_le_bytes(*crc))
+            == frame.get(CONTENT_AT..end).map(crc32fast::hash)
+}
+
+/// What stands behind the head of a whole frame.
+pub(super) fn stored(frame: &[u8]) -> Option<Stored<'_>> {
+    let end = frame.len().checked_sub(4)?;
+    postcard::from_bytes(frame.get(CONTENT_AT + HEAD_BYTES..end)?).ok()
+}
