@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod config;
 pub mod reload;
 mod web;
+mod console;
 pub mod admin;
 pub mod finished;
 pub mod request_log;

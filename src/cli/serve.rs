@@ -23,7 +23,8 @@ use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
-use crate::gateway::{Deadline, GatewayParts, check_upstreams};
+use crate::console::{self, ConsoleParts};
+use crate::gateway::{Deadline, GatewayParts, Hosted, check_upstreams};
 use crate::ledger::{self, Ledger, OpenError};
 use crate::logging;
 use crate::metrics::Metrics;
@@ -238,7 +239,7 @@ async fn serve(
         balancer: Arc::clone(&balancer),
         limits: Arc::default(),
         deadline: Arc::clone(&deadline),
-        hosted: Vec::new(),
+        hosted: hosted(&handle, &ledger, &tasks)?,
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = listen::start(&parts, listeners, &stopped, &open)?;
@@ -330,6 +331,21 @@ fn open_request_log(config: &Snapshot) -> anyhow::Result<Arc<RequestLog>> {
     }
     let dir = config.store.data_dir.join(REQUESTS);
     RequestLog::open(dir, config.request_log.size_max).context("cannot start the request log")
+}
+
+/// The gateway's own services on the customers' listeners.
+fn hosted(
+    config: &Arc<ConfigHandle>,
+    ledger: &Arc<Ledger>,
+    tasks: &Arc<Tasks>,
+) -> anyhow::Result<Vec<Hosted>> {
+    let parts = ConsoleParts {
+        ledger: Arc::clone(ledger),
+        tasks: Arc::clone(tasks),
+        config: Arc::clone(config),
+    };
+    let console = console::hosted(parts).context("cannot prepare the customers' console")?;
+    Ok(console.into_iter().collect())
 }
 
 fn start_tasks(

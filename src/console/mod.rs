@@ -1,0 +1,136 @@
+//! The customers' console: what a key can do and what an account has, as pages on the customers' own
+//! listeners.
+//!
+//! | File | What it knows |
+//! |---|---|
+//! | `customer` | who is logged in, and what is said when something is not there |
+//! | `access` | logging in and out |
+//! | `start` | the first page |
+//!
+//! A page sees one account: the session's. An id in a path that is another account's is answered
+//! like one that does not exist.
+
+mod access;
+mod customer;
+mod start;
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{get, post};
+use tower_http::compression::CompressionLayer;
+
+use crate::config::ConfigHandle;
+use crate::gateway::{Downstream, Hosted};
+use crate::ledger::Ledger;
+use crate::tasks::Tasks;
+use crate::web::{self, Attempts, Client, Frame, Guarded, NavItem, Session, Sessions};
+
+/// Its cookie. Browsers do not tell ports apart: it must not be the operators'.
+const COOKIE: &str = "tollgate_console";
+/// What metrics and logs call its requests, wherever it is.
+const ROUTE: &str = "/console";
+/// The largest form, in bytes: the longest field is a list of models.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// The ways through it.
+const NAV: &[NavItem] = &[
+    NavItem { path: "", label: "Start" },
+    NavItem { path: "/keys", label: "Keys" },
+    NavItem { path: "/playground", label: "Playground" },
+    NavItem { path: "/balance", label: "Balance" },
+    NavItem { path: "/usage", label: "Usage" },
+    NavItem { path: "/requests", label: "Requests" },
+    NavItem { path: "/videos", label: "Videos" },
+    NavItem { path: "/webhooks", label: "Webhooks" },
+    NavItem { path: "/account", label: "Account" },
+];
+
+/// What the console is made of.
+pub(crate) struct ConsoleParts {
+    /// Accounts, keys and money.
+    pub(crate) ledger: Arc<Ledger>,
+    /// Work that outlives its request.
+    pub(crate) tasks: Arc<Tasks>,
+    /// The running configuration.
+    pub(crate) config: Arc<ConfigHandle>,
+}
+
+/// What its pages work with.
+#[derive(Clone)]
+struct Console {
+    /// Its path, without a slash at the end.
+    base: Arc<str>,
+    ledger: Arc<Ledger>,
+    #[expect(dead_code, reason = "the pages of videos and webhooks read it")]
+    tasks: Arc<Tasks>,
+    config: Arc<ConfigHandle>,
+    sessions: Arc<Sessions>,
+    attempts: Arc<Attempts>,
+}
+
+impl Console {
+    /// The frame of a page for nobody in particular.
+    fn frame(&self, session: &Session) -> Frame {
+        Frame::new((&self.base, "Console"), &self.sessions, session)
+    }
+
+    /// The address of a page: `path` begins with a slash, or is empty for the first one.
+    fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+}
+
+/// The console as a service of the customers' listeners; `None` where it is switched off.
+///
+/// # Errors
+/// When the key of the sessions can neither be read nor made.
+pub(crate) fn hosted(parts: ConsoleParts) -> io::Result<Option<Hosted>> {
+    let config = parts.config.load();
+    if !config.console.enabled {
+        return Ok(None);
+    }
+    let base = config.console.path.clone();
+    let sessions = Sessions::kept_in(&config.store.data_dir, COOKIE, base.clone())?;
+    drop(config);
+    let console = Console {
+        base: base.as_str().into(),
+        ledger: parts.ledger,
+        tasks: parts.tasks,
+        config: parts.config,
+        sessions: Arc::new(sessions),
+        attempts: Arc::default(),
+    };
+    Ok(Some(Hosted::new(base, ROUTE, BODY_BYTES_MAX, router(console))))
+}
+
+/// Every page. The paths of pages are below the console's own.
+fn router(console: Console) -> Router {
+    let guarded = Guarded { sessions: Arc::clone(&console.sessions) };
+    let base = console.base.to_string();
+    let pages = Router::new()
+        .route("/", get(start::page))
+        .route("/login", get(access::page))
+        .route("/logout", post(access::log_out))
+        .fallback(customer::nowhere)
+        .layer(from_fn_with_state(guarded, web::guard))
+        .layer(from_fn_with_state(console.clone(), introduce))
+        .with_state(console);
+    let assets = Router::new().route("/assets/{version}/{name}", get(web::assets));
+    Router::new().nest(&base, assets.merge(pages)).layer(CompressionLayer::new())
+}
+
+/// Tells the pages who asks, in their words.
+async fn introduce(State(console): State<Console>, mut request: Request, next: Next) -> Response {
+    let downstream = request.extensions().get::<Downstream>().copied();
+    let public = console.config.load().console.public_url.as_ref().is_some_and(|url| url.tls);
+    let client = Client {
+        address: downstream.and_then(|downstream| downstream.address),
+        tls: public || downstream.is_some_and(|downstream| downstream.tls),
+    };
+    request.extensions_mut().insert(client);
+    next.run(request).await
+}
