@@ -632,9 +632,12 @@ async fn metrics_keep_prometheus_rules_and_no_secret_gets_out() {
     assert_eq!(posted.charged, Nanousd::new(1_000_000));
     let key_id = text(&key["id"]).parse().expect("an id");
     let finished = finished(id, key_id, &admin.model);
-    finished.report(&admin.metrics, &AccessLog::default());
-    Finished { status: 429, error_code: "rate", settled: None, ..finished.clone() }
-        .report(&admin.metrics, &AccessLog::default());
+    finished.report(&admin.metrics, &RequestLog::off(), &AccessLog::default());
+    Finished { status: 429, error_code: "rate", settled: None, ..finished.clone() }.report(
+        &admin.metrics,
+        &RequestLog::off(),
+        &AccessLog::default(),
+    );
     let (status, _) = answer(admin.request(Method::GET, &format!("/{secret}"))).await;
     assert_eq!(status, 404);
     let (status, _) = admin.send(Method::GET, &format!("/admin/v1/keys/{secret}"), None).await;
@@ -692,7 +695,11 @@ async fn the_reference_lists_every_metric() {
     let (_, id, _) = admin.customer("10.00").await;
     admin.metrics.upstream_answered("upstream", "ok", Duration::from_secs(1));
     admin.metrics.retried(&admin.model, "upstream");
-    finished(id, KeyId::from_number(1), &admin.model).report(&admin.metrics, &AccessLog::default());
+    finished(id, KeyId::from_number(1), &admin.model).report(
+        &admin.metrics,
+        &RequestLog::off(),
+        &AccessLog::default(),
+    );
     TaskEnded {
         task_id: TaskId::random(),
         account_id: id,
@@ -703,7 +710,7 @@ async fn the_reference_lists_every_metric() {
         duration: Duration::from_secs(1),
         settled: None,
     }
-    .report(&admin.metrics);
+    .report(&admin.metrics, &RequestLog::off());
     admin.metrics.webhook_tried("taken");
     admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
     admin.metrics.certificate_shown("0.0.0.0:8443", UnixMs::now());

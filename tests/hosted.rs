@@ -31,6 +31,7 @@ use tollgate::gateway::{
 use tollgate::ledger::{Ledger, Options};
 use tollgate::metrics::{LedgerFigures, Metrics};
 use tollgate::outbound::Outbound;
+use tollgate::request_log::{self, RequestLog};
 use tollgate::tasks::Tasks;
 
 /// The largest body that the service takes.
@@ -122,13 +123,21 @@ routes:
     let metrics = Arc::new(Metrics::new());
     let outbound = Outbound::new().expect("a client");
     let (own, tasks_config) = (Arc::clone(&ledger), Arc::clone(&config));
-    let tasks = Tasks::start(own, tasks_config, outbound.clone(), Arc::clone(&metrics), &data_dir);
+    let tasks = Tasks::start(
+        own,
+        tasks_config,
+        outbound.clone(),
+        Arc::clone(&metrics),
+        RequestLog::off(),
+        &data_dir,
+    );
     GatewayParts {
         balancer: Balancer::new(&config.load()),
         tasks: tasks.expect("tasks"),
         config,
         ledger,
         metrics,
+        requests: RequestLog::off(),
         outbound,
         limits: Arc::default(),
         deadline: Arc::default(),
@@ -272,7 +281,7 @@ fn a_service_answers_at_its_path_and_below() {
     assert!(missing.json().is_null(), "{missing:?}");
     let beside = ask(serving.plain, &get_request("/owned", ""));
     assert_eq!(beside.json()["error"]["code"], "not_found", "the gateway's: {beside:?}");
-    let text = serving.metrics.encode(LedgerFigures::default());
+    let text = serving.metrics.encode(LedgerFigures::default(), request_log::Figures::default());
     assert!(text.contains(r#"route="/own""#), "{text}");
     assert!(!text.contains("/own/e"), "no path that was asked for: {text}");
 }
@@ -471,6 +480,6 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
     let answer = ask(serving.plain, &get_request("/own/broken", ""));
     assert_eq!(answer.status(), 200);
     assert!(answer.is_closed && !answer.bytes.ends_with(b"0\r\n\r\n"), "{answer:?}");
-    let text = serving.metrics.encode(LedgerFigures::default());
+    let text = serving.metrics.encode(LedgerFigures::default(), request_log::Figures::default());
     assert!(text.contains("internal"), "the metrics say what was wrong: {text}");
 }
