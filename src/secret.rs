@@ -16,6 +16,11 @@ pub const API_KEY_PREFIX: &str = "sk-";
 /// Random bytes in a customer key: 256 bits, so a plain SHA-256 is enough to store it by.
 const API_KEY_BYTES: usize = 32;
 
+/// How every code begins that customers redeem or sign up with.
+pub const CODE_PREFIX: &str = "tg-";
+/// Random bytes in a code: 128 bits. It is typed by hand, and worth less than a key.
+const CODE_BYTES: usize = 16;
+
 /// A text that `Debug` masks: upstream credentials, the admin token, a new API key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -48,6 +53,18 @@ impl Secret {
         Self(format!("{API_KEY_PREFIX}{}", random_text()))
     }
 
+    /// A new random code for customers to type: `tg-` and 26 characters of lower-case base32.
+    ///
+    /// # Panics
+    /// When the operating system has no randomness to give.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "without randomness no secret may be made")]
+    pub fn new_code() -> Self {
+        let mut bytes = [0; CODE_BYTES];
+        getrandom::fill(&mut bytes).expect("the operating system's random source failed");
+        Self(format!("{CODE_PREFIX}{}", base32(&bytes)))
+    }
+
     /// A new random token without a prefix, for the admin API.
     ///
     /// # Panics
@@ -66,6 +83,23 @@ fn random_text() -> String {
     let mut bytes = [0; API_KEY_BYTES];
     getrandom::fill(&mut bytes).expect("the operating system's random source failed");
     URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Lower-case base32 (RFC 4648) without padding: no letter of it is taken for a digit.
+fn base32(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let (mut text, mut bits, mut count) = (String::new(), 0_u32, 0_u32);
+    for byte in bytes {
+        (bits, count) = (bits << 8 | u32::from(*byte), count + 8);
+        while count >= 5 {
+            count -= 5;
+            text.push(char::from(ALPHABET[(bits >> count & 31) as usize]));
+        }
+    }
+    if count > 0 {
+        text.push(char::from(ALPHABET[(bits << (5 - count) & 31) as usize]));
+    }
+    text
 }
 
 impl fmt::Debug for Secret {
@@ -121,6 +155,16 @@ mod tests {
             "Debug leaked the value"
         );
         assert!(secret.matches(b"hunter2-canary") && !secret.matches(b"hunter2"));
+    }
+
+    #[test]
+    fn codes_are_base32_of_128_bits() {
+        for (bytes, text) in [("", ""), ("f", "my"), ("foo", "mzxw6"), ("foobar", "mzxw6ytboi")] {
+            assert_eq!(base32(bytes.as_bytes()), text, "RFC 4648 section 10, {bytes}");
+        }
+        let (one, two) = (Secret::new_code(), Secret::new_code());
+        assert!(one.expose().starts_with(CODE_PREFIX) && one.expose().len() == 29);
+        assert_ne!(one.expose(), two.expose());
     }
 
     #[test]

@@ -10,7 +10,8 @@ use tollgate::clock::UnixMs;
 use tollgate::ledger::audit::{state_hash, violations};
 use tollgate::ledger::core::{Core, Decision};
 use tollgate::ledger::{
-    AccountId, HoldId, KeyId, Record, RecoveryPolicy, Refusal, RequestId, Reservation, VoidReason,
+    AccountId, CodeId, HoldId, KeyId, Record, RecoveryPolicy, Refusal, RequestId, Reservation,
+    VoidReason,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
@@ -18,6 +19,11 @@ use tollgate::price::{Usage, UsageSource};
 const CASES: u32 = 1000;
 const ACCOUNTS: u64 = 3;
 const AT: UnixMs = UnixMs(1_000);
+
+/// Number 0 is the house's.
+fn account_id(number: u64) -> AccountId {
+    AccountId::from_number(number + 1)
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -123,7 +129,7 @@ impl Pair {
     fn new() -> Self {
         let mut pair =
             Self { core: Core::default(), model: Model::default(), journal: vec![], ids: vec![] };
-        for account in (0..ACCOUNTS).map(AccountId::from_number) {
+        for account in (0..ACCOUNTS).map(account_id) {
             pair.apply(Record::AccountCreated { account, name: account.to_string(), at: AT });
         }
         pair
@@ -143,7 +149,7 @@ impl Pair {
             Step::Extend { hold, amount } if self.is_open(hold) => self.extend(hold, amount),
             Step::Post { hold, charge } => self.post(hold, charge),
             Step::Void { hold } if self.is_open(hold) => {
-                let account = AccountId::from_number(self.model.holds[hold].account);
+                let account = account_id(self.model.holds[hold].account);
                 let (hold_id, reason) = (self.ids[hold], VoidReason::Unreached);
                 self.apply(Record::Voided { account, hold: hold_id, reason, at: AT });
                 self.model.end(hold, 0);
@@ -165,12 +171,8 @@ impl Pair {
     }
 
     fn grant(&mut self, account: u64, id: u8, amount: i64) {
-        let decision = self.core.decide_grant(
-            AccountId::from_number(account),
-            &id.to_string(),
-            Nanousd::new(amount),
-            AT,
-        );
+        let decision =
+            self.core.decide_grant(account_id(account), &id.to_string(), Nanousd::new(amount), AT);
         let before = self.model.grants.get(&(account, id)).copied();
         let granted = self.model.granted.get(&account).copied().unwrap_or(0);
         let fits = amount > 0 && granted + i128::from(amount) <= i128::from(i64::MAX);
@@ -196,7 +198,7 @@ impl Pair {
     fn reserve(&mut self, account: u64, amount: i64, floor: i64) {
         let (amount_wide, floor) = (i128::from(amount), floor.min(amount));
         let reservation = Reservation {
-            account: AccountId::from_number(account),
+            account: account_id(account),
             key: KeyId::from_number(1),
             model: "m".into(),
             request: RequestId::from_number(1),
@@ -232,7 +234,7 @@ impl Pair {
 
     fn extend(&mut self, hold: usize, amount: i64) {
         let account = self.model.holds[hold].account;
-        let (id, more) = (AccountId::from_number(account), Nanousd::new(amount));
+        let (id, more) = (account_id(account), Nanousd::new(amount));
         let is_covered = i128::from(amount) <= self.model.available(account);
         let decision = self.core.decide_extend(id, self.ids[hold], more, AT);
         assert_eq!(decision.is_ok(), is_covered, "an extension by {amount}");
@@ -271,7 +273,7 @@ impl Pair {
         let fits = amount > 0 && known.refunded + i128::from(amount) <= charged;
         let before = self.model.refunds.get(&(account, id)).copied();
         let decision = self.core.decide_refund(
-            (AccountId::from_number(account), &id.to_string()),
+            (account_id(account), &id.to_string()),
             (self.ids[hold], Nanousd::new(i64::try_from(charged).expect("an amount"))),
             Nanousd::new(amount),
             AT,
@@ -295,7 +297,7 @@ impl Pair {
     fn compare(&self) {
         assert_eq!(violations(std::iter::once(&self.core)), Vec::<String>::new());
         for account in 0..ACCOUNTS {
-            let state = self.core.account(AccountId::from_number(account)).expect("exists");
+            let state = self.core.account(account_id(account)).expect("exists");
             let balance = state.balance;
             let written_off = self.model.written_off.get(&account).copied().unwrap_or(0);
             assert_eq!(i128::from(state.written_off.get()), written_off, "written off");
@@ -348,7 +350,7 @@ fn records_that_break_a_rule_change_nothing() {
     pair.grant(0, 1, 100);
     pair.grant(1, 1, 100);
     pair.reserve(0, 60, 10);
-    let (account, stranger) = (AccountId::from_number(0), AccountId::from_number(1));
+    let (account, stranger) = (account_id(0), account_id(1));
     let hold = pair.ids[0];
     let posted = |account, hold, charged, written_off| Record::Posted {
         account,
@@ -371,6 +373,22 @@ fn records_that_break_a_rule_change_nothing() {
     };
     let broken = [
         ("an account made twice", Record::AccountCreated { account, name: "x".into(), at: AT }),
+        (
+            "an account in the house's place",
+            Record::AccountCreated { account: AccountId::HOUSE, name: "x".into(), at: AT },
+        ),
+        (
+            "money for the house",
+            Record::Granted { account: AccountId::HOUSE, id: "2".into(), amount, at: AT },
+        ),
+        (
+            "a doubt that is none",
+            Record::DoubtResolved { account, hold, note: String::new(), at: AT },
+        ),
+        (
+            "a use of no code",
+            Record::CodeUsed { code: CodeId::from_number(1), by: account, at: AT },
+        ),
         ("a grant made twice", Record::Granted { account, id: "1".into(), amount, at: AT }),
         ("a charge above the hold", posted(account, hold, 61, 0)),
         ("a negative charge", posted(account, hold, -1, 0)),
@@ -400,6 +418,6 @@ fn absurd_usage_twice_does_not_overflow_the_write_off() {
         pair.post(hold, i64::MAX);
         pair.compare();
     }
-    let account = pair.core.account(AccountId::from_number(0)).expect("exists");
+    let account = pair.core.account(account_id(0)).expect("exists");
     assert_eq!(account.written_off, Nanousd::MAX, "the end of the range");
 }

@@ -118,7 +118,20 @@ impl From<LedgerError> for ApiError {
     fn from(error: LedgerError) -> Self {
         let message = error.to_string();
         match error {
-            LedgerError::UnknownAccount(_) | LedgerError::UnknownKey(_) => Self::not_found(message),
+            LedgerError::UnknownAccount(_)
+            | LedgerError::UnknownKey(_)
+            | LedgerError::UnknownCode(_)
+            | LedgerError::NotInDoubt(_)
+            | LedgerError::NoDoubt(_) => Self::not_found(message),
+            LedgerError::OtherRequest => Self {
+                param: Some("Idempotency-Key".to_owned()),
+                ..Self::request(StatusCode::CONFLICT, "idempotency_conflict", message)
+            },
+            LedgerError::EmailTaken => Self {
+                param: Some("email".to_owned()),
+                ..Self::request(StatusCode::CONFLICT, "conflict", message)
+            },
+            LedgerError::Code(_) => Self::invalid("code", message),
             LedgerError::UnknownHold(_) => Self::invalid("hold", message),
             LedgerError::Conflict => Self {
                 param: Some("id".to_owned()),

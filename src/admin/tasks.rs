@@ -10,7 +10,7 @@ use super::accounts;
 use super::error::{Answer, ApiError};
 use super::request::Path;
 use super::value::Time;
-use crate::ledger::{AccountId, HoldId, Stage, Task, TaskId};
+use crate::ledger::{AccountId, Actor, HoldId, Stage, Task, TaskId};
 use crate::tasks::Announced;
 
 /// Every submit of which nobody knows whether its upstream took it.
@@ -93,7 +93,8 @@ pub(super) async fn announce(
     let account = accounts::find(&state, &account)?.id;
     let unknown = || ApiError::not_found("There is no such task.");
     let id: TaskId = task.parse().map_err(|_| unknown())?;
-    match state.tasks.announce_again(account, id).await? {
+    let by = state.ledger.by(&Actor::operator("admin"));
+    match state.tasks.announce_again(&by, account, id).await? {
         Announced::Due => Ok(Json(Announcement { id, announced: Due::Due })),
         Announced::NotEnded => Err(ApiError::invalid("task", "The task has not ended.")),
         Announced::Nowhere => {

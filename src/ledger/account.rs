@@ -34,6 +34,8 @@ pub struct Account {
     pub balance: Balance,
     /// What its calls cost beyond its holds, borne by the operator.
     pub written_off: Nanousd,
+    /// Whether its keys are refused.
+    pub suspended: bool,
 }
 
 impl Balance {
@@ -50,7 +52,14 @@ impl Account {
     /// An account without money.
     #[must_use]
     pub(crate) fn new(id: AccountId, name: String, created_at: UnixMs) -> Self {
-        Self { id, name, created_at, balance: Balance::default(), written_off: Nanousd::ZERO }
+        Self {
+            id,
+            name,
+            created_at,
+            balance: Balance::default(),
+            written_off: Nanousd::ZERO,
+            suspended: false,
+        }
     }
 
     /// This account after `movement`.
@@ -96,7 +105,17 @@ impl Movement {
             | Record::KeyUpdated(_)
             | Record::Task(_)
             | Record::KeyLimited { .. }
-            | Record::AccountLimited { .. } => Ok(Self::default()),
+            | Record::AccountLimited { .. }
+            | Record::Acted(_)
+            | Record::AccountRenamed { .. }
+            | Record::AccountSuspended { .. }
+            | Record::LoginSet(_)
+            | Record::SessionEnded { .. }
+            | Record::CodeCreated(_)
+            | Record::CodeRevoked { .. }
+            | Record::CodeUsed { .. }
+            | Record::DoubtResolved { .. }
+            | Record::Announced { .. } => Ok(Self::default()),
             Record::Granted { amount, .. } => {
                 Ok(Self { granted: *amount, available: *amount, ..Self::default() })
             }

@@ -5,10 +5,14 @@
 use std::sync::Arc;
 
 use crate::clock::UnixMs;
+use crate::ledger::act::{By, Once, Written};
+use crate::ledger::code::parsed;
 use crate::ledger::core::{Core, Decision};
 use crate::ledger::error::LedgerError;
 use crate::ledger::record::{Key, Record};
-use crate::ledger::{Account, AccountId, HoldId, KeyId, KeyLimits, KeyLimitsPatch, Ledger, Seq};
+use crate::ledger::{
+    Account, AccountId, CodeId, HoldId, KeyId, KeyLimits, KeyLimitsPatch, Ledger, Seq,
+};
 use crate::money::Nanousd;
 use crate::secret::{KeyHash, Secret};
 
@@ -54,26 +58,34 @@ pub struct KeyPatch {
     pub limits: KeyLimitsPatch,
 }
 
-impl Ledger {
+impl By<'_> {
     /// Opens an account without money.
     ///
     /// # Errors
-    /// [`LedgerError::Invalid`] for a name that is empty or longer than 256 bytes, and
-    /// [`LedgerError::Stopped`].
-    pub async fn create_account(&self, name: &str) -> Result<Account, LedgerError> {
+    /// [`LedgerError::Invalid`] for a name that is empty or longer than 256 bytes,
+    /// [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn create_account(&self, name: &str) -> Result<Written<Account>, LedgerError> {
         check_text(name)?;
         let (id, at) = (AccountId::random(), UnixMs::now());
-        let record = Record::AccountCreated { account: id, name: name.to_owned(), at };
-        let seq = self.commit(&mut self.shard(id).lock(), record)?;
-        self.journal.durable(seq).await?;
-        Ok(Account::new(id, name.to_owned(), at))
+        let once = self.once("account.create", id, |pen| {
+            let mut core = self.ledger.shard(id).lock();
+            let created = Record::AccountCreated { account: id, name: name.to_owned(), at };
+            let act = pen.act(id, id);
+            Ok((id, self.ledger.commit_all(&mut core, [created, act])?))
+        })?;
+        let (seq, repeated) = once.place();
+        let (Once::First(id, _) | Once::Again { account: id, .. }) = once;
+        self.ledger.journal.durable(seq).await?;
+        let value = self.ledger.account(id).ok_or(LedgerError::UnknownAccount(id))?;
+        Ok(Written { value, repeated })
     }
 
     /// Gives `amount` to an account, once per `id`: repeating a call is safe.
     ///
     /// # Errors
     /// [`LedgerError::Conflict`] when the id was used with another amount,
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
+    /// [`LedgerError::Stopped`].
     pub async fn grant(
         &self,
         account: AccountId,
@@ -81,14 +93,18 @@ impl Ledger {
         amount: Nanousd,
     ) -> Result<Granted, LedgerError> {
         check_text(id)?;
-        self.once(account, |core| core.decide_grant(account, id, amount, UnixMs::now())).await
+        if id.parse::<CodeId>().is_ok() {
+            return Err(LedgerError::Invalid("ids of codes name what was given for them"));
+        }
+        let decide = |core: &Core| core.decide_grant(account, id, amount, UnixMs::now());
+        self.give(("grant", account, id), decide).await
     }
 
     /// Gives back `amount` of what the settled `hold` cost, once per `id`.
     ///
     /// # Errors
     /// [`LedgerError::UnknownHold`] when the account has no settled hold of this id,
-    /// [`LedgerError::RefundTooLarge`], and what [`Ledger::grant`] fails with.
+    /// [`LedgerError::RefundTooLarge`], and what [`By::grant`] fails with.
     pub async fn refund(
         &self,
         account: AccountId,
@@ -97,30 +113,32 @@ impl Ledger {
         amount: Nanousd,
     ) -> Result<Granted, LedgerError> {
         check_text(id)?;
-        if self.account(account).is_none() {
+        if self.ledger.account(account).is_none() {
             return Err(LedgerError::UnknownAccount(account));
         }
-        let known = self.shard(account).lock().refund(account, id);
+        let known = self.ledger.shard(account).lock().refund(account, id);
         let charged = match known {
             // Whether it is the same refund is decided below; its charge is not asked for again.
             Some(_) => Some(Nanousd::ZERO),
-            None => self.query(move |store| store.charged(account, hold)).await?,
+            None => self.ledger.query(move |store| store.charged(account, hold)).await?,
         };
         let charged = charged.ok_or(LedgerError::UnknownHold(hold))?;
-        let refund =
+        let decide =
             |core: &Core| core.decide_refund((account, id), (hold, charged), amount, UnixMs::now());
-        self.once(account, refund).await
+        self.give(("refund", account, id), decide).await
     }
 
-    /// Makes an API key. The secret is shown this once; only its hash is kept.
+    /// Makes an API key. The secret is shown this once, and not at all to a caller that repeats
+    /// itself; only its hash is kept.
     ///
     /// # Errors
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
+    /// [`LedgerError::Stopped`].
     pub async fn create_key(
         &self,
         account: AccountId,
         new: NewKey,
-    ) -> Result<(Secret, Arc<Key>), LedgerError> {
+    ) -> Result<Written<(Option<Secret>, Arc<Key>)>, LedgerError> {
         check_text(&new.name)?;
         check_models(new.models.as_deref())?;
         check_limits(&new.limits)?;
@@ -136,55 +154,165 @@ impl Ledger {
             created_at: at,
             updated_at: at,
         });
-        let seq = {
-            let mut core = self.shard(account).lock();
+        let once = self.once("key.create", account, |pen| {
+            let mut core = self.ledger.shard(account).lock();
             if core.account(account).is_none() {
                 return Err(LedgerError::UnknownAccount(account));
             }
             let limited = (new.limits != KeyLimits::default()).then_some(new.limits);
             let created = Record::KeyCreated(Arc::clone(&key));
-            self.set_key(&mut core, created, &key, limited)?
+            let act = pen.act(account, key.id);
+            Ok(((), self.ledger.set_key(&mut core, (created, act), &key, limited)?))
+        })?;
+        let (seq, repeated) = once.place();
+        self.ledger.journal.durable(seq).await?;
+        let value = match once {
+            Once::First((), _) => (Some(secret), key),
+            Once::Again { subject, .. } => (None, self.ledger.known_key(parsed(&subject)?)?),
         };
-        self.journal.durable(seq).await?;
-        Ok((secret, key))
+        Ok(Written { value, repeated })
     }
 
     /// Changes a key. The change counts for calls that begin from now on.
     ///
     /// # Errors
-    /// [`LedgerError::UnknownKey`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
-    pub async fn update_key(&self, id: KeyId, patch: KeyPatch) -> Result<Arc<Key>, LedgerError> {
+    /// [`LedgerError::UnknownKey`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
+    /// [`LedgerError::Stopped`].
+    pub async fn update_key(
+        &self,
+        id: KeyId,
+        patch: KeyPatch,
+    ) -> Result<Written<Arc<Key>>, LedgerError> {
         if let Some(name) = &patch.name {
             check_text(name)?;
         }
         check_models(patch.models.as_ref().and_then(Option::as_deref))?;
-        let account = self.key_by_id(id).ok_or(LedgerError::UnknownKey(id))?.account;
-        let (seq, key) = {
-            let mut core = self.shard(account).lock();
+        let account = self.ledger.known_key(id)?.account;
+        let once = self.once("key.update", account, |pen| {
+            let mut core = self.ledger.shard(account).lock();
             // Read again under the lock, so that no change made meanwhile is undone.
-            let mut key = Key::clone(&*self.key_by_id(id).ok_or(LedgerError::UnknownKey(id))?);
+            let mut key = Key::clone(&*self.ledger.known_key(id)?);
             key.name = patch.name.unwrap_or(key.name);
             key.models = patch.models.unwrap_or(key.models);
             key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
             key.disabled = patch.disabled.unwrap_or(key.disabled);
             key.updated_at = UnixMs::now();
             let key = Arc::new(key);
-            let limits = patch.limits.of(self.key_limits(id));
+            let limits = patch.limits.of(self.ledger.key_limits(id));
             check_limits(&limits)?;
             let limited = (patch.limits != KeyLimitsPatch::default()).then_some(limits);
             let updated = Record::KeyUpdated(Arc::clone(&key));
-            let seq = self.set_key(&mut core, updated, &key, limited)?;
-            (seq, key)
+            let act = pen.act(account, id);
+            let seq = self.ledger.set_key(&mut core, (updated, act), &key, limited)?;
+            Ok((key, seq))
+        })?;
+        let (seq, repeated) = once.place();
+        self.ledger.journal.durable(seq).await?;
+        let value = match once {
+            Once::First(key, _) => key,
+            Once::Again { .. } => self.ledger.known_key(id)?,
         };
-        self.journal.durable(seq).await?;
-        Ok(key)
+        Ok(Written { value, repeated })
     }
 
-    /// Writes what a key is from here on and, if they change, its limits, and lets calls see both.
+    /// Does what `decide` says unless it was done before, and waits until it is on disk either way:
+    /// a repeated call may overtake the first one's flush.
+    async fn give(
+        &self,
+        (what, account, id): (&'static str, AccountId, &str),
+        decide: impl FnOnce(&Core) -> Result<Decision, LedgerError>,
+    ) -> Result<Granted, LedgerError> {
+        let once = self.once(what, account, |pen| {
+            let mut core = self.ledger.shard(account).lock();
+            match decide(&core)? {
+                Decision::Repeated(seq) => Ok((Granted { seq, repeated: true }, seq)),
+                Decision::New(record) => {
+                    let records = [record, pen.act(account, id)];
+                    let last = self.ledger.commit_all(&mut core, records)?;
+                    // The act stands behind it.
+                    Ok((Granted { seq: last.saturating_sub(1), repeated: false }, last))
+                }
+            }
+        })?;
+        self.ledger.journal.durable(once.place().0).await?;
+        Ok(match once {
+            Once::First(granted, _) => granted,
+            Once::Again { seq, .. } => Granted { seq: seq.saturating_sub(1), repeated: true },
+        })
+    }
+}
+
+/// The same, for tests and the demo: nobody in particular does it.
+impl Ledger {
+    /// See [`By::create_account`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_account(&self, name: &str) -> Result<Account, LedgerError> {
+        Ok(self.by_gateway().create_account(name).await?.value)
+    }
+
+    /// See [`By::grant`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn grant(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+    ) -> Result<Granted, LedgerError> {
+        self.by_gateway().grant(account, id, amount).await
+    }
+
+    /// See [`By::refund`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn refund(
+        &self,
+        account: AccountId,
+        id: &str,
+        hold: HoldId,
+        amount: Nanousd,
+    ) -> Result<Granted, LedgerError> {
+        self.by_gateway().refund(account, id, hold, amount).await
+    }
+
+    /// See [`By::create_key`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_key(
+        &self,
+        account: AccountId,
+        new: NewKey,
+    ) -> Result<(Secret, Arc<Key>), LedgerError> {
+        match self.by_gateway().create_key(account, new).await?.value {
+            (Some(secret), key) => Ok((secret, key)),
+            // Without an id nothing is taken for a repetition.
+            (None, _) => Err(LedgerError::OtherRequest),
+        }
+    }
+
+    /// See [`By::update_key`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn update_key(&self, id: KeyId, patch: KeyPatch) -> Result<Arc<Key>, LedgerError> {
+        Ok(self.by_gateway().update_key(id, patch).await?.value)
+    }
+
+    fn known_key(&self, id: KeyId) -> Result<Arc<Key>, LedgerError> {
+        self.key_by_id(id).ok_or(LedgerError::UnknownKey(id))
+    }
+
+    /// Writes what a key is from here on, its limits if they change, and who said so, and lets calls
+    /// see it.
     fn set_key(
         &self,
         core: &mut Core,
-        record: Record,
+        (record, act): (Record, Record),
         key: &Arc<Key>,
         limits: Option<KeyLimits>,
     ) -> Result<Seq, LedgerError> {
@@ -194,7 +322,7 @@ impl Ledger {
             limits,
             at: key.updated_at,
         });
-        let seq = self.commit_all(core, [record].into_iter().chain(limited))?;
+        let seq = self.commit_all(core, [record].into_iter().chain(limited).chain([act]))?;
         let mut keys = self.keys.write();
         keys.insert(Arc::clone(key));
         if let Some(limits) = limits {
@@ -202,29 +330,9 @@ impl Ledger {
         }
         Ok(seq)
     }
-
-    /// Does what `decide` says unless it was done before, and waits until it is on disk either way:
-    /// a repeated call may overtake the first one's flush.
-    async fn once(
-        &self,
-        account: AccountId,
-        decide: impl FnOnce(&Core) -> Result<Decision, LedgerError>,
-    ) -> Result<Granted, LedgerError> {
-        let granted = {
-            let mut core = self.shard(account).lock();
-            match decide(&core)? {
-                Decision::Repeated(seq) => Granted { seq, repeated: true },
-                Decision::New(record) => {
-                    Granted { seq: self.commit(&mut core, record)?, repeated: false }
-                }
-            }
-        };
-        self.journal.durable(granted.seq).await?;
-        Ok(granted)
-    }
 }
 
-fn check_text(text: &str) -> Result<(), LedgerError> {
+pub(super) fn check_text(text: &str) -> Result<(), LedgerError> {
     if text.is_empty() || text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
         return Err(LedgerError::Invalid(
             "names and ids have 1 to 256 bytes and no control characters",

@@ -6,15 +6,17 @@ use std::collections::HashMap;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::ledger::AccountId;
+use crate::ledger::code::CodeState;
 use crate::ledger::core::Core;
 use crate::ledger::spend::Spending;
 use crate::ledger::task::Task;
+use crate::ledger::{AccountId, Act, CodeId, Seq};
 use crate::money::Nanousd;
 
 /// The rules that the state of all accounts breaks: `granted = available + held + spent`, nothing
-/// negative, `held` the sum of the open holds (I1–I3), by account and by key, and an open hold for
-/// every task that has not ended. Empty when all is well.
+/// negative, `held` the sum of the open holds (I1–I3), by account and by key, an open hold for every
+/// task that has not ended, one account for each address, and what a code gives for each of its uses
+/// and for nothing else. Empty when all is well.
 #[must_use]
 pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<String> {
     let mut held: HashMap<AccountId, Option<Nanousd>> = HashMap::new();
@@ -30,6 +32,8 @@ pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<Stri
         found.extend(core.tasks().filter(unpaid).map(|task| format!("{} has no hold", task.id())));
     }
     cores.clone().for_each(|core| check_keys(core, &mut found));
+    check_logins(cores.clone(), &mut found);
+    check_codes(cores.clone(), &mut found);
     for account in cores.flat_map(Core::accounts) {
         let balance = account.balance;
         if !balance.is_sound() {
@@ -72,6 +76,45 @@ fn check_keys(core: &Core, found: &mut Vec<String>) {
     }
 }
 
+/// Notes addresses that open more than one account.
+fn check_logins<'a>(cores: impl Iterator<Item = &'a Core>, found: &mut Vec<String>) {
+    let mut owners: HashMap<&str, AccountId> = HashMap::new();
+    for state in cores.flat_map(|core| core.accounts.values()) {
+        let Some(login) = &state.people.login else { continue };
+        if let Some(other) = owners.insert(&login.email, state.account.id) {
+            found.push(format!("{} and {other} have one e-mail address", state.account.id));
+        }
+    }
+}
+
+/// Notes uses of codes that gave nothing, or something else, and what was given without a use.
+fn check_codes<'a>(cores: impl Iterator<Item = &'a Core> + Clone, found: &mut Vec<String>) {
+    let codes: HashMap<CodeId, &CodeState> =
+        cores.clone().flat_map(|core| &core.house.codes).map(|(id, state)| (*id, state)).collect();
+    // What was given for codes, by code and account.
+    let mut given: HashMap<(CodeId, AccountId), Nanousd> = HashMap::new();
+    for state in cores.flat_map(|core| core.accounts.values()) {
+        let of_codes = state.grants.iter().filter_map(|(id, grant)| {
+            let code: CodeId = id.parse().ok()?;
+            codes.contains_key(&code).then_some(((code, state.account.id), grant.amount))
+        });
+        given.extend(of_codes);
+    }
+    for (id, state) in codes {
+        if state.uses.len() as u64 > u64::from(state.code.uses_max) {
+            found.push(format!("{id} was used more often than it can be"));
+        }
+        for account in state.uses.keys() {
+            if given.remove(&(id, *account)) != state.code.amount {
+                found.push(format!("{id} did not give {account} what it is good for"));
+            }
+        }
+    }
+    found.extend(
+        given.keys().map(|(id, account)| format!("{id} gave to {account}, which has not used it")),
+    );
+}
+
 /// A hash over everything that the state says, the same however the accounts are sharded.
 #[must_use]
 pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32] {
@@ -80,7 +123,8 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
     states.sort_by_key(|state| state.account.id);
     for state in states {
         let account = &state.account;
-        add(&mut hasher, &(account.id, &account.name, account.created_at));
+        add(&mut hasher, &(account.id, &account.name, account.created_at, account.suspended));
+        add(&mut hasher, &(&state.people.login, &state.people.doubts));
         add(&mut hasher, &(account.balance, account.written_off));
         add_sorted(&mut hasher, state.keys.iter());
         add_sorted(&mut hasher, state.grants.iter());
@@ -95,9 +139,20 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
             .collect();
         add_sorted(&mut hasher, spendings.iter());
     }
+    let codes: HashMap<_, _> = cores.clone().flat_map(|core| &core.house.codes).collect();
+    add_sorted(&mut hasher, codes.iter().map(|(id, state)| (*id, &state.code)));
+    for (id, state) in codes.iter().collect::<std::collections::BTreeMap<_, _>>() {
+        add(&mut hasher, &(id, state.revoked_at));
+        add_sorted(&mut hasher, state.uses.iter());
+    }
     add_sorted(&mut hasher, cores.clone().flat_map(|core| core.tasks.iter()));
     add_sorted(&mut hasher, cores.flat_map(|core| core.holds.iter()));
     hasher.finalize().into()
+}
+
+/// Adds an act with its place.
+pub(super) fn add_act(hasher: &mut Sha256, seq: Seq, act: &Act) {
+    add(hasher, &(seq, act));
 }
 
 fn add_sorted<'a, K: Ord + Serialize + 'a, V: Serialize + 'a>(

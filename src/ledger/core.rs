@@ -7,14 +7,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::clock::UnixMs;
 use crate::ledger::account::{Account, Balance, Movement};
+use crate::ledger::code::House;
 use crate::ledger::error::{LedgerError, Refusal, Violation};
+use crate::ledger::people::People;
 use crate::ledger::record::{Key, OpenHold, Record, Reservation};
 use crate::ledger::spend::Spendings;
-use crate::ledger::task::{self, Repeat, Repeated, Stage, Task};
+use crate::ledger::submit::{Submit, check_task, submit_of};
+use crate::ledger::task::Task;
 use crate::ledger::{AccountId, HoldId, KeyId, RecoveryPolicy, Seq, TaskId};
 use crate::limits::Rates;
 use crate::money::Nanousd;
@@ -27,6 +29,8 @@ pub struct Core {
     pub(super) holds: HashMap<HoldId, OpenHold>,
     /// Tasks for which something remains to be done.
     pub(super) tasks: HashMap<TaskId, Arc<Task>>,
+    /// What is no customer's; empty in all shards but the house's.
+    pub(super) house: House,
 }
 
 #[derive(Debug)]
@@ -45,14 +49,8 @@ pub(super) struct AccountState {
     pub(super) rates: Rates,
     /// What each key may use, and spends.
     pub(super) spendings: Spendings,
-}
-
-/// A submit that was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Submit {
-    pub(super) task: TaskId,
-    pub(super) body: [u8; 32],
-    pub(super) at: UnixMs,
+    /// What is known of the customer.
+    pub(super) people: People,
 }
 
 /// A grant that was made, kept so that its id is granted once.
@@ -142,22 +140,6 @@ impl Core {
     /// All such tasks, in no order.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
         self.tasks.values()
-    }
-
-    /// Whether a submit was made less than `within` before `now`.
-    #[must_use]
-    pub fn repeated(
-        &self,
-        account: AccountId,
-        repeat: &Repeat,
-        (now, within): (UnixMs, Duration),
-    ) -> Repeated {
-        let known = self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
-        match known.filter(|known| task::is_recent(known.at, (now, within))) {
-            None => Repeated::New,
-            Some(known) if known.body == repeat.body => Repeated::Same(known.task),
-            Some(_) => Repeated::Other,
-        }
     }
 
     /// A grant of `amount` under the caller's `id`.
@@ -309,6 +291,9 @@ impl Core {
     /// The rule that it breaks; the state is then as it was.
     pub fn apply(&mut self, seq: Seq, record: &Record) -> Result<(), Violation> {
         let violation = |rule| Violation::new(seq, record, rule);
+        if record.account() == AccountId::HOUSE {
+            return self.house.apply(record).map_err(violation);
+        }
         if let Record::AccountCreated { account, name, at } = record {
             if self.accounts.contains_key(account) {
                 return Err(violation("the account exists already"));
@@ -372,16 +357,9 @@ impl Core {
             submits: HashMap::new(),
             rates: Rates::NONE,
             spendings: Spendings::default(),
+            people: People::default(),
         };
         self.accounts.insert(state.account.id, state);
-    }
-
-    /// Forgets submits that are not recognised any more.
-    pub(super) fn forget_submits(&mut self, now: UnixMs) {
-        for state in self.accounts.values_mut() {
-            let is_recent = |at| task::is_recent(at, (now, task::REPEATED_WITHIN));
-            state.submits.retain(|_, submit| is_recent(submit.at));
-        }
     }
 
     /// Takes a task as it is now; one for which nothing remains to be done is let go.
@@ -468,7 +446,7 @@ impl AccountState {
             Record::KeyLimited { key, .. } if !self.keys.contains_key(key) => {
                 Err("there is no such key")
             }
-            _ => Ok(()),
+            _ => self.people.check(record),
         }
     }
 
@@ -493,7 +471,7 @@ impl AccountState {
                 }
                 None => {}
             },
-            _ => {}
+            _ => self.remember_people(record),
         }
     }
 
@@ -502,37 +480,6 @@ impl AccountState {
         // Bounded by the hold's charge, which is an amount itself.
         *sum = sum.checked_add(refund.amount).unwrap_or(Nanousd::MAX);
         self.refunds.insert(id, refund);
-    }
-}
-
-/// What the customer calls a task's submit, and what is remembered of it: nothing, once no upstream
-/// took it, so that the customer can try again.
-pub(super) fn submit_of(task: &Task) -> Option<([u8; 32], Option<Submit>)> {
-    let repeat = task.intent.repeat?;
-    let was_refused = task.ended().is_some_and(|ended| ended.upstream_id.is_none());
-    let submit = Submit { task: task.id(), body: repeat.body, at: task.intent.at };
-    Some((repeat.key, (!was_refused).then_some(submit)))
-}
-
-/// A task stands on its hold until its end, and goes its stages in order.
-fn check_task(
-    task: &Task,
-    before: Option<&Arc<Task>>,
-    holds: &HashMap<HoldId, OpenHold>,
-) -> Result<(), &'static str> {
-    let hold = holds.get(&task.intent.hold);
-    let is_own = hold.is_none_or(|hold| hold.reservation.account == task.intent.account);
-    match before {
-        _ if !is_own => Err("the task's hold is another account's"),
-        // Its end is announced once more.
-        None if task.ended().is_some() && hold.is_none() => Ok(()),
-        None if hold.is_none() => Err("the task has no hold"),
-        None if task.stage != Stage::Submitting => Err("the task does not begin at its beginning"),
-        Some(before) if !before.can_become(task) => Err("the task cannot become so"),
-        _ if task.ended().is_some() == hold.is_some() => {
-            Err("a task and its hold must end together")
-        }
-        _ => Ok(()),
     }
 }
 

@@ -4,9 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::ledger::code::CodeRefusal;
 use crate::ledger::record::Record;
 use crate::ledger::spend::Capped;
-use crate::ledger::{AccountId, HoldId, KeyId, Seq};
+use crate::ledger::{AccountId, CodeId, HoldId, KeyId, Seq, TaskId};
 use crate::money::Nanousd;
 
 /// Why no money was set aside. Nothing has changed then.
@@ -67,6 +68,18 @@ pub enum LedgerError {
     UnknownHold(HoldId),
     /// The id was used before, with another content.
     Conflict,
+    /// The write's id was used before, with another request.
+    OtherRequest,
+    /// Another account has this address.
+    EmailTaken,
+    /// There is no code of this id.
+    UnknownCode(CodeId),
+    /// The code that was presented cannot be used.
+    Code(CodeRefusal),
+    /// The hold was not left open by a crash, or someone has looked into it.
+    NotInDoubt(HoldId),
+    /// The task is not in doubt.
+    NoDoubt(TaskId),
     /// The refunds of one hold would exceed what it was charged.
     RefundTooLarge {
         /// What the hold was charged.
@@ -88,6 +101,14 @@ impl fmt::Display for LedgerError {
             Self::UnknownAccount(id) => write!(f, "there is no account {id}"),
             Self::UnknownKey(id) => write!(f, "there is no key {id}"),
             Self::UnknownHold(id) => write!(f, "the account has no settled hold {id}"),
+            Self::OtherRequest => {
+                f.write_str("this idempotency id was used before with another request")
+            }
+            Self::EmailTaken => f.write_str("another account has this e-mail address"),
+            Self::UnknownCode(id) => write!(f, "there is no code {id}"),
+            Self::Code(refusal) => write!(f, "{refusal}"),
+            Self::NotInDoubt(id) => write!(f, "{id} is not in doubt"),
+            Self::NoDoubt(id) => write!(f, "{id} is not in doubt"),
             Self::Conflict => f.write_str("this id was used before with another content"),
             Self::RefundTooLarge { charged, refunded } => write!(
                 f,

@@ -148,6 +148,19 @@ id!(
     TaskId(u128), "gt_", 32
 );
 
+id!(
+    /// A code to redeem or to sign up with, `code_` and 16 hex digits. Random, and no secret.
+    CodeId(u64), "code_", 16
+);
+
+impl CodeId {
+    /// A new random id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random_number())
+    }
+}
+
 impl TaskId {
     /// A new random id.
     #[must_use]
@@ -157,6 +170,10 @@ impl TaskId {
 }
 
 impl AccountId {
+    /// The gateway's own account, which is in every ledger: what is no customer's belongs to it, such
+    /// as codes. It has no money and no keys, and is never listed.
+    pub const HOUSE: Self = Self(0);
+
     /// A new random id.
     #[must_use]
     pub fn random() -> Self {

@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use crate::clock::UnixMs;
 use crate::ledger::core::AccountState;
 use crate::ledger::error::LedgerError;
-use crate::ledger::record::{Key, Record};
+use crate::ledger::people::AccountPatch;
+use crate::ledger::record::Key;
 use crate::ledger::{AccountId, KeyId, KeyLimits, Keys, Ledger};
 use crate::limits::Rates;
 use crate::money::Nanousd;
@@ -55,13 +55,17 @@ impl KeyLimitsPatch {
 }
 
 impl Keys {
-    /// Takes over what an account's state says of its limits and of its keys'.
+    /// Takes over what an account's state says of its limits and of its keys', and whether it is
+    /// suspended.
     pub(super) fn restore_limits(&mut self, state: &AccountState) {
         let limited =
             state.spendings.iter().filter(|(_, spending)| spending.limits != KeyLimits::default());
         self.limits.extend(limited.map(|(key, spending)| (key, spending.limits)));
         if !state.rates.are_none() {
             self.rates.insert(state.account.id, state.rates);
+        }
+        if state.account.suspended {
+            self.suspended.insert(state.account.id);
         }
     }
 
@@ -105,18 +109,13 @@ impl Ledger {
         account: AccountId,
         patch: RatesPatch,
     ) -> Result<Rates, LedgerError> {
-        let (seq, rates) = {
-            let mut core = self.shard(account).lock();
-            if core.account(account).is_none() {
-                return Err(LedgerError::UnknownAccount(account));
-            }
-            let rates = patch.of(self.account_rates(account));
-            let record = Record::AccountLimited { account, rates, at: UnixMs::now() };
-            let seq = self.commit(&mut core, record)?;
-            self.keys.write().rates.insert(account, rates);
-            (seq, rates)
-        };
-        self.journal.durable(seq).await?;
-        Ok(rates)
+        let patch = AccountPatch { rates: patch, ..AccountPatch::default() };
+        self.by_gateway().update_account(account, patch).await?;
+        Ok(self.account_rates(account))
+    }
+
+    /// What an account may use after a change; `None` where nothing changes.
+    pub(super) fn rates_with(&self, account: AccountId, patch: &RatesPatch) -> Option<Rates> {
+        (*patch != RatesPatch::default()).then(|| patch.of(self.account_rates(account)))
     }
 }

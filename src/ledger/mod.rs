@@ -7,11 +7,16 @@
 //! |---|---|
 //! | `hold` | the money path: set aside, extend, post, void |
 //! | `admin` | accounts, grants, refunds, keys |
+//! | `act` | who did what, and writes that are made once |
+//! | `people` | logins, sessions, suspended accounts |
+//! | `doubt` | what operators make of calls and submits in doubt |
+//! | `code` | codes for credit and to sign up with, and the house account that they belong to |
+//! | `delivery` | lists of tasks, and what came of announcing their ends |
 //! | `limit` | what keys and accounts may use |
 //! | `spend` | what a key has spent on a day and in a month, and may still |
 //! | `task` | work that outlives its request, and the hold that pays for it |
 //! | `statement` | entries, usage, calls in doubt |
-//! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `audit` its invariants |
+//! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `submit` what it knows of submits, `audit` its invariants |
 //! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
 //! | `store` | sled, a projection of the journal for queries; `projection` sums up, `projector` is the thread |
 //! | `recovery` | opening: load, replay, rebuild, end what a crash left open |
@@ -20,17 +25,25 @@
 //! Decisions are taken in memory, under the lock of the account's shard: decide, give the record its
 //! place in the journal, apply. The journal's order within an account is therefore the order of the
 //! decisions, and a replay gives the same state.
+//!
+//! Who needs several locks takes them in this order: the ids of writes, the house's shard, the
+//! account's shard, keys or addresses.
 
 mod account;
+mod act;
 mod admin;
 pub mod audit;
+mod code;
 pub mod core;
+mod delivery;
+mod doubt;
 mod error;
 mod hold;
 mod ids;
 mod journal;
 mod limit;
 mod lock;
+mod people;
 mod projection;
 mod projector;
 mod record;
@@ -38,10 +51,11 @@ mod recovery;
 mod spend;
 mod statement;
 mod store;
+mod submit;
 mod task;
 mod verify;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -52,6 +66,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
+use self::act::Ids;
 use self::core::Core;
 use self::journal::{Journal, Stopped};
 use self::lock::DirectoryLock;
@@ -62,11 +77,16 @@ use crate::money::Nanousd;
 use crate::secret::KeyHash;
 
 pub use self::account::{Account, Balance};
+pub use self::act::{Act, Actor, Asked, By, IDS_KEPT, ListedAct, Written};
 pub use self::admin::{Granted, KeyPatch, NewKey};
+pub use self::code::{Code, CodeKind, CodeRefusal, IssuedCode, NewCode, SignUp};
+pub use self::delivery::{ListedTask, TaskFilter, TaskPage, Tried};
+pub use self::doubt::DoubtRefund;
 pub use self::error::{LedgerError, OpenError, Refusal, Violation};
 pub use self::hold::{Hold, Posted, Reserve, Settlement};
-pub use self::ids::{AccountId, HoldId, KeyId, ParseIdError, RequestId, Seq, TaskId};
+pub use self::ids::{AccountId, CodeId, HoldId, KeyId, ParseIdError, RequestId, Seq, TaskId};
 pub use self::limit::{KeyLimitsPatch, RatesPatch};
+pub use self::people::{AccountPatch, Login, SessionId, normal_email};
 pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
 pub use self::recovery::Recovery;
@@ -134,6 +154,10 @@ impl Options {
 pub struct Ledger {
     shards: Vec<Mutex<Core>>,
     keys: RwLock<Keys>,
+    /// Writes that are recognised when they are repeated. Locked before any shard.
+    ids: Mutex<Ids>,
+    /// Whose account an address opens. Locked behind all shards.
+    emails: Mutex<HashMap<String, AccountId>>,
     journal: Arc<Journal>,
     backlog: Arc<Backlog>,
     store: Arc<Store>,
@@ -151,6 +175,8 @@ struct Keys {
     limits: HashMap<KeyId, KeyLimits>,
     /// What is said of some accounts.
     rates: HashMap<AccountId, Rates>,
+    /// Whose keys are refused; empty in most gateways.
+    suspended: HashSet<AccountId>,
 }
 
 impl Keys {

@@ -4,10 +4,14 @@
 //! and usage are written once per window and account, entries as one value per account.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
+mod people;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+pub(super) use self::people::PeopleChanges;
 
 use crate::clock::UnixMs;
 use crate::ledger::account::{Account, Movement};
@@ -57,6 +61,8 @@ pub(super) struct Window {
     /// What keys were charged, summed by day for as long as the day is the same: the order of days
     /// counts where a clock was set back.
     pub(super) charges: HashMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
+    /// What is known of people.
+    pub(super) people: PeopleChanges,
     first_seq: Option<Seq>,
 }
 
@@ -128,10 +134,13 @@ impl Window {
         let first_seq = *self.first_seq.get_or_insert(seq);
         let movement = Movement::of(record, hold.as_ref())
             .map_err(|rule| Violation::new(seq, record, rule))?;
-        let sum = self.movements.entry(account).or_default();
-        *sum = sum
-            .plus(&movement)
-            .ok_or_else(|| Violation::new(seq, record, "the amounts of a window overflow"))?;
+        if account != AccountId::HOUSE {
+            let sum = self.movements.entry(account).or_default();
+            *sum = sum
+                .plus(&movement)
+                .ok_or_else(|| Violation::new(seq, record, "the amounts of a window overflow"))?;
+        }
+        self.people.add(seq, record);
         self.add_hold(seq, record, hold.as_ref(), first_seq);
         match record {
             Record::AccountCreated { name, at, .. } => {
@@ -163,7 +172,8 @@ impl Window {
             Record::AccountLimited { rates, .. } => {
                 self.rates.insert(account, *rates);
             }
-            Record::Reserved(_) | Record::Extended { .. } | Record::Voided { .. } => {}
+            // The rest is about holds and people.
+            _ => {}
         }
         if is_entry(record) {
             self.add_entry(account, &journaled)
@@ -172,9 +182,11 @@ impl Window {
         Ok(())
     }
 
-    /// About how many rows of the store it changes: most are holds, and four for each task.
+    /// About how many rows of the store it changes: most are holds, four for each task, and
+    /// three for each act.
     pub(super) fn rows(&self) -> usize {
-        self.holds.len().saturating_add(self.tasks.len().saturating_mul(4))
+        let tasks = self.tasks.len().saturating_mul(4);
+        self.holds.len().saturating_add(tasks).saturating_add(self.people.rows())
     }
 
     fn add_hold(&mut self, seq: Seq, record: &Record, before: Option<&OpenHold>, first_seq: Seq) {

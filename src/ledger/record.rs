@@ -10,9 +10,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
+use crate::ledger::act::Act;
+use crate::ledger::code::Code;
+use crate::ledger::delivery::Tried;
+use crate::ledger::people::{Login, SessionId};
 use crate::ledger::spend::KeyLimits;
 use crate::ledger::task::Task;
-use crate::ledger::{AccountId, HoldId, KeyId, RequestId, Seq};
+use crate::ledger::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
 use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
@@ -135,6 +139,77 @@ pub enum Record {
         /// When.
         at: UnixMs,
     },
+    /// Someone did something; what it changed stands before it in the same group.
+    Acted(Arc<Act>),
+    /// An account got another name.
+    AccountRenamed {
+        /// Whose.
+        account: AccountId,
+        /// What it is called from here on.
+        name: String,
+        /// When.
+        at: UnixMs,
+    },
+    /// An account was suspended, or taken up again.
+    AccountSuspended {
+        /// Whose.
+        account: AccountId,
+        /// Whether its keys are refused from here on.
+        suspended: bool,
+        /// When.
+        at: UnixMs,
+    },
+    /// How a customer logs in was set; this is what holds from here on.
+    LoginSet(Arc<Login>),
+    /// A session of a customer was logged out.
+    SessionEnded {
+        /// Whose.
+        account: AccountId,
+        /// Which.
+        session: SessionId,
+        /// When it would have ended: until then it is refused.
+        until: UnixMs,
+        /// When.
+        at: UnixMs,
+    },
+    /// A code was made.
+    CodeCreated(Arc<Code>),
+    /// A code was revoked: nobody can use it any more.
+    CodeRevoked {
+        /// Which.
+        code: CodeId,
+        /// When.
+        at: UnixMs,
+    },
+    /// A code was used once more. What it gives stands beside it in the same group.
+    CodeUsed {
+        /// Which.
+        code: CodeId,
+        /// By whom; the record itself is the house's.
+        by: AccountId,
+        /// When.
+        at: UnixMs,
+    },
+    /// Someone has looked into a call that a crash had left in doubt.
+    DoubtResolved {
+        /// Whose call.
+        account: AccountId,
+        /// The hold that the crash left open.
+        hold: HoldId,
+        /// What came of it.
+        note: String,
+        /// When.
+        at: UnixMs,
+    },
+    /// The end of a task was announced, or was tried to be.
+    Announced {
+        /// Whose task.
+        account: AccountId,
+        /// Which.
+        task: TaskId,
+        /// What came of it.
+        tried: Arc<Tried>,
+    },
 }
 
 /// Money set aside for one call, as it was asked for.
@@ -255,7 +330,17 @@ impl Record {
             | Self::Voided { account, .. }
             | Self::Recovered { account, .. }
             | Self::KeyLimited { account, .. }
-            | Self::AccountLimited { account, .. } => *account,
+            | Self::AccountLimited { account, .. }
+            | Self::AccountRenamed { account, .. }
+            | Self::AccountSuspended { account, .. }
+            | Self::SessionEnded { account, .. }
+            | Self::DoubtResolved { account, .. }
+            | Self::Announced { account, .. } => *account,
+            Self::Acted(act) => act.account,
+            Self::LoginSet(login) => login.account,
+            Self::CodeCreated(_) | Self::CodeRevoked { .. } | Self::CodeUsed { .. } => {
+                AccountId::HOUSE
+            }
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.account,
             Self::Reserved(reservation) => reservation.account,
             Self::Task(task) => task.intent.account,
@@ -274,7 +359,17 @@ impl Record {
             | Self::Voided { at, .. }
             | Self::Recovered { at, .. }
             | Self::KeyLimited { at, .. }
-            | Self::AccountLimited { at, .. } => *at,
+            | Self::AccountLimited { at, .. }
+            | Self::AccountRenamed { at, .. }
+            | Self::AccountSuspended { at, .. }
+            | Self::SessionEnded { at, .. }
+            | Self::CodeRevoked { at, .. }
+            | Self::CodeUsed { at, .. }
+            | Self::DoubtResolved { at, .. } => *at,
+            Self::Acted(act) => act.at,
+            Self::LoginSet(login) => login.since,
+            Self::CodeCreated(code) => code.created_at,
+            Self::Announced { tried, .. } => tried.at,
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.updated_at,
             Self::Reserved(reservation) => reservation.at,
             Self::Task(task) => task.ended().map_or(task.intent.at, |ended| ended.at),

@@ -1,6 +1,6 @@
 //! Opening: load what sled has, replay the rest of the journal, end what a crash left open.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::act::Ids;
 use super::core::Core;
 use super::journal::Journal;
 use super::journal::committer::{Committer, Space};
@@ -72,13 +73,21 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         spawn("ledger-journal", dir, move || committer.run())?,
     ];
     let mut keys = Keys::default();
+    let mut emails = HashMap::new();
     for account in state.cores.iter().flat_map(|core| core.accounts.values()) {
         account.keys.values().for_each(|key| keys.insert(Arc::clone(key)));
         keys.restore_limits(account);
+        let email = account.people.login.as_ref().map(|login| login.email.clone());
+        emails.extend(email.map(|email| (email, account.account.id)));
     }
+    let mut ids = Ids::default();
+    let acts = store.acts_with_ids(UnixMs::now()).map_err(store_error)?;
+    acts.iter().for_each(|(seq, act)| ids.remember(*seq, act));
     let ledger = Arc::new(Ledger {
         shards: state.cores.into_iter().map(Mutex::new).collect(),
         keys: RwLock::new(keys),
+        ids: Mutex::new(ids),
+        emails: Mutex::new(emails),
         journal,
         backlog,
         store,

@@ -1,7 +1,10 @@
-//! The sled ledger: what queries read. The only file that names sled.
+//! The sled ledger: what queries read. Only it names sled.
 //!
 //! It is a projection of the journal and can be rebuilt from it at any time. One tree, keys with a
 //! one-letter prefix, everything of one window in one batch together with the journal's position.
+
+mod people;
+mod tasks;
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,19 +16,17 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::account::Account;
-use super::core::{self, Core, Grant, Refund, Submit};
+use super::core::{Core, Grant, Refund};
 use super::journal::segment::Position;
 use super::projection::{UsageCell, UsageTotal, Window};
 use super::record::{Journaled, Key, OpenHold, Record};
 use super::spend::{KeyLimits, Spent};
-use super::task::Task;
-use super::{AccountId, HoldId, KeyId, Seq, TaskId, shard_index, sync_directory};
-use crate::clock::UnixMs;
+use super::{AccountId, HoldId, KeyId, Seq, shard_index, sync_directory};
 use crate::limits::Rates;
 use crate::money::Nanousd;
 
 /// Raised whenever keys or values change their meaning; another version is rebuilt from the journal.
-const LAYOUT_VERSION: u32 = 3;
+const LAYOUT_VERSION: u32 = 4;
 /// Sled's page cache. Boot reads accounts, keys and open holds once; afterwards only the rows of
 /// accounts that are active are touched.
 const CACHE_BYTES: u64 = 8 << 20;
@@ -45,14 +46,9 @@ const GRANT: u8 = b'g';
 const HOLD: u8 = b'h';
 const KEY: u8 = b'k';
 const KEY_LIMITS: u8 = b'l';
-const TASK_DONE: u8 = b'f';
-const TASK_NATIVE: u8 = b'n';
-const TASK_OPEN: u8 = b'o';
 const REFUND: u8 = b'r';
 const RATES: u8 = b'q';
 const SPENT: u8 = b'p';
-const SUBMIT: u8 = b's';
-const TASK: u8 = b't';
 const USAGE: u8 = b'u';
 
 /// Why sled could not be read or written, in words.
@@ -187,22 +183,12 @@ impl Store {
             let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
             state.restore_refund(id, refund);
         }
-        for row in self.db.scan_prefix([TASK_OPEN]) {
-            let id: TaskId = postcard::from_bytes(&row?.1)?;
-            let task: Arc<Task> = self.value(&task_key(id))?.ok_or_else(unknown)?;
-            cores[shard_index(task.intent.account)].restore_task(task);
-        }
-        for row in self.db.scan_prefix([SUBMIT]) {
-            let (account, name, submit): (AccountId, [u8; 32], Submit) =
-                postcard::from_bytes(&row?.1)?;
-            let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
-            state.submits.insert(name, submit);
-        }
+        self.load_tasks(cores)?;
         for row in self.db.scan_prefix([HOLD]) {
             let (id, hold): (HoldId, OpenHold) = postcard::from_bytes(&row?.1)?;
             cores[shard_index(hold.reservation.account)].restore_hold(id, hold);
         }
-        Ok(())
+        self.load_people(cores)
     }
 
     /// Writes what `window` changed, and that the journal was applied up to `end`.
@@ -217,6 +203,7 @@ impl Store {
             };
             (account.balance, account.written_off) =
                 account.after(movement).map_err(|rule| StoreError(format!("{id}: {rule}")))?;
+            window.people.change(&mut account);
             put(&mut batch, key(ACCOUNT, &[&id.number().to_be_bytes()]), &account)?;
         }
         for (id, row) in &window.keys {
@@ -236,10 +223,11 @@ impl Store {
             }
         }
         for task in window.tasks.values() {
-            put_task(&mut batch, task)?;
+            tasks::put_task(&mut batch, task)?;
         }
         for journaled in &window.in_doubt {
-            put(&mut batch, key(IN_DOUBT, &[&journaled.seq.to_be_bytes()]), journaled)?;
+            let hold = journaled.record.open_hold().map_or(0, HoldId::number);
+            put(&mut batch, key(IN_DOUBT, &[&hold.to_be_bytes()]), journaled)?;
         }
         for (account, chunks) in std::mem::take(&mut window.entries) {
             for chunk in chunks {
@@ -253,6 +241,7 @@ impl Store {
             put(&mut batch, key, &sum)?;
         }
         self.put_limits(&mut batch, &window)?;
+        people::put_people(&mut batch, &window.people)?;
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
         self.db.apply_batch(batch)?;
         Ok(())
@@ -330,48 +319,7 @@ impl Store {
         Ok(None)
     }
 
-    /// The task of this id, or the account's of this upstream's id.
-    pub(super) fn task(
-        &self,
-        account: AccountId,
-        id: Option<TaskId>,
-        native: &str,
-    ) -> Result<Option<Task>, StoreError> {
-        let id = match id {
-            Some(id) => Some(id),
-            None => self.value(&native_key(account, native))?,
-        };
-        id.map_or(Ok(None), |id| self.value(&task_key(id)))
-    }
-
-    /// Removes tasks that ended before `before`, the oldest first, and the submits that nobody can
-    /// repeat any more. The journal still has them; a sled ledger that is rebuilt from it forgets them
-    /// again.
-    pub(super) fn forget_tasks(&self, before: UnixMs, limit: usize) -> Result<usize, StoreError> {
-        let mut batch = sled::Batch::default();
-        let mut forgotten = 0;
-        let until = key(TASK_DONE, &[&before.0.to_be_bytes()]);
-        for row in self.db.range(key(TASK_DONE, &[])..until).take(limit) {
-            let (done_key, id) = row?;
-            let id: TaskId = postcard::from_bytes(&id)?;
-            let task: Option<Task> = self.value(&task_key(id))?;
-            if let Some(native) = task.as_ref().and_then(|task| task.upstream_id()) {
-                let account = task.as_ref().map(|task| task.intent.account);
-                account.into_iter().for_each(|account| batch.remove(native_key(account, native)));
-            }
-            if let Some((name, _)) = task.as_ref().and_then(core::submit_of) {
-                let account = task.as_ref().map(|task| task.intent.account);
-                account.into_iter().for_each(|account| batch.remove(submit_key(account, &name)));
-            }
-            batch.remove(task_key(id));
-            batch.remove(done_key);
-            forgotten += 1;
-        }
-        self.db.apply_batch(batch)?;
-        Ok(forgotten)
-    }
-
-    /// The ends of all holds that crashes had left open, oldest first.
+    /// The ends of all holds that crashes had left open and nobody has looked into, oldest first.
     pub(super) fn in_doubt(&self) -> Result<Vec<Journaled>, StoreError> {
         let rows = self.db.scan_prefix([IN_DOUBT]);
         rows.map(|row| Ok(postcard::from_bytes(&row?.1)?)).collect()
@@ -408,45 +356,6 @@ fn key(prefix: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![prefix];
     parts.iter().for_each(|part| key.extend_from_slice(part));
     key
-}
-
-/// A task, what finds it, and whether something remains to be done for it.
-fn put_task(batch: &mut sled::Batch, task: &Task) -> Result<(), StoreError> {
-    let (id, account) = (task.id(), task.intent.account);
-    put(batch, task_key(id), task)?;
-    let open_key = key(TASK_OPEN, &[&id.number().to_be_bytes()]);
-    if task.is_done() {
-        batch.remove(open_key);
-    } else {
-        put(batch, open_key, &id)?;
-    }
-    if let Some(native) = task.upstream_id() {
-        put(batch, native_key(account, native), &id)?;
-    }
-    if let Some(ended) = task.ended() {
-        let number = id.number().to_be_bytes();
-        put(batch, key(TASK_DONE, &[&ended.at.0.to_be_bytes(), &number]), &id)?;
-    }
-    match core::submit_of(task) {
-        Some((name, Some(submit))) => {
-            put(batch, submit_key(account, &name), &(account, name, submit))?;
-        }
-        Some((name, None)) => batch.remove(submit_key(account, &name)),
-        None => {}
-    }
-    Ok(())
-}
-
-fn task_key(id: TaskId) -> Vec<u8> {
-    key(TASK, &[&id.number().to_be_bytes()])
-}
-
-fn native_key(account: AccountId, native: &str) -> Vec<u8> {
-    key(TASK_NATIVE, &[&account.number().to_be_bytes(), native.as_bytes()])
-}
-
-fn submit_key(account: AccountId, name: &[u8; 32]) -> Vec<u8> {
-    key(SUBMIT, &[&account.number().to_be_bytes(), name])
 }
 
 fn entries_key(account: AccountId, first_seq: Seq) -> Vec<u8> {

@@ -287,33 +287,9 @@ impl Ledger {
         let Some(before) = core.task(id).filter(|task| task.ended().is_none()).cloned() else {
             return Ok(None);
         };
-        let hold = before.intent.hold;
-        let (records, charged, usage) = end_hold(&core, account, hold, settlement, at);
-        let ended = Ended {
-            upstream_id: before.upstream_id().map(str::to_owned),
-            state: state.to_owned(),
-            document: bounded(document),
-            charged,
-            usage,
-            at,
-        };
-        let webhook = match before.webhook {
-            Webhook::Due { tries, .. } => Webhook::Due { tries, at },
-            other => other,
-        };
-        let task = Arc::new(Task { stage: Stage::Ended(ended), webhook, ..Task::clone(&before) });
-        let seq = self
-            .commit_all(&mut core, records.into_iter().chain([Record::Task(Arc::clone(&task))]))?;
+        let (records, task) = ending(&core, &before, (state, document), settlement, at);
+        let seq = self.commit_all(&mut core, records)?;
         Ok(Some((task, seq)))
-    }
-
-    /// Takes a task that has ended into work again, for its announcement.
-    ///
-    /// # Errors
-    /// [`LedgerError::Stopped`].
-    pub fn announce_again(&self, task: Task) -> Result<Seq, LedgerError> {
-        let mut core = self.shard(task.intent.account).lock();
-        Ok(self.commit(&mut core, Record::Task(Arc::new(task)))?)
     }
 
     /// Waits until the record at `seq` is on disk.
@@ -388,8 +364,40 @@ impl Ledger {
         for shard in &self.shards {
             shard.lock().forget_submits(now);
         }
-        self.query(move |store| store.forget_tasks(before, limit)).await
+        self.forget_people(now);
+        self.query(move |store| {
+            store.forget_sessions(now)?;
+            store.forget_tasks(before, limit)
+        })
+        .await
     }
+}
+
+/// The records that end a task and its hold, and the task as it is then.
+pub(super) fn ending(
+    core: &Core,
+    before: &Arc<Task>,
+    (state, document): (&str, String),
+    settlement: TaskSettlement,
+    at: UnixMs,
+) -> (Vec<Record>, Arc<Task>) {
+    let Intent { account, hold, .. } = *before.intent;
+    let (mut records, charged, usage) = end_hold(core, account, hold, settlement, at);
+    let ended = Ended {
+        upstream_id: before.upstream_id().map(str::to_owned),
+        state: state.to_owned(),
+        document: bounded(document),
+        charged,
+        usage,
+        at,
+    };
+    let webhook = match before.webhook {
+        Webhook::Due { tries, .. } => Webhook::Due { tries, at },
+        other => other,
+    };
+    let task = Arc::new(Task { stage: Stage::Ended(ended), webhook, ..Task::clone(before) });
+    records.push(Record::Task(Arc::clone(&task)));
+    (records, task)
 }
 
 /// The records that end a hold, what the customer pays and what was used.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use super::core::Core;
 use super::journal::segment::{self, Position, Reader};
@@ -55,7 +56,12 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
     let journal_dir = dir.join("journal");
     let segments = segment::list(&journal_dir)?.len();
     let _lock = DirectoryLock::take(dir)?;
-    let mut audit = Audit { cores: new_cores(), refunds: HashMap::new(), violations: Vec::new() };
+    let mut audit = Audit {
+        cores: new_cores(),
+        refunds: HashMap::new(),
+        acts: Sha256::new(),
+        violations: Vec::new(),
+    };
     let mut reader = Reader::open(&journal_dir, Position::default())?;
     let (mut frames, mut is_whole) = (0, true);
     loop {
@@ -114,6 +120,8 @@ struct Audit {
     cores: Vec<Core>,
     /// Refunded holds: what the refund says that they were charged, and where it says so.
     refunds: HashMap<HoldId, (AccountId, Nanousd, Seq)>,
+    /// Over who did what: it is in no state, but sled has it.
+    acts: Sha256,
     violations: Vec<String>,
 }
 
@@ -123,6 +131,9 @@ impl Audit {
             && self.violations.len() < VIOLATIONS_MAX
         {
             self.violations.push(violation.to_string());
+        }
+        if let Record::Acted(act) = record {
+            audit::add_act(&mut self.acts, seq, act);
         }
         if let Record::Refunded { account, hold, charged, .. } = record {
             let said = *self.refunds.entry(*hold).or_insert((*account, *charged, seq));
@@ -176,6 +187,12 @@ impl Audit {
                          aside, and it is rebuilt at the next start"
                             .to_owned(),
                     );
+                }
+                let mut acts = Sha256::new();
+                let listed = state.store.each_act(|seq, act| audit::add_act(&mut acts, seq, act));
+                if listed.is_err() || acts.finalize() != self.acts.clone().finalize() {
+                    self.violations
+                        .push("sled and the journal tell differently who did what".to_owned());
                 }
                 Some(hex(&sled_hash))
             }

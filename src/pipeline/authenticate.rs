@@ -20,15 +20,16 @@ const X_API_KEY: &str = "x-api-key";
 /// the answer says how close a guess was.
 ///
 /// # Errors
-/// `Unauthorized` for no key or an unknown one; `PermissionDenied` for a disabled or expired one.
+/// `Unauthorized` for no key or an unknown one; `PermissionDenied` for a disabled or expired one
+/// and for those of a suspended account.
 pub fn authenticate(
     ledger: &Ledger,
     headers: &HeaderMap,
     now: UnixMs,
 ) -> Result<Arc<Key>, GatewayError> {
     let presented = [bearer(headers), single(headers, X_API_KEY)];
-    let known = |key: &[u8]| ledger.key(&KeyHash::of(key));
-    let key = presented.into_iter().flatten().find_map(known).ok_or_else(|| {
+    let known = |key: &[u8]| ledger.presented(&KeyHash::of(key));
+    let (key, suspended) = presented.into_iter().flatten().find_map(known).ok_or_else(|| {
         let message = if presented == [None, None] {
             "No API key was sent. Send it as `Authorization: Bearer sk-…` or as `x-api-key`."
         } else {
@@ -38,6 +39,9 @@ pub fn authenticate(
     })?;
     let denied =
         |message: &'static str| Err(GatewayError::new(ErrorKind::PermissionDenied, message));
+    if suspended {
+        return denied("The account is suspended.");
+    }
     if key.disabled {
         return denied("This API key is disabled. Use another key, or ask for it to be enabled.");
     }

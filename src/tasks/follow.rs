@@ -255,17 +255,22 @@ impl Tasks {
         let ended = self.ledger.end_task(id, (state.as_str(), document.to_string()), settlement);
         match ended {
             Ok(Some((task, seq))) => {
-                self.report_end(&task, state, settlement);
                 if let Err(error) = self.ledger.task_durable(seq).await {
                     log::error!("the end of {} may be lost: {error}", task.id());
                 }
-                self.live.lock().remove(&task.id());
-                if let Webhook::Due { at, .. } = task.webhook {
-                    self.schedule(&task, at);
-                }
+                self.has_ended(&task, state, settlement);
             }
             Ok(None) => {}
             Err(error) => log::error!("{} could not be ended: {error}", task.id()),
+        }
+    }
+
+    /// The end of a task is on disk: it is told, and announced when that is due.
+    pub(super) fn has_ended(&self, task: &Task, state: TaskState, settlement: TaskSettlement) {
+        self.report_end(task, state, settlement);
+        self.live.lock().remove(&task.id());
+        if let Webhook::Due { at, .. } = task.webhook {
+            self.schedule(task, at);
         }
     }
 

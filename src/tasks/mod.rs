@@ -3,6 +3,7 @@
 //! | File | What it knows |
 //! |---|---|
 //! | `follow` | asking upstreams, at due times and within a budget, and what the answers mean for the money |
+//! | `operate` | what operators do with single tasks |
 //! | `webhook` | announcing ends, signed, until they are taken |
 //!
 //! What must not be lost is in the [`Ledger`]; what an upstream said last of a task that has not ended
@@ -11,6 +12,7 @@
 //! left out, and never back from an end.
 
 mod follow;
+mod operate;
 mod webhook;
 
 use std::collections::{BinaryHeap, HashMap};
@@ -32,6 +34,7 @@ use crate::protocols::task::{Facts, Shown, TaskCodec, TaskState, task_codec};
 use crate::request_log::RequestLog;
 use follow::Due;
 pub use follow::doubt_ends_at as given_up_at;
+pub use operate::{Announced, Resolution};
 use webhook::Signer;
 
 /// A customer who asks gets what the upstream said at most this long ago.
@@ -93,19 +96,6 @@ struct Said {
     document: Value,
     asked: Option<Instant>,
     changed_at: UnixMs,
-}
-
-/// What becomes of a wish to announce a task's end again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Announced {
-    /// It is due now.
-    Due,
-    /// There is no end to announce.
-    NotEnded,
-    /// There is nobody to announce it to.
-    Nowhere,
-    /// There is no such task.
-    Unknown,
 }
 
 /// Too many customers wait already.
@@ -194,31 +184,6 @@ impl Tasks {
             task = self.ledger.task(account, id).await?.unwrap_or(task);
         }
         Ok(Some(self.shown(&task)))
-    }
-
-    /// Announces the end of a task once more, whatever became of it before.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub async fn announce_again(
-        &self,
-        account: AccountId,
-        id: TaskId,
-    ) -> Result<Announced, LedgerError> {
-        let Some(task) = self.ledger.task(account, &id.to_string()).await? else {
-            return Ok(Announced::Unknown);
-        };
-        if task.ended().is_none() {
-            return Ok(Announced::NotEnded);
-        }
-        if task.intent.webhook_url.is_none() {
-            return Ok(Announced::Nowhere);
-        }
-        let due = Webhook::Due { tries: 0, at: UnixMs::now() };
-        let seq = self.ledger.announce_again(Task { webhook: due, ..Task::clone(&task) })?;
-        self.ledger.task_durable(seq).await?;
-        self.schedule(&task, UnixMs::now());
-        Ok(Announced::Due)
     }
 
     /// Waits for the end of a task, for at most [`WAIT_MAX`], and gives its record as it stands then.

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Tasks, as_ms};
 use crate::clock::UnixMs;
-use crate::ledger::{AccountId, Task, Webhook};
+use crate::ledger::{AccountId, Task, Tried, Webhook};
 
 /// How long after a try that failed the next one comes (Standard Webhooks 1.0.0, "Retries").
 const DELAYS: [Duration; 9] = [
@@ -94,7 +94,7 @@ impl Tasks {
     /// Announces the end of a task once, and notes what came of it.
     pub(super) async fn announce(&self, task: &Task) {
         let Webhook::Due { tries, .. } = task.webhook else { return };
-        let heard = self.send(task).await;
+        let (heard, came_of_it) = self.send(task).await;
         self.metrics.webhook_tried(match heard {
             Heard::Taken => "taken",
             Heard::Gone => "gone",
@@ -114,7 +114,7 @@ impl Tasks {
         };
         let id = (task.intent.account, task.id());
         let change = |task: &Task| Task { webhook: next, ..task.clone() };
-        match self.ledger.change_task(id, change) {
+        match self.ledger.announced(id, Tried::now(came_of_it), change) {
             Err(error) => log::warn!("the announcement of {} is forgotten: {error}", task.id()),
             Ok(_) => {
                 if let Webhook::Due { at, .. } = next {
@@ -124,9 +124,11 @@ impl Tasks {
         }
     }
 
-    async fn send(&self, task: &Task) -> Heard {
+    /// Sends the announcement once: what the receiver said, and its status or why there is none.
+    async fn send(&self, task: &Task) -> (Heard, Result<u16, String>) {
+        let unsendable = || (Heard::Gone, Err("it cannot be sent".to_owned()));
         let Some((url, ended)) = task.intent.webhook_url.as_deref().zip(task.ended()) else {
-            return Heard::Gone;
+            return unsendable();
         };
         let body = json!({
             "type": format!("video.task.{}", ended.state),
@@ -136,22 +138,25 @@ impl Tasks {
         let body = body.to_string();
         let at_s = i64::try_from(UnixMs::now().0 / 1000).unwrap_or(i64::MAX);
         let Some(headers) = self.signer.headers(task, at_s, body.as_bytes()) else {
-            return Heard::Gone;
+            return unsendable();
         };
         let hosts = self.config.load().tasks.webhook_hosts.clone();
         match self.outbound.announce(url, &hosts, headers, body.into()).await {
-            Ok(answer) => match answer.status() {
-                200..300 => Heard::Taken,
-                GONE => Heard::Gone,
-                _ => {
-                    let asked = answer.headers().get(RETRY_AFTER);
-                    let seconds = asked.and_then(|value| value.to_str().ok()?.parse().ok());
-                    Heard::NotTaken(seconds.map(Duration::from_secs))
-                }
-            },
+            Ok(answer) => {
+                let heard = match answer.status() {
+                    200..300 => Heard::Taken,
+                    GONE => Heard::Gone,
+                    _ => {
+                        let asked = answer.headers().get(RETRY_AFTER);
+                        let seconds = asked.and_then(|value| value.to_str().ok()?.parse().ok());
+                        Heard::NotTaken(seconds.map(Duration::from_secs))
+                    }
+                };
+                (heard, Ok(answer.status()))
+            }
             Err(error) => {
                 log::info!("the end of {} could not be announced: {error}", task.id());
-                Heard::NotTaken(None)
+                (Heard::NotTaken(None), Err(error.to_string()))
             }
         }
     }

@@ -1,0 +1,503 @@
+//! Codes that operators hand out: for credit, or to sign up with. They are the house's, not a
+//! customer's, and live in its shard.
+//!
+//! A use of a code touches two accounts. The house is locked first, and both records reach the disk in
+//! one group: one counts the use, the other gives what the code is good for.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::UnixMs;
+use crate::ledger::account::Account;
+use crate::ledger::act::{By, Once, Pen, Written};
+use crate::ledger::admin::check_text;
+use crate::ledger::core::{Core, Decision};
+use crate::ledger::error::LedgerError;
+use crate::ledger::people::{Login, check_password, normal_email};
+use crate::ledger::record::Record;
+use crate::ledger::{AccountId, CodeId, Ledger, Seq, shard_index};
+use crate::money::Nanousd;
+use crate::secret::{KeyHash, Secret};
+
+/// The most codes that there can be, revoked and used ones included: they are held in memory, some
+/// 300 bytes each and 30 for each use.
+const CODES_MAX: usize = 100_000;
+/// How often one code can be used at most.
+const USES_MAX: u32 = 100_000;
+/// The longest note, in bytes.
+const NOTE_BYTES_MAX: usize = 256;
+
+/// What a code is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CodeKind {
+    /// Money for the account that redeems it.
+    Credit,
+    /// An account of one's own, perhaps with money to try it.
+    Invite,
+}
+
+/// A code, without the code itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Code {
+    /// Its id.
+    pub id: CodeId,
+    /// What a presented code is compared with.
+    pub hash: KeyHash,
+    /// What it is good for.
+    pub kind: CodeKind,
+    /// What each use gives; above zero.
+    pub amount: Option<Nanousd>,
+    /// How often it can be used, by as many accounts; above zero.
+    pub uses_max: u32,
+    /// From when on nobody can use it; `None` for never.
+    pub expires_at: Option<UnixMs>,
+    /// What the operator notes of it.
+    pub note: String,
+    /// When it was made.
+    pub created_at: UnixMs,
+}
+
+/// A code to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCode {
+    /// What it is good for.
+    pub kind: CodeKind,
+    /// What each use gives. A code for credit needs one.
+    pub amount: Option<Nanousd>,
+    /// How often it can be used, by as many accounts.
+    pub uses_max: u32,
+    /// From when on nobody can use it; `None` for never.
+    pub expires_at: Option<UnixMs>,
+    /// What the operator notes of it; may be empty.
+    pub note: String,
+}
+
+/// A code and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuedCode {
+    /// The code.
+    pub code: Arc<Code>,
+    /// How often it was used.
+    pub used: usize,
+    /// When it was revoked.
+    pub revoked_at: Option<UnixMs>,
+}
+
+/// Why a code cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeRefusal {
+    /// There is no such code, or it is good for something else.
+    Unknown,
+    /// It was revoked.
+    Revoked,
+    /// Its time is over.
+    Expired,
+    /// It was used as often as it can be.
+    UsedUp,
+    /// This account has used it.
+    UsedBefore,
+}
+
+impl fmt::Display for CodeRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "there is no such code",
+            Self::Revoked => "the code was revoked",
+            Self::Expired => "the code has expired",
+            Self::UsedUp => "the code was used as often as it can be",
+            Self::UsedBefore => "the account has used this code before",
+        })
+    }
+}
+
+/// Who signs up, and how.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignUp {
+    /// What the account is called.
+    pub name: String,
+    /// The address to log in with.
+    pub email: String,
+    /// The PHC string of the password's Argon2id hash.
+    pub password: String,
+    /// An invite, where one is needed or was given.
+    pub invite: Option<String>,
+}
+
+impl fmt::Debug for SignUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SignUp({:?}, {:?})", self.name, self.email)
+    }
+}
+
+/// What the house has: the codes.
+#[derive(Debug, Default)]
+pub(super) struct House {
+    pub(super) codes: HashMap<CodeId, CodeState>,
+    by_hash: HashMap<KeyHash, CodeId>,
+}
+
+/// A code as it is.
+#[derive(Debug)]
+pub(super) struct CodeState {
+    pub(super) code: Arc<Code>,
+    pub(super) revoked_at: Option<UnixMs>,
+    pub(super) uses: HashMap<AccountId, UnixMs>,
+}
+
+impl CodeState {
+    /// Whether `account` may use it; `None` for one that is to be opened.
+    fn check(&self, account: Option<AccountId>, at: UnixMs) -> Result<(), CodeRefusal> {
+        if self.revoked_at.is_some() {
+            return Err(CodeRefusal::Revoked);
+        }
+        if account.is_some_and(|account| self.uses.contains_key(&account)) {
+            return Err(CodeRefusal::UsedBefore);
+        }
+        if self.code.expires_at.is_some_and(|expires_at| expires_at <= at) {
+            return Err(CodeRefusal::Expired);
+        }
+        if self.uses.len() as u64 >= u64::from(self.code.uses_max) {
+            return Err(CodeRefusal::UsedUp);
+        }
+        Ok(())
+    }
+
+    fn issued(&self) -> IssuedCode {
+        IssuedCode {
+            code: Arc::clone(&self.code),
+            used: self.uses.len(),
+            revoked_at: self.revoked_at,
+        }
+    }
+}
+
+impl House {
+    /// Makes a record of the house so.
+    ///
+    /// # Errors
+    /// The rule that it breaks; nothing has changed then.
+    pub(super) fn apply(&mut self, record: &Record) -> Result<(), &'static str> {
+        const UNKNOWN: &str = "there is no such code";
+        match record {
+            Record::Acted(_) => Ok(()),
+            Record::CodeCreated(code) => {
+                if self.codes.contains_key(&code.id) || self.by_hash.contains_key(&code.hash) {
+                    return Err("the code exists already");
+                }
+                if code.amount.is_some_and(|amount| amount <= Nanousd::ZERO) {
+                    return Err("the amount is out of range");
+                }
+                self.restore(Arc::clone(code), None);
+                Ok(())
+            }
+            Record::CodeRevoked { code, at } => {
+                let state = self.codes.get_mut(code).ok_or(UNKNOWN)?;
+                state.revoked_at.get_or_insert(*at);
+                Ok(())
+            }
+            Record::CodeUsed { code, by, at } => {
+                let state = self.codes.get_mut(code).ok_or(UNKNOWN)?;
+                state.check(Some(*by), *at).map_err(|_| "the code could not be used")?;
+                state.uses.insert(*by, *at);
+                Ok(())
+            }
+            _ => Err("the house has no money, no keys and no tasks"),
+        }
+    }
+
+    pub(super) fn restore(&mut self, code: Arc<Code>, revoked_at: Option<UnixMs>) {
+        self.by_hash.insert(code.hash, code.id);
+        self.codes.insert(code.id, CodeState { code, revoked_at, uses: HashMap::new() });
+    }
+
+    /// The code that was presented, if it is good for this and `account` may use it.
+    fn usable(
+        &self,
+        presented: &str,
+        kind: CodeKind,
+        (account, at): (Option<AccountId>, UnixMs),
+    ) -> Result<Arc<Code>, CodeRefusal> {
+        let typed = presented.trim().to_ascii_lowercase();
+        let id = self.by_hash.get(&KeyHash::of(typed.as_bytes())).ok_or(CodeRefusal::Unknown)?;
+        let state = self.codes.get(id).ok_or(CodeRefusal::Unknown)?;
+        if state.code.kind != kind {
+            return Err(CodeRefusal::Unknown);
+        }
+        state.check(account, at)?;
+        Ok(Arc::clone(&state.code))
+    }
+}
+
+/// The house and an account, locked in this order.
+struct Both<'a> {
+    house: MutexGuard<'a, Core>,
+    /// `None` where the house's shard is the account's too.
+    account: Option<MutexGuard<'a, Core>>,
+}
+
+impl Both<'_> {
+    fn account(&mut self) -> &mut Core {
+        match &mut self.account {
+            Some(core) => core,
+            None => &mut self.house,
+        }
+    }
+}
+
+impl Ledger {
+    fn lock_with_house(&self, account: AccountId) -> Both<'_> {
+        let house = self.shard(AccountId::HOUSE).lock();
+        let is_apart = shard_index(account) != shard_index(AccountId::HOUSE);
+        Both { house, account: is_apart.then(|| self.shard(account).lock()) }
+    }
+
+    /// All codes, oldest first.
+    #[must_use]
+    pub fn codes(&self) -> Vec<IssuedCode> {
+        let core = self.shard(AccountId::HOUSE).lock();
+        let mut codes: Vec<_> = core.house.codes.values().map(CodeState::issued).collect();
+        drop(core);
+        codes.sort_by_key(|issued| (issued.code.created_at, issued.code.id));
+        codes
+    }
+
+    /// The code of this id.
+    #[must_use]
+    pub fn code(&self, id: CodeId) -> Option<IssuedCode> {
+        self.shard(AccountId::HOUSE).lock().house.codes.get(&id).map(CodeState::issued)
+    }
+
+    /// What an invite would give, if it can be used now: for the page on which one signs up.
+    ///
+    /// # Errors
+    /// [`LedgerError::Code`].
+    pub fn check_invite(&self, presented: &str) -> Result<Arc<Code>, LedgerError> {
+        let core = self.shard(AccountId::HOUSE).lock();
+        let found = core.house.usable(presented, CodeKind::Invite, (None, UnixMs::now()));
+        found.map_err(LedgerError::Code)
+    }
+
+    /// Counts a use of a code and gives what it is good for. Both cores are locked and everything was
+    /// decided.
+    fn commit_use(
+        &self,
+        both: &mut Both<'_>,
+        code: &Code,
+        (account, grant): (AccountId, Option<Record>),
+        at: UnixMs,
+    ) -> Result<(), LedgerError> {
+        let used = Record::CodeUsed { code: code.id, by: account, at };
+        self.commit(&mut both.house, used)?;
+        if let Some(grant) = grant {
+            self.commit(both.account(), grant)?;
+        }
+        Ok(())
+    }
+}
+
+impl By<'_> {
+    /// Makes a code. It is shown this once, and not at all to a caller that repeats itself; only its
+    /// hash is kept.
+    ///
+    /// # Errors
+    /// [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn create_code(
+        &self,
+        new: NewCode,
+    ) -> Result<Written<(Option<Secret>, IssuedCode)>, LedgerError> {
+        check_code(&new)?;
+        let (secret, at) = (Secret::new_code(), UnixMs::now());
+        let code = Arc::new(Code {
+            id: CodeId::random(),
+            hash: KeyHash::of(secret.expose().as_bytes()),
+            kind: new.kind,
+            amount: new.amount,
+            uses_max: new.uses_max,
+            expires_at: new.expires_at,
+            note: new.note,
+            created_at: at,
+        });
+        let once = self.once("code.create", AccountId::HOUSE, |pen| {
+            let mut core = self.ledger.shard(AccountId::HOUSE).lock();
+            if core.house.codes.len() >= CODES_MAX {
+                return Err(LedgerError::Invalid("there are too many codes"));
+            }
+            let act = pen.act(AccountId::HOUSE, code.id);
+            let created = Record::CodeCreated(Arc::clone(&code));
+            Ok((code.id, self.ledger.commit_all(&mut core, [created, act])?))
+        })?;
+        let (id, seq, repeated) = match once {
+            Once::First(id, seq) => (id, seq, false),
+            Once::Again { subject, seq, .. } => (parsed(&subject)?, seq, true),
+        };
+        self.ledger.journal.durable(seq).await?;
+        let issued = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
+        Ok(Written { value: ((!repeated).then_some(secret), issued), repeated })
+    }
+
+    /// Revokes a code: nobody can use it any more. What it gave stays given.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownCode`], [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn revoke_code(&self, id: CodeId) -> Result<Written<IssuedCode>, LedgerError> {
+        let once = self.once("code.revoke", AccountId::HOUSE, |pen| {
+            let mut core = self.ledger.shard(AccountId::HOUSE).lock();
+            if !core.house.codes.contains_key(&id) {
+                return Err(LedgerError::UnknownCode(id));
+            }
+            let act = pen.act(AccountId::HOUSE, id);
+            let revoked = Record::CodeRevoked { code: id, at: UnixMs::now() };
+            Ok(((), self.ledger.commit_all(&mut core, [revoked, act])?))
+        })?;
+        let (seq, repeated) = once.place();
+        self.ledger.journal.durable(seq).await?;
+        let value = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
+        Ok(Written { value, repeated })
+    }
+
+    /// Gives an account what a code is good for, once for each account. Gives the amount.
+    ///
+    /// # Errors
+    /// [`LedgerError::Code`], [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`] where the
+    /// amount does not fit the account, [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn redeem(
+        &self,
+        account: AccountId,
+        presented: &str,
+    ) -> Result<Written<Nanousd>, LedgerError> {
+        let once =
+            self.once("code.redeem", account, |pen| self.redeem_now(pen, account, presented))?;
+        let (seq, repeated) = once.place();
+        let amount = match once {
+            Once::First(amount, _) => amount,
+            Once::Again { subject, .. } => {
+                let id: CodeId = parsed(&subject)?;
+                let issued = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
+                issued.code.amount.unwrap_or(Nanousd::ZERO)
+            }
+        };
+        self.ledger.journal.durable(seq).await?;
+        Ok(Written { value: amount, repeated })
+    }
+
+    fn redeem_now(
+        &self,
+        pen: &mut Pen<'_>,
+        account: AccountId,
+        presented: &str,
+    ) -> Result<(Nanousd, Seq), LedgerError> {
+        let ledger = self.ledger;
+        let mut both = ledger.lock_with_house(account);
+        if both.account().account(account).is_none() {
+            return Err(LedgerError::UnknownAccount(account));
+        }
+        let at = UnixMs::now();
+        let house = &both.house.house;
+        let code = house.usable(presented, CodeKind::Credit, (Some(account), at));
+        let code = code.map_err(LedgerError::Code)?;
+        let amount = code.amount.unwrap_or(Nanousd::ZERO);
+        let id = code.id.to_string();
+        let grant = match both.account().decide_grant(account, &id, amount, at)? {
+            Decision::New(grant) => grant,
+            // Its use would stand with it.
+            Decision::Repeated(_) => return Err(LedgerError::Code(CodeRefusal::UsedBefore)),
+        };
+        let together = ledger.journal.together()?;
+        ledger.commit_use(&mut both, &code, (account, Some(grant)), at)?;
+        let seq = ledger.commit(both.account(), pen.act(account, code.id))?;
+        drop(together);
+        Ok((amount, seq))
+    }
+
+    /// Opens an account with a login, uses the invite and gives its amount: all of it, or nothing.
+    /// A repetition is refused by its address.
+    ///
+    /// # Errors
+    /// [`LedgerError::EmailTaken`], [`LedgerError::Code`], [`LedgerError::Invalid`] and
+    /// [`LedgerError::Stopped`].
+    pub async fn sign_up(&self, new: &SignUp) -> Result<Account, LedgerError> {
+        check_text(&new.name)?;
+        check_password(&new.password)?;
+        let email = normal_email(&new.email)?;
+        let account = AccountId::random();
+        let once = self.once("account.sign_up", account, |pen| {
+            let seq = self.sign_up_now(pen, (account, email), new)?;
+            Ok(((), seq))
+        })?;
+        self.ledger.journal.durable(once.place().0).await?;
+        self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))
+    }
+
+    fn sign_up_now(
+        &self,
+        pen: &mut Pen<'_>,
+        (account, email): (AccountId, String),
+        new: &SignUp,
+    ) -> Result<Seq, LedgerError> {
+        let ledger = self.ledger;
+        let mut both = ledger.lock_with_house(account);
+        let mut emails = ledger.emails.lock();
+        if emails.contains_key(&email) {
+            return Err(LedgerError::EmailTaken);
+        }
+        let at = UnixMs::now();
+        let invite = match &new.invite {
+            None => None,
+            Some(typed) => {
+                let found = both.house.house.usable(typed, CodeKind::Invite, (None, at));
+                Some(found.map_err(LedgerError::Code)?)
+            }
+        };
+        let login = Arc::new(Login {
+            account,
+            email: email.clone(),
+            password: new.password.clone(),
+            since: at,
+        });
+        let created = Record::AccountCreated { account, name: new.name.clone(), at };
+        let together = ledger.journal.together()?;
+        ledger.commit(both.account(), created)?;
+        ledger.commit(both.account(), Record::LoginSet(login))?;
+        emails.insert(email, account);
+        if let Some(code) = invite {
+            let id = code.id.to_string();
+            let grant = code.amount.map(|amount| Record::Granted { account, id, amount, at });
+            ledger.commit_use(&mut both, &code, (account, grant), at)?;
+        }
+        let seq = ledger.commit(both.account(), pen.act(account, account))?;
+        drop(together);
+        Ok(seq)
+    }
+}
+
+/// The id of a thing that an act is about. The act was written with it.
+pub(super) fn parsed<T: std::str::FromStr>(subject: &str) -> Result<T, LedgerError> {
+    subject.parse().map_err(|_| LedgerError::OtherRequest)
+}
+
+fn check_code(new: &NewCode) -> Result<(), LedgerError> {
+    if new.amount.is_some_and(|amount| amount <= Nanousd::ZERO) {
+        return Err(LedgerError::Invalid("the amount of a code must be above zero"));
+    }
+    if new.kind == CodeKind::Credit && new.amount.is_none() {
+        return Err(LedgerError::Invalid("a code for credit needs an amount"));
+    }
+    if !(1..=USES_MAX).contains(&new.uses_max) {
+        return Err(LedgerError::Invalid("a code can be used 1 to 100,000 times"));
+    }
+    check_note(&new.note)
+}
+
+/// A note may be empty, but must fit a line.
+pub(super) fn check_note(note: &str) -> Result<(), LedgerError> {
+    if note.len() > NOTE_BYTES_MAX || note.chars().any(char::is_control) {
+        return Err(LedgerError::Invalid("a note has at most 256 bytes and no control characters"));
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! What operators make of doubts: calls that a crash left open, and submits of which nobody knows
+//! whether their upstream took them.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use crate::clock::UnixMs;
+use crate::ledger::act::{By, Once, Written};
+use crate::ledger::admin::check_text;
+use crate::ledger::code::check_note;
+use crate::ledger::core::Decision;
+use crate::ledger::error::LedgerError;
+use crate::ledger::hold::Settlement;
+use crate::ledger::record::Record;
+use crate::ledger::task::{Stage, Task, TaskSettlement, ending};
+use crate::ledger::{AccountId, HoldId, Seq, TaskId};
+use crate::money::Nanousd;
+use crate::price::{Usage, UsageSource};
+
+/// A refund that goes with a resolved doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoubtRefund {
+    /// The caller's id of the refund.
+    pub id: String,
+    /// How much; above zero, and within what the hold was charged.
+    pub amount: Nanousd,
+}
+
+impl By<'_> {
+    /// Takes a call that a crash left open off the list of those in doubt, and gives money back for
+    /// it where that is due. The statement keeps both. Says whether it was done before.
+    ///
+    /// # Errors
+    /// [`LedgerError::NotInDoubt`], and what [`By::refund`] fails with.
+    pub async fn resolve_doubt(
+        &self,
+        (account, hold): (AccountId, HoldId),
+        note: &str,
+        refund: Option<DoubtRefund>,
+    ) -> Result<Written<()>, LedgerError> {
+        check_note(note)?;
+        refund.as_ref().map_or(Ok(()), |refund| check_text(&refund.id))?;
+        let charged = match refund {
+            Some(_) => self.ledger.query(move |store| store.charged(account, hold)).await?,
+            None => None,
+        };
+        let once = self.once("doubt.resolve", account, |pen| {
+            let mut core = self.ledger.shard(account).lock();
+            let state = core.accounts.get(&account).ok_or(LedgerError::UnknownAccount(account))?;
+            if !state.people.doubts.contains(&hold) {
+                return Err(LedgerError::NotInDoubt(hold));
+            }
+            let at = UnixMs::now();
+            let given = refund.as_ref().map(|refund| {
+                let charged = charged.ok_or(LedgerError::UnknownHold(hold))?;
+                core.decide_refund((account, &refund.id), (hold, charged), refund.amount, at)
+            });
+            let given = match given.transpose()? {
+                Some(Decision::New(record)) => Some(record),
+                Some(Decision::Repeated(_)) | None => None,
+            };
+            let resolved = Record::DoubtResolved { account, hold, note: note.to_owned(), at };
+            let records = [Some(resolved), given, Some(pen.act(account, hold))];
+            let seq = self.ledger.commit_all(&mut core, records.into_iter().flatten())?;
+            Ok(((), seq))
+        })?;
+        let (seq, repeated) = once.place();
+        self.ledger.journal.durable(seq).await?;
+        Ok(Written { value: (), repeated })
+    }
+
+    /// Ends a task whose submit is in doubt, and its hold with it: with a charge of at most the hold,
+    /// or without one. Gives the task, unless the same request has ended it before, and the place of
+    /// the end.
+    ///
+    /// # Errors
+    /// [`LedgerError::NoDoubt`], [`LedgerError::Invalid`] for a charge that is not above zero or
+    /// beyond the hold, [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub fn resolve_task(
+        &self,
+        (account, id): (AccountId, TaskId),
+        (state, document): (&str, String),
+        charge: Option<Nanousd>,
+    ) -> Result<(Option<Arc<Task>>, Seq), LedgerError> {
+        let once = self.once("task.resolve", account, |pen| {
+            let mut core = self.ledger.shard(account).lock();
+            let task = core
+                .task(id)
+                .filter(|task| task.intent.account == account && task.stage == Stage::InDoubt);
+            let before = Arc::clone(task.ok_or(LedgerError::NoDoubt(id))?);
+            let held = core.hold(before.intent.hold).map_or(Nanousd::ZERO, |hold| hold.amount);
+            let settlement = match charge {
+                None => TaskSettlement::Void,
+                Some(charge) if Nanousd::ZERO < charge && charge <= held => {
+                    let (usage, source) = (Usage::ZERO, UsageSource::Estimated);
+                    TaskSettlement::Post(Settlement { charge, usage, source })
+                }
+                Some(_) => {
+                    return Err(LedgerError::Invalid(
+                        "the charge must be above zero and within the hold",
+                    ));
+                }
+            };
+            let (records, task) =
+                ending(&core, &before, (state, document), settlement, UnixMs::now());
+            let act = pen.act(account, id);
+            let seq = self.ledger.commit_all(&mut core, records.into_iter().chain([act]))?;
+            Ok((task, seq))
+        })?;
+        Ok(match once {
+            Once::First(task, seq) => (Some(task), seq),
+            Once::Again { seq, .. } => (None, seq),
+        })
+    }
+
+    /// Takes a task that has ended into work again, for its announcement, and gives the place of
+    /// that.
+    ///
+    /// # Errors
+    /// [`LedgerError::OtherRequest`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
+    pub fn announce_again(&self, task: Task) -> Result<Written<Seq>, LedgerError> {
+        let (account, id) = (task.intent.account, task.id());
+        let once = self.once("task.announce", account, |pen| {
+            let mut core = self.ledger.shard(account).lock();
+            let records = [Record::Task(Arc::new(task)), pen.act(account, id)];
+            Ok(((), self.ledger.commit_all(&mut core, records)?))
+        })?;
+        let (value, repeated) = once.place();
+        Ok(Written { value, repeated })
+    }
+}
