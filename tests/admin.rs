@@ -41,6 +41,7 @@ struct Admin {
     client: Client,
     ledger: Arc<Ledger>,
     metrics: Arc<Metrics>,
+    requests: Arc<RequestLog>,
     readiness: Arc<Readiness>,
     /// A model that the configuration lists.
     model: String,
@@ -84,7 +85,7 @@ impl Admin {
         listener.set_nonblocking(true).expect("a non-blocking socket");
         let base = format!("http://{}", listener.local_addr().expect("an address"));
         let task = tokio::spawn(admin::serve(listener, admin::app(state).expect("a router")));
-        Self { base, client: harness::http(), ledger, metrics, readiness, model, task }
+        Self { base, client: harness::http(), ledger, metrics, requests, readiness, model, task }
     }
 
     async fn stop(self) {
@@ -632,10 +633,10 @@ async fn metrics_keep_prometheus_rules_and_no_secret_gets_out() {
     assert_eq!(posted.charged, Nanousd::new(1_000_000));
     let key_id = text(&key["id"]).parse().expect("an id");
     let finished = finished(id, key_id, &admin.model);
-    finished.report(&admin.metrics, &RequestLog::off(), &AccessLog::default());
+    finished.report(&admin.metrics, &admin.requests, &AccessLog::default());
     Finished { status: 429, error_code: "rate", settled: None, ..finished.clone() }.report(
         &admin.metrics,
-        &RequestLog::off(),
+        &admin.requests,
         &AccessLog::default(),
     );
     let (status, _) = answer(admin.request(Method::GET, &format!("/{secret}"))).await;
@@ -697,7 +698,7 @@ async fn the_reference_lists_every_metric() {
     admin.metrics.retried(&admin.model, "upstream");
     finished(id, KeyId::from_number(1), &admin.model).report(
         &admin.metrics,
-        &RequestLog::off(),
+        &admin.requests,
         &AccessLog::default(),
     );
     TaskEnded {
@@ -710,7 +711,7 @@ async fn the_reference_lists_every_metric() {
         duration: Duration::from_secs(1),
         settled: None,
     }
-    .report(&admin.metrics, &RequestLog::off());
+    .report(&admin.metrics, &admin.requests);
     admin.metrics.webhook_tried("taken");
     admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
     admin.metrics.certificate_shown("0.0.0.0:8443", UnixMs::now());

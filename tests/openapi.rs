@@ -30,6 +30,7 @@ fn operations(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
 /// A path with ids that are well formed and name nothing.
 fn concrete(path: &str) -> String {
     path.replace("{account}", "acct_0000000000000000")
+        .replace("{request}", "req_00000000000000000000000000000000")
         .replace("{key}", "key_0000000000000000")
         .replace("{task}", "gt_00000000000000000000000000000000")
         .replace("{hold}", "hold_0000000000000000")

@@ -77,6 +77,10 @@ impl ApiError {
         Self::request(StatusCode::NOT_FOUND, "not_found", message)
     }
 
+    pub(super) fn too_many(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::request(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
+    }
+
     pub(super) fn too_large(bytes_max: usize) -> Self {
         let message = format!("The body is larger than {bytes_max} bytes.");
         Self::request(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)

@@ -17,6 +17,7 @@ mod openapi;
 mod probes;
 mod readiness;
 mod request;
+mod requests;
 mod route;
 mod serve;
 mod table;

@@ -197,6 +197,7 @@ impl<'a> Operation<'a> {
             "account" => self.schemas.taken.subschema_for::<crate::ledger::AccountId>(),
             "key" => self.schemas.taken.subschema_for::<crate::ledger::KeyId>(),
             "task" => self.schemas.taken.subschema_for::<crate::ledger::TaskId>(),
+            "request" => self.schemas.taken.subschema_for::<crate::ledger::RequestId>(),
             "hold" => self.schemas.taken.subschema_for::<crate::ledger::HoldId>(),
             _ => self.schemas.taken.subschema_for::<String>(),
         };

@@ -4,12 +4,15 @@
 use axum::http::StatusCode;
 
 use super::route::{Route, Title, get, patch, post};
-use super::{accounts, config, entries, explain, keys, openapi, probes, tasks, upstreams};
+use super::{
+    accounts, config, entries, explain, keys, openapi, probes, requests, tasks, upstreams,
+};
 
 const ACCOUNTS: &str = "Accounts";
 const KEYS: &str = "Keys";
 const MONEY: &str = "Money";
 const TASKS: &str = "Tasks";
+const REQUESTS: &str = "Requests";
 const CONFIGURATION: &str = "Configuration";
 const UPSTREAMS: &str = "Upstreams";
 const PROBES: &str = "Probes";
@@ -18,6 +21,7 @@ const PROBES: &str = "Probes";
 pub(super) fn routes() -> Vec<Route> {
     let mut routes = accounts_and_keys();
     routes.extend(money_and_tasks());
+    routes.extend(logged());
     routes.extend(gateway());
     routes
 }
@@ -97,6 +101,29 @@ fn money_and_tasks() -> Vec<Route> {
             tasks::announce,
         )
         .or(StatusCode::BAD_REQUEST, "The task has not ended, or has no `webhook_url`."),
+    ]
+}
+
+fn logged() -> Vec<Route> {
+    vec![
+        get(
+            "/admin/v1/requests",
+            Title("listRequests", REQUESTS, "What requests came to, newest first"),
+            requests::list,
+        )
+        .or(StatusCode::NOT_FOUND, "There is no such account."),
+        get(
+            "/admin/v1/requests/tail",
+            Title("followRequests", REQUESTS, "Requests as they end, as server-sent events"),
+            requests::tail,
+        )
+        .or(StatusCode::NOT_FOUND, "There is no such account, or the request log is off.")
+        .or(StatusCode::TOO_MANY_REQUESTS, "Too many look on already."),
+        get(
+            "/admin/v1/requests/{request}",
+            Title("showRequest", REQUESTS, "What one request came to"),
+            requests::show,
+        ),
     ]
 }
 
