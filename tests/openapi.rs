@@ -1,4 +1,6 @@
-//! The admin API's OpenAPI document, held against a running gateway, the manual and its own copy.
+//! The admin API's OpenAPI document, held against a running gateway, the manual and its own copy; and
+//! schemathesis, which makes requests from it that fit and others that do not, and holds each answer
+//! against it.
 
 mod harness;
 
@@ -6,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use harness::{Gateway, ask};
+use harness::{Demo, Gateway, ask, python};
 use serde_json::{Value, json};
 
 /// Nobody listens there: no model is called.
@@ -95,4 +99,41 @@ fn the_manual_has_a_chapter_for_each_operation_and_no_other() {
         })
         .collect();
     assert_eq!(chapters, described);
+}
+
+/// What schemathesis draws its cases from. It prints it, and the same seed gives the same cases.
+const SEED: &str = "20260731";
+/// Cases of each operation; all of them take some ten seconds.
+const CASES_MAX: &str = "40";
+/// Within this, it has told what it found.
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+#[test]
+fn every_answer_is_as_the_document_says() {
+    let venv = python::environment();
+    let demo = Demo::start();
+    let began = Instant::now();
+    let output = Command::new("timeout")
+        .arg(TIME_MAX.as_secs().to_string())
+        .arg(venv.join("bin/schemathesis"))
+        .args(["--config-file", "tests/python/schemathesis.toml", "run"])
+        .args(["docs/schema/admin.openapi.json", "--url", &demo.admin_url])
+        .args(["--header", &format!("Authorization: Bearer {}", demo.admin_token)])
+        .args(["--seed", SEED, "--max-examples", CASES_MAX, "--generation-database", "none"])
+        .args(["--no-color", "--warnings", "off"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("timeout of GNU's coreutils runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "after {:?}:\n{text}\n{errors}", began.elapsed());
+    let count = operations(&tollgate::admin::openapi_document()).values().flatten().count();
+    assert!(text.contains(&format!("Tested: {count}")), "all {count} operations:\n{text}");
+    for phase in ["Examples", "Coverage", "Fuzzing", "Stateful"] {
+        assert!(text.contains(&format!("✅ {phase}")), "{phase}:\n{text}");
+    }
+    let generated = text.lines().find_map(|line| line.trim().split_once(" generated"));
+    let generated = generated.and_then(|(count, _)| count.parse::<usize>().ok());
+    assert!(generated.is_some_and(|count| count >= 1000), "a thousand cases:\n{text}");
 }

@@ -9,13 +9,13 @@ use super::AdminState;
 use super::error::{Answer, ApiError};
 use super::limits::{RatesBody, RatesView};
 use super::request::{Body, Created, List, Once, Page, Params, Path};
-use super::value::{Amount, Time};
+use super::value::{Amount, Object, Time};
 use crate::ledger::{Account, AccountId, Balance, HoldId, Seq};
 use crate::money::Nanousd;
 
-/// The longest name and the longest id of a caller's own, in bytes.
-pub(super) const TEXT_BYTES_MAX: usize = 256;
-/// What [`checked`] takes, but for the count: a schema counts characters.
+/// The longest name and the longest id of a caller's own, in characters, as JSON Schema counts.
+pub(super) const TEXT_CHARS_MAX: usize = 256;
+/// The characters that [`checked`] takes.
 pub(super) const TEXT_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 
 /// An account as it is shown.
@@ -66,7 +66,7 @@ impl AccountView {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewAccount {
     /// What the operator calls it.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn show(
 #[serde(deny_unknown_fields)]
 pub(super) struct AccountPatch {
     #[serde(default)]
-    limits: Option<RatesBody>,
+    limits: Option<Object<RatesBody>>,
 }
 
 /// `PATCH /admin/v1/accounts/{account}`
@@ -118,7 +118,7 @@ pub(super) async fn update(
     Body(patch): Body<AccountPatch>,
 ) -> Answer<Json<AccountView>> {
     let account = find(&state, &account)?;
-    if let Some(limits) = patch.limits {
+    if let Some(Object(limits)) = patch.limits {
         state.ledger.limit_account(account.id, limits.into()).await?;
     }
     let account = state.ledger.durable_account(account.id).await?;
@@ -140,7 +140,7 @@ fn unknown_account() -> ApiError {
 pub(super) struct NewGrant {
     amount: Amount,
     /// The caller's own id, such as an invoice number: the same id is granted once.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
 }
 
@@ -176,7 +176,7 @@ pub(super) struct NewRefund {
     hold: HoldId,
     amount: Amount,
     /// The caller's own id: the same id is refunded once.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
 }
 
@@ -209,9 +209,11 @@ pub(super) async fn refund(
 /// Checks a caller's name or id: something to read, within reason, and nothing that could break a
 /// line of a log.
 pub(super) fn checked(param: &'static str, text: &str) -> Answer<()> {
-    if (1..=TEXT_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control) {
+    let fits = (1..=TEXT_CHARS_MAX).contains(&text.chars().count());
+    if fits && !text.contains(char::is_control) {
         return Ok(());
     }
-    let message = format!("`{param}` has 1 to {TEXT_BYTES_MAX} bytes and no control characters.");
+    let message =
+        format!("`{param}` has 1 to {TEXT_CHARS_MAX} characters and no control characters.");
     Err(ApiError::invalid(param, message))
 }

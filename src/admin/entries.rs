@@ -91,6 +91,7 @@ pub(super) struct Before {
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
     /// The last item of the page before: its `next_before`.
+    #[schemars(range(max = Seq::MAX))]
     before: Option<Seq>,
 }
 

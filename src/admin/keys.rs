@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::accounts::{TEXT_BYTES_MAX, TEXT_PATTERN, checked, find as find_account};
+use super::accounts::{TEXT_CHARS_MAX, TEXT_PATTERN, checked, find as find_account};
 use super::error::{Answer, ApiError};
 use super::limits::{KeyLimitsBody, KeyLimitsView, present};
 use super::request::{Body, Created, List, Page, Params, Path};
-use super::value::Time;
+use super::value::{Object, Time};
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, NewKey};
 
@@ -84,7 +84,7 @@ pub(super) struct Issued {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewKeyBody {
     /// What its owner calls it.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
     /// The models that it may call; `null` for all.
     #[serde(default)]
@@ -94,7 +94,7 @@ pub(super) struct NewKeyBody {
     #[serde(default)]
     expires_at: Option<Time>,
     #[serde(default)]
-    limits: Option<KeyLimitsBody>,
+    limits: Option<Object<KeyLimitsBody>>,
 }
 
 /// `POST /admin/v1/accounts/{account}/keys`
@@ -148,7 +148,7 @@ fn find(state: &AdminState, id: &str) -> Answer<Arc<Key>> {
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyPatchBody {
     #[serde(default)]
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
     name: Option<String>,
     /// The models that it may call; `null` for all.
     #[serde(default, deserialize_with = "present")]
@@ -160,11 +160,11 @@ pub(super) struct KeyPatchBody {
     #[serde(default)]
     disabled: Option<bool>,
     #[serde(default)]
-    limits: Option<KeyLimitsBody>,
+    limits: Option<Object<KeyLimitsBody>>,
 }
 
-fn patch(limits: Option<KeyLimitsBody>) -> KeyLimitsPatch {
-    limits.unwrap_or_default().into()
+fn patch(limits: Option<Object<KeyLimitsBody>>) -> KeyLimitsPatch {
+    limits.map(|Object(limits)| limits).unwrap_or_default().into()
 }
 
 /// `PATCH /admin/v1/keys/{key}`
@@ -195,7 +195,7 @@ fn models_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "items": {
             "type": "string",
             "minLength": 1,
-            "maxLength": TEXT_BYTES_MAX,
+            "maxLength": TEXT_CHARS_MAX,
             "pattern": TEXT_PATTERN,
         },
     })

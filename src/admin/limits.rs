@@ -55,10 +55,13 @@ impl From<KeyLimits> for KeyLimitsView {
 #[serde(deny_unknown_fields)]
 pub(super) struct RatesBody {
     #[serde(default, deserialize_with = "present")]
+    #[schemars(range(max = u32::MAX))]
     requests_per_minute: Option<Option<NonZeroU32>>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(range(max = u32::MAX))]
     tokens_per_minute: Option<Option<NonZeroU32>>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(range(max = u32::MAX))]
     concurrent_requests: Option<Option<NonZeroU32>>,
 }
 
@@ -78,10 +81,13 @@ impl From<RatesBody> for RatesPatch {
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyLimitsBody {
     #[serde(default, deserialize_with = "present")]
+    #[schemars(range(max = u32::MAX))]
     requests_per_minute: Option<Option<NonZeroU32>>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(range(max = u32::MAX))]
     tokens_per_minute: Option<Option<NonZeroU32>>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(range(max = u32::MAX))]
     concurrent_requests: Option<Option<NonZeroU32>>,
     #[serde(default, deserialize_with = "present")]
     spend_per_day: Option<Option<Amount>>,

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::error::ApiError;
 use super::route::{Operation, Output};
+use super::value::Object;
 use crate::ledger::RequestId;
 
 /// The largest body, in bytes. The largest honest one is a key's list of models.
@@ -87,7 +88,7 @@ impl<T: DeserializeOwned> FromRequest<AdminState> for Body<T> {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => return Err(unreadable(&error)),
         };
-        parse(&bytes).map(Self)
+        parse(&bytes).map(|Object(body)| Self(body))
     }
 }
 

@@ -1,12 +1,56 @@
 //! Amounts and times as operators type and read them.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::MapAccess;
+use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::clock::UnixMs;
 use crate::money::Nanousd;
+
+/// A JSON object. On its own, serde takes an array for an object too, by the order of the fields.
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Object<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
 
 /// An amount of dollars above zero: a decimal string, or a JSON integer. A JSON number with a
 /// fraction is refused: many programs round it on its way.
@@ -100,6 +144,7 @@ impl JsonSchema for Time {
             "description": "A time in RFC 3339, not before 1970. Answers use UTC.",
             "type": "string",
             "format": "date-time",
+            "pattern": "^(19[7-9]|[2-9][0-9]{2})[0-9]-",
             "examples": ["2026-01-31T12:00:00.123Z"],
         })
     }
@@ -131,5 +176,17 @@ mod tests {
         ] {
             assert!(serde_json::from_str::<Amount>(json).is_err(), "{json} was accepted");
         }
+    }
+
+    #[test]
+    fn an_array_is_not_an_object() {
+        #[derive(Deserialize)]
+        struct Fields {
+            name: String,
+        }
+        let object: Object<Fields> = serde_json::from_str(r#"{"name": "n"}"#).expect("an object");
+        assert_eq!(object.0.name, "n");
+        assert!(serde_json::from_str::<Fields>(r#"["n"]"#).is_ok(), "what serde does on its own");
+        assert!(serde_json::from_str::<Object<Fields>>(r#"["n"]"#).is_err());
     }
 }
