@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
@@ -33,7 +34,7 @@ const USES_MAX: u32 = 100_000;
 const NOTE_BYTES_MAX: usize = 256;
 
 /// What a code is good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CodeKind {
     /// Money for the account that redeems it.

@@ -6,6 +6,7 @@
 
 pub(crate) mod committer;
 pub(crate) mod frame;
+pub(crate) mod records;
 pub(crate) mod segment;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -20,7 +20,8 @@
 //! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
 //! | `store` | sled, a projection of the journal for queries; `projection` sums up, `projector` is the thread |
 //! | `recovery` | opening: load, replay, rebuild, end what a crash left open |
-//! | `verify` | the whole journal checked offline |
+//! | `verify` | the whole journal checked |
+//! | `export` | records as JSON and CSV |
 //!
 //! Decisions are taken in memory, under the lock of the account's shard: decide, give the record its
 //! place in the journal, apply. The journal's order within an account is therefore the order of the
@@ -38,6 +39,7 @@ pub mod core;
 mod delivery;
 mod doubt;
 mod error;
+mod export;
 mod hold;
 mod ids;
 mod journal;
@@ -83,8 +85,10 @@ pub use self::code::{Code, CodeKind, CodeRefusal, IssuedCode, NewCode, SignUp};
 pub use self::delivery::{ListedTask, TaskFilter, TaskPage, Tried};
 pub use self::doubt::DoubtRefund;
 pub use self::error::{LedgerError, OpenError, Refusal, Violation};
+pub use self::export::{CSV_COLUMNS, ExportFormat, Exported};
 pub use self::hold::{Hold, Posted, Reserve, Settlement};
 pub use self::ids::{AccountId, CodeId, HoldId, KeyId, ParseIdError, RequestId, Seq, TaskId};
+pub use self::journal::records::Records;
 pub use self::limit::{KeyLimitsPatch, RatesPatch};
 pub use self::people::{AccountPatch, Login, SessionId, normal_email};
 pub use self::projection::UsageTotal;

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
@@ -10,7 +11,7 @@ use crate::words::words;
 /// The limits of one key, account or model; `None` where there is none.
 ///
 /// It stands in the ledger's journal as it is here: fields are never added, changed or moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
     /// Requests a minute. A whole minute's requests may come at once.
     pub requests_per_minute: Option<NonZeroU32>,

@@ -45,6 +45,25 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<Seq>, OpenError> {
     Ok(found)
 }
 
+/// The beginning of the segment that has the record at `seq`, or would have it. Where that does not
+/// begin as a segment does, the journal's: whoever reads on from there is told what is wrong.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub(crate) fn before(dir: &Path, seq: Seq) -> Result<Position, OpenError> {
+    let begins = list(dir)?.into_iter().rfind(|first_seq| *first_seq <= seq);
+    Ok(begins.and_then(|first_seq| beginning(dir, first_seq)).unwrap_or_default())
+}
+
+fn beginning(dir: &Path, first_seq: Seq) -> Option<Position> {
+    let mut header = [0; frame::SEGMENT_HEADER_BYTES];
+    File::open(path(dir, first_seq)).ok()?.read_exact(&mut header).ok()?;
+    let (found, chain) = frame::decode_segment_header(&header).ok()?;
+    let offset = frame::SEGMENT_HEADER_BYTES as u64;
+    let before = Position { segment: first_seq, offset, seq: first_seq.checked_sub(1)?, chain };
+    (found == first_seq).then_some(before)
+}
+
 /// Reads frames in order and checks that each continues the one before.
 pub(crate) struct Reader {
     dir: PathBuf,
