@@ -1,8 +1,5 @@
 //! `GET /v1/usage`: what the key's account has used, by day, model and key.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
 
 use crate::clock::UnixMs;
@@ -25,19 +22,13 @@ pub(super) async fn answer(
     let days = days(query)?;
     let today = now.0 - now.0 % DAY_MS;
     let begin = UnixMs(today.saturating_sub((days - 1) * DAY_MS));
-    let rows = ledger.usage_lately(key.account, begin..UnixMs(today + DAY_MS)).await;
-    let rows = rows.map_err(|error| {
+    let rows = ledger.usage_by_day(key.account, begin..UnixMs(today + DAY_MS)).await;
+    let mut rows = rows.map_err(|error| {
         GatewayError::new(ErrorKind::Internal, "The usage could not be read.").cause(error)
     })?;
-    let mut totals: BTreeMap<(u64, Arc<str>, KeyId), UsageTotal> = BTreeMap::new();
-    for row in rows {
-        let day = row.hour.0 - row.hour.0 % DAY_MS;
-        totals.entry((day, row.model, row.key)).or_default().add(&row.total);
-    }
-    let data: Vec<Value> = totals
-        .into_iter()
-        .map(|((day, model, key), total)| shown(UnixMs(day), &model, key, &total))
-        .collect();
+    rows.sort_by(|a, b| (a.day, &a.model, a.key).cmp(&(b.day, &b.model, b.key)));
+    let data: Vec<Value> =
+        rows.iter().map(|row| shown(row.day, &row.model, row.key, &row.total)).collect();
     Ok(json!({
         "object": "list",
         "currency": "USD",

@@ -15,7 +15,8 @@
 //! | `limit` | what keys and accounts may use |
 //! | `spend` | what a key has spent on a day and in a month, and may still |
 //! | `task` | work that outlives its request, and the hold that pays for it |
-//! | `statement` | entries, usage, calls in doubt |
+//! | `statement` | entries, calls in doubt |
+//! | `usage` | what was used, by hour and by day |
 //! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `submit` what it knows of submits, `audit` its invariants |
 //! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
 //! | `store` | sled, a projection of the journal for queries; `projection` sums up, `projector` is the thread |
@@ -55,6 +56,7 @@ mod statement;
 mod store;
 mod submit;
 mod task;
+mod usage;
 mod verify;
 
 use std::collections::{HashMap, HashSet};
@@ -95,10 +97,11 @@ pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
 pub use self::recovery::Recovery;
 pub use self::spend::{Capped, KeyLimits, Period};
-pub use self::statement::{Call, Entry, EntryKind, InDoubt, UsageRow};
+pub use self::statement::{Call, Entry, EntryKind, InDoubt};
 pub use self::task::{
     Ended, Intent, KEPT_MS, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook,
 };
+pub use self::usage::{DailyUsage, Grain, UsageOfAll, UsageRow};
 pub use self::verify::{Report, verify};
 
 /// Accounts are spread over this many locks: many more than there are threads, so that two calls

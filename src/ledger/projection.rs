@@ -28,16 +28,11 @@ use crate::price::Usage;
 /// A chunk of entries that has reached this length takes no more. It stays below the largest row for
 /// which the store's segments are made.
 const CHUNK_BYTES: usize = 16 << 10;
-const MS_PER_HOUR: u64 = 3_600_000;
+pub(super) const MS_PER_HOUR: u64 = 3_600_000;
 
 /// The hour of `at`, counted from 1970.
-pub(super) fn hour(at: UnixMs) -> u32 {
+fn hour(at: UnixMs) -> u32 {
     u32::try_from(at.0.div_euclid(MS_PER_HOUR)).unwrap_or(u32::MAX)
-}
-
-/// The first millisecond of an hour counted from 1970.
-pub(super) fn hour_begin(hour: u32) -> UnixMs {
-    UnixMs(u64::from(hour).saturating_mul(MS_PER_HOUR))
 }
 
 /// Everything that one window changes.
@@ -63,6 +58,8 @@ pub(super) struct Window {
     pub(super) charges: HashMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
     /// What is known of people.
     pub(super) people: PeopleChanges,
+    /// When keys were last charged for a call, be it nothing.
+    pub(super) used: HashMap<(AccountId, KeyId), UnixMs>,
     first_seq: Option<Seq>,
 }
 
@@ -76,7 +73,8 @@ pub(super) struct Chunk {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct UsageCell {
     pub(super) account: AccountId,
-    pub(super) hour: u32,
+    /// The hour, counted from 1970; in rows by the day, the day.
+    pub(super) time: u32,
     pub(super) key: KeyId,
     pub(super) model: Arc<str>,
 }
@@ -223,7 +221,7 @@ impl Window {
         let Some(reservation) = hold.map(|hold| &hold.reservation) else { return };
         let cell = UsageCell {
             account: reservation.account,
-            hour: hour(record.at()),
+            time: hour(record.at()),
             key: reservation.key,
             model: Arc::clone(&reservation.model),
         };
@@ -237,6 +235,8 @@ impl Window {
                 _ => days.push((day, charged)),
             }
         }
+        let used = self.used.entry((cell.account, cell.key)).or_default();
+        *used = (*used).max(record.at());
         self.usage.entry(cell).or_default().add(&total);
     }
 

@@ -1,6 +1,5 @@
 //! What happened to an account's money, for people and for the API: read from sled.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -8,7 +7,6 @@ use serde::Serialize;
 
 use crate::clock::UnixMs;
 use crate::ledger::error::LedgerError;
-use crate::ledger::projection::{UsageCell, UsageTotal, hour, hour_begin};
 use crate::ledger::record::{Journaled, OpenHold, Record, VoidReason};
 use crate::ledger::store::{Store, StoreError};
 use crate::ledger::{AccountId, HoldId, KeyId, Ledger, RequestId, Seq};
@@ -107,19 +105,6 @@ pub struct InDoubt {
     pub charged: Nanousd,
 }
 
-/// Usage of one account, key and model within one hour.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UsageRow {
-    /// The hour's beginning, in UTC.
-    pub hour: UnixMs,
-    /// The key.
-    pub key: KeyId,
-    /// The public id of the model.
-    pub model: Arc<str>,
-    /// What was used and charged.
-    pub total: UsageTotal,
-}
-
 impl Ledger {
     /// At most `limit` (and never more than 1,000) entries of an account, newest first, from before
     /// `before`. Everything that happened before the call is in it. Holds are listed while they are
@@ -170,34 +155,6 @@ impl Ledger {
         Ok(found.iter().filter_map(in_doubt).collect())
     }
 
-    /// The usage of an account in all hours that `range` touches, by hour, key and model.
-    ///
-    /// # Errors
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
-    pub async fn usage(
-        &self,
-        account: AccountId,
-        range: Range<UnixMs>,
-    ) -> Result<Vec<UsageRow>, LedgerError> {
-        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        let found = self.query(move |store| store.usage(account, hours(&range))).await?;
-        Ok(usage_rows(found))
-    }
-
-    /// The same as of a few seconds ago: it makes the ledger do nothing, so customers may ask often.
-    ///
-    /// # Errors
-    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
-    pub async fn usage_lately(
-        &self,
-        account: AccountId,
-        range: Range<UnixMs>,
-    ) -> Result<Vec<UsageRow>, LedgerError> {
-        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        let found = self.ask(move |store| store.usage(account, hours(&range))).await?;
-        Ok(usage_rows(found))
-    }
-
     /// Asks sled, off the async threads, once it has everything that was recorded before the call.
     pub(super) async fn query<T: Send + 'static>(
         &self,
@@ -210,7 +167,7 @@ impl Ledger {
     }
 
     /// Asks sled as it is, off the async threads.
-    async fn ask<T: Send + 'static>(
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, LedgerError> {
@@ -220,22 +177,6 @@ impl Ledger {
             Err(error) => Err(LedgerError::Store(error.to_string())),
         }
     }
-}
-
-/// The hours that `range` touches.
-fn hours(range: &Range<UnixMs>) -> Range<u32> {
-    let last = UnixMs(range.end.0.saturating_sub(1));
-    hour(range.start)..hour(last).saturating_add(1)
-}
-
-fn usage_rows(found: Vec<(UsageCell, UsageTotal)>) -> Vec<UsageRow> {
-    let row = |(cell, total): (UsageCell, UsageTotal)| UsageRow {
-        hour: hour_begin(cell.hour),
-        key: cell.key,
-        model: cell.model,
-        total,
-    };
-    found.into_iter().map(row).collect()
 }
 
 impl Entry {

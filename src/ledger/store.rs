@@ -5,6 +5,7 @@
 
 mod people;
 mod tasks;
+mod usage;
 
 use std::fmt;
 use std::fs::{self, File};
@@ -18,15 +19,16 @@ use serde::{Deserialize, Serialize};
 use super::account::Account;
 use super::core::{Core, Grant, Refund};
 use super::journal::segment::Position;
-use super::projection::{UsageCell, UsageTotal, Window};
+use super::projection::Window;
 use super::record::{Journaled, Key, OpenHold, Record};
 use super::spend::{KeyLimits, Spent};
 use super::{AccountId, HoldId, KeyId, Seq, shard_index, sync_directory};
+use crate::clock::UnixMs;
 use crate::limits::Rates;
 use crate::money::Nanousd;
 
 /// Raised whenever keys or values change their meaning; another version is rebuilt from the journal.
-const LAYOUT_VERSION: u32 = 4;
+const LAYOUT_VERSION: u32 = 5;
 /// Sled's page cache. Boot reads accounts, keys and open holds once; afterwards only the rows of
 /// accounts that are active are touched.
 const CACHE_BYTES: u64 = 8 << 20;
@@ -49,7 +51,6 @@ const KEY_LIMITS: u8 = b'l';
 const REFUND: u8 = b'r';
 const RATES: u8 = b'q';
 const SPENT: u8 = b'p';
-const USAGE: u8 = b'u';
 
 /// Why sled could not be read or written, in words.
 #[derive(Debug)]
@@ -169,9 +170,12 @@ impl Store {
             state.spendings.restore_limits(key, limits);
         }
         for row in self.db.scan_prefix([SPENT]) {
-            let (account, key, spent): (AccountId, KeyId, Spent) = postcard::from_bytes(&row?.1)?;
-            let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
-            state.spendings.restore_spent(key, spent);
+            let (account, key, spent, _): (AccountId, KeyId, Spent, UnixMs) =
+                postcard::from_bytes(&row?.1)?;
+            if spent != Spent::default() {
+                let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
+                state.spendings.restore_spent(key, spent);
+            }
         }
         for row in self.db.scan_prefix([GRANT]) {
             let (account, id, grant): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
@@ -234,12 +238,7 @@ impl Store {
                 batch.insert(entries_key(account, chunk.first_seq), chunk.bytes);
             }
         }
-        for (cell, total) in &window.usage {
-            let key = usage_key(cell);
-            let mut sum: UsageTotal = self.value(&key)?.unwrap_or_default();
-            sum.add(total);
-            put(&mut batch, key, &sum)?;
-        }
+        self.put_usage(&mut batch, &window)?;
         self.put_limits(&mut batch, &window)?;
         people::put_people(&mut batch, &window.people)?;
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
@@ -247,7 +246,7 @@ impl Store {
         Ok(())
     }
 
-    /// What keys and accounts may use, and what keys have spent.
+    /// What keys and accounts may use, what keys have spent, and when they were used last.
     fn put_limits(&self, batch: &mut sled::Batch, window: &Window) -> Result<(), StoreError> {
         for row @ (account, _) in &window.rates {
             put(batch, key(RATES, &[&account.number().to_be_bytes()]), &row)?;
@@ -255,12 +254,15 @@ impl Store {
         for (id, (account, limits)) in &window.key_limits {
             put(batch, key(KEY_LIMITS, &[&id.number().to_be_bytes()]), &(account, id, limits))?;
         }
-        for ((account, id), days) in &window.charges {
+        // Whatever is charged was used.
+        for ((account, id), used) in &window.used {
             let row = key(SPENT, &[&account.number().to_be_bytes(), &id.number().to_be_bytes()]);
-            let before: Option<(AccountId, KeyId, Spent)> = self.value(&row)?;
-            let mut spent = before.map_or_else(Spent::default, |(_, _, spent)| spent);
-            days.iter().for_each(|(day, charged)| spent.add(*day, *charged));
-            put(batch, row, &(account, id, spent))?;
+            let before: Option<(AccountId, KeyId, Spent, UnixMs)> = self.value(&row)?;
+            let (mut spent, used_before) =
+                before.map_or_else(Default::default, |(_, _, spent, used)| (spent, used));
+            let days = window.charges.get(&(*account, *id)).into_iter().flatten();
+            days.for_each(|(day, charged)| spent.add(*day, *charged));
+            put(batch, row, &(account, id, spent, used_before.max(*used)))?;
         }
         Ok(())
     }
@@ -325,23 +327,6 @@ impl Store {
         rows.map(|row| Ok(postcard::from_bytes(&row?.1)?)).collect()
     }
 
-    /// The usage of an account in the hours of `hours`, by hour, key and model.
-    pub(super) fn usage(
-        &self,
-        account: AccountId,
-        hours: std::ops::Range<u32>,
-    ) -> Result<Vec<(UsageCell, UsageTotal)>, StoreError> {
-        let bound = |hour: u32| key(USAGE, &[&account.number().to_be_bytes(), &hour.to_be_bytes()]);
-        let mut found = Vec::new();
-        for row in self.db.range(bound(hours.start)..bound(hours.end)) {
-            let (key, value) = row?;
-            let cell = read_usage_key(&key)
-                .ok_or_else(|| StoreError("a usage row's key cannot be read".to_owned()))?;
-            found.push((cell, postcard::from_bytes(&value)?));
-        }
-        Ok(found)
-    }
-
     fn value<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         Ok(self.db.get(key)?.map(|value| postcard::from_bytes(&value)).transpose()?)
     }
@@ -360,23 +345,6 @@ fn key(prefix: u8, parts: &[&[u8]]) -> Vec<u8> {
 
 fn entries_key(account: AccountId, first_seq: Seq) -> Vec<u8> {
     key(ENTRIES, &[&account.number().to_be_bytes(), &first_seq.to_be_bytes()])
-}
-
-fn usage_key(cell: &UsageCell) -> Vec<u8> {
-    let (account, key_id) = (cell.account.number().to_be_bytes(), cell.key.number().to_be_bytes());
-    key(USAGE, &[&account, &cell.hour.to_be_bytes(), &key_id, cell.model.as_bytes()])
-}
-
-fn read_usage_key(key: &[u8]) -> Option<UsageCell> {
-    let (account, rest) = key.get(1..)?.split_first_chunk()?;
-    let (hour, rest) = rest.split_first_chunk()?;
-    let (key, model) = rest.split_first_chunk()?;
-    Some(UsageCell {
-        account: AccountId::from_number(u64::from_be_bytes(*account)),
-        hour: u32::from_be_bytes(*hour),
-        key: KeyId::from_number(u64::from_be_bytes(*key)),
-        model: std::str::from_utf8(model).ok()?.into(),
-    })
 }
 
 fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, StoreError> {

@@ -1,0 +1,135 @@
+//! Usage, summed by hour and by day: of accounts by key and model, and of the whole gateway by model.
+//! So a chart reads one row for each of its points, whatever was used between them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{SPENT, Store, StoreError, key, put};
+use crate::clock::UnixMs;
+use crate::ledger::projection::{UsageCell, UsageTotal, Window};
+use crate::ledger::spend::Spent;
+use crate::ledger::usage::Grain;
+use crate::ledger::{AccountId, KeyId};
+
+const BY_HOUR: u8 = b'u';
+const BY_DAY: u8 = b'D';
+const OF_ALL_BY_HOUR: u8 = b'H';
+const OF_ALL_BY_DAY: u8 = b'Y';
+
+const HOURS_PER_DAY: u32 = 24;
+
+/// Usage of the whole gateway: the hour or day, the model, and what was used.
+pub(in crate::ledger) type OfAll = (u32, Arc<str>, UsageTotal);
+
+impl Store {
+    /// Adds what a window used to all rows that it belongs to.
+    pub(super) fn put_usage(
+        &self,
+        batch: &mut sled::Batch,
+        window: &Window,
+    ) -> Result<(), StoreError> {
+        let mut rows: HashMap<Vec<u8>, UsageTotal> = HashMap::new();
+        for (cell, total) in &window.usage {
+            for row in rows_of(cell) {
+                rows.entry(row).or_default().add(total);
+            }
+        }
+        for (row, more) in rows {
+            let mut sum: UsageTotal = self.value(&row)?.unwrap_or_default();
+            sum.add(&more);
+            put(batch, row, &sum)?;
+        }
+        Ok(())
+    }
+
+    /// The usage of an account in the hours or days of `times`, by that, key and model.
+    pub(in crate::ledger) fn usage(
+        &self,
+        account: AccountId,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<(UsageCell, UsageTotal)>, StoreError> {
+        let prefix = prefix(BY_HOUR, BY_DAY, grain);
+        let account = account.number().to_be_bytes();
+        let bound = |time: u32| key(prefix, &[&account, &time.to_be_bytes()]);
+        let mut found = Vec::new();
+        for row in self.db.range(bound(times.start)..bound(times.end)) {
+            let (key, value) = row?;
+            let cell = read_key(&key).ok_or_else(unreadable)?;
+            found.push((cell, postcard::from_bytes(&value)?));
+        }
+        Ok(found)
+    }
+
+    /// The same of all accounts together, by model.
+    pub(in crate::ledger) fn usage_of_all(
+        &self,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<OfAll>, StoreError> {
+        let prefix = prefix(OF_ALL_BY_HOUR, OF_ALL_BY_DAY, grain);
+        let bound = |time: u32| key(prefix, &[&time.to_be_bytes()]);
+        let mut found = Vec::new();
+        for row in self.db.range(bound(times.start)..bound(times.end)) {
+            let (key, value) = row?;
+            let (time, model) = read_key_of_all(&key).ok_or_else(unreadable)?;
+            found.push((time, model, postcard::from_bytes(&value)?));
+        }
+        Ok(found)
+    }
+
+    /// When each key of an account was last charged for a call. Keys that never were are left out.
+    pub(in crate::ledger) fn keys_last_used(
+        &self,
+        account: AccountId,
+    ) -> Result<HashMap<KeyId, UnixMs>, StoreError> {
+        let rows = self.db.scan_prefix(key(SPENT, &[&account.number().to_be_bytes()]));
+        let read = |row: sled::Result<(sled::IVec, sled::IVec)>| {
+            let row: (AccountId, KeyId, Spent, UnixMs) = postcard::from_bytes(&row?.1)?;
+            Ok((row.1, row.3))
+        };
+        rows.map(read).collect()
+    }
+}
+
+fn prefix(by_hour: u8, by_day: u8, grain: Grain) -> u8 {
+    match grain {
+        Grain::Hour => by_hour,
+        Grain::Day => by_day,
+    }
+}
+
+fn unreadable() -> StoreError {
+    StoreError("a usage row's key cannot be read".to_owned())
+}
+
+/// The keys of the rows that a cell counts in. A cell is of one hour.
+fn rows_of(cell: &UsageCell) -> [Vec<u8>; 4] {
+    let (account, id) = (cell.account.number().to_be_bytes(), cell.key.number().to_be_bytes());
+    let (hour, day) = (cell.time.to_be_bytes(), (cell.time / HOURS_PER_DAY).to_be_bytes());
+    let model = cell.model.as_bytes();
+    [
+        key(BY_HOUR, &[&account, &hour, &id, model]),
+        key(BY_DAY, &[&account, &day, &id, model]),
+        key(OF_ALL_BY_HOUR, &[&hour, model]),
+        key(OF_ALL_BY_DAY, &[&day, model]),
+    ]
+}
+
+fn read_key(key: &[u8]) -> Option<UsageCell> {
+    let (account, rest) = key.get(1..)?.split_first_chunk()?;
+    let (time, rest) = rest.split_first_chunk()?;
+    let (key, model) = rest.split_first_chunk()?;
+    Some(UsageCell {
+        account: AccountId::from_number(u64::from_be_bytes(*account)),
+        time: u32::from_be_bytes(*time),
+        key: KeyId::from_number(u64::from_be_bytes(*key)),
+        model: std::str::from_utf8(model).ok()?.into(),
+    })
+}
+
+fn read_key_of_all(key: &[u8]) -> Option<(u32, Arc<str>)> {
+    let (time, model) = key.get(1..)?.split_first_chunk()?;
+    Some((u32::from_be_bytes(*time), std::str::from_utf8(model).ok()?.into()))
+}

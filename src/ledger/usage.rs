@@ -1,0 +1,170 @@
+//! What was used: by an account's keys and models, and by everybody, in hours and in days.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::clock::UnixMs;
+use crate::ledger::error::LedgerError;
+use crate::ledger::projection::{MS_PER_HOUR, UsageCell, UsageTotal};
+use crate::ledger::{AccountId, KeyId, Ledger};
+
+const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
+
+/// How finely usage is told apart in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// By the hour.
+    Hour,
+    /// By the day of UTC.
+    Day,
+}
+
+/// Usage of one account, key and model within one hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageRow {
+    /// The hour's beginning, in UTC.
+    pub hour: UnixMs,
+    /// The key.
+    pub key: KeyId,
+    /// The public id of the model.
+    pub model: Arc<str>,
+    /// What was used and charged.
+    pub total: UsageTotal,
+}
+
+/// Usage of one account, key and model on one day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DailyUsage {
+    /// The day's beginning, in UTC.
+    pub day: UnixMs,
+    /// The key.
+    pub key: KeyId,
+    /// The public id of the model.
+    pub model: Arc<str>,
+    /// What was used and charged.
+    pub total: UsageTotal,
+}
+
+/// Usage of one model by everybody within one hour or day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageOfAll {
+    /// The beginning of the hour or day, in UTC.
+    pub begin: UnixMs,
+    /// The public id of the model.
+    pub model: Arc<str>,
+    /// What was used and charged.
+    pub total: UsageTotal,
+}
+
+impl Grain {
+    fn ms(self) -> u64 {
+        match self {
+            Self::Hour => MS_PER_HOUR,
+            Self::Day => MS_PER_DAY,
+        }
+    }
+
+    /// The hour or day of `at`, counted from 1970.
+    fn number(self, at: UnixMs) -> u32 {
+        u32::try_from(at.0 / self.ms()).unwrap_or(u32::MAX)
+    }
+
+    /// The first millisecond of an hour or day counted from 1970.
+    fn begin(self, number: u32) -> UnixMs {
+        UnixMs(u64::from(number).saturating_mul(self.ms()))
+    }
+
+    /// The hours or days that `range` touches.
+    fn touched(self, range: &Range<UnixMs>) -> Range<u32> {
+        let last = UnixMs(range.end.0.saturating_sub(1));
+        self.number(range.start)..self.number(last).saturating_add(1)
+    }
+}
+
+impl Ledger {
+    /// The usage of an account in all hours that `range` touches, by hour, key and model.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn usage(
+        &self,
+        account: AccountId,
+        range: Range<UnixMs>,
+    ) -> Result<Vec<UsageRow>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        let hours = Grain::Hour.touched(&range);
+        let found = self.query(move |store| store.usage(account, Grain::Hour, hours)).await?;
+        Ok(found.into_iter().map(hourly).collect())
+    }
+
+    /// The same as of a few seconds ago: it makes the ledger do nothing, so customers may ask often.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
+    pub async fn usage_lately(
+        &self,
+        account: AccountId,
+        range: Range<UnixMs>,
+    ) -> Result<Vec<UsageRow>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        let hours = Grain::Hour.touched(&range);
+        let found = self.ask(move |store| store.usage(account, Grain::Hour, hours)).await?;
+        Ok(found.into_iter().map(hourly).collect())
+    }
+
+    /// The usage of an account on all days that `range` touches, by day, key and model, as of a few
+    /// seconds ago. A year is one row for each day, key and model.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
+    pub async fn usage_by_day(
+        &self,
+        account: AccountId,
+        range: Range<UnixMs>,
+    ) -> Result<Vec<DailyUsage>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        let days = Grain::Day.touched(&range);
+        let found = self.ask(move |store| store.usage(account, Grain::Day, days)).await?;
+        let row = |(cell, total): (UsageCell, UsageTotal)| DailyUsage {
+            day: Grain::Day.begin(cell.time),
+            key: cell.key,
+            model: cell.model,
+            total,
+        };
+        Ok(found.into_iter().map(row).collect())
+    }
+
+    /// The usage of all accounts together in all hours or days that `range` touches, by that and
+    /// model, as of a few seconds ago.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`].
+    pub async fn usage_of_all(
+        &self,
+        grain: Grain,
+        range: Range<UnixMs>,
+    ) -> Result<Vec<UsageOfAll>, LedgerError> {
+        let times = grain.touched(&range);
+        let found = self.ask(move |store| store.usage_of_all(grain, times)).await?;
+        let row = |(time, model, total)| UsageOfAll { begin: grain.begin(time), model, total };
+        Ok(found.into_iter().map(row).collect())
+    }
+
+    /// When each key of an account was last charged for a call (also if it cost nothing), as of a few
+    /// seconds ago. Keys that never were are left out.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
+    pub async fn keys_last_used(
+        &self,
+        account: AccountId,
+    ) -> Result<HashMap<KeyId, UnixMs>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        self.ask(move |store| store.keys_last_used(account)).await
+    }
+}
+
+fn hourly((cell, total): (UsageCell, UsageTotal)) -> UsageRow {
+    UsageRow { hour: Grain::Hour.begin(cell.time), key: cell.key, model: cell.model, total }
+}
