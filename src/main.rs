@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tollgate::cli::Cli;
+use tollgate::cli::{Cli, report};
 
 /// A third of the CPU that a proxied request costs goes to the system's allocator; see
 /// `docs/adr/0004-allocator-and-runtime.md` for the figures.
@@ -15,9 +15,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     match Cli::parse().run() {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => report(&error),
     }
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HOST};
-use http_body_util::{BodyExt as _, Limited};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{HeaderValue, Method, Response};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
+use super::exit::{Failure, UNREACHABLE};
 use super::listen::callable;
 use crate::secret::Secret;
 
@@ -16,46 +19,176 @@ use crate::secret::Secret;
 /// hardly longer than YAML.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// What is asked of the admin API.
+#[derive(Debug)]
+pub(super) struct Ask {
+    method: Method,
+    path: String,
+    body: Option<serde_json::Value>,
+    idempotency_id: Option<String>,
+}
+
+impl Ask {
+    /// `GET` of a path.
+    pub(super) fn get(path: impl Into<String>) -> Self {
+        Self { method: Method::GET, path: path.into(), body: None, idempotency_id: None }
+    }
+
+    /// `POST` to a path, without a body.
+    pub(super) fn post(path: impl Into<String>) -> Self {
+        Self { method: Method::POST, ..Self::get(path) }
+    }
+
+    /// `PATCH` of a path.
+    pub(super) fn patch(path: impl Into<String>) -> Self {
+        Self { method: Method::PATCH, ..Self::get(path) }
+    }
+
+    /// The same with a JSON body.
+    pub(super) fn with(self, body: serde_json::Value) -> Self {
+        Self { body: Some(body), ..self }
+    }
+
+    /// The same by an id under which it is done once, however often it is repeated.
+    pub(super) fn once(self, id: &str) -> Self {
+        Self { idempotency_id: Some(id.to_owned()), ..self }
+    }
+}
+
+/// A text as one segment of a path, or one value of a query.
+pub(super) fn encoded(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
 /// An answer: its status, and its body.
+#[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Bytes,
 }
 
-/// `GET`s a path of the admin API at `address`, as it is written in the configuration; all of it may
-/// take `time`.
+/// Asks the admin API at `address`, as it is written in the configuration; all of it may take `time`.
 ///
 /// # Errors
 /// When there is no answer. One that refuses is an answer.
-pub(super) fn get(
+pub(super) fn call(
     address: SocketAddr,
-    path: &str,
+    ask: &Ask,
     token: Option<&Secret>,
     time: Duration,
 ) -> anyhow::Result<Answer> {
-    let address = callable(address);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(async {
-        let call = tokio::time::timeout(time, call(address, path, token)).await;
-        call.unwrap_or_else(|_| Err(anyhow!("nothing was heard in {time:?}")))
-    });
-    answer.with_context(|| format!("no gateway answers at {address}"))
+    within(address, async move |address| {
+        let answer = async {
+            let (answer, _connection) = begin(address, ask, token).await?;
+            whole(answer).await
+        };
+        let heard = tokio::time::timeout(time, answer).await;
+        heard.unwrap_or_else(|_| Err(anyhow!("nothing was heard in {time:?}")))
+    })
 }
 
-async fn call(address: SocketAddr, path: &str, token: Option<&Secret>) -> anyhow::Result<Answer> {
+/// Asks the admin API for something that is long, and hands over its pieces as they come. Each may be
+/// `silence` after the one before. An answer that refuses is given back instead.
+///
+/// # Errors
+/// When there is no answer, when it breaks off, or what `each` says.
+pub(super) fn stream(
+    address: SocketAddr,
+    ask: &Ask,
+    token: Option<&Secret>,
+    silence: Duration,
+    each: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+) -> anyhow::Result<Option<Answer>> {
+    let begun = within(address, async move |address| {
+        let begun = tokio::time::timeout(silence, begin(address, ask, token)).await;
+        let (answer, connection) =
+            begun.unwrap_or_else(|_| Err(anyhow!("nothing was heard in {silence:?}")))?;
+        if !answer.status().is_success() {
+            return whole(answer).await.map(|answer| (Some(answer), Ok(())));
+        }
+        let copied = copy(answer.into_body(), silence, each).await;
+        drop(connection);
+        Ok((None, copied))
+    });
+    let (refused, copied) = begun?;
+    copied?;
+    Ok(refused)
+}
+
+/// Runs a call; that it comes to nothing is a failure of its own kind.
+fn within<T>(
+    address: SocketAddr,
+    call: impl AsyncFnOnce(SocketAddr) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let address = callable(address);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(call(address)).map_err(|error| {
+        let help =
+            "is it running, and is this the address of its admin API? See --admin".to_owned();
+        let message = format!("no gateway answers at {address}: {error:#}");
+        Failure { code: UNREACHABLE, message, help: Some(help) }.into()
+    })
+}
+
+/// Ends a connection's task with the call.
+struct Connection(tokio::task::JoinHandle<hyper::Result<()>>);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn begin(
+    address: SocketAddr,
+    ask: &Ask,
+    token: Option<&Secret>,
+) -> anyhow::Result<(Response<Incoming>, Connection)> {
     let stream = tokio::net::TcpStream::connect(address).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // It ends when the answer has been read.
-    let connection = tokio::spawn(connection);
-    let mut request = http::Request::get(path).header(HOST, address.to_string());
+    let connection = Connection(tokio::spawn(connection));
+    let mut request = http::Request::builder()
+        .method(ask.method.clone())
+        .uri(ask.path.as_str())
+        .header(HOST, address.to_string());
     if let Some(token) = token {
         request = request.header(AUTHORIZATION, format!("Bearer {}", token.expose()));
     }
-    let answer = sender.send_request(request.body(String::new())?).await?;
+    if let Some(id) = &ask.idempotency_id {
+        let id = HeaderValue::from_str(id).context("this id cannot be sent")?;
+        request = request.header("idempotency-key", id);
+    }
+    let body = match &ask.body {
+        None => Bytes::new(),
+        Some(body) => {
+            request = request.header(CONTENT_TYPE, "application/json");
+            Bytes::from(body.to_string())
+        }
+    };
+    Ok((sender.send_request(request.body(Full::new(body))?).await?, connection))
+}
+
+async fn whole(answer: Response<Incoming>) -> anyhow::Result<Answer> {
     let status = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-    connection.abort();
     let body = body.map_err(|error| anyhow!("the answer broke off: {error}"))?;
     Ok(Answer { status, body: body.to_bytes() })
+}
+
+async fn copy(
+    mut body: Incoming,
+    silence: Duration,
+    each: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    loop {
+        let frame = tokio::time::timeout(silence, body.frame()).await;
+        let Some(frame) = frame.map_err(|_| anyhow!("the answer stopped for {silence:?}"))? else {
+            return Ok(());
+        };
+        let frame = frame.map_err(|error| anyhow!("the answer broke off: {error}"))?;
+        if let Some(piece) = frame.data_ref() {
+            each(piece)?;
+        }
+    }
 }

@@ -1,15 +1,21 @@
 //! `tollgate config`: the configuration of a running gateway.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::admin_call::Ask;
+use super::asked::Asked;
 use super::check::Format;
-use super::operator::Operator;
+use super::exit::{self, CODES, REFUSED};
+use super::operator::{Operator, refusal};
 use super::serve;
-use crate::config::{self, Change};
+use super::sheets::{CONFIG, RELOAD};
+use crate::config::{self, Change, Diagnostic};
 
 /// The exit code when something differs; that of `diff`.
 const DIFFERENT: u8 = 1;
@@ -25,9 +31,44 @@ pub(super) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
+    /// Show what is in force, as it was typed; secrets are fingerprints.
+    #[command(after_help = format!("\
+Examples:
+  tollgate config show
+  tollgate config show --quiet
+  tollgate config show --json | jq .config.upstreams
+
+{CODES}"))]
+    Show(Running),
     /// Say what the files would change of what runs: exits with 0 for nothing, 1 for something, 2
     /// when that cannot be said.
+    #[command(after_help = "\
+Examples:
+  tollgate config diff
+  tollgate config diff --format json
+  tollgate config diff --admin 10.0.0.11:9090 --token-file admin-token")]
     Diff(Diff),
+    /// Have the gateway read its files again and put them in force: whole, or not at all.
+    #[command(after_help = format!("\
+Examples:
+  tollgate config reload
+
+{CODES}"))]
+    Reload(Running),
+    /// Have the gateway say what a reload would do, and change nothing. `tollgate check` looks at
+    /// files without a gateway.
+    #[command(after_help = format!("\
+Examples:
+  tollgate config check
+
+{CODES}"))]
+    Check(Running),
+}
+
+#[derive(Debug, Args)]
+struct Running {
+    #[command(flatten)]
+    asked: Asked,
 }
 
 #[derive(Debug, Args)]
@@ -41,12 +82,50 @@ struct Diff {
 
 impl ConfigArgs {
     /// Runs the command.
-    pub(super) fn run(self) -> ExitCode {
-        let ConfigCommand::Diff(diff) = self.command;
-        diff.run().unwrap_or_else(|error| {
-            eprintln!("error: {error:#}");
-            ExitCode::from(TROUBLE)
-        })
+    ///
+    /// # Errors
+    /// What the gateway says, or that it says nothing.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            ConfigCommand::Show(running) => running.show(),
+            ConfigCommand::Diff(diff) => Ok(diff.run().unwrap_or_else(|error| {
+                // The reason as ever, but with the code of `diff`.
+                exit::say(&error);
+                ExitCode::from(TROUBLE)
+            })),
+            ConfigCommand::Reload(running) => running.reload("/admin/v1/reload"),
+            ConfigCommand::Check(running) => running.reload("/admin/v1/reload?dry_run=true"),
+        }
+    }
+}
+
+impl Running {
+    fn show(&self) -> anyhow::Result<ExitCode> {
+        let document = self.asked.operator.ask(&Ask::get("/admin/v1/config"))?;
+        if self.asked.json || self.asked.quiet {
+            self.asked.print(&document, &CONFIG)?;
+        } else {
+            let mut out = std::io::stdout().lock();
+            serde_json::to_writer_pretty(&mut out, &document.value)?;
+            writeln!(out)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Files that are not in order are shown as `tollgate check` shows them.
+    fn reload(&self, path: &str) -> anyhow::Result<ExitCode> {
+        let (document, status) = self.asked.operator.ask_any(&Ask::post(path))?;
+        if !document.value["ok"].is_boolean() {
+            return Err(refusal(status, &document));
+        }
+        if !self.asked.json {
+            let found = document.value["diagnostics"].as_array().into_iter().flatten();
+            let found = found.filter_map(|found| Diagnostic::deserialize(found).ok());
+            serve::print(&found.collect::<Vec<_>>());
+        }
+        self.asked.print(&document, &RELOAD)?;
+        let is_in_order = document.value["ok"] == true;
+        Ok(if is_in_order { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tollgate ledger verify`: check a ledger that no process has open.
+//! `tollgate ledger`: what happened to an account's money, and a check of all of it.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -6,9 +6,13 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use super::accounts;
+use super::asked::{Asked, Pages};
+use super::exit::CODES;
+use super::sheets::ENTRIES;
 use crate::ledger::{Balance, Report, verify};
 
-/// Work on the ledger of a stopped gateway.
+/// What happened to an account's money, and a check of all of it.
 #[derive(Args, Debug)]
 pub(super) struct LedgerArgs {
     #[command(subcommand)]
@@ -17,9 +21,28 @@ pub(super) struct LedgerArgs {
 
 #[derive(Subcommand, Debug)]
 enum LedgerCommand {
+    /// List what happened to an account's money, newest first.
+    #[command(after_help = format!("\
+Examples:
+  tollgate ledger entries acct_3f1c0a5b7d9e2468
+  tollgate ledger entries acct_3f1c0a5b7d9e2468 --all --json | jq -c '.data[]'
+
+{CODES}"))]
+    Entries(Entries),
     /// Check every byte of the journal, every rule of money, and that sled says the same. Exits
     /// with 1 if anything is wrong.
     Verify(VerifyArgs),
+}
+
+/// Whose entries.
+#[derive(Args, Debug)]
+struct Entries {
+    /// The account's id.
+    account: String,
+    #[command(flatten)]
+    pages: Pages,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 /// What to verify.
@@ -39,7 +62,19 @@ impl LedgerArgs {
     /// # Errors
     /// When the ledger cannot be read at all, or another process has it open.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let LedgerCommand::Verify(args) = self.command;
+        match self.command {
+            LedgerCommand::Entries(Entries { account, pages, asked }) => {
+                let path = format!("{}/entries", accounts::path(&account));
+                asked.list(&path, &[], &pages, &ENTRIES)
+            }
+            LedgerCommand::Verify(args) => args.run(),
+        }
+    }
+}
+
+impl VerifyArgs {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let args = self;
         let report = verify(&args.data)?;
         let mut out = std::io::stdout().lock();
         if args.json {

@@ -21,8 +21,24 @@ mod last_calls;
 mod supervisor;
 mod healthcheck;
 mod config;
+mod accounts;
+mod keys;
+mod limit;
+mod grants;
+mod refunds;
+mod tasks;
+mod holds;
+mod upstreams;
+mod requests;
+mod asked;
+mod sheet;
+mod sheets;
+mod exit;
+mod completions;
 mod admin_call;
 mod admin_token;
+
+pub use exit::report;
 
 /// An AI gateway that bills exactly: one address and one key in front of many model providers.
 #[derive(Debug, Parser)]
@@ -48,10 +64,28 @@ enum Command {
     Sim(sim::SimCommand),
     /// Ask a running gateway whether it wants requests: exits with 0 if it does.
     Healthcheck(healthcheck::Healthcheck),
+    /// Customers' accounts.
+    Accounts(accounts::AccountsArgs),
+    /// Customers' API keys.
+    Keys(keys::KeysArgs),
+    /// Credit for customers.
+    Grants(grants::GrantsArgs),
+    /// Charges that are given back.
+    Refunds(refunds::RefundsArgs),
+    /// Work that outlives its request, such as video.
+    Tasks(tasks::TasksArgs),
+    /// Money of calls that a crash left open.
+    Holds(holds::HoldsArgs),
+    /// How the upstreams of a running gateway are doing.
+    Upstreams(upstreams::UpstreamsArgs),
+    /// What requests came to.
+    Requests(requests::RequestsArgs),
     /// See which way requests go in a running gateway.
     Route(route::RouteArgs),
-    /// Work on a ledger that no gateway has open.
+    /// The ledger: what happened to an account's money, checks and exports.
     Ledger(ledger::LedgerArgs),
+    /// Print what a shell needs to complete these commands.
+    Completions(completions::Completions),
 }
 
 impl Cli {
@@ -64,12 +98,21 @@ impl Cli {
             Command::Serve(command) => command.run(),
             Command::Demo(command) => command.run(),
             Command::Check(command) => command.run(),
-            Command::Config(command) => Ok(command.run()),
+            Command::Config(command) => command.run(),
             Command::Schema(command) => command.run(),
             Command::Sim(command) => command.run(),
             Command::Healthcheck(command) => command.run(),
             Command::Route(command) => command.run(),
             Command::Ledger(command) => command.run(),
+            Command::Requests(command) => command.run(),
+            Command::Completions(command) => command.run(),
+            Command::Upstreams(command) => command.run(),
+            Command::Holds(command) => command.run(),
+            Command::Tasks(command) => command.run(),
+            Command::Refunds(command) => command.run(),
+            Command::Grants(command) => command.run(),
+            Command::Keys(command) => command.run(),
+            Command::Accounts(command) => command.run(),
         }
     }
 }

@@ -5,19 +5,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use bytes::Bytes;
 use clap::Args;
 use serde_json::Value;
 
+use super::admin_call::{self, Answer, Ask};
+use super::exit::{Failure, NOT_FOUND, REFUSED};
 use super::files::Files;
-use super::{admin_call, admin_token, serve};
+use super::{admin_token, serve};
 use crate::config::Overrides;
 use crate::secret::Secret;
 
-/// How long a call may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a call may take: somewhat longer than the gateway waits for its ledger, whose word is
+/// better than a guess.
+const TIMEOUT: Duration = Duration::from_secs(35);
 
 /// Which gateway, and as whom.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Which gateway")]
 pub(super) struct Operator {
     /// Address of the running gateway's admin API. Default: that of `routes.yaml`.
     #[arg(long, value_name = "ADDRESS")]
@@ -30,21 +35,59 @@ pub(super) struct Operator {
     pub(super) files: Files,
 }
 
+/// A JSON document of the admin API: as it came, and as it is read.
+#[derive(Debug)]
+pub(super) struct Document {
+    /// As it came.
+    pub(super) text: Bytes,
+    /// As it is read.
+    pub(super) value: Value,
+}
+
 impl Operator {
     /// `GET`s a path of the admin API.
     ///
     /// # Errors
     /// When there is no answer, or none with what was asked for.
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Value> {
+        Ok(self.ask(&Ask::get(path))?.value)
+    }
+
+    /// Asks the admin API.
+    ///
+    /// # Errors
+    /// When there is no answer, or none with what was asked for.
+    pub(super) fn ask(&self, ask: &Ask) -> anyhow::Result<Document> {
+        let (document, status) = self.ask_any(ask)?;
+        if (200..300).contains(&status) { Ok(document) } else { Err(refusal(status, &document)) }
+    }
+
+    /// Asks the admin API; an answer that refuses is given back with its status.
+    ///
+    /// # Errors
+    /// When there is no answer, or none in JSON.
+    pub(super) fn ask_any(&self, ask: &Ask) -> anyhow::Result<(Document, u16)> {
         let (address, token) = self.access()?;
-        let answer = admin_call::get(address, path, Some(&token), TIMEOUT)?;
-        let (status, document) = (answer.status, serde_json::from_slice::<Value>(&answer.body));
-        if !(200..300).contains(&status) {
-            let document = document.unwrap_or_default();
-            let message = document["error"]["message"].as_str().unwrap_or("no reason was given");
-            bail!("the gateway answered {status}: {message}");
+        let answer = admin_call::call(address, ask, Some(&token), TIMEOUT)?;
+        let status = answer.status;
+        Ok((read(address, answer)?, status))
+    }
+
+    /// Hands over a long answer in pieces, each at most `silence` after the one before.
+    ///
+    /// # Errors
+    /// When there is no answer, when it breaks off, or what `each` says.
+    pub(super) fn stream(
+        &self,
+        ask: &Ask,
+        silence: Duration,
+        each: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let (address, token) = self.access()?;
+        match admin_call::stream(address, ask, Some(&token), silence, each)? {
+            None => Ok(()),
+            Some(answer) => Err(refusal(answer.status, &read(address, answer)?)),
         }
-        document.with_context(|| format!("{address} answered something else than JSON"))
     }
 
     /// Where the gateway is, and what it asks for: as told, or else as the files say.
@@ -62,4 +105,36 @@ impl Operator {
         };
         Ok((self.admin.unwrap_or(config.admin.address), token))
     }
+}
+
+fn read(address: SocketAddr, answer: Answer) -> anyhow::Result<Document> {
+    let value = serde_json::from_slice(&answer.body);
+    let value = value.with_context(|| {
+        format!("{address} answered {} with something else than JSON", answer.status)
+    })?;
+    Ok(Document { text: answer.body, value })
+}
+
+/// The API's words, and what to do.
+pub(super) fn refusal(status: u16, document: &Document) -> anyhow::Error {
+    let error = &document.value["error"];
+    let message = error["message"].as_str().unwrap_or("no reason was given");
+    let help = match (status, error["code"].as_str()) {
+        (401, _) => Some("give the admin token in a file with --token-file"),
+        (404, _) if message.starts_with("There is nothing at") => {
+            Some("the gateway that runs does not know this command: it is another version")
+        }
+        (409, Some("idempotency_conflict")) => {
+            Some("use another --id, or the same content as the first time")
+        }
+        (500.., _) => Some("repeat the command with the same --id: nothing is done twice"),
+        _ => None,
+    };
+    let code = match status {
+        404 => NOT_FOUND,
+        400..500 => REFUSED,
+        _ => 1,
+    };
+    let message = format!("the gateway answered {status}: {message}");
+    Failure { code, message, help: help.map(str::to_owned) }.into()
 }

@@ -1,0 +1,32 @@
+//! `tollgate completions`: what a shell needs to complete commands.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+/// Print what a shell needs to complete the commands of `tollgate`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tollgate completions bash > /usr/share/bash-completion/completions/tollgate
+  tollgate completions zsh > /usr/share/zsh/site-functions/_tollgate
+  tollgate completions fish > ~/.config/fish/completions/tollgate.fish")]
+pub(super) struct Completions {
+    /// The shell.
+    shell: Shell,
+}
+
+impl Completions {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// When standard output takes nothing.
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut super::Cli::command(), "tollgate", &mut script);
+        std::io::stdout().lock().write_all(&script)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,64 @@
+//! With what commands exit, for scripts.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// It failed for another reason, such as a disk or an answer that cannot be read.
+const FAILED: u8 = 1;
+/// The command is not complete, or its parts do not fit together; clap's own code.
+pub(super) const USAGE: u8 = 2;
+/// What was asked for does not exist.
+pub(super) const NOT_FOUND: u8 = 3;
+/// The gateway refused: a value that will not do, a conflict, a wrong token.
+pub(super) const REFUSED: u8 = 4;
+/// No gateway answers.
+pub(super) const UNREACHABLE: u8 = 5;
+/// It was done, but something had to be left out.
+pub(super) const PARTLY: u8 = 6;
+
+/// What `--help` says of exit codes.
+pub(super) const CODES: &str = "\
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 no gateway answers.";
+
+/// A failure that a script may tell from others.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// With what the command exits.
+    pub(super) code: u8,
+    /// What went wrong.
+    pub(super) message: String,
+    /// What to do.
+    pub(super) help: Option<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Says on standard error what stopped a command, and gives its exit code.
+#[must_use]
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    // A reader that has seen enough, such as `head`, is no failure.
+    let is_enough = error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    });
+    if is_enough {
+        return ExitCode::SUCCESS;
+    }
+    say(error);
+    ExitCode::from(error.downcast_ref::<Failure>().map_or(FAILED, |failure| failure.code))
+}
+
+/// Says on standard error what went wrong, and what to do.
+pub(super) fn say(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+    let failure = error.downcast_ref::<Failure>();
+    if let Some(help) = failure.and_then(|failure| failure.help.as_ref()) {
+        eprintln!("help: {help}");
+    }
+}

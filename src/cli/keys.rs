@@ -1,0 +1,204 @@
+//! `tollgate keys`: customers' API keys.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::accounts;
+use super::admin_call::{Ask, encoded};
+use super::asked::{Asked, Once, Pages};
+use super::exit::CODES;
+use super::limit::{self, KeyLimits};
+use super::sheets::{KEY, KEYS, NEW_KEY};
+
+/// Customers' API keys.
+#[derive(Args, Debug)]
+pub(super) struct KeysArgs {
+    #[command(subcommand)]
+    command: KeysCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum KeysCommand {
+    /// List the keys of an account, oldest first.
+    #[command(after_help = format!("\
+Examples:
+  tollgate keys list acct_3f1c0a5b7d9e2468
+
+{CODES}"))]
+    List(List),
+    /// Make a key. It is shown this once.
+    #[command(after_help = format!("\
+Examples:
+  tollgate keys create acct_3f1c0a5b7d9e2468 --name production
+  tollgate keys create acct_3f1c0a5b7d9e2468 --name trial --model gpt-4o-mini --spend-per-day 1.00
+  tollgate keys create acct_3f1c0a5b7d9e2468 --name ci --quiet > key
+
+{CODES}"))]
+    Create(Create),
+    /// Show one key, without its secret.
+    #[command(after_help = format!("\
+Examples:
+  tollgate keys show key_9b1de0c2f4a68035
+
+{CODES}"))]
+    Show(One),
+    /// Change a key. What is left out stays as it is.
+    #[command(after_help = format!("\
+Examples:
+  tollgate keys update key_9b1de0c2f4a68035 --name staging --spend-per-month 100.00
+  tollgate keys update key_9b1de0c2f4a68035 --all-models --expires-at never
+
+{CODES}"))]
+    Update(Update),
+    /// Let a key make no more calls.
+    #[command(after_help = format!("\
+Examples:
+  tollgate keys disable key_9b1de0c2f4a68035
+
+{CODES}"))]
+    Disable(Change),
+    /// Let a disabled key make calls again.
+    #[command(after_help = format!("\
+Examples:
+  tollgate keys enable key_9b1de0c2f4a68035
+
+{CODES}"))]
+    Enable(Change),
+}
+
+#[derive(Args, Debug)]
+struct List {
+    /// The account's id.
+    account: String,
+    #[command(flatten)]
+    pages: Pages,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Create {
+    /// The account's id.
+    account: String,
+    /// The key's name: 1 to 256 bytes.
+    #[arg(long)]
+    name: String,
+    /// A model that the key may call; several with several `--model`. Default: all.
+    #[arg(long = "model", value_name = "MODEL")]
+    allowed: Vec<String>,
+    /// When it ends, such as `2027-01-31T12:00:00Z`. Default: never.
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+    #[command(flatten)]
+    limits: KeyLimits,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct One {
+    /// The key's id, such as `key_9b1de0c2f4a68035`; not the key.
+    key: String,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Change {
+    /// The key's id, such as `key_9b1de0c2f4a68035`; not the key.
+    key: String,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Update {
+    /// The key's id, such as `key_9b1de0c2f4a68035`; not the key.
+    key: String,
+    /// Its new name.
+    #[arg(long)]
+    name: Option<String>,
+    /// A model that the key may call; several with several `--model`.
+    #[arg(long = "model", value_name = "MODEL", conflicts_with = "all_models")]
+    allowed: Vec<String>,
+    /// Let it call every model.
+    #[arg(long)]
+    all_models: bool,
+    /// When it ends, or `never`.
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+    #[command(flatten)]
+    limits: KeyLimits,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+fn path(key: &str) -> String {
+    format!("/admin/v1/keys/{}", encoded(key))
+}
+
+impl KeysArgs {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// What the gateway says, or that it says nothing.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            KeysCommand::List(List { account, pages, asked }) => {
+                let path = format!("{}/keys", accounts::path(&account));
+                asked.list(&path, &[], &pages, &KEYS)
+            }
+            KeysCommand::Create(create) => create.run(),
+            KeysCommand::Show(One { key, asked }) => asked.show(&Ask::get(path(&key)), &KEY),
+            KeysCommand::Update(update) => update.run(),
+            KeysCommand::Disable(change) => change.disabled(true),
+            KeysCommand::Enable(change) => change.disabled(false),
+        }
+    }
+}
+
+impl Create {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let models = (!self.allowed.is_empty()).then_some(self.allowed);
+        let limits = limit::typed(self.limits.fields());
+        let body = json!({
+            "name": self.name,
+            "models": models,
+            "expires_at": self.expires_at,
+            "limits": limits,
+        });
+        let ask = Ask::post(format!("{}/keys", accounts::path(&self.account))).with(body);
+        self.asked.show(&ask.once(&self.once.id()), &NEW_KEY)
+    }
+}
+
+impl Update {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let models = (!self.allowed.is_empty()).then(|| json!(self.allowed));
+        let never = |time: String| if time == "never" { Value::Null } else { Value::from(time) };
+        let limits = limit::typed(self.limits.fields());
+        let body = limit::given(vec![
+            ("name", self.name.map(Value::from)),
+            ("models", models.or(self.all_models.then_some(Value::Null))),
+            ("expires_at", self.expires_at.map(never)),
+            ("limits", (!limits.is_empty()).then_some(Value::Object(limits))),
+        ])?;
+        let ask = Ask::patch(path(&self.key)).with(Value::Object(body));
+        self.asked.show(&ask.once(&self.once.id()), &KEY)
+    }
+}
+
+impl Change {
+    fn disabled(&self, disabled: bool) -> anyhow::Result<ExitCode> {
+        let ask = Ask::patch(path(&self.key)).with(json!({"disabled": disabled}));
+        self.asked.show(&ask.once(&self.once.id()), &KEY)
+    }
+}

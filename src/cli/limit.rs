@@ -1,0 +1,88 @@
+//! Limits of accounts and keys, as they are typed: a figure, or `none`.
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::exit::{Failure, USAGE};
+
+/// How much may be used.
+#[derive(Args, Debug)]
+pub(super) struct Rates {
+    /// Requests a minute, or `none` for the configuration's limit.
+    #[arg(long, value_name = "COUNT", value_parser = count)]
+    requests_per_minute: Option<Value>,
+    /// Tokens a minute, or `none` for the configuration's limit.
+    #[arg(long, value_name = "COUNT", value_parser = count)]
+    tokens_per_minute: Option<Value>,
+    /// Requests at one time, or `none` for the configuration's limit.
+    #[arg(long, value_name = "COUNT", value_parser = count)]
+    concurrent_requests: Option<Value>,
+}
+
+/// How much a key may be used, and spend.
+#[derive(Args, Debug)]
+pub(super) struct KeyLimits {
+    #[command(flatten)]
+    rates: Rates,
+    /// US dollars a day, such as `5.00`, or `none`.
+    #[arg(long, value_name = "AMOUNT", value_parser = amount)]
+    spend_per_day: Option<Value>,
+    /// US dollars a month, such as `100.00`, or `none`.
+    #[arg(long, value_name = "AMOUNT", value_parser = amount)]
+    spend_per_month: Option<Value>,
+}
+
+/// A field of the admin API, and what was typed for it.
+pub(super) type Field = (&'static str, Option<Value>);
+
+impl Rates {
+    pub(super) fn fields(self) -> Vec<Field> {
+        vec![
+            ("requests_per_minute", self.requests_per_minute),
+            ("tokens_per_minute", self.tokens_per_minute),
+            ("concurrent_requests", self.concurrent_requests),
+        ]
+    }
+}
+
+impl KeyLimits {
+    pub(super) fn fields(self) -> Vec<Field> {
+        let mut fields = self.rates.fields();
+        fields.push(("spend_per_day", self.spend_per_day));
+        fields.push(("spend_per_month", self.spend_per_month));
+        fields
+    }
+}
+
+/// Those of the fields that were typed.
+pub(super) fn typed(fields: Vec<Field>) -> Map<String, Value> {
+    let typed = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    typed.collect()
+}
+
+/// The same, of which there must be one at least.
+///
+/// # Errors
+/// When nothing was typed.
+pub(super) fn given(fields: Vec<Field>) -> anyhow::Result<Map<String, Value>> {
+    let typed = typed(fields);
+    if typed.is_empty() {
+        let message = "nothing is to be changed: name a field".to_owned();
+        let help = Some("`--help` lists the fields".to_owned());
+        return Err(Failure { code: USAGE, message, help }.into());
+    }
+    Ok(typed)
+}
+
+fn count(text: &str) -> Result<Value, String> {
+    match text {
+        "none" => Ok(Value::Null),
+        text => text.parse::<u32>().map(Value::from).map_err(|error| error.to_string()),
+    }
+}
+
+/// Dollars stay the text that was typed: the gateway reads them, and says what is wrong with them.
+#[expect(clippy::unnecessary_wraps, reason = "clap wants a parser")]
+fn amount(text: &str) -> Result<Value, String> {
+    Ok(if text == "none" { Value::Null } else { Value::from(text) })
+}
