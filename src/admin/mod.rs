@@ -23,6 +23,7 @@ mod serve;
 mod table;
 mod tasks;
 mod upstreams;
+mod usage;
 mod value;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 
 use super::route::{Route, Title, get, patch, post};
 use super::{
-    accounts, config, entries, explain, keys, openapi, probes, requests, tasks, upstreams,
+    accounts, config, entries, explain, keys, openapi, probes, requests, tasks, upstreams, usage,
 };
 
 const ACCOUNTS: &str = "Accounts";
@@ -79,6 +79,11 @@ fn money_and_tasks() -> Vec<Route> {
             "/admin/v1/accounts/{account}/entries",
             Title("listEntries", MONEY, "What happened to an account's money, newest first"),
             entries::list,
+        ),
+        get(
+            "/admin/v1/accounts/{account}/usage",
+            Title("showUsage", MONEY, "What an account has used, by hour or day, key and model"),
+            usage::show,
         ),
         get(
             "/admin/v1/holds/in-doubt",

@@ -1,0 +1,124 @@
+//! What an account has used, in hours or in days.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::AdminState;
+use super::accounts;
+use super::error::{Answer, ApiError};
+use super::request::{Params, Path};
+use super::value::Time;
+use crate::clock::UnixMs;
+use crate::ledger::{KeyId, UsageTotal};
+use crate::money::Nanousd;
+use crate::price::Usage;
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+/// The longest time that is shown by the hour: a month.
+const HOURS_MAX: u64 = 31 * 24;
+/// The longest time that is shown by the day: a leap year and the day that has begun.
+const DAYS_MAX: u64 = 367;
+/// How far back it goes when nothing is said.
+const DAYS_DEFAULT: u64 = 30;
+
+/// How finely usage is told apart in time.
+#[derive(Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    /// By the hour.
+    Hour,
+    /// By the day of UTC.
+    #[default]
+    Day,
+}
+
+/// The usage that is asked for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    /// From the hour or day of this time; 30 days ago when it is left out.
+    from: Option<Time>,
+    /// Up to this time; now when it is left out.
+    to: Option<Time>,
+    /// In hours or in days; days when it is left out.
+    by: Option<By>,
+}
+
+/// What one key used of one model within an hour or a day.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "UsageRow")]
+struct RowView {
+    /// When the hour or day begins.
+    begin: Time,
+    key_id: KeyId,
+    model: Arc<str>,
+    calls: u64,
+    /// What was charged.
+    cost: Nanousd,
+    /// What it cost beyond that, borne by the operator.
+    written_off: Nanousd,
+    usage: Usage,
+}
+
+/// The usage of an account.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AccountUsage")]
+pub(super) struct UsageView {
+    from: Time,
+    to: Time,
+    by: By,
+    data: Vec<RowView>,
+}
+
+/// `GET /admin/v1/accounts/{account}/usage`, oldest first.
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    Path(account): Path<String>,
+    Params(asked): Params<Asked>,
+) -> Answer<Json<UsageView>> {
+    let account = accounts::find(&state, &account)?.id;
+    let by = asked.by.unwrap_or_default();
+    let (unit_ms, units_max) = match by {
+        By::Hour => (HOUR_MS, HOURS_MAX),
+        By::Day => (DAY_MS, DAYS_MAX),
+    };
+    let to = asked.to.map_or_else(UnixMs::now, |to| to.0);
+    let default = UnixMs(to.0.saturating_sub(DAYS_DEFAULT * DAY_MS));
+    let from = asked.from.map_or(default, |from| from.0);
+    let from = UnixMs(from.0 - from.0 % unit_ms);
+    if from > to {
+        return Err(ApiError::invalid("from", "`from` is after `to`."));
+    }
+    if (to.0 - from.0).div_ceil(unit_ms) > units_max {
+        let message = format!("At most {HOURS_MAX} hours or {DAYS_MAX} days are shown at a time.");
+        return Err(ApiError::invalid("from", message));
+    }
+    let data = match by {
+        By::Hour => {
+            let rows = state.ledger.usage_lately(account, from..to).await?;
+            rows.into_iter().map(|it| row(it.hour, it.key, it.model, it.total)).collect()
+        }
+        By::Day => {
+            let rows = state.ledger.usage_by_day(account, from..to).await?;
+            rows.into_iter().map(|it| row(it.day, it.key, it.model, it.total)).collect()
+        }
+    };
+    Ok(Json(UsageView { from: from.into(), to: to.into(), by, data }))
+}
+
+fn row(begin: UnixMs, key_id: KeyId, model: Arc<str>, total: UsageTotal) -> RowView {
+    RowView {
+        begin: begin.into(),
+        key_id,
+        model,
+        calls: total.calls,
+        cost: total.charged,
+        written_off: total.written_off,
+        usage: total.usage,
+    }
+}
