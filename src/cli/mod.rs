@@ -35,6 +35,7 @@ mod sheet;
 mod sheets;
 mod exit;
 mod completions;
+mod migrate;
 mod admin_call;
 mod admin_token;
 
@@ -84,6 +85,8 @@ enum Command {
     Route(route::RouteArgs),
     /// The ledger: what happened to an account's money, checks and exports.
     Ledger(ledger::LedgerArgs),
+    /// Make our two files of the configuration of another gateway.
+    Migrate(migrate::MigrateArgs),
     /// Print what a shell needs to complete these commands.
     Completions(completions::Completions),
 }
@@ -105,6 +108,7 @@ impl Cli {
             Command::Route(command) => command.run(),
             Command::Ledger(command) => command.run(),
             Command::Requests(command) => command.run(),
+            Command::Migrate(command) => command.run(),
             Command::Completions(command) => command.run(),
             Command::Upstreams(command) => command.run(),
             Command::Holds(command) => command.run(),

@@ -18,6 +18,7 @@ mod described;
 mod diagnostic;
 mod document;
 mod expand;
+mod migrate;
 mod network;
 mod rate;
 mod raw;
@@ -30,6 +31,7 @@ mod url;
 pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
 pub use described::{Change, changes};
 pub use diagnostic::{Diagnostic, Place, Report, Severity, count, report};
+pub use migrate::{Migrated, litellm};
 pub use reload::{ConfigHandle, Reloaded};
 
 pub(crate) use shape::WithoutNull;

@@ -1,0 +1,96 @@
+//! `tollgate migrate`: from the configurations of other gateways to ours.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use super::exit::{CODES, PARTLY};
+use crate::config::{self, Diagnostic, Migrated, Severity};
+
+/// Make our two files of the configuration of another gateway.
+#[derive(Args, Debug)]
+pub(super) struct MigrateArgs {
+    #[command(subcommand)]
+    command: MigrateCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum MigrateCommand {
+    /// Make routes.yaml and models.yaml of the config.yaml of LiteLLM's proxy. What cannot be said
+    /// in them is listed on standard error, each with its place and the reason.
+    #[command(after_help = format!("\
+Examples:
+  tollgate migrate litellm config.yaml
+  tollgate migrate litellm config.yaml --out tollgate
+  tollgate check --routes tollgate/routes.yaml --models tollgate/models.yaml
+
+{CODES} 6 it is done, but something was left out."))]
+    Litellm(Litellm),
+}
+
+#[derive(Args, Debug)]
+struct Litellm {
+    /// LiteLLM's configuration.
+    config: PathBuf,
+    /// Write both files into this directory, which is made if it is not there; files that are there
+    /// are not replaced. Default: both are printed.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl MigrateArgs {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the files cannot be written.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let MigrateCommand::Litellm(Litellm { config, out }) = self.command;
+        let bytes =
+            std::fs::read(&config).with_context(|| format!("cannot read {}", config.display()))?;
+        let migrated = match config::litellm(&config.to_string_lossy(), &bytes) {
+            Ok(migrated) => migrated,
+            Err(error) => {
+                say(&[*error]);
+                return Ok(ExitCode::FAILURE);
+            }
+        };
+        say(&migrated.found);
+        let Migrated { routes, models, found } = migrated;
+        match out {
+            None => {
+                let mut out = std::io::stdout().lock();
+                write!(out, "# routes.yaml\n{routes}\n# models.yaml\n{models}")?;
+            }
+            Some(directory) => {
+                std::fs::create_dir_all(&directory)
+                    .with_context(|| format!("cannot make {}", directory.display()))?;
+                write(&directory.join("routes.yaml"), &routes)?;
+                write(&directory.join("models.yaml"), &models)?;
+            }
+        }
+        let left_out = config::count(&found, Severity::Warning);
+        if left_out == 0 {
+            return Ok(ExitCode::SUCCESS);
+        }
+        eprintln!("left out, or to be looked at: {left_out}; see the warnings above");
+        Ok(ExitCode::from(PARTLY))
+    }
+}
+
+/// Writes a file that is not there yet.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut file = std::fs::File::create_new(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn say(found: &[Diagnostic]) {
+    let in_colour = std::io::stderr().is_terminal();
+    for diagnostic in found {
+        let text = if in_colour { diagnostic.render_in_colour() } else { diagnostic.render() };
+        eprintln!("{text}\n");
+    }
+}

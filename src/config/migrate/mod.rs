@@ -1,0 +1,198 @@
+//! From the configurations of other gateways to ours.
+//!
+//! [`litellm`] reads what LiteLLM's proxy is configured with. What cannot be said in our files is
+//! never dropped in silence: each such field is a warning with its place and the reason.
+
+mod tree;
+mod provider;
+mod figure;
+mod field;
+mod plan;
+mod deployment;
+mod combine;
+mod settings;
+mod listed;
+mod write;
+
+use field::{Fate, fate};
+use plan::Plan;
+use tree::{Node, Value};
+
+use super::diagnostic::{Diagnostic, Place, Severity};
+use super::spans::Mark;
+
+/// The largest file that is read, in bytes.
+const FILE_BYTES_MAX: usize = 16 << 20;
+
+/// Our two files, and what is to be said of how they came about.
+#[derive(Debug)]
+pub struct Migrated {
+    /// `routes.yaml`.
+    pub routes: String,
+    /// `models.yaml`.
+    pub models: String,
+    /// Warnings: what was left out. Notes: what is done in another way.
+    pub found: Vec<Diagnostic>,
+}
+
+/// Makes our two files of LiteLLM's `config.yaml`; `file` is its name.
+///
+/// # Errors
+/// What keeps it from being read at all.
+pub fn litellm(file: &str, bytes: &[u8]) -> Result<Migrated, Box<Diagnostic>> {
+    let whole = |message: &str, place| {
+        let (file, message) = (file.to_owned(), message.to_owned());
+        Box::new(Diagnostic { severity: Severity::Error, message, file, place, help: None })
+    };
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(whole(&format!("this file is longer than {FILE_BYTES_MAX} bytes"), None));
+    }
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| whole("this file is not UTF-8 text", None))?;
+    let lines: Vec<&str> = text.lines().collect();
+    let root = tree::parse(text)
+        .map_err(|error| whole(&error.message, Some(place(&lines, error.mark))))?;
+    if root.get("model_list").is_none_or(|list| list.items().is_empty()) {
+        return Err(whole("there is no `model_list` in this file", None));
+    }
+    let mut migration =
+        Migration { file, lines, plan: Plan::default(), found: Vec::new(), keys: Vec::new() };
+    migration.run(&root);
+    let Migration { plan, mut found, .. } = migration;
+    found.sort_by_key(|found| found.place.as_ref().map(|place| (place.line, place.column)));
+    let (routes, models) = write::files(file, &plan);
+    Ok(Migrated { routes, models, found })
+}
+
+/// A migration under way.
+struct Migration<'a> {
+    file: &'a str,
+    lines: Vec<&'a str>,
+    plan: Plan,
+    found: Vec<Diagnostic>,
+    /// Keys that are written out, in the order in which they were met.
+    keys: Vec<String>,
+}
+
+impl Migration<'_> {
+    fn run(&mut self, root: &Node) {
+        self.sort_out(root, field::TOP);
+        for section in ["litellm_settings", "router_settings", "general_settings"] {
+            let fates = match section {
+                "litellm_settings" => field::SETTINGS,
+                "router_settings" => field::ROUTER,
+                _ => field::GENERAL,
+            };
+            if let Some(section) = root.get(section) {
+                self.sort_out(section, fates);
+            }
+        }
+        self.models(root);
+        self.settings(root);
+        let is_usable = |model: &plan::Model| model.missing.is_empty();
+        if !self.plan.models.iter().any(is_usable) {
+            let help = "fill in what is marked in models.yaml, and take the comment signs away";
+            self.left_out(root.mark, "no model is complete", help);
+        }
+    }
+
+    /// Says what becomes of the fields of a mapping that are not read.
+    fn sort_out(&mut self, node: &Node, fates: &'static [(&'static str, Fate)]) {
+        for known in node.fields() {
+            let name = &known.key;
+            match fate(fates, name) {
+                Fate::Read | Fate::Idle => {}
+                Fate::Otherwise(how) => {
+                    self.note(known.mark, format!("`{name}` is not needed"), how);
+                }
+                // What is switched off, or empty, is not missed.
+                Fate::LeftOut(_) if is_off(&known.node) => {}
+                Fate::LeftOut(why) => {
+                    self.left_out(known.mark, &format!("`{name}` is left out"), why);
+                }
+            }
+        }
+    }
+
+    /// Something is lost, or a person has to do something.
+    fn left_out(&mut self, mark: Mark, message: &str, help: &str) {
+        self.say(Severity::Warning, mark, message.to_owned(), help);
+    }
+
+    /// Something is done in another way.
+    fn note(&mut self, mark: Mark, message: String, help: &str) {
+        self.say(Severity::Note, mark, message, help);
+    }
+
+    fn say(&mut self, severity: Severity, mark: Mark, message: String, help: &str) {
+        let place = Some(place(&self.lines, mark));
+        let help = Some(help.to_owned());
+        self.found.push(Diagnostic { severity, message, file: self.file.to_owned(), place, help });
+    }
+
+    /// A value of LiteLLM's as text of ours: `os.environ/NAME` is `${NAME}`, and a dollar sign is
+    /// written twice.
+    fn filled(text: &str) -> String {
+        match text.strip_prefix("os.environ/") {
+            Some(name) => format!("${{{name}}}"),
+            None => text.replace('$', "$$"),
+        }
+    }
+
+    /// A secret of LiteLLM's as a variable. One that is written out stays where it is: the files
+    /// name a variable in its place, which a person has to set.
+    fn secret(&mut self, node: &Node) -> Option<String> {
+        let text = node.text().filter(|text| !matches!(*text, "" | "none" | "None" | "null"))?;
+        if text.starts_with("os.environ/") {
+            return Some(Self::filled(text));
+        }
+        let index = self.keys.iter().position(|key| key == text).unwrap_or_else(|| {
+            self.keys.push(text.to_owned());
+            self.keys.len() - 1
+        });
+        let name = format!("LITELLM_KEY_{}", index + 1);
+        let help = format!("set the environment variable {name} to it");
+        self.left_out(node.mark, "a key that is written out is not copied", &help);
+        Some(format!("${{{name}}}"))
+    }
+}
+
+/// Whether a value says that there is nothing.
+fn is_off(node: &Node) -> bool {
+    match &node.value {
+        Value::Nothing => true,
+        Value::Text(text) => text.eq_ignore_ascii_case("false"),
+        Value::List(items) => items.is_empty(),
+        Value::Fields(fields) => fields.is_empty(),
+    }
+}
+
+/// Words at the ends of names of fields whose values are not shown.
+const SECRET_WORDS: [&str; 8] = [
+    "_key",
+    "ad_token",
+    "auth_token",
+    "secret",
+    "password",
+    "headers",
+    "database_url",
+    "redis_url",
+];
+
+/// The line that `mark` is in, without what may be a secret in it.
+fn place(lines: &[&str], mark: Mark) -> Place {
+    /// The rest of a long line says nothing on a terminal.
+    const SHOWN_MAX: usize = 200;
+    let line = lines.get(mark.line.saturating_sub(1)).copied().unwrap_or_default();
+    let behind_name = |word: &&str| {
+        let (_, after) = line.split_once(*word)?;
+        let value = after.trim_start_matches(['"', '\'', ' ', ':']);
+        (!value.starts_with("os.environ/")).then(|| line.len() - value.len())
+    };
+    // What begins like a key is one, wherever it is.
+    let ends = SECRET_WORDS.iter().filter_map(behind_name).chain(line.find("sk-"));
+    let (shown, hidden) = line.split_at(ends.min().unwrap_or(line.len()));
+    let stars = hidden.chars().map(|letter| if letter == ' ' { ' ' } else { '*' });
+    let text = shown.chars().chain(stars).take(SHOWN_MAX.max(mark.column)).collect();
+    Place { line: mark.line, column: mark.column, width: mark.width, text }
+}
