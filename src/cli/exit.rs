@@ -43,11 +43,11 @@ impl std::error::Error for Failure {}
 #[must_use]
 pub fn report(error: &anyhow::Error) -> ExitCode {
     // A reader that has seen enough, such as `head`, is no failure.
-    let is_enough = error.chain().any(|cause| {
-        let io = cause.downcast_ref::<std::io::Error>();
-        io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-    });
-    if is_enough {
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        io.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind())
+    };
+    if error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe)) {
         return ExitCode::SUCCESS;
     }
     say(error);
