@@ -26,12 +26,15 @@ pub(super) struct Ask {
     path: String,
     body: Option<serde_json::Value>,
     idempotency_id: Option<String>,
+    /// How long the whole call may take, where that is longer than of others.
+    pub(super) time: Option<Duration>,
 }
 
 impl Ask {
     /// `GET` of a path.
     pub(super) fn get(path: impl Into<String>) -> Self {
-        Self { method: Method::GET, path: path.into(), body: None, idempotency_id: None }
+        let (path, body) = (path.into(), None);
+        Self { method: Method::GET, path, body, idempotency_id: None, time: None }
     }
 
     /// `POST` to a path, without a body.
@@ -47,6 +50,11 @@ impl Ask {
     /// The same with a JSON body.
     pub(super) fn with(self, body: serde_json::Value) -> Self {
         Self { body: Some(body), ..self }
+    }
+
+    /// The same, which may take this long.
+    pub(super) fn within(self, time: Duration) -> Self {
+        Self { time: Some(time), ..self }
     }
 
     /// The same by an id under which it is done once, however often it is repeated.

@@ -1,16 +1,29 @@
 //! `tollgate ledger`: what happened to an account's money, and a check of all of it.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use anyhow::Context as _;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::accounts;
-use super::asked::{Asked, Pages};
+use super::admin_call::Ask;
+use super::asked::{Asked, Pages, with_query};
 use super::exit::CODES;
-use super::sheets::ENTRIES;
-use crate::ledger::{Balance, Report, verify};
+use super::operator::Operator;
+use super::sheets::{ENTRIES, JOURNAL};
+use crate::ledger::{AccountId, Balance, ExportFormat, OfflineRecords, Report, Seq, verify};
+
+/// How long a gateway may take to check its journal: somewhat longer than it allows itself.
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
+/// How long an export may be silent: a gateway that looks for one account's records reads a segment
+/// (64 MiB) in less.
+const SILENCE: Duration = Duration::from_secs(120);
+/// Bytes that are written together.
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// What happened to an account's money, and a check of all of it.
 #[derive(Args, Debug)]
@@ -29,9 +42,25 @@ Examples:
 
 {CODES}"))]
     Entries(Entries),
-    /// Check every byte of the journal, every rule of money, and that sled says the same. Exits
-    /// with 1 if anything is wrong.
+    /// Check every byte of the journal and every rule of money; of a stopped gateway's, with
+    /// `--data`, also that sled says the same. Exits with 1 if anything is wrong.
+    #[command(after_help = format!("\
+Examples:
+  tollgate ledger verify
+  tollgate ledger verify --data /var/lib/tollgate
+
+{CODES}"))]
     Verify(VerifyArgs),
+    /// Write all records of the journal for other programs, oldest first: those of a running
+    /// gateway, or with `--data` those of a ledger that no gateway has open.
+    #[command(after_help = format!("\
+Examples:
+  tollgate ledger export > ledger.jsonl
+  tollgate ledger export --format csv --account acct_3f1c0a5b7d9e2468 --out ledger.csv
+  tollgate ledger export --data /var/lib/tollgate --from-seq 1000
+
+{CODES}"))]
+    Export(ExportArgs),
 }
 
 /// Whose entries.
@@ -48,12 +77,40 @@ struct Entries {
 /// What to verify.
 #[derive(Args, Debug)]
 struct VerifyArgs {
-    /// The data directory.
+    /// The data directory of a gateway that does not run. Default: ask the running gateway.
     #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Print the report as JSON.
-    #[arg(long)]
-    json: bool,
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// What to export.
+#[derive(Args, Debug)]
+struct ExportArgs {
+    /// One JSON object a line, or one row of CSV.
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    format: Format,
+    /// Only the records of this account.
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<AccountId>,
+    /// The first record, by its place: one behind the last that is there already.
+    #[arg(long, value_name = "SEQ")]
+    from_seq: Option<Seq>,
+    /// Write into this file, which is replaced once all is there. Default: standard output.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The data directory of a gateway that does not run. Default: ask the running gateway.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    operator: Operator,
+}
+
+/// How records are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Jsonl,
+    Csv,
 }
 
 impl LedgerArgs {
@@ -68,23 +125,97 @@ impl LedgerArgs {
                 asked.list(&path, &[], &pages, &ENTRIES)
             }
             LedgerCommand::Verify(args) => args.run(),
+            LedgerCommand::Export(args) => args.run(),
         }
     }
 }
 
 impl VerifyArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let args = self;
-        let report = verify(&args.data)?;
+        let Some(data) = &self.data else { return self.ask() };
+        let report = verify(data)?;
         let mut out = std::io::stdout().lock();
-        if args.json {
-            serde_json::to_writer_pretty(&mut out, &report)?;
+        if self.asked.quiet {
+            writeln!(out, "{}", report.chain)?;
+        } else if self.asked.json {
+            serde_json::to_writer(&mut out, &report)?;
             writeln!(out)?;
         } else {
             print(&mut out, &report)?;
         }
         let is_sound = report.violations.is_empty();
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Has the running gateway check its journal.
+    fn ask(&self) -> anyhow::Result<ExitCode> {
+        let ask = Ask::post("/admin/v1/ledger/verify").within(VERIFY_TIMEOUT);
+        let document = self.asked.operator.ask(&ask)?;
+        self.asked.print(&document, &JOURNAL)?;
+        let is_sound = document.value["ok"] == true;
+        Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl ExportArgs {
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        let Some(path) = &self.out else {
+            let out = std::io::stdout().lock();
+            self.write(&mut BufWriter::with_capacity(BUFFER_BYTES, out))?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let mut partial = path.clone().into_os_string();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let cannot = |path: &Path| format!("cannot write {}", path.display());
+        let file = File::create(&partial).with_context(|| cannot(&partial))?;
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        self.write(&mut out)?;
+        let file = out.into_inner().map_err(std::io::IntoInnerError::into_error);
+        file.and_then(|file| file.sync_all()).with_context(|| cannot(&partial))?;
+        std::fs::rename(&partial, path).with_context(|| cannot(path))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn write(&self, out: &mut impl std::io::Write) -> anyhow::Result<()> {
+        match &self.data {
+            Some(data) => self.write_offline(data, out)?,
+            None => self.write_asked(out)?,
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn write_offline(&self, data: &Path, out: &mut impl std::io::Write) -> anyhow::Result<()> {
+        let format = match self.format {
+            Format::Jsonl => ExportFormat::Jsonl,
+            Format::Csv => ExportFormat::Csv,
+        };
+        let records = OfflineRecords::open(data, self.from_seq.unwrap_or_default())?;
+        out.write_all(&format.head())?;
+        for record in records {
+            let (seq, record) = record?;
+            if self.account.is_none_or(|account| record.account() == account) {
+                out.write_all(&format.line(seq, &record))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_asked(&self, out: &mut impl std::io::Write) -> anyhow::Result<()> {
+        let format = match self.format {
+            Format::Jsonl => "jsonl",
+            Format::Csv => "csv",
+        };
+        let account = self.account.map(|account| account.to_string());
+        let from_seq = self.from_seq.map(|seq| seq.to_string());
+        let query = [
+            ("format", Some(format)),
+            ("account", account.as_deref()),
+            ("from_seq", from_seq.as_deref()),
+        ];
+        let ask = Ask::get(with_query("/admin/v1/ledger/export", &query));
+        self.operator.stream(&ask, SILENCE, &mut |piece| out.write_all(piece))
     }
 }
 

@@ -68,7 +68,7 @@ impl Operator {
     /// When there is no answer, or none in JSON.
     pub(super) fn ask_any(&self, ask: &Ask) -> anyhow::Result<(Document, u16)> {
         let (address, token) = self.access()?;
-        let answer = admin_call::call(address, ask, Some(&token), TIMEOUT)?;
+        let answer = admin_call::call(address, ask, Some(&token), ask.time.unwrap_or(TIMEOUT))?;
         let status = answer.status;
         Ok((read(address, answer)?, status))
     }
@@ -135,6 +135,9 @@ pub(super) fn refusal(status: u16, document: &Document) -> anyhow::Error {
         400..500 => REFUSED,
         _ => 1,
     };
-    let message = format!("the gateway answered {status}: {message}");
+    let mut message = format!("the gateway answered {status}: {message}");
+    if let Some(param) = error["param"].as_str().filter(|param| !message.contains(*param)) {
+        message.push_str(&format!(" (`{param}`)"));
+    }
     Failure { code, message, help: help.map(str::to_owned) }.into()
 }

@@ -19,6 +19,10 @@ pub(super) struct RouteArgs {
 enum RouteCommand {
     /// Show which targets a request for a model would try, in which order, and why. Exits with 1 if
     /// it would not get to one.
+    #[command(after_help = "\
+Examples:
+  tollgate route explain --model gpt-4o-mini
+  tollgate route explain --model gpt-4o-mini --key key_9b1de0c2f4a68035 --json")]
     Explain(Explain),
 }
 
@@ -53,7 +57,7 @@ impl RouteArgs {
         let answer = asked.operator.get(&format!("/admin/v1/route?{}", query.finish()))?;
         let mut out = std::io::stdout().lock();
         if asked.json {
-            serde_json::to_writer_pretty(&mut out, &answer)?;
+            serde_json::to_writer(&mut out, &answer)?;
             writeln!(out)?;
         } else {
             print(&mut out, &answer)?;

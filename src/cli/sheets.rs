@@ -268,3 +268,26 @@ pub(super) const REQUEST: Sheet = Sheet {
     ],
     main: "/request_id",
 };
+
+/// Whether the journal of a running gateway is in order.
+pub(super) const JOURNAL: Sheet = Sheet {
+    rows: "",
+    below: "",
+    columns: &[
+        ("sound", "/ok", Text),
+        ("records", "/records", Figure),
+        ("commits", "/frames", Figure),
+        ("segments", "/segments", Figure),
+        ("hash chain", "/chain", Text),
+        ("state", "/state_hash", Text),
+        ("accounts", "/accounts", Figure),
+        ("granted", "/total/granted", Figure),
+        ("available", "/total/available", Figure),
+        ("held", "/total/held", Figure),
+        ("spent", "/total/spent", Figure),
+        ("written off", "/written_off", Figure),
+        ("open holds", "/open_holds", Figure),
+        ("violations", "/violations", Text),
+    ],
+    main: "/chain",
+};
