@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::gateway::{
-    Certificates, Deadline, Downstream, Gateway, GatewayParts, Hosted, Transport,
+    Certificates, Deadline, Downstream, Gateway, GatewayParts, Hosted, Inward, Transport,
 };
 use tollgate::ledger::{Ledger, Options};
 use tollgate::metrics::{LedgerFigures, Metrics};
@@ -142,6 +142,7 @@ routes:
         limits: Arc::default(),
         deadline: Arc::default(),
         hosted,
+        inward: Inward::default(),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
 use crate::console::{self, ConsoleParts};
-use crate::gateway::{Deadline, GatewayParts, Hosted, check_upstreams};
+use crate::gateway::{Deadline, GatewayParts, Hosted, Inward, check_upstreams};
 use crate::ledger::{self, Ledger, OpenError};
 use crate::logging;
 use crate::metrics::Metrics;
@@ -240,6 +240,7 @@ async fn serve(
         limits: Arc::default(),
         deadline: Arc::clone(&deadline),
         hosted: hosted(&handle, &ledger, &tasks)?,
+        inward: Inward::default(),
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = listen::start(&parts, listeners, &stopped, &open)?;

@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, TRANSFER_ENCODING};
@@ -24,9 +25,11 @@ use super::exchange::Exchange;
 use super::proxy::Gateway;
 use super::reading::Reading;
 use super::respond::{self, X_REQUEST_ID};
-use super::{client, deadline, told};
+use super::{client, cors, deadline, told};
+use crate::clock::UnixMs;
 use crate::config::snapshot::Snapshot;
 use crate::error::{ErrorKind, GatewayError};
+use crate::pipeline;
 
 /// What a service answers with.
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
@@ -48,6 +51,7 @@ pub struct Hosted {
     prefix: String,
     route: &'static str,
     body_bytes_max: usize,
+    for_keys: bool,
     service: BoxCloneSyncService<Request<Full<Bytes>>, Answer, Infallible>,
 }
 
@@ -78,7 +82,14 @@ impl Hosted {
         let boxed =
             |answer: Response<B>| answer.map(|body| body.map_err(Into::into).boxed_unsync());
         let service = BoxCloneSyncService::new(service.map_response(boxed));
-        Self { prefix: prefix.into(), route, body_bytes_max, service }
+        Self { prefix: prefix.into(), route, body_bytes_max, for_keys: false, service }
+    }
+
+    /// The same, but for those who show a key alone; the service finds it, as `Arc<Key>`, in its
+    /// requests' extensions. Browsers show none when they ask whether a page may call.
+    #[must_use]
+    pub fn for_keys(self) -> Self {
+        Self { for_keys: true, ..self }
     }
 
     /// Whether it answers at this path.
@@ -129,7 +140,7 @@ pub(super) fn at<'a>(hosted: &'a [Hosted], path: &str) -> Option<&'a Hosted> {
 /// Answers a request that has its place among those that are served.
 ///
 /// # Errors
-/// What is wrong with the body, `ClientGone`, `Overloaded` when the gateway stops meanwhile, and
+/// What is wrong with the key or the body, `ClientGone`, `Overloaded` when the gateway stops meanwhile, and
 /// `Internal` when the answer breaks off.
 pub(super) async fn answer(
     gateway: &Gateway,
@@ -138,6 +149,11 @@ pub(super) async fn answer(
     hosted: &Hosted,
 ) -> Result<(), GatewayError> {
     exchange.local_route = hosted.route;
+    let head = session.req_header();
+    if hosted.for_keys && !cors::is_preflight(head) {
+        let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
+        exchange.key = Some(key);
+    }
     let limits = ReadLimits {
         body_bytes_max: hosted.body_bytes_max,
         budget_bytes_max: exchange.snapshot.limits.body_memory_bytes_max,
@@ -146,8 +162,11 @@ pub(super) async fn answer(
     let downstream = Downstream::of(session, &exchange.snapshot);
     let held = body::read(session, &gateway.bodies, limits, &mut Reading::Json).await?;
     exchange.request_bytes = held.bytes.len() as u64;
-    let request = request(session.req_header(), held.bytes.clone(), downstream);
-    let limit = std::sync::Arc::clone(&exchange.deadline);
+    let mut request = request(session.req_header(), held.bytes.clone(), downstream);
+    if let Some(key) = &exchange.key {
+        request.extensions_mut().insert(Arc::clone(key));
+    }
+    let limit = Arc::clone(&exchange.deadline);
     let answered = limit.or_done(relay(session, exchange, hosted, request)).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
 }

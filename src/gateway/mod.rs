@@ -18,6 +18,7 @@ mod body;
 mod replayed;
 mod headers;
 mod hosted;
+mod inward;
 mod client;
 mod peer;
 mod relay;
@@ -36,6 +37,7 @@ pub use connection::Connections;
 pub use deadline::Deadline;
 pub use health::check_upstreams;
 pub use hosted::{Downstream, Hosted};
+pub use inward::{Inner, Inward, Reply};
 pub use proxy::{Gateway, GatewayParts};
 pub use transport::Transport;
 

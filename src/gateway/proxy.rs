@@ -18,6 +18,7 @@ use super::connection::Connections;
 use super::deadline::Deadline;
 use super::exchange::{Attempt, Exchange, Stage};
 use super::hosted::Hosted;
+use super::inward::Inward;
 use super::overload::InFlight;
 use super::receive::Received;
 use super::transport::Transport;
@@ -37,7 +38,7 @@ use crate::tasks::Tasks;
 
 /// The most tries that Pingora makes for one request. Its targets bound them; Pingora's own bound
 /// must not be lower.
-const TRIES_MAX: usize = 64;
+pub(super) const TRIES_MAX: usize = 64;
 
 /// A connection that its upstream had closed while it was idle fails within a round trip. One that
 /// fails later may have had the request.
@@ -68,6 +69,8 @@ pub struct GatewayParts {
     pub deadline: Arc<Deadline>,
     /// Services that answer below paths of their own.
     pub hosted: Vec<Hosted>,
+    /// What is to lead to the gateway from inside the process.
+    pub inward: Inward,
 }
 
 /// The proxy. What it keeps is shared by its clones: one for each listener.
@@ -103,9 +106,10 @@ impl Gateway {
             limits,
             deadline,
             hosted,
+            inward,
         } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        Self {
+        let inner = Self {
             config,
             ledger,
             metrics,
@@ -116,10 +120,12 @@ impl Gateway {
             in_flight: Arc::default(),
             balancer,
             limits,
-            hosted: hosted.into(),
-            deadline,
+            hosted: Arc::default(),
+            deadline: Arc::clone(&deadline),
             addresses: Arc::default(),
-        }
+        };
+        inward.lead_to(inner.clone(), deadline);
+        Self { hosted: hosted.into(), ..inner }
     }
 
     /// The gateway behind a listener. `h2c` says whether HTTP/2 is spoken without TLS; `open` counts

@@ -6,9 +6,8 @@ use std::time::Instant;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource};
 
-use super::client;
 use super::exchange::{Cut, Exchange, Stage};
-use super::respond;
+use super::{client, inward, respond};
 use crate::balance::Outcome;
 use crate::error::GatewayError;
 use crate::finished::{self, Finished};
@@ -27,6 +26,14 @@ impl Exchange {
         let paid = self.is_paid();
         let upstream = self.upstream_name().to_owned();
         let settled = self.settle(self.ending(session, error));
+        let settled = paid.then_some(finished::Settled {
+            usage: settled.usage,
+            source: settled.source,
+            cost: settled.charged,
+        });
+        if let Some(settled) = settled {
+            inward::tell(session.req_header(), settled);
+        }
         let head = session.req_header();
         let written = session.response_written().map(|header| header.status.as_u16());
         let refused = written.filter(|status| *status >= 400 && self.route.is_some());
@@ -57,11 +64,7 @@ impl Exchange {
             bytes_out: session.body_bytes_sent() as u64,
             duration: self.started.elapsed(),
             ttfb: self.first_byte,
-            settled: paid.then_some(finished::Settled {
-                usage: settled.usage,
-                source: settled.source,
-                cost: settled.charged,
-            }),
+            settled,
             task_id: self.task,
             traceparent: head.headers.get("traceparent").and_then(|value| value.to_str().ok()),
         }
