@@ -19,9 +19,11 @@ use crate::price::{Resolution, Traits, Usage};
 
 mod input;
 mod parameters;
+mod plain;
 
 use input::Group;
 use parameters::Billed;
+pub(super) use plain::plain;
 
 /// What a request is billed by, or some parsers would take for it.
 const FIELDS: [&str; 8] =

@@ -43,6 +43,7 @@ pub mod task;
 mod media_url;
 #[cfg(test)]
 mod pieces;
+pub mod plain;
 mod video;
 
 use estimate::TextSize;

@@ -140,6 +140,22 @@ fn check_size(parameters: &Object<'_>, billed: &Billed) -> Result<bool, GatewayE
     Ok(true)
 }
 
+/// The size of a resolution that is nearest to a ratio.
+pub(super) fn size_of(resolution: Resolution, ratio: &str) -> Option<String> {
+    let (wide, high) = ratio.split_once(':')?;
+    let side = |text: &str| text.parse::<u64>().ok().filter(|side| (1..100).contains(side));
+    let (wide, high) = (side(wide)?, side(high)?);
+    let (_, sizes) = SIZES.iter().find(|(known, _)| *known == resolution)?;
+    let off = |&&(width, height): &&(u16, u16)| {
+        let (width, height) = (u64::from(width), u64::from(height));
+        // How far the two shapes are apart, over the larger of them.
+        let (one, other) = (width * high, height * wide);
+        one.abs_diff(other) * 1000 / one.max(other)
+    };
+    let (width, height) = sizes.iter().min_by_key(off)?;
+    Some(format!("{width}*{height}"))
+}
+
 /// Whether a ratio is of what is wider than high.
 fn orientation(ratio: &str) -> Option<std::cmp::Ordering> {
     let (width, height) = ratio.split_once(':')?;
