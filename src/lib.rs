@@ -6,6 +6,7 @@
 #![deny(clippy::expect_used)]
 
 // The request's path.
+pub mod mcp;
 pub mod gateway;
 pub mod pipeline;
 pub mod protocols;

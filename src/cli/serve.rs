@@ -27,6 +27,7 @@ use crate::console::{self, ConsoleParts};
 use crate::gateway::{Deadline, GatewayParts, Hosted, Inward, check_upstreams};
 use crate::ledger::{self, Ledger, OpenError};
 use crate::logging;
+use crate::mcp;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::reload;
@@ -229,6 +230,7 @@ async fn serve(
     let tasks = start_tasks(&handle, &ledger, &outbound, &metrics, &requests)?;
     let balancer = Balancer::new(&handle.load());
     let deadline = Arc::new(Deadline::default());
+    let inward = Inward::default();
     let parts = GatewayParts {
         config: Arc::clone(&handle),
         ledger: Arc::clone(&ledger),
@@ -239,8 +241,8 @@ async fn serve(
         balancer: Arc::clone(&balancer),
         limits: Arc::default(),
         deadline: Arc::clone(&deadline),
-        hosted: hosted(&handle, &ledger, &tasks)?,
-        inward: Inward::default(),
+        hosted: hosted(&handle, &ledger, &tasks, &inward)?,
+        inward,
     };
     let open = Arc::new(AtomicUsize::new(0));
     let services = listen::start(&parts, listeners, &stopped, &open)?;
@@ -339,6 +341,7 @@ fn hosted(
     config: &Arc<ConfigHandle>,
     ledger: &Arc<Ledger>,
     tasks: &Arc<Tasks>,
+    inward: &Inward,
 ) -> anyhow::Result<Vec<Hosted>> {
     let parts = ConsoleParts {
         ledger: Arc::clone(ledger),
@@ -346,7 +349,7 @@ fn hosted(
         config: Arc::clone(config),
     };
     let console = console::hosted(parts).context("cannot prepare the customers' console")?;
-    Ok(console.into_iter().collect())
+    Ok(console.into_iter().chain(mcp::hosted(config, inward)).collect())
 }
 
 fn start_tasks(

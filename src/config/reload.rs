@@ -130,6 +130,9 @@ fn restart_only(started: &Snapshot, now: &Snapshot) -> Vec<&'static str> {
         ("store.data_dir", started.store.data_dir != now.store.data_dir),
         ("store.recovery", started.store.recovery != now.store.recovery),
         ("request_log", started.request_log != now.request_log),
+        ("mcp.enabled", started.mcp.enabled != now.mcp.enabled),
+        ("mcp.path", started.mcp.path != now.mcp.path),
+        ("mcp.body_max", started.mcp.body_bytes_max != now.mcp.body_bytes_max),
         ("shutdown.delay", started.shutdown_delay != now.shutdown_delay),
         ("shutdown.grace", started.shutdown_grace != now.shutdown_grace),
     ]

@@ -46,6 +46,8 @@ pub struct Snapshot {
     pub rate_limits: RateLimits,
     /// How tasks are followed.
     pub tasks: Tasks,
+    /// The server for agents.
+    pub mcp: Mcp,
     /// How targets are chosen and given up.
     pub balancing: Balancing,
     /// The customers' console.
@@ -205,6 +207,25 @@ pub struct Tasks {
     pub repeat_window: Option<Duration>,
     /// Hosts that webhooks may be sent to although they are not on the public internet.
     pub webhook_hosts: Vec<String>,
+}
+
+/// The server for agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mcp {
+    /// Whether it is there. Restart-only.
+    pub enabled: bool,
+    /// Its path. Restart-only.
+    pub path: String,
+    /// Hosts in lower case, with a port or for any; empty when every name will do.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of pages as browsers write them, or with `*` for every port.
+    pub allowed_origins: Vec<String>,
+    /// The largest request body, in bytes. Restart-only.
+    pub body_bytes_max: usize,
+    /// The most media that an answer has in itself, in bytes before base64.
+    pub media_bytes_max: usize,
+    /// The longest that one call may wait for a video.
+    pub wait_max: Duration,
 }
 
 /// How targets are chosen and given up.

@@ -29,11 +29,20 @@ impl Admin {
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
-        let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token);
+        self.change(reqwest::Method::POST, path, body).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: Value) -> Value {
+        self.change(reqwest::Method::PATCH, path, body).await
+    }
+
+    async fn change(&self, method: reqwest::Method, path: &str, body: Value) -> Value {
+        let url = format!("{}{path}", self.url);
+        let request = self.http.request(method.clone(), url).bearer_auth(&self.token);
         let answer = request.json(&body).send().await.expect("the admin API answers");
         let status = answer.status();
         let value: Value = answer.json().await.expect("JSON");
-        assert!(status.is_success(), "POST {path} {body}: {status} {value}");
+        assert!(status.is_success(), "{method} {path} {body}: {status} {value}");
         value
     }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::routes::is_own_path;
+use super::hosted::wrong_path;
 use crate::config::document::{Document, Fault};
-use crate::config::snapshot::{Console, PublicUrl, Route, SignUp};
+use crate::config::snapshot::{Console, Mcp, PublicUrl, Route, SignUp};
 use crate::config::spans::Path;
 use crate::config::url::BaseUrl;
 use crate::config::{Overrides, raw};
@@ -17,23 +17,15 @@ const DEMO_TRIAL_CREDIT: Nanousd = Nanousd::new(5_000_000_000);
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Console,
-    routes: &[Arc<Route>],
+    (routes, mcp): (&[Arc<Route>], &Mcp),
     overrides: &Overrides,
 ) -> Console {
     let at = Path::root().key("console").key("path");
-    let segments = raw.path.strip_prefix('/').unwrap_or_default();
-    let is_plain = |segment: &str| {
-        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        !segment.is_empty() && segment.bytes().all(letter)
-    };
-    if !segments.split('/').all(is_plain) {
-        let help = "letters, digits, `-` and `_` between slashes: `/console`";
-        document.note(Fault::at_value(&at, "this is not a plain path").help(help));
-    } else if raw.path == "/v1"
-        || is_own_path(&raw.path)
-        || routes.iter().any(|route| route.path.starts_with(&raw.path))
+    let others = if mcp.enabled { &[mcp.path.as_str()][..] } else { &[] };
+    if raw.enabled
+        && let Some(message) = wrong_path(&raw.path, routes, others)
     {
-        document.note(Fault::at_value(&at, "this path has another use").help("such as `/console`"));
+        document.note(Fault::at_value(&at, message).help("such as `/console`"));
     }
     let public_url = raw.public_url.map(|BaseUrl { tls, authority, path_prefix, .. }| {
         let scheme = if tls { "https" } else { "http" };

@@ -13,8 +13,10 @@ use super::{Overrides, diagnostic};
 use crate::limits::Rates;
 
 mod console;
+mod hosted;
 mod limits;
 mod listeners;
+mod mcp;
 mod models;
 mod prices;
 mod routes;
@@ -84,6 +86,7 @@ pub(super) fn compile(
         limits: compiled.limits,
         rate_limits: compiled.rate_limits,
         tasks: compiled.tasks,
+        mcp: compiled.mcp,
         balancing: compiled.balancing,
         console: compiled.console,
         access_log: compiled.access_log,

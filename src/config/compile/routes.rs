@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use super::upstreams;
 use crate::config::document::{Document, Fault};
 use crate::config::snapshot::{
-    AccessLog, Admin, Balancing, CircuitRules, Console, Limits, Listener, RateLimits, Reload,
+    AccessLog, Admin, Balancing, CircuitRules, Console, Limits, Listener, Mcp, RateLimits, Reload,
     RequestLog, RetryRules, Route, Store, Tasks, Upstream,
 };
 use crate::config::spans::Path;
@@ -21,12 +21,8 @@ use crate::request_log::SIZE_MIN;
 use crate::secret::Secret;
 
 /// Paths that the gateway answers itself.
-const OWN_PATHS: [&str; 5] = ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
-
-/// Whether the gateway answers this path itself, or paths below it.
-pub(super) fn is_own_path(path: &str) -> bool {
-    OWN_PATHS.iter().any(|own| *own == path || own.starts_with(&format!("{path}/")))
-}
+pub(super) const OWN_PATHS: [&str; 5] =
+    ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
 
 /// The compiled `routes.yaml`.
 pub(super) struct Compiled {
@@ -40,6 +36,7 @@ pub(super) struct Compiled {
     pub(super) limits: Limits,
     pub(super) rate_limits: RateLimits,
     pub(super) tasks: Tasks,
+    pub(super) mcp: Mcp,
     pub(super) balancing: Balancing,
     pub(super) console: Console,
     pub(super) access_log: AccessLog,
@@ -63,7 +60,8 @@ pub(super) fn compile(
         AccessLog { sample_per_million: raw.access_log.sample.0, slow: raw.access_log.slow.0 };
     let request_log = request_log(document, &raw.request_log);
     let routes = routes(document, raw.routes, &limits);
-    let console = super::console::compile(document, raw.console, &routes, overrides);
+    let mcp = super::mcp::compile(document, raw.mcp, &limits, &routes);
+    let console = super::console::compile(document, raw.console, (&routes, &mcp), overrides);
     let balancing = balancing(document, &raw.balancing);
     let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
     Compiled {
@@ -80,6 +78,7 @@ pub(super) fn compile(
             account: super::rates(&raw.rate_limits.account),
         },
         tasks,
+        mcp,
         balancing,
         console,
         access_log,

@@ -1,0 +1,190 @@
+//! What is looked at before the protocol: which page asks, and by which name.
+//!
+//! Pages of strangers cannot have a key, and without one nobody gets here. An `Origin` that was not
+//! configured is refused all the same: a page that was given a key by mistake, or reaches the gateway
+//! by a name of its own (DNS rebinding), does not get further.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    CONTENT_TYPE, HOST, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use rmcp::transport::streamable_http_server::StreamableHttpService;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use serde_json::json;
+
+use super::server::Server;
+use crate::config::ConfigHandle;
+use crate::config::snapshot::Mcp;
+
+type Answer = Response<BoxBody<Bytes, std::convert::Infallible>>;
+
+/// What pages may read beside the body.
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("mcp-protocol-version, x-request-id, www-authenticate");
+const METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
+/// How long a browser may remember the answer, in seconds. Chromium caps it at two hours.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
+
+/// The server behind its checks.
+#[derive(Clone)]
+pub(super) struct Door {
+    config: Arc<ConfigHandle>,
+    service: StreamableHttpService<Server, NeverSessionManager>,
+}
+
+impl Door {
+    pub(super) fn new(
+        config: Arc<ConfigHandle>,
+        service: StreamableHttpService<Server, NeverSessionManager>,
+    ) -> Self {
+        Self { config, service }
+    }
+
+    pub(super) async fn answer(&self, request: Request<Full<Bytes>>) -> Answer {
+        let snapshot = self.config.load();
+        let headers = request.headers();
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let origin = origins.next().cloned();
+        let may_come =
+            origin.as_ref().is_none_or(|origin| is_origin_allowed(&snapshot.mcp, origin));
+        if !may_come || origins.next().is_some() {
+            return refused("This origin may not call: it is none of `mcp.allowed_origins`.");
+        }
+        if !is_host_allowed(&snapshot.mcp, headers) {
+            return refused("This is not a name by which the server may be called.");
+        }
+        let mut answer = match (request.method() == Method::OPTIONS, &origin) {
+            (true, Some(_)) => preflight(headers),
+            _ => self.service.handle(request).await,
+        };
+        if let Some(origin) = origin {
+            let headers = answer.headers_mut();
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+            headers.append(VARY, HeaderValue::from_static("origin"));
+        }
+        answer
+    }
+}
+
+/// Whether a page of this origin may call.
+fn is_origin_allowed(mcp: &Mcp, origin: &HeaderValue) -> bool {
+    let Ok(origin) = origin.to_str() else { return false };
+    mcp.allowed_origins.iter().any(|allowed| match allowed.strip_suffix(":*") {
+        None => allowed == origin,
+        Some(host) => origin.strip_prefix(host).is_some_and(|port| {
+            let digits = port.strip_prefix(':').unwrap_or("0");
+            (port.is_empty() || port.starts_with(':'))
+                && !digits.is_empty()
+                && digits.bytes().all(|byte| byte.is_ascii_digit())
+        }),
+    })
+}
+
+/// Whether the server may be called by the name that was used.
+fn is_host_allowed(mcp: &Mcp, headers: &HeaderMap) -> bool {
+    if mcp.allowed_hosts.is_empty() {
+        return true;
+    }
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let Some(host) = host.map(str::to_ascii_lowercase) else { return false };
+    let Ok(authority) = host.parse::<http::uri::Authority>() else { return false };
+    mcp.allowed_hosts.iter().any(|allowed| *allowed == host || allowed == authority.host())
+}
+
+/// The answer to a browser that asks whether an allowed page may call.
+fn preflight(asked: &HeaderMap) -> Answer {
+    let mut answer = empty();
+    *answer.status_mut() = http::StatusCode::NO_CONTENT;
+    let headers = answer.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    if let Some(names) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+        headers.append(VARY, HeaderValue::from_static("access-control-request-headers"));
+    }
+    headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+    answer
+}
+
+/// A 403 in the protocol's words: an error that answers no request in particular.
+fn refused(message: &'static str) -> Answer {
+    let error =
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": message}});
+    let mut answer = empty();
+    *answer.status_mut() = http::StatusCode::FORBIDDEN;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer.map(|_| Full::from(error.to_string()).boxed())
+}
+
+fn empty() -> Answer {
+    Response::new(Full::default().boxed())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn mcp(hosts: &[&str], origins: &[&str]) -> Mcp {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Mcp {
+            enabled: true,
+            path: "/mcp".to_owned(),
+            allowed_hosts: owned(hosts),
+            allowed_origins: owned(origins),
+            body_bytes_max: 1,
+            media_bytes_max: 1,
+            wait_max: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn origins_are_compared_whole() {
+        let mcp = mcp(&[], &["https://app.example.com", "http://localhost:*"]);
+        for (origin, allowed) in [
+            ("https://app.example.com", true),
+            ("http://localhost", true),
+            ("http://localhost:5173", true),
+            ("http://app.example.com", false),
+            ("https://app.example.com:8443", false),
+            ("https://app.example.com.evil.test", false),
+            ("http://localhost.evil.test", false),
+            ("http://localhost:1.evil.test", false),
+            ("http://localhost:", false),
+            ("http://localhost:*", false),
+            ("https://localhost:5173", false),
+            ("null", false),
+            ("", false),
+        ] {
+            let value = HeaderValue::from_str(origin).expect("a value");
+            assert_eq!(is_origin_allowed(&mcp, &value), allowed, "{origin}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_compared_with_their_port_where_one_is_configured() {
+        let mcp = mcp(&["ai.example.com", "other.example.com:8443"], &[]);
+        for (host, allowed) in [
+            ("ai.example.com", true),
+            ("AI.example.com:8080", true),
+            ("other.example.com:8443", true),
+            ("other.example.com", false),
+            ("evil.test", false),
+            ("ai.example.com.evil.test", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_str(host).expect("a value"));
+            assert_eq!(is_host_allowed(&mcp, &headers), allowed, "{host}");
+        }
+        assert!(!is_host_allowed(&mcp, &HeaderMap::new()), "no name at all");
+    }
+}

@@ -1,0 +1,88 @@
+//! `embed`: texts as vectors.
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::caller::Caller;
+use super::refused::Refused;
+use super::usable::Usable;
+use super::{schema, tools};
+use crate::protocols::Operation;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    model: String,
+    input: Input,
+    dimensions: Option<u32>,
+    extra: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Input {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// The arguments, and those that are needed.
+pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+    let mut dimensions =
+        json!({"type": "integer", "minimum": 1, "description": "Numbers in a vector."});
+    let lists = || usable.iter().map(|usable| &usable.model.limits.dimensions);
+    if lists().all(|list| !list.is_empty()) {
+        let mut all: Vec<u32> = lists().flatten().copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        dimensions["enum"] = json!(all);
+    }
+    let properties = json!({
+        "model": schema::model(usable),
+        "input": {
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}],
+            "description": "One text, or several.",
+        },
+        "dimensions": dimensions,
+        "extra": schema::extra(),
+    });
+    (properties, &["model", "input"])
+}
+
+/// Embeds the texts.
+///
+/// # Errors
+/// What is wrong with the arguments, and what the gateway refuses.
+pub(super) async fn call(
+    caller: &Caller,
+    arguments: JsonObject,
+) -> Result<CallToolResult, Refused> {
+    let arguments: Arguments = tools::read(arguments)?;
+    let input = match arguments.input {
+        Input::One(text) => json!(text),
+        Input::Many(texts) => json!(texts),
+    };
+    let mut body = json!({"model": arguments.model, "input": input, "encoding_format": "float"});
+    if let Some(dimensions) = arguments.dimensions {
+        body["dimensions"] = json!(dimensions);
+    }
+    tools::add(&mut body, arguments.extra);
+    let answer = caller.post(Operation::Embeddings, &body).await?;
+    let mut document = answer.json()?;
+    let vectors: Vec<Value> = match document["data"].take() {
+        Value::Array(data) => data.into_iter().map(|mut one| one["embedding"].take()).collect(),
+        _ => Vec::new(),
+    };
+    let numbers = vectors.first().and_then(Value::as_array).map_or(0, Vec::len);
+    let text = format!(
+        "{} vectors of {numbers} numbers each, in `embeddings` of the structured content.",
+        vectors.len()
+    );
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(answer.with_cost(json!({
+        "model": document["model"],
+        "embeddings": vectors,
+        "usage": document["usage"],
+    })));
+    Ok(result)
+}

@@ -1,0 +1,118 @@
+//! `generate_image`: images from a text.
+
+use rmcp::model::{CallToolResult, JsonObject};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::caller::{Answer, Caller};
+use super::media::{self, Kind, Media};
+use super::refused::Refused;
+use super::usable::Usable;
+use super::{schema, tools};
+use crate::price::Quality;
+use crate::protocols::limits::ImageFormat;
+use crate::protocols::plain::PlainImage;
+use crate::protocols::{Dialect, Operation};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    model: String,
+    prompt: String,
+    n: Option<u32>,
+    size: Option<String>,
+    quality: Option<String>,
+    output_format: Option<String>,
+    #[serde(default)]
+    image_urls: Vec<String>,
+    extra: Option<Map<String, Value>>,
+}
+
+/// What both tools for images take.
+pub(super) fn common(usable: &[Usable<'_>]) -> Value {
+    let qualities = |usable: &Usable<'_>| usable.model.limits.images.qualities.clone();
+    let formats = |usable: &Usable<'_>| usable.model.limits.images.output_formats.clone();
+    json!({
+        "model": schema::model(usable),
+        "prompt": {"type": "string", "minLength": 1, "description": "What is to be seen."},
+        "n": schema::count(usable),
+        "size": schema::size(usable),
+        "quality": schema::words(usable, qualities, Quality::as_str, "How much care is taken."),
+        "output_format": schema::words(usable, formats, ImageFormat::as_str, "The file's format."),
+        "extra": schema::extra(),
+    })
+}
+
+/// The arguments, and those that are needed.
+pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+    let mut properties = common(usable);
+    let max = usable.iter().map(|usable| usable.model.limits.images.references_max).max();
+    if max.is_some_and(|max| max > 0) {
+        properties["image_urls"] = json!({
+            "type": "array",
+            "items": {"type": "string", "format": "uri"},
+            "maxItems": max,
+            "description": "Public https URLs of images to go by, for models that take some.",
+        });
+    }
+    (properties, &["model", "prompt"])
+}
+
+/// Makes the images.
+///
+/// # Errors
+/// What is wrong with the arguments, and what the gateway refuses.
+pub(super) async fn call(
+    caller: &Caller,
+    arguments: JsonObject,
+) -> Result<CallToolResult, Refused> {
+    let arguments: Arguments = tools::read(arguments)?;
+    let plain = PlainImage {
+        model: &arguments.model,
+        prompt: &arguments.prompt,
+        count: arguments.n,
+        size: arguments.size.as_deref(),
+        quality: arguments.quality.as_deref(),
+        output_format: arguments.output_format.as_deref(),
+        image_urls: &arguments.image_urls,
+    };
+    let mut body = plain.body(dialect(caller, &arguments.model));
+    tools::add(&mut body, arguments.extra);
+    let answer = caller.post(Operation::ImageGeneration, &body).await?;
+    result(caller, &answer)
+}
+
+/// The dialect in which a model is asked: that of its first target.
+pub(super) fn dialect(caller: &Caller, model: &str) -> Dialect {
+    let target = caller.snapshot.model(model).and_then(|model| model.targets.first());
+    target.map_or(Dialect::Openai, |target| target.upstream.dialect)
+}
+
+/// The images of an answer, in any of the shapes in which there are some.
+///
+/// # Errors
+/// An answer that is none.
+pub(super) fn result(caller: &Caller, answer: &Answer) -> Result<CallToolResult, Refused> {
+    let document = answer.json()?;
+    let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for image in items(&document["data"]) {
+        if let Some(data) = image["b64_json"].as_str() {
+            media.add_base64(Kind::Image, data, media::image_type(data));
+        } else if let Some(url) = image["url"].as_str() {
+            media.add_url(Kind::Image, url);
+        }
+    }
+    for choice in items(&document["output"]["choices"]) {
+        for block in items(&choice["message"]["content"]) {
+            if let Some(url) = block["image"].as_str() {
+                media.add_url(Kind::Image, url);
+            }
+        }
+    }
+    let Media { content, told, .. } = media;
+    let mut result = CallToolResult::success(content);
+    let structured = json!({"images": told, "usage": document["usage"]});
+    result.structured_content = Some(answer.with_cost(structured));
+    Ok(result)
+}
