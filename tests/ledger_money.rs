@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, EntryKind, Hold, KeyId, KeyPatch, Ledger, LedgerError, NewKey, Options, Posted,
-    Refusal, RequestId, Reserve, Settlement, VoidReason, verify,
+    AccountId, EntryKind, Grain, Hold, KeyId, KeyPatch, Ledger, LedgerError, NewKey, Options,
+    Posted, Refusal, RequestId, Reserve, Settlement, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
@@ -325,6 +325,19 @@ async fn a_statement_has_everything_newest_first_and_in_pages() {
         .iter()
         .fold((0, 0), |sum, row| (sum.0 + row.total.calls, sum.1 + row.total.charged.get()));
     assert_eq!((calls, charged), (400, (0..400).sum::<i64>()), "usage by hour adds up");
+    // What is read lately is exact once it was read exactly.
+    let range = begin..UnixMs::now();
+    let days = ledger.usage_by_day(account, range.clone()).await.expect("usage");
+    let calls: u64 = days.iter().map(|row| row.total.calls).sum();
+    assert_eq!(calls, 400, "usage by day adds up: {days:?}");
+    for grain in [Grain::Hour, Grain::Day] {
+        let all = ledger.usage_of_all(grain, range.clone()).await.expect("usage");
+        let charged: i64 = all.iter().map(|row| row.total.charged.get()).sum();
+        assert_eq!(charged, (0..400).sum::<i64>(), "usage of all adds up: {all:?}");
+    }
+    let used = ledger.keys_last_used(account).await.expect("keys");
+    assert_eq!(used.len(), 1, "one key was used: {used:?}");
+    assert!(used.values().all(|at| (begin..=UnixMs::now()).contains(at)), "{used:?}");
     is_sound(ledger, &dir).await;
 }
 

@@ -133,3 +133,80 @@ fn read_key_of_all(key: &[u8]) -> Option<(u32, Arc<str>)> {
     let (time, model) = key.get(1..)?.split_first_chunk()?;
     Some((u32::from_be_bytes(*time), std::str::from_utf8(model).ok()?.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashSet};
+
+    use super::*;
+    use crate::money::Nanousd;
+    use crate::price::Usage;
+
+    /// Wherever windows end, the rows of days are the sums of those of their hours, and the rows of
+    /// all are the sums over accounts and keys.
+    #[test]
+    fn rows_of_days_and_of_all_add_up_to_the_same() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(&dir.path().join("sled")).expect("opens");
+        let mut calls: Vec<UsageCell> = Vec::new();
+        let mut window = Window::default();
+        for _ in 0..2_000 {
+            let cell = UsageCell {
+                account: AccountId::from_number(random.u64(1..4)),
+                time: 480_000 + random.u32(..24 * 5),
+                key: KeyId::from_number(random.u64(1..3)),
+                model: ["a", "b", "c"][random.usize(..3)].into(),
+            };
+            let usage = Usage { output_tokens: 7, ..Usage::ZERO };
+            let charged = Nanousd::new(3);
+            let total = UsageTotal { calls: 1, charged, written_off: Nanousd::ZERO, usage };
+            window.usage.entry(cell.clone()).or_default().add(&total);
+            calls.push(cell);
+            if random.u8(..20) == 0 {
+                write(&store, &std::mem::take(&mut window));
+            }
+        }
+        write(&store, &window);
+        let expected = |grain: Grain| {
+            let mut sums: BTreeMap<_, u64> = BTreeMap::new();
+            for cell in &calls {
+                let time = if grain == Grain::Day { cell.time / 24 } else { cell.time };
+                *sums.entry((cell.account, time, cell.key, cell.model.clone())).or_default() += 1;
+            }
+            sums
+        };
+        for grain in [Grain::Hour, Grain::Day] {
+            let mut found = BTreeMap::new();
+            for account in (1..5).map(AccountId::from_number) {
+                for (cell, total) in store.usage(account, grain, 0..u32::MAX).expect("rows") {
+                    assert_eq!((cell.account, total.charged.get() % 3), (account, 0));
+                    assert_eq!(total.usage.output_tokens, total.calls * 7);
+                    found.insert((cell.account, cell.time, cell.key, cell.model), total.calls);
+                }
+            }
+            let sums = expected(grain);
+            assert_eq!(found, sums);
+            let mut of_all: BTreeMap<_, u64> = BTreeMap::new();
+            for ((_, time, _, model), calls) in sums {
+                *of_all.entry((time, model)).or_default() += calls;
+            }
+            let all = store.usage_of_all(grain, 0..u32::MAX).expect("rows");
+            let all: BTreeMap<_, _> =
+                all.into_iter().map(|(time, model, sum)| ((time, model), sum.calls)).collect();
+            assert_eq!(all, of_all);
+            let days: HashSet<u32> = all.keys().map(|(time, _)| *time).collect();
+            let some = store.usage_of_all(grain, 20_001..480_050).expect("rows");
+            assert!(some.iter().all(|(time, ..)| days.contains(time) && *time < 480_050));
+            assert!(some.len() < all.len() || grain == Grain::Day, "a part of them");
+        }
+    }
+
+    fn write(store: &Store, window: &Window) {
+        let mut batch = sled::Batch::default();
+        store.put_usage(&mut batch, window).expect("written");
+        store.db.apply_batch(batch).expect("applied");
+    }
+}
