@@ -23,6 +23,7 @@ use crate::request_log;
 mod configuration;
 mod load;
 mod process;
+mod recent;
 mod register;
 mod scraped;
 mod series;
@@ -31,6 +32,7 @@ mod upstreams;
 
 use configuration::ConfigurationFigures;
 use load::Load;
+pub use recent::{Minute, Recent};
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
 use scraped::Scraped;
 use series::Series;
@@ -70,6 +72,8 @@ pub struct Metrics {
     configuration: ConfigurationFigures,
     /// By model, then the few routes and upstreams that the model was used with.
     series: RwLock<HashMap<String, Vec<Arc<Series>>>>,
+    /// The last day, for people.
+    history: Mutex<recent::History>,
     /// One scrape at a time brings these up to date.
     scraped: Mutex<Scraped>,
 }
@@ -140,6 +144,7 @@ impl Metrics {
             certificates: certificates(r),
             configuration: ConfigurationFigures::new(r),
             series: RwLock::default(),
+            history: Mutex::default(),
             scraped: Mutex::new(Scraped::new(r)),
             registry,
         }

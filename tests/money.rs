@@ -254,6 +254,23 @@ async fn customers_see_what_they_have_used() {
     let cost: tollgate::money::Nanousd =
         serde_json::from_value(row["cost"].clone()).expect("money");
     assert_eq!(cost.get(), spent, "{row}");
+    // Operators see the same, by the day and by the hour.
+    for by in ["day", "hour"] {
+        let shown = admin.get(&format!("/accounts/{}/usage?by={by}", customer.account)).await;
+        let [shown] = shown["data"].as_array().expect("rows").as_slice() else { panic!("{shown}") };
+        assert_eq!((&shown["calls"], &shown["cost"]), (&row["calls"], &row["cost"]), "{shown}");
+        assert_eq!((&shown["key_id"], &shown["model"]), (&row["key_id"], &row["model"]));
+        assert_eq!(shown["usage"]["output_tokens"], row["output_tokens"], "{shown}");
+    }
+    let account = format!("/accounts/{}/usage", customer.account);
+    let old = admin.get(&format!("{account}?to=2020-01-01T00:00:00Z")).await;
+    assert_eq!(old["data"], json!([]));
+    for query in
+        ["from=2020-01-01T00:00:00Z", "by=hour&from=2026-01-01T00:00:00Z&to=2026-03-01T00:00:00Z"]
+    {
+        let refused = admin.get(&format!("{account}?{query}")).await;
+        assert_eq!(refused["error"]["param"], "from", "{refused}");
+    }
     let (_, strangers) = usage(&stranger, "?days=366").await;
     assert_eq!(strangers["data"], json!([]), "nobody sees another account's");
     for query in ["?days=0", "?days=367", "?days=x"] {

@@ -338,6 +338,20 @@ async fn a_log_that_is_off_keeps_nothing() {
     assert!(log.follow(Scope::All).is_none() && !log.is_on());
 }
 
+/// A file that is in the way stands for a disk that refuses.
+#[tokio::test]
+async fn a_log_that_cannot_be_written_counts_what_it_lost() {
+    let dir = directory();
+    fs::write(dir.path().join("requests"), "a file").expect("a file");
+    let log = open(&dir.path().join("requests"));
+    log.record(&finished(Some(account(1))));
+    assert_eq!(all(&log, Scope::Account(account(1)), query(5)).await, []);
+    log.record(&finished(Some(account(1))));
+    let figures = log.figures();
+    let lost = figures.dropped.queue_full + figures.dropped.disk;
+    assert_eq!((lost, figures.bytes), (2, 0), "{figures:?}");
+}
+
 /// After a cut or a flipped byte anywhere, what is read are records that were written, in their order,
 /// and of the newest file all those before the damage. New records go on from there.
 #[tokio::test]

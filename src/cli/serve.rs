@@ -256,11 +256,10 @@ async fn serve(
         readiness: Arc::clone(&readiness),
         token: admin_token.clone(),
     };
-    let checks = tokio::spawn(check_upstreams(Arc::clone(&handle), Arc::clone(&state.balancer)));
+    let watching = watch(&handle, &metrics, &state.balancer);
     let app = admin::app(state).context("cannot prepare the operators' console")?;
     let admin = tokio::spawn(admin::serve(admin_listener, app));
     metrics.config_loaded();
-    let watching = tokio::spawn(reload::watch(Arc::clone(&handle), Arc::clone(&metrics)));
     readiness.set_ready();
     let running =
         Running { ledger: Arc::clone(&ledger), admin_token, listeners: urls, admin: admin_address };
@@ -272,8 +271,21 @@ async fn serve(
     drain.stop.send_replace(true);
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
-    [checks, watching, watchdog].iter().for_each(tokio::task::JoinHandle::abort);
+    watching.iter().chain([&watchdog]).for_each(tokio::task::JoinHandle::abort);
     Ok((ledger, requests, successor))
+}
+
+/// What is done every few seconds: upstreams are checked, files looked at, figures read.
+fn watch(
+    config: &Arc<ConfigHandle>,
+    metrics: &Arc<Metrics>,
+    balancer: &Arc<Balancer>,
+) -> [tokio::task::JoinHandle<()>; 3] {
+    [
+        tokio::spawn(check_upstreams(Arc::clone(config), Arc::clone(balancer))),
+        tokio::spawn(reload::watch(Arc::clone(config), Arc::clone(metrics))),
+        tokio::spawn(Arc::clone(metrics).watch_recent()),
+    ]
 }
 
 /// What the next process will need.

@@ -4,7 +4,7 @@ use crate::ledger::RequestId;
 use crate::price::{Usage, UsageSource};
 use crate::request_log::Figures;
 
-fn finished() -> Finished<'static> {
+pub(super) fn finished() -> Finished<'static> {
     Finished {
         request_id: RequestId::from_number(1),
         account_id: None,

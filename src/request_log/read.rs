@@ -13,8 +13,8 @@ pub const LIST_MAX: usize = 500;
 /// The most records that one list reads. With filters that fit few, a page ends there and says where
 /// to go on: some 20 ms from memory.
 pub const SCAN_MAX: usize = 20_000;
-/// The most that is read in search of one request.
-const FIND_BYTES_MAX: u64 = 64 << 20;
+/// The most that is read in search of one request: some 40 ms from memory.
+const FIND_BYTES_MAX: u64 = 256 << 20;
 /// A request's record stands behind others that had ended before it began, but for this long: a
 /// clock may have been set back.
 const CLOCK_SLACK_MS: u64 = 5_000;
@@ -133,16 +133,16 @@ pub(super) fn find(reader: &mut Reader, scope: Scope, id: RequestId) -> io::Resu
         begins.push(first.map_or(0, |head| head.ended_at.0));
     }
     let behind = begins.partition_point(|begin| *begin < began);
-    let mut left = FIND_BYTES_MAX;
+    let (mark, mut left) = (record::mark_of(id), FIND_BYTES_MAX);
     for segment in segments.iter().skip(behind.saturating_sub(1)) {
         let mut position = segment.first();
         while let Some(frame) = reader.frame_ahead(position)? {
             let length = frame.len() as u64;
-            let head = record::head(frame).filter(|head| is_of(head, scope));
             // Only what may be it is worth a checksum.
-            if let Some(head) = head.filter(|head| head.ended_at.0 >= began)
-                && let Some(stored) = record::stored(frame).filter(|it| it.is_request(id))
+            if record::has_mark(frame, &mark)
                 && record::is_whole(frame)
+                && let Some(head) = record::head(frame).filter(|head| is_of(head, scope))
+                && let Some(stored) = record::stored(frame)
             {
                 return Ok(Some(stored.shown(position, &head)));
             }

@@ -180,10 +180,6 @@ impl<'a> Stored<'a> {
         is_error(self.status, self.error_code, self.task_state)
     }
 
-    pub(super) fn is_request(&self, id: RequestId) -> bool {
-        self.request == Some(id)
-    }
-
     /// The record as readers get it.
     pub(super) fn shown(&self, position: Position, head: &Head) -> Logged {
         let text = str::to_owned;
@@ -295,6 +291,16 @@ pub(super) fn is_whole(frame: &[u8]) -> bool {
         && frame.get(..4) == frame.get(end..)
         && crc.map(|crc| u32::from_le_bytes(*crc))
             == frame.get(CONTENT_AT..end).map(crc32fast::hash)
+}
+
+/// What stands behind the head of the frame of this request, to begin with.
+pub(super) fn mark_of(request: RequestId) -> Vec<u8> {
+    postcard::to_stdvec(&Some(request)).unwrap_or_default()
+}
+
+/// Whether what stands behind a frame's head begins with `mark`.
+pub(super) fn has_mark(frame: &[u8], mark: &[u8]) -> bool {
+    frame.get(CONTENT_AT + HEAD_BYTES..).is_some_and(|rest| rest.starts_with(mark))
 }
 
 /// What stands behind the head of a whole frame.

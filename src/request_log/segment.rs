@@ -146,34 +146,42 @@ impl Reader {
 
     /// The whole record at `position`; `None` if there is none.
     pub(super) fn frame_at(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
-        let Some(segment) = self.segments.iter().rfind(|it| it.holds(position)).cloned() else {
-            return Ok(None);
-        };
-        self.load(&segment, position, 4, Towards::Start)?;
+        let frame = self.frame(position, Towards::Start)?;
+        Ok(frame.filter(|frame| is_whole(frame)))
+    }
+
+    /// The bytes of what may be a record at `position`, read on the way forwards; `None` at the end of
+    /// its file and where it is damaged. Not checked for being whole.
+    pub(super) fn frame_ahead(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
+        self.frame(position, Towards::End)
+    }
+
+    fn frame(&mut self, position: Position, towards: Towards) -> io::Result<Option<&[u8]>> {
+        self.load(position, 4, towards)?;
         let Some(length) = self.at(position, 4).and_then(frame_bytes) else { return Ok(None) };
-        self.load(&segment, position, length, Towards::Start)?;
-        Ok(self.at(position, length).filter(|frame| is_whole(frame)))
+        self.load(position, length, towards)?;
+        Ok(self.at(position, length))
     }
 
     /// The position of the last record that ends at or before `end`; `None` at the log's beginning.
     /// Where a file has been damaged, the rest of it is left out.
     pub(super) fn before(&mut self, mut end: Position) -> io::Result<Option<Position>> {
         loop {
-            let Some(segment) = self.segments.iter().rfind(|it| it.base < end).cloned() else {
+            let Some(segment) = self.segments.iter().rfind(|it| it.base < end) else {
                 return Ok(None);
             };
-            let last = end.min(segment.end());
-            if last > segment.first()
-                && let Some(position) = self.frame_ending(&segment, last)?
+            let (base, first, last) = (segment.base, segment.first(), end.min(segment.end()));
+            if last > first
+                && let Some(position) = self.frame_ending(last)?
             {
                 return Ok(Some(position));
             }
-            end = segment.base;
+            end = base;
         }
     }
 
-    fn frame_ending(&mut self, segment: &Segment, end: Position) -> io::Result<Option<Position>> {
-        self.load(segment, end.saturating_sub(4), 4, Towards::Start)?;
+    fn frame_ending(&mut self, end: Position) -> io::Result<Option<Position>> {
+        self.load(end.saturating_sub(4), 4, Towards::Start)?;
         let length = self.at(end.saturating_sub(4), 4).and_then(frame_bytes);
         let Some(position) = length.and_then(|length| end.checked_sub(length as u64)) else {
             return Ok(None);
@@ -182,35 +190,20 @@ impl Reader {
         Ok(is_one.then_some(position))
     }
 
-    /// The bytes of what may be a record at `position`, read on the way forwards; `None` at the end of
-    /// its file and where it is damaged. Not checked for being whole.
-    pub(super) fn frame_ahead(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
-        let Some(segment) = self.segments.iter().rfind(|it| it.holds(position)).cloned() else {
-            return Ok(None);
-        };
-        self.load(&segment, position, 4, Towards::End)?;
-        let Some(length) = self.at(position, 4).and_then(frame_bytes) else { return Ok(None) };
-        self.load(&segment, position, length, Towards::End)?;
-        Ok(self.at(position, length))
-    }
-
     /// Bytes of the block, if it has them.
     fn at(&self, position: Position, bytes: usize) -> Option<&[u8]> {
         let begin = usize::try_from(position.checked_sub(self.block_at)?).ok()?;
         self.block.get(begin..begin.checked_add(bytes)?)
     }
 
-    /// Makes sure that the block has these bytes, if the file has.
-    fn load(
-        &mut self,
-        segment: &Segment,
-        position: Position,
-        bytes: usize,
-        towards: Towards,
-    ) -> io::Result<()> {
+    /// Makes sure that the block has these bytes, if a file has.
+    fn load(&mut self, position: Position, bytes: usize, towards: Towards) -> io::Result<()> {
         if self.at(position, bytes).is_some() {
             return Ok(());
         }
+        let Some(segment) = self.segments.iter().rfind(|it| it.holds(position)) else {
+            return Ok(());
+        };
         let (begin, length) = match towards {
             Towards::Start => {
                 let begin = position.saturating_sub(BACK_BYTES).max(segment.base);
