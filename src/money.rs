@@ -181,6 +181,18 @@ impl Rate {
     pub const fn femtousd(self) -> i64 {
         self.0
     }
+
+    /// What `units` cost, in dollars with all decimals that there are, and at least two.
+    #[must_use]
+    pub fn dollars(self, units: u64) -> String {
+        const FEMTOUSD_PER_USD: u128 = 1_000_000_000_000_000;
+        let total = Charge::default().plus(units, self).0.unsigned_abs();
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let fraction = format!("{:015}", total % FEMTOUSD_PER_USD);
+        let significant = fraction.trim_end_matches('0').len().max(2);
+        let whole = total / FEMTOUSD_PER_USD;
+        format!("{sign}{whole}.{}", fraction.get(..significant).unwrap_or(&fraction))
+    }
 }
 
 /// A running total in femto-dollars. It saturates instead of wrapping: a total past the range is
@@ -243,6 +255,16 @@ mod tests {
         ] {
             assert!(text.parse::<Nanousd>().is_err(), "{text:?} was accepted");
         }
+    }
+
+    #[test]
+    fn a_rate_is_shown_with_all_of_its_decimals() {
+        let rate = Rate::from_femtousd(37_500_000);
+        assert_eq!(rate.dollars(1_000_000), "0.0375");
+        assert_eq!(rate.dollars(1), "0.0000000375");
+        assert_eq!(Rate::from_femtousd(1).dollars(1), "0.000000000000001");
+        assert_eq!(Rate::from_femtousd(2_500_000_000).dollars(1_000_000), "2.50");
+        assert_eq!(Rate::default().dollars(1), "0.00");
     }
 
     #[test]

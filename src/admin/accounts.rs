@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::error::{Answer, ApiError};
 use super::limits::{RatesBody, RatesView};
-use super::request::{Body, Created, List, Once, Page, Params, Path};
+use super::request::{Body, Created, List, Once, PAGE_MAX, Page, Params, Path};
 use super::value::{Amount, Object, Time};
 use crate::ledger::{Account, AccountId, Balance, HoldId, Seq};
 use crate::money::Nanousd;
@@ -80,12 +80,32 @@ pub(super) async fn create(
     Ok(Created(AccountView::of(&state, account)))
 }
 
+/// The accounts that are asked for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    /// The most items of the answer; 100 when it is left out.
+    #[schemars(range(min = 1, max = PAGE_MAX))]
+    limit: Option<usize>,
+    /// The last item of the page before: its `next_after`.
+    after: Option<AccountId>,
+    /// Only accounts whose id begins with this, or whose name does, in capitals or not.
+    query: Option<String>,
+}
+
 /// `GET /admin/v1/accounts`, oldest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(page): Params<Page<AccountId>>,
+    Params(Wanted { limit, after, query }): Params<Wanted>,
 ) -> Answer<Json<List<AccountView, AccountId>>> {
-    let accounts = state.ledger.accounts();
+    let mut accounts = state.ledger.accounts();
+    if let Some(query) = query.map(|query| query.to_lowercase()) {
+        accounts.retain(|account| {
+            account.name.to_lowercase().starts_with(&query)
+                || account.id.to_string().starts_with(&query)
+        });
+    }
+    let page = Page { limit, after };
     Ok(Json(page.list(
         accounts,
         |account| account.id,

@@ -104,6 +104,11 @@ impl ApiError {
         }
     }
 
+    /// As many do the same as may at one time.
+    fn busy(message: String) -> Self {
+        Self::request(StatusCode::TOO_MANY_REQUESTS, "busy", message)
+    }
+
     /// The ledger did not answer: nobody knows whether it did what was asked.
     pub(super) fn unavailable() -> Self {
         Self {
@@ -144,7 +149,8 @@ impl From<LedgerError> for ApiError {
             LedgerError::RefundTooLarge { .. } => Self::invalid("amount", message),
             LedgerError::Invalid(_) => Self::malformed(message),
             LedgerError::Stopped => Self::unavailable(),
-            LedgerError::Store(cause) => Self::internal(cause),
+            LedgerError::Busy => Self::busy(message),
+            LedgerError::Journal(cause) | LedgerError::Store(cause) => Self::internal(cause),
         }
     }
 }

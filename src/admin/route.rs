@@ -5,11 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::generate::SchemaSettings;
 use schemars::transform::Transform as _;
@@ -20,6 +23,9 @@ use super::AdminState;
 use super::error::{ApiError, Envelope};
 use super::request::{Body, Params, Path};
 use crate::config::WithoutNull;
+
+/// The time within which the ledger must have answered. A disk that takes longer is not working.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One method of one path.
 pub(super) struct Route {
@@ -34,6 +40,8 @@ pub(super) struct Route {
     describe: fn(&mut Operation<'_>),
     /// Refusals that its types do not tell.
     refusals: Vec<(StatusCode, &'static str)>,
+    /// The time within which it must have answered.
+    within: Duration,
     service: MethodRouter<AdminState>,
 }
 
@@ -81,12 +89,19 @@ impl Route {
     {
         let service = on(filter, handler);
         let (describe, refusals) = (H::describe as fn(&mut Operation<'_>), Vec::new());
-        Self { method, path, id, summary, tag, describe, refusals, service }
+        let within = ANSWER_TIMEOUT;
+        Self { method, path, id, summary, tag, describe, refusals, within, service }
     }
 
     /// It may also refuse with this status, because of `why`.
     pub(super) fn or(mut self, status: StatusCode, why: &'static str) -> Self {
         self.refusals.push((status, why));
+        self
+    }
+
+    /// It takes this long at most, rather than as long as any other.
+    pub(super) fn within(mut self, limit: Duration) -> Self {
+        self.within = limit;
         self
     }
 
@@ -97,7 +112,9 @@ impl Route {
 
     /// What the router is made from.
     pub(super) fn into_service(self) -> (&'static str, MethodRouter<AdminState>) {
-        (self.path, self.service)
+        let within = self.within;
+        let bounded = move |request: Request, next: Next| answered(within, next.run(request));
+        (self.path, self.service.layer(from_fn(bounded)))
     }
 
     /// What the document says of it.
@@ -135,6 +152,14 @@ impl Route {
             document["requestBody"] = body;
         }
         document
+    }
+}
+
+/// The answer, or that there was none in time: nobody knows then whether it was done.
+async fn answered(within: Duration, answer: impl Future<Output = Response>) -> Response {
+    match tokio::time::timeout(within, answer).await {
+        Ok(response) => response,
+        Err(_) => ApiError::unavailable().into_response(),
     }
 }
 
@@ -221,6 +246,11 @@ impl<'a> Operation<'a> {
             }
             self.parameters.push(parameter);
         }
+    }
+
+    /// Keeps the schema of something that an answer has in another form than as a whole.
+    pub(super) fn name<T: JsonSchema>(&mut self) {
+        self.schemas.given.subschema_for::<T>();
     }
 
     /// An answer in JSON.

@@ -1,11 +1,14 @@
 //! Every path of the admin API. The router and the document at `/openapi.json` are both made from
 //! this table: a path that is not in it does not exist, and none is served undescribed.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 
 use super::route::{Route, Title, get, patch, post};
 use super::{
-    accounts, config, entries, explain, keys, openapi, probes, requests, tasks, upstreams, usage,
+    accounts, config, entries, explain, keys, ledger, models, openapi, probes, requests, tasks,
+    upstreams, usage,
 };
 
 const ACCOUNTS: &str = "Accounts";
@@ -17,11 +20,18 @@ const CONFIGURATION: &str = "Configuration";
 const UPSTREAMS: &str = "Upstreams";
 const PROBES: &str = "Probes";
 
+const LEDGER: &str = "Ledger";
+
+/// The time within which the journal must have been checked: the life of a connection. It is read at
+/// some hundred thousand records a second.
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// All entries, in the order in which the document lists them.
 pub(super) fn routes() -> Vec<Route> {
     let mut routes = accounts_and_keys();
     routes.extend(money_and_tasks());
     routes.extend(logged());
+    routes.extend(journal());
     routes.extend(gateway());
     routes
 }
@@ -132,8 +142,30 @@ fn logged() -> Vec<Route> {
     ]
 }
 
+fn journal() -> Vec<Route> {
+    vec![
+        get(
+            "/admin/v1/ledger/export",
+            Title("exportLedger", LEDGER, "The journal's records, as lines of JSON or as CSV"),
+            ledger::export,
+        ),
+        post(
+            "/admin/v1/ledger/verify",
+            Title("verifyLedger", LEDGER, "Check the journal up to the last record on disk"),
+            ledger::verify,
+        )
+        .or(StatusCode::TOO_MANY_REQUESTS, "As many read the journal as may.")
+        .within(VERIFY_TIMEOUT),
+    ]
+}
+
 fn gateway() -> Vec<Route> {
     vec![
+        get(
+            "/admin/v1/models",
+            Title("listModels", CONFIGURATION, "The models, with targets, prices and limits"),
+            models::list,
+        ),
         get(
             "/admin/v1/upstreams",
             Title("listUpstreams", UPSTREAMS, "How the upstreams and their targets are doing"),

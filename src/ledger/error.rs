@@ -91,6 +91,10 @@ pub enum LedgerError {
     Invalid(&'static str),
     /// The ledger closed before the change was on disk.
     Stopped,
+    /// The whole journal is being read by as many as may do so at one time.
+    Busy,
+    /// The journal cannot be read.
+    Journal(String),
     /// The sled ledger cannot be read or written; it is rebuilt from the journal at the next start.
     Store(String),
 }
@@ -116,6 +120,8 @@ impl fmt::Display for LedgerError {
             ),
             Self::Invalid(what) => f.write_str(what),
             Self::Stopped => f.write_str("the ledger closed before the change was on disk"),
+            Self::Busy => f.write_str("the journal is being read by as many as may do so at once"),
+            Self::Journal(cause) => write!(f, "the journal cannot be read: {cause}"),
             Self::Store(cause) => write!(f, "the sled ledger failed: {cause}"),
         }
     }

@@ -23,6 +23,7 @@
 //! | `recovery` | opening: load, replay, rebuild, end what a crash left open |
 //! | `verify` | the whole journal checked |
 //! | `export` | records as JSON and CSV |
+//! | `scan` | the whole journal read while the ledger is open |
 //!
 //! Decisions are taken in memory, under the lock of the account's shard: decide, give the record its
 //! place in the journal, apply. The journal's order within an account is therefore the order of the
@@ -52,6 +53,7 @@ mod projection;
 mod projector;
 mod record;
 mod recovery;
+mod scan;
 mod spend;
 mod statement;
 mod store;
@@ -70,6 +72,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
 
 use self::act::Ids;
 use self::core::Core;
@@ -98,6 +101,7 @@ pub use self::people::{AccountPatch, Login, SessionId, normal_email};
 pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
 pub use self::recovery::Recovery;
+pub use self::scan::Scan;
 pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::statement::{Call, Entry, EntryKind, InDoubt};
 pub use self::task::{
@@ -171,6 +175,10 @@ pub struct Ledger {
     backlog: Arc<Backlog>,
     store: Arc<Store>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The directory, for those who read the whole journal.
+    dir: PathBuf,
+    /// Places of those who read the whole journal at one time.
+    scans: Arc<Semaphore>,
     /// Locked for as long as the ledger is open.
     _lock: DirectoryLock,
 }

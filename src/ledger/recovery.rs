@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
 
 use super::act::Ids;
 use super::core::Core;
@@ -19,6 +20,7 @@ use super::lock::DirectoryLock;
 use super::projection::Window;
 use super::projector::{Backlog, Projector, WINDOW_RECORDS_MAX};
 use super::record::Journaled;
+use super::scan::SCANS_MAX;
 use super::statement::{InDoubt, in_doubt};
 use super::store::{Store, StoreError};
 use super::{
@@ -92,6 +94,8 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         backlog,
         store,
         threads: Mutex::new(threads),
+        dir: options.dir,
+        scans: Arc::new(Semaphore::new(SCANS_MAX)),
         _lock: lock,
     });
     let recovery = Recovery {

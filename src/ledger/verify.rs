@@ -1,5 +1,5 @@
-//! The whole journal checked offline: every checksum, the hash chain, every rule of money, and that
-//! sled says the same.
+//! The whole journal checked: every checksum, the hash chain, every rule of money, and, while no
+//! gateway has it open, that sled says the same.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -53,9 +53,42 @@ pub struct Report {
 /// # Errors
 /// [`OpenError`] when it cannot be read at all; what can be read and is wrong is in the report.
 pub fn verify(dir: &Path) -> Result<Report, OpenError> {
+    // Before the lock, which would make a directory that is not there.
+    segment::list(&dir.join("journal"))?;
+    let _lock = DirectoryLock::take(dir)?;
+    let Checked { mut report, state_hash, acts, is_whole } = read(dir, None, &|| true)?;
+    if is_whole {
+        report.compare_sled(dir, state_hash, acts);
+    }
+    Ok(report)
+}
+
+/// Checks the journal in `dir` up to the record at `to`, which is on disk, for as long as `goes_on`.
+/// A gateway may have it open.
+///
+/// # Errors
+/// As [`verify`].
+pub(super) fn check(
+    dir: &Path,
+    to: Option<Seq>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Report, OpenError> {
+    Ok(read(dir, to, goes_on)?.report)
+}
+
+/// What the journal says.
+struct Checked {
+    report: Report,
+    state_hash: [u8; 32],
+    /// The hash of who did what, not finished.
+    acts: Sha256,
+    /// Whether all of it could be read.
+    is_whole: bool,
+}
+
+fn read(dir: &Path, to: Option<Seq>, goes_on: &dyn Fn() -> bool) -> Result<Checked, OpenError> {
     let journal_dir = dir.join("journal");
     let segments = segment::list(&journal_dir)?.len();
-    let _lock = DirectoryLock::take(dir)?;
     let mut audit = Audit {
         cores: new_cores(),
         refunds: HashMap::new(),
@@ -64,7 +97,7 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
     };
     let mut reader = Reader::open(&journal_dir, Position::default())?;
     let (mut frames, mut is_whole) = (0, true);
-    loop {
+    while goes_on() && to.is_none_or(|to| reader.position().seq < to) {
         match reader.next() {
             Ok(Some(frame)) => {
                 frames += 1;
@@ -81,39 +114,49 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
         }
     }
     let end = reader.position();
+    if let Some(to) = to.filter(|to| is_whole && goes_on() && end.seq < *to) {
+        audit.violations.push(format!("the journal ends with record {}, not {to}", end.seq));
+        is_whole = false;
+    }
     if is_whole {
-        audit.check_refunds(&journal_dir)?;
+        audit.check_refunds(&journal_dir, end.seq)?;
     }
     audit.violations.extend(audit::violations(audit.cores.iter()));
     let state_hash = audit::state_hash(audit.cores.iter());
-    let sled_hash = audit.compare_sled(dir, state_hash, is_whole);
-
+    let open_holds = audit.cores.iter().map(Core::open_holds).sum();
     let mut accounts: Vec<_> = audit.cores.iter().flat_map(Core::accounts).cloned().collect();
     accounts.sort_by_key(|account| (account.created_at, account.id));
-    let sum = |part: fn(&Account) -> Nanousd| {
-        accounts.iter().try_fold(Nanousd::ZERO, |sum, account| sum.checked_add(part(account)))
-    };
-    let part = |part: fn(&Account) -> Nanousd| sum(part).unwrap_or(Nanousd::MAX);
-    let total = Balance {
-        granted: part(|account| account.balance.granted),
-        available: part(|account| account.balance.available),
-        held: part(|account| account.balance.held),
-        spent: part(|account| account.balance.spent),
-    };
-    Ok(Report {
+    let report = Report {
         segments,
         frames,
         records: end.seq,
         torn_bytes: reader.torn_bytes(),
         chain: hex(&end.chain),
         state_hash: hex(&state_hash),
-        sled_hash,
-        total,
-        written_off: part(|account| account.written_off),
-        open_holds: audit.cores.iter().map(Core::open_holds).sum(),
+        sled_hash: None,
+        total: total(&accounts),
+        written_off: sum(&accounts, |account| account.written_off),
+        open_holds,
         accounts,
         violations: audit.violations,
-    })
+    };
+    Ok(Checked { report, state_hash, acts: audit.acts, is_whole })
+}
+
+/// All accounts together.
+fn total(accounts: &[Account]) -> Balance {
+    Balance {
+        granted: sum(accounts, |account| account.balance.granted),
+        available: sum(accounts, |account| account.balance.available),
+        held: sum(accounts, |account| account.balance.held),
+        spent: sum(accounts, |account| account.balance.spent),
+    }
+}
+
+fn sum(accounts: &[Account], part: fn(&Account) -> Nanousd) -> Nanousd {
+    let sum =
+        accounts.iter().try_fold(Nanousd::ZERO, |sum, account| sum.checked_add(part(account)));
+    sum.unwrap_or(Nanousd::MAX)
 }
 
 struct Audit {
@@ -143,13 +186,15 @@ impl Audit {
         }
     }
 
-    /// A refund notes what its hold was charged. Reads the journal again and compares.
-    fn check_refunds(&mut self, journal_dir: &Path) -> Result<(), OpenError> {
+    /// A refund notes what its hold was charged. Reads the journal again, up to where it was read
+    /// before, and compares.
+    fn check_refunds(&mut self, journal_dir: &Path, end: Seq) -> Result<(), OpenError> {
         if self.refunds.is_empty() {
             return Ok(());
         }
         let mut reader = Reader::open(journal_dir, Position::default())?;
-        while let Some(frame) = reader.next()? {
+        while reader.position().seq < end {
+            let Some(frame) = reader.next()? else { break };
             for (record, seq) in frame.records.iter().zip(frame.first_seq..) {
                 let (Record::Posted { account, hold, charged, .. }
                 | Record::Recovered { account, hold, charged, .. }) = record
@@ -173,10 +218,13 @@ impl Audit {
         }
         Ok(())
     }
+}
 
-    fn compare_sled(&mut self, dir: &Path, state_hash: [u8; 32], is_whole: bool) -> Option<String> {
-        if !is_whole || !dir.join("sled").exists() {
-            return None;
+impl Report {
+    /// Compares the state that the journal gives with what sled gives, if there is sled.
+    fn compare_sled(&mut self, dir: &Path, state_hash: [u8; 32], acts: Sha256) {
+        if !dir.join("sled").exists() {
+            return;
         }
         match recovery::load(dir) {
             Ok(state) => {
@@ -188,18 +236,15 @@ impl Audit {
                             .to_owned(),
                     );
                 }
-                let mut acts = Sha256::new();
-                let listed = state.store.each_act(|seq, act| audit::add_act(&mut acts, seq, act));
-                if listed.is_err() || acts.finalize() != self.acts.clone().finalize() {
+                let mut told = Sha256::new();
+                let listed = state.store.each_act(|seq, act| audit::add_act(&mut told, seq, act));
+                if listed.is_err() || told.finalize() != acts.finalize() {
                     self.violations
                         .push("sled and the journal tell differently who did what".to_owned());
                 }
-                Some(hex(&sled_hash))
+                self.sled_hash = Some(hex(&sled_hash));
             }
-            Err(error) => {
-                self.violations.push(format!("sled: {error}"));
-                None
-            }
+            Err(error) => self.violations.push(format!("sled: {error}")),
         }
     }
 }

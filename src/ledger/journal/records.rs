@@ -95,10 +95,13 @@ mod tests {
             let records = Records::open(dir.path(), from, to).expect("a journal");
             records.map(|record| record.expect("a record").0).collect()
         };
+        let whole = places(0, None);
+        let last = whole.len() as Seq;
+        assert_eq!(whole, (1..=last).collect::<Vec<_>>());
         assert_eq!(places(0, Some(6)), [1, 2, 3, 4, 5, 6]);
         assert_eq!(places(3, Some(4)), [3, 4]);
-        assert_eq!(places(5, None), [5, 6]);
-        assert_eq!(places(7, None), [0; 0]);
+        assert_eq!(places(last, None), [last]);
+        assert_eq!(places(last + 1, None), [0; 0]);
         ledger.close();
     }
 }
