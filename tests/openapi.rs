@@ -103,8 +103,8 @@ fn the_manual_has_a_chapter_for_each_operation_and_no_other() {
 
 /// What schemathesis draws its cases from. It prints it, and the same seed gives the same cases.
 const SEED: &str = "20260731";
-/// Cases of each operation; all of them take some ten seconds.
-const CASES_MAX: &str = "30";
+/// Cases of each operation; all of them take ten seconds, and more on a busy machine.
+const CASES_MAX: &str = "20";
 /// Within this, it has told what it found.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
