@@ -606,6 +606,46 @@ fn copy_files(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
+async fn accounts_are_found_by_the_beginning_of_a_name_or_an_id() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let admin = Admin::start(dir.path());
+    let first = admin.account("Example Ltd").await;
+    admin.account("Another").await;
+    admin.account("example two").await;
+    let found = async |query: &str| -> Vec<String> {
+        let list = admin.get(&format!("/admin/v1/accounts?{query}")).await;
+        let data = list["data"].as_array().expect("a list");
+        data.iter().map(|account| text(&account["name"]).to_owned()).collect()
+    };
+    assert_eq!(found("query=EXAMPLE").await, ["Example Ltd", "example two"]);
+    assert_eq!(found("query=ample").await, [""; 0], "only its beginning");
+    let id = first.rsplit('/').next().expect("an id");
+    assert_eq!(found(&format!("query={id}")).await, ["Example Ltd"]);
+    assert_eq!(found("query=acct_").await.len(), 3);
+    assert_eq!(found("query=example&limit=1").await, ["Example Ltd"], "in pages too");
+    assert_eq!(found(&format!("query=example&after={id}")).await, ["example two"]);
+    admin.stop().await;
+}
+
+#[tokio::test]
+async fn models_are_listed_with_exact_prices() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let admin = Admin::start(dir.path());
+    let list = admin.get("/admin/v1/models").await;
+    let models = list["data"].as_array().expect("a list");
+    let yaml: serde_yaml::Value =
+        serde_yaml::from_str(include_str!("../models.yaml")).expect("YAML");
+    assert_eq!(Some(models.len()), yaml["models"].as_mapping().map(serde_yaml::Mapping::len));
+    let model = models.iter().find(|model| model["id"] == json!(admin.model)).expect("the first");
+    let typed = &yaml["models"][admin.model.as_str()]["prices"]["input_per_1m_tokens"];
+    let typed = typed.as_f64().expect("a price");
+    let shown: f64 = text(&model["prices"]["input_per_1m_tokens"]).parse().expect("dollars");
+    assert!((typed - shown).abs() < 1e-9, "{typed} in the file, {shown} in the list");
+    assert!(!model["targets"].as_array().expect("targets").is_empty());
+    admin.stop().await;
+}
+
+#[tokio::test]
 async fn readiness_follows_the_process() {
     let dir = tempfile::tempdir().expect("a directory");
     let admin = Admin::start(dir.path());

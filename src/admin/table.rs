@@ -22,8 +22,8 @@ const PROBES: &str = "Probes";
 
 const LEDGER: &str = "Ledger";
 
-/// The time within which the journal must have been checked: the life of a connection. It is read at
-/// some hundred thousand records a second.
+/// The time within which the journal must have been checked: the life of a connection. All of it is
+/// read and applied once more.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// All entries, in the order in which the document lists them.
