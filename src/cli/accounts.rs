@@ -1,15 +1,19 @@
 //! `tollgate accounts`: customers' accounts.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::admin_call::{Ask, encoded};
-use super::asked::{Asked, Once, Pages};
+use super::asked::{Asked, Once, Pages, with_query};
 use super::exit::CODES;
 use super::limit::{self, Rates};
-use super::sheets::{ACCOUNT, ACCOUNTS, WEBHOOK_SECRET};
+use super::sheets::{ACCOUNT, ACCOUNTS, LOGIN, USAGE, WEBHOOK_SECRET};
 
 /// Customers' accounts.
 #[derive(Args, Debug)]
@@ -65,6 +69,30 @@ Examples:
 
 {CODES}"))]
     Limit(Limit),
+    /// Give an account another name.
+    #[command(after_help = format!("\
+Examples:
+  tollgate accounts rename acct_3f1c0a5b7d9e2468 'Example Ltd (London)'
+
+{CODES}"))]
+    Rename(Rename),
+    /// Show what an account has used, by key and model, oldest first.
+    #[command(after_help = format!("\
+Examples:
+  tollgate accounts usage acct_3f1c0a5b7d9e2468
+  tollgate accounts usage acct_3f1c0a5b7d9e2468 --by hour --from 2026-01-31T00:00:00Z
+
+{CODES}"))]
+    Usage(Usage),
+    /// Say how the customer logs in to the console: for who has no login, or has lost the password.
+    /// The password is read from a file or from standard input.
+    #[command(after_help = format!("\
+Examples:
+  tollgate accounts login acct_3f1c0a5b7d9e2468 ada@example.com --password-file password
+  openssl rand -base64 18 | tee password | tollgate accounts login acct_3f1c0a5b7d9e2468 ada@example.com
+
+{CODES}"))]
+    Login(Login),
     /// Show the secret that an account's receivers check the signatures of webhooks with.
     #[command(after_help = format!("\
 Examples:
@@ -122,6 +150,53 @@ struct Limit {
     asked: Asked,
 }
 
+#[derive(Args, Debug)]
+struct Rename {
+    /// The account's id.
+    account: String,
+    /// Its new name: 1 to 256 bytes.
+    name: String,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Usage {
+    /// The account's id.
+    account: String,
+    /// From the hour or day of this time, such as `2026-01-31T00:00:00Z`. Default: 30 days ago.
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Up to this time. Default: now.
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// A row for each `hour` or `day`. Default: `day`.
+    #[arg(long, value_name = "UNIT")]
+    by: Option<String>,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Login {
+    /// The account's id.
+    account: String,
+    /// The e-mail address.
+    email: String,
+    /// A file with the password. Default: standard input.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// The longest password that is read, in bytes; the gateway takes shorter ones alone.
+const PASSWORD_BYTES_MAX: u64 = 4096;
+
 /// Where the accounts are.
 const PATH: &str = "/admin/v1/accounts";
 
@@ -154,12 +229,44 @@ impl AccountsArgs {
                 let ask = Ask::patch(path(&account)).with(json!({"limits": limits}));
                 asked.show(&ask.once(&once.id()), &ACCOUNT)
             }
+            AccountsCommand::Rename(Rename { account, name, once, asked }) => {
+                let ask = Ask::patch(path(&account)).with(json!({"name": name}));
+                asked.show(&ask.once(&once.id()), &ACCOUNT)
+            }
+            AccountsCommand::Usage(Usage { account, from, to, by, asked }) => {
+                let query =
+                    [("from", from.as_deref()), ("to", to.as_deref()), ("by", by.as_deref())];
+                let path = with_query(&format!("{}/usage", path(&account)), &query);
+                asked.show(&Ask::get(path), &USAGE)
+            }
+            AccountsCommand::Login(login) => login.run(),
             AccountsCommand::WebhookSecret(One { account, asked }) => {
                 let ask = Ask::get(format!("{}/webhook-secret", path(&account)));
                 asked.show(&ask, &WEBHOOK_SECRET)
             }
         }
     }
+}
+
+impl Login {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let password = match &self.password_file {
+            Some(file) => File::open(file)
+                .and_then(read_password)
+                .with_context(|| format!("cannot read {}", file.display()))?,
+            None => read_password(std::io::stdin()).context("cannot read standard input")?,
+        };
+        let ask = Ask::put(format!("{}/login", path(&self.account)));
+        let body = json!({"email": self.email, "password": password});
+        self.asked.show(&ask.with(body).once(&self.once.id()), &LOGIN)
+    }
+}
+
+/// The text without the line break at its end.
+fn read_password(from: impl Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    from.take(PASSWORD_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
 impl Change {

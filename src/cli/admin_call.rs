@@ -47,6 +47,11 @@ impl Ask {
         Self { method: Method::PATCH, ..Self::get(path) }
     }
 
+    /// `PUT` of a path.
+    pub(super) fn put(path: impl Into<String>) -> Self {
+        Self { method: Method::PUT, ..Self::get(path) }
+    }
+
     /// The same with a JSON body.
     pub(super) fn with(self, body: serde_json::Value) -> Self {
         Self { body: Some(body), ..self }

@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::admin_call::{Ask, encoded};
+use super::exit::{Failure, REFUSED};
 use super::operator::{Document, Operator};
 use super::sheet::Sheet;
 
@@ -69,12 +70,34 @@ impl Asked {
     /// # Errors
     /// What the gateway says, or that it says nothing.
     pub(super) fn show(&self, ask: &Ask, sheet: &Sheet) -> anyhow::Result<ExitCode> {
-        let document = self.operator.ask(ask)?;
-        self.print(&document, sheet)?;
+        self.shown(&self.operator.ask(ask)?, sheet)
+    }
+
+    fn shown(&self, document: &Document, sheet: &Sheet) -> anyhow::Result<ExitCode> {
+        self.print(document, sheet)?;
         for warning in document.value["warnings"].as_array().into_iter().flatten() {
             eprintln!("warning: {}", warning.as_str().unwrap_or_default());
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Asks for something whose secret is shown once, and shows the answer. That a repetition gets no
+    /// secret is a refusal where nothing else is printed.
+    ///
+    /// # Errors
+    /// What the gateway says, or that it says nothing.
+    pub(super) fn show_secret(&self, ask: &Ask, sheet: &Sheet) -> anyhow::Result<ExitCode> {
+        let document = self.operator.ask(ask)?;
+        if document.value.pointer(sheet.main).is_some() {
+            return self.shown(&document, sheet);
+        }
+        if !self.quiet {
+            self.shown(&document, sheet)?;
+        }
+        let id = document.value["id"].as_str().unwrap_or_default();
+        let message = format!("{id} was made before under this --id; its secret was shown then");
+        let help = "if that is lost, take it back and make another".to_owned();
+        Err(Failure { code: REFUSED, message, help: Some(help) }.into())
     }
 
     /// Asks for a list, as far as `pages` say, and shows each page as it comes.

@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
-use super::asked::{Asked, Pages};
+use super::admin_call::{Ask, encoded};
+use super::asked::{Asked, Once, Pages};
 use super::exit::CODES;
-use super::sheets::HOLDS_IN_DOUBT;
+use super::sheets::{HOLDS_IN_DOUBT, RESOLVED};
 
 /// Money of calls that a crash left open.
 #[derive(Args, Debug)]
@@ -24,6 +26,14 @@ Examples:
 
 {CODES}"))]
     InDoubt(InDoubt),
+    /// Take a call off the list of those in doubt, and give back what it was charged if that is due.
+    #[command(after_help = format!("\
+Examples:
+  tollgate holds resolve hold_0000000000000029 --note 'the provider billed nothing'
+  tollgate holds resolve hold_0000000000000029 --refund 0.0002 --id ticket-815
+
+{CODES}"))]
+    Resolve(Resolve),
 }
 
 #[derive(Args, Debug)]
@@ -34,13 +44,39 @@ struct InDoubt {
     asked: Asked,
 }
 
+#[derive(Args, Debug)]
+struct Resolve {
+    /// The hold.
+    hold: String,
+    /// What was found out.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    /// US dollars to give back; the refund has the command's id.
+    #[arg(long, value_name = "AMOUNT")]
+    refund: Option<String>,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
 impl HoldsArgs {
     /// Runs the command and says with what to exit.
     ///
     /// # Errors
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let HoldsCommand::InDoubt(InDoubt { pages, asked }) = self.command;
-        asked.list("/admin/v1/holds/in-doubt", &[], &pages, &HOLDS_IN_DOUBT)
+        match self.command {
+            HoldsCommand::InDoubt(InDoubt { pages, asked }) => {
+                asked.list("/admin/v1/holds/in-doubt", &[], &pages, &HOLDS_IN_DOUBT)
+            }
+            HoldsCommand::Resolve(Resolve { hold, note, refund, once, asked }) => {
+                let id = once.id();
+                let refund = refund.map(|amount| json!({"id": id, "amount": amount}));
+                let ask = Ask::post(format!("/admin/v1/holds/{}/resolve", encoded(&hold)));
+                let body = json!({"note": note, "refund": refund});
+                asked.show(&ask.with(body).once(&id), &RESOLVED)
+            }
+        }
     }
 }

@@ -176,7 +176,7 @@ impl Create {
             "limits": limits,
         });
         let ask = Ask::post(format!("{}/keys", accounts::path(&self.account))).with(body);
-        self.asked.show(&ask.once(&self.once.id()), &NEW_KEY)
+        self.asked.show_secret(&ask.once(&self.once.id()), &NEW_KEY)
     }
 }
 

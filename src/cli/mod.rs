@@ -30,6 +30,8 @@ mod tasks;
 mod holds;
 mod upstreams;
 mod requests;
+mod codes;
+mod audit;
 mod asked;
 mod sheet;
 mod sheets;
@@ -79,6 +81,10 @@ enum Command {
     Holds(holds::HoldsArgs),
     /// How the upstreams of a running gateway are doing.
     Upstreams(upstreams::UpstreamsArgs),
+    /// Codes that customers redeem for credit, or sign up with.
+    Codes(codes::CodesArgs),
+    /// Who did what.
+    Audit(audit::Audit),
     /// What requests came to.
     Requests(requests::RequestsArgs),
     /// See which way requests go in a running gateway.
@@ -107,6 +113,8 @@ impl Cli {
             Command::Healthcheck(command) => command.run(),
             Command::Route(command) => command.run(),
             Command::Ledger(command) => command.run(),
+            Command::Codes(command) => command.run(),
+            Command::Audit(command) => command.run(),
             Command::Requests(command) => command.run(),
             Command::Migrate(command) => command.run(),
             Command::Completions(command) => command.run(),

@@ -36,6 +36,16 @@ pub(super) enum Kind {
 const NOTHING: &str = "-";
 
 impl Sheet {
+    /// A document that is one thing.
+    pub(super) const fn one(main: &'static str, columns: &'static [Column]) -> Self {
+        Self { rows: "", below: "", columns, main }
+    }
+
+    /// A list as the admin API gives it.
+    pub(super) const fn list(main: &'static str, columns: &'static [Column]) -> Self {
+        Self { rows: "/data", below: "", columns, main }
+    }
+
     /// The rows of a document; a document that is no list is one row.
     pub(super) fn rows<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
         match document.pointer(self.rows) {

@@ -4,10 +4,9 @@ use super::sheet::Kind::{All, Figure, Text};
 use super::sheet::Sheet;
 
 /// Accounts, one a row.
-pub(super) const ACCOUNTS: Sheet = Sheet {
-    rows: "/data",
-    below: "",
-    columns: &[
+pub(super) const ACCOUNTS: Sheet = Sheet::list(
+    "/id",
+    &[
         ("id", "/id", Text),
         ("name", "/name", Text),
         ("available", "/balance/available", Figure),
@@ -17,16 +16,15 @@ pub(super) const ACCOUNTS: Sheet = Sheet {
         ("suspended", "/suspended", Text),
         ("created", "/created_at", Text),
     ],
-    main: "/id",
-};
+);
 
 /// One account.
-pub(super) const ACCOUNT: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[
+pub(super) const ACCOUNT: Sheet = Sheet::one(
+    "/id",
+    &[
         ("id", "/id", Text),
         ("name", "/name", Text),
+        ("e-mail", "/email", Text),
         ("suspended", "/suspended", Text),
         ("available", "/balance/available", Figure),
         ("held", "/balance/held", Figure),
@@ -37,14 +35,12 @@ pub(super) const ACCOUNT: Sheet = Sheet {
         ("concurrent requests", "/limits/concurrent_requests", Figure),
         ("created", "/created_at", Text),
     ],
-    main: "/id",
-};
+);
 
 /// Keys, one a row.
-pub(super) const KEYS: Sheet = Sheet {
-    rows: "/data",
-    below: "",
-    columns: &[
+pub(super) const KEYS: Sheet = Sheet::list(
+    "/id",
+    &[
         ("id", "/id", Text),
         ("name", "/name", Text),
         ("disabled", "/disabled", Text),
@@ -54,14 +50,12 @@ pub(super) const KEYS: Sheet = Sheet {
         ("expires", "/expires_at", Text),
         ("created", "/created_at", Text),
     ],
-    main: "/id",
-};
+);
 
 /// One key.
-pub(super) const KEY: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[
+pub(super) const KEY: Sheet = Sheet::one(
+    "/id",
+    &[
         ("id", "/id", Text),
         ("account", "/account_id", Text),
         ("name", "/name", Text),
@@ -76,14 +70,12 @@ pub(super) const KEY: Sheet = Sheet {
         ("created", "/created_at", Text),
         ("updated", "/updated_at", Text),
     ],
-    main: "/id",
-};
+);
 
 /// A key that was just made: with its secret, which is shown this once.
-pub(super) const NEW_KEY: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[
+pub(super) const NEW_KEY: Sheet = Sheet::one(
+    "/key",
+    &[
         ("key", "/key", Text),
         ("id", "/id", Text),
         ("account", "/account_id", Text),
@@ -91,41 +83,35 @@ pub(super) const NEW_KEY: Sheet = Sheet {
         ("models", "/models", All),
         ("expires", "/expires_at", Text),
     ],
-    main: "/key",
-};
+);
 
 /// Credit that was given.
-pub(super) const GRANT: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[
+pub(super) const GRANT: Sheet = Sheet::one(
+    "/id",
+    &[
         ("id", "/id", Text),
         ("account", "/account_id", Text),
         ("amount", "/amount", Figure),
         ("entry", "/seq", Figure),
     ],
-    main: "/id",
-};
+);
 
 /// A charge that was given back.
-pub(super) const REFUND: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[
+pub(super) const REFUND: Sheet = Sheet::one(
+    "/id",
+    &[
         ("id", "/id", Text),
         ("account", "/account_id", Text),
         ("hold", "/hold", Text),
         ("amount", "/amount", Figure),
         ("entry", "/seq", Figure),
     ],
-    main: "/id",
-};
+);
 
 /// What happened to an account's money.
-pub(super) const ENTRIES: Sheet = Sheet {
-    rows: "/data",
-    below: "",
-    columns: &[
+pub(super) const ENTRIES: Sheet = Sheet::list(
+    "/seq",
+    &[
         ("entry", "/seq", Figure),
         ("at", "/at", Text),
         ("kind", "/kind", Text),
@@ -135,14 +121,12 @@ pub(super) const ENTRIES: Sheet = Sheet {
         ("hold", "/call/hold", Text),
         ("request", "/call/request_id", Text),
     ],
-    main: "/seq",
-};
+);
 
 /// Calls of which a crash left open what they cost.
-pub(super) const HOLDS_IN_DOUBT: Sheet = Sheet {
-    rows: "/data",
-    below: "",
-    columns: &[
+pub(super) const HOLDS_IN_DOUBT: Sheet = Sheet::list(
+    "/call/hold",
+    &[
         ("hold", "/call/hold", Text),
         ("account", "/account_id", Text),
         ("model", "/call/model", Text),
@@ -151,14 +135,12 @@ pub(super) const HOLDS_IN_DOUBT: Sheet = Sheet {
         ("reserved", "/reserved_at", Text),
         ("resolved", "/resolved_at", Text),
     ],
-    main: "/call/hold",
-};
+);
 
 /// Submits of which nobody knows whether their upstream took them.
-pub(super) const TASKS_IN_DOUBT: Sheet = Sheet {
-    rows: "/data",
-    below: "",
-    columns: &[
+pub(super) const TASKS_IN_DOUBT: Sheet = Sheet::list(
+    "/id",
+    &[
         ("task", "/id", Text),
         ("account", "/account_id", Text),
         ("model", "/model", Text),
@@ -166,20 +148,14 @@ pub(super) const TASKS_IN_DOUBT: Sheet = Sheet {
         ("submitted", "/submitted_at", Text),
         ("given up", "/given_up_at", Text),
     ],
-    main: "/id",
-};
+);
 
 /// That a task's end is announced once more.
-pub(super) const ANNOUNCED: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[("task", "/id", Text), ("announced", "/announced", Text)],
-    main: "/id",
-};
+pub(super) const ANNOUNCED: Sheet =
+    Sheet::one("/id", &[("task", "/id", Text), ("announced", "/announced", Text)]);
 
 /// The secret that an account's receivers check webhooks with.
-pub(super) const WEBHOOK_SECRET: Sheet =
-    Sheet { rows: "", below: "", columns: &[("secret", "/secret", Text)], main: "/secret" };
+pub(super) const WEBHOOK_SECRET: Sheet = Sheet::one("/secret", &[("secret", "/secret", Text)]);
 
 /// How the targets at each upstream are doing.
 pub(super) const UPSTREAMS: Sheet = Sheet {
@@ -203,14 +179,12 @@ pub(super) const UPSTREAMS: Sheet = Sheet {
 };
 
 /// What is in force.
-pub(super) const CONFIG: Sheet =
-    Sheet { rows: "", below: "", columns: &[("hash", "/hash", Text)], main: "/hash" };
+pub(super) const CONFIG: Sheet = Sheet::one("/hash", &[("hash", "/hash", Text)]);
 
 /// What a reload did, or would do.
-pub(super) const RELOAD: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[
+pub(super) const RELOAD: Sheet = Sheet::one(
+    "/running",
+    &[
         ("in order", "/ok", Text),
         ("errors", "/errors", Figure),
         ("warnings", "/warnings", Figure),
@@ -219,14 +193,12 @@ pub(super) const RELOAD: Sheet = Sheet {
         ("running", "/running", Text),
         ("at a restart", "/restart_only", Text),
     ],
-    main: "/running",
-};
+);
 
 /// Requests, and ends of tasks, one a row.
-pub(super) const REQUESTS: Sheet = Sheet {
-    rows: "/data",
-    below: "",
-    columns: &[
+pub(super) const REQUESTS: Sheet = Sheet::list(
+    "/request_id",
+    &[
         ("ended", "/ended_at", Text),
         ("status", "/status", Figure),
         ("operation", "/operation", Text),
@@ -240,14 +212,12 @@ pub(super) const REQUESTS: Sheet = Sheet {
         ("account", "/account_id", Text),
         ("request", "/request_id", Text),
     ],
-    main: "/request_id",
-};
+);
 
 /// One request.
-pub(super) const REQUEST: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[
+pub(super) const REQUEST: Sheet = Sheet::one(
+    "/request_id",
+    &[
         ("request", "/request_id", Text),
         ("task", "/task_id", Text),
         ("account", "/account_id", Text),
@@ -266,14 +236,12 @@ pub(super) const REQUEST: Sheet = Sheet {
         ("first byte, ms", "/ttfb_ms", Figure),
         ("duration, ms", "/duration_ms", Figure),
     ],
-    main: "/request_id",
-};
+);
 
 /// Whether the journal of a running gateway is in order.
-pub(super) const JOURNAL: Sheet = Sheet {
-    rows: "",
-    below: "",
-    columns: &[
+pub(super) const JOURNAL: Sheet = Sheet::one(
+    "/chain",
+    &[
         ("sound", "/ok", Text),
         ("records", "/records", Figure),
         ("commits", "/frames", Figure),
@@ -289,5 +257,121 @@ pub(super) const JOURNAL: Sheet = Sheet {
         ("open holds", "/open_holds", Figure),
         ("violations", "/violations", Text),
     ],
-    main: "/chain",
-};
+);
+
+/// Codes, one a row.
+pub(super) const CODES: Sheet = Sheet::list(
+    "/id",
+    &[
+        ("id", "/id", Text),
+        ("kind", "/kind", Text),
+        ("amount", "/amount", Figure),
+        ("used", "/used", Figure),
+        ("of", "/uses_max", Figure),
+        ("expires", "/expires_at", Text),
+        ("revoked", "/revoked_at", Text),
+        ("note", "/note", Text),
+        ("created", "/created_at", Text),
+    ],
+);
+
+/// One code.
+pub(super) const CODE: Sheet = Sheet { rows: "", ..CODES };
+
+/// A code that was just made: with the code itself, which is shown this once.
+pub(super) const NEW_CODE: Sheet = Sheet::one(
+    "/code",
+    &[
+        ("code", "/code", Text),
+        ("id", "/id", Text),
+        ("kind", "/kind", Text),
+        ("amount", "/amount", Figure),
+        ("uses", "/uses_max", Figure),
+        ("expires", "/expires_at", Text),
+        ("note", "/note", Text),
+    ],
+);
+
+/// Who did what.
+pub(super) const ACTS: Sheet = Sheet::list(
+    "/seq",
+    &[
+        ("entry", "/seq", Figure),
+        ("at", "/at", Text),
+        ("by", "/by/kind", Text),
+        ("name", "/by/name", Text),
+        ("what", "/what", Text),
+        ("account", "/account_id", Text),
+        ("of", "/subject", Text),
+        ("id", "/idempotency_key", Text),
+    ],
+);
+
+/// A call that is in doubt no more.
+pub(super) const RESOLVED: Sheet =
+    Sheet::one("/hold", &[("hold", "/hold", Text), ("note", "/note", Text)]);
+
+/// Tasks, one a row.
+pub(super) const TASKS: Sheet = Sheet::list(
+    "/id",
+    &[
+        ("task", "/id", Text),
+        ("account", "/account_id", Text),
+        ("model", "/model", Text),
+        ("upstream", "/upstream", Text),
+        ("state", "/state", Text),
+        ("charged", "/charged", Figure),
+        ("submitted", "/submitted_at", Text),
+        ("ended", "/ended_at", Text),
+        ("webhook", "/webhook/state", Text),
+    ],
+);
+
+/// One task.
+pub(super) const TASK: Sheet = Sheet::one(
+    "/id",
+    &[
+        ("task", "/id", Text),
+        ("account", "/account_id", Text),
+        ("key", "/key_id", Text),
+        ("hold", "/hold", Text),
+        ("model", "/model", Text),
+        ("upstream", "/upstream", Text),
+        ("model there", "/upstream_model", Text),
+        ("id there", "/upstream_id", Text),
+        ("state", "/state", Text),
+        ("charged", "/charged", Figure),
+        ("submitted", "/submitted_at", Text),
+        ("ended", "/ended_at", Text),
+        ("webhook", "/webhook/url", Text),
+        ("announced", "/webhook/state", Text),
+        ("tries", "/webhook/tries", Figure),
+        ("next try", "/webhook/next_try_at", Text),
+        ("last answer", "/webhook/last_try/status", Figure),
+        ("last error", "/webhook/last_try/error", Text),
+    ],
+);
+
+/// What an account has used.
+pub(super) const USAGE: Sheet = Sheet::list(
+    "/cost",
+    &[
+        ("begin", "/begin", Text),
+        ("key", "/key_id", Text),
+        ("model", "/model", Text),
+        ("calls", "/calls", Figure),
+        ("cost", "/cost", Figure),
+        ("written off", "/written_off", Figure),
+        ("in", "/usage/input_tokens", Figure),
+        ("out", "/usage/output_tokens", Figure),
+        ("images", "/usage/images", Figure),
+        ("seconds", "/usage/seconds", Figure),
+        ("characters", "/usage/characters", Figure),
+    ],
+);
+
+/// How a customer logs in.
+pub(super) const LOGIN: Sheet = Sheet::one(
+    "/email",
+    &[("account", "/account_id", Text), ("e-mail", "/email", Text), ("since", "/since", Text)],
+);

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::accounts;
 use super::admin_call::{Ask, encoded};
-use super::asked::Asked;
+use super::asked::{Asked, Once, Pages};
 use super::exit::CODES;
-use super::sheets::{ANNOUNCED, TASKS_IN_DOUBT};
+use super::sheets::{ANNOUNCED, TASK, TASKS, TASKS_IN_DOUBT};
 
 /// Work that outlives its request, such as video.
 #[derive(Args, Debug)]
@@ -19,6 +20,21 @@ pub(super) struct TasksArgs {
 
 #[derive(Subcommand, Debug)]
 enum TasksCommand {
+    /// List tasks, newest first.
+    #[command(after_help = format!("\
+Examples:
+  tollgate tasks list
+  tollgate tasks list --account acct_3f1c0a5b7d9e2468 --state failed
+
+{CODES}"))]
+    List(List),
+    /// Show one task, and what its customer is shown of it with `--json`.
+    #[command(after_help = format!("\
+Examples:
+  tollgate tasks show acct_3f1c0a5b7d9e2468 task_019c1402a1f0d3b2c4a5000000000007
+
+{CODES}"))]
+    Show(Show),
     /// List the submits of which nobody knows whether their upstream took them, oldest first.
     #[command(after_help = format!("\
 Examples:
@@ -26,6 +42,14 @@ Examples:
 
 {CODES}"))]
     InDoubt(InDoubt),
+    /// End a task whose submit is in doubt: say what its customer pays.
+    #[command(after_help = format!("\
+Examples:
+  tollgate tasks resolve task_019c1402a1f0d3b2c4a5000000000007 --void
+  tollgate tasks resolve task_019c1402a1f0d3b2c4a5000000000007 --charge 0.35
+
+{CODES}"))]
+    Resolve(Resolve),
     /// Announce the end of a task to its webhook once more.
     #[command(after_help = format!("\
 Examples:
@@ -36,9 +60,57 @@ Examples:
 }
 
 #[derive(Args, Debug)]
+struct List {
+    /// Those of one account.
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<String>,
+    /// Those that are `open`, `in_doubt`, `succeeded`, `failed`, `expired` or `cancelled`.
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    #[command(flatten)]
+    pages: Pages,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Show {
+    /// The account's id.
+    account: String,
+    /// The task's id.
+    task: String,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
 struct InDoubt {
     #[command(flatten)]
     asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Resolve {
+    /// The task's id.
+    task: String,
+    #[command(flatten)]
+    end: End,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// What the customer pays.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct End {
+    /// The customer pays nothing.
+    #[arg(long)]
+    void: bool,
+    /// The customer pays these US dollars, at most the hold.
+    #[arg(long, value_name = "AMOUNT")]
+    charge: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -48,7 +120,14 @@ struct Announce {
     /// The task's id.
     task: String,
     #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
     asked: Asked,
+}
+
+/// Where one account's task is.
+fn path(account: &str, task: &str) -> String {
+    format!("{}/tasks/{}", accounts::path(account), encoded(task))
 }
 
 impl TasksArgs {
@@ -58,13 +137,27 @@ impl TasksArgs {
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            TasksCommand::List(List { account, state, pages, asked }) => {
+                let query = [("account", account.as_deref()), ("state", state.as_deref())];
+                asked.list("/admin/v1/tasks", &query, &pages, &TASKS)
+            }
+            TasksCommand::Show(Show { account, task, asked }) => {
+                asked.show(&Ask::get(path(&account, &task)), &TASK)
+            }
             TasksCommand::InDoubt(InDoubt { asked }) => {
                 asked.show(&Ask::get("/admin/v1/tasks/in-doubt"), &TASKS_IN_DOUBT)
             }
-            TasksCommand::Announce(Announce { account, task, asked }) => {
-                let (account, task) = (accounts::path(&account), encoded(&task));
-                let ask = Ask::post(format!("{account}/tasks/{task}/announce"));
-                asked.show(&ask, &ANNOUNCED)
+            TasksCommand::Resolve(Resolve { task, end, once, asked }) => {
+                let body = match end.charge {
+                    None => json!({"action": "void"}),
+                    Some(amount) => json!({"action": "charge", "amount": amount}),
+                };
+                let ask = Ask::post(format!("/admin/v1/tasks/{}/resolve", encoded(&task)));
+                asked.show(&ask.with(body).once(&once.id()), &TASK)
+            }
+            TasksCommand::Announce(Announce { account, task, once, asked }) => {
+                let ask = Ask::post(format!("{}/announce", path(&account, &task)));
+                asked.show(&ask.once(&once.id()), &ANNOUNCED)
             }
         }
     }

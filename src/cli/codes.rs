@@ -1,0 +1,149 @@
+//! `tollgate codes`: what customers redeem for credit, or sign up with.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::admin_call::{Ask, encoded};
+use super::asked::{Asked, Once, Pages};
+use super::exit::CODES as EXIT_CODES;
+use super::sheets::{CODE, CODES, NEW_CODE};
+
+/// Codes that customers redeem for credit, or sign up with.
+#[derive(Args, Debug)]
+pub(super) struct CodesArgs {
+    #[command(subcommand)]
+    command: CodesCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum CodesCommand {
+    /// Make a code. It is shown this once.
+    #[command(after_help = format!("\
+Examples:
+  tollgate codes create credit --amount 5.00
+  tollgate codes create credit --amount 1.00 --uses 100 --note 'the fair' --quiet > code
+  tollgate codes create invite --expires-at 2027-01-31T12:00:00Z
+
+{EXIT_CODES}"))]
+    Create(Create),
+    /// List all codes, oldest first.
+    #[command(after_help = format!("\
+Examples:
+  tollgate codes list
+
+{EXIT_CODES}"))]
+    List(List),
+    /// Show one code, by its id.
+    #[command(after_help = format!("\
+Examples:
+  tollgate codes show code_3f1c0a5b7d9e2468
+
+{EXIT_CODES}"))]
+    Show(Show),
+    /// Let nobody use a code any more.
+    #[command(after_help = format!("\
+Examples:
+  tollgate codes revoke code_3f1c0a5b7d9e2468
+
+{EXIT_CODES}"))]
+    Revoke(Revoke),
+}
+
+/// What a code is good for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CodeKind {
+    /// Money for the account that redeems it.
+    Credit,
+    /// An account of one's own, perhaps with money to try it.
+    Invite,
+}
+
+#[derive(Args, Debug)]
+struct Create {
+    /// What it is good for.
+    kind: CodeKind,
+    /// US dollars that each use gives, such as `5.00`. A code for credit needs it.
+    #[arg(long, value_name = "AMOUNT")]
+    amount: Option<String>,
+    /// How many accounts can use it.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    uses: u32,
+    /// When it ends, such as `2027-01-31T12:00:00Z`. Default: never.
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+    /// What it is for, for those who read the list.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct List {
+    #[command(flatten)]
+    pages: Pages,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Show {
+    /// The code's id; not the code.
+    code: String,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct Revoke {
+    /// The code's id; not the code.
+    code: String,
+    #[command(flatten)]
+    once: Once,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// Where the codes are.
+const PATH: &str = "/admin/v1/codes";
+
+impl CodesArgs {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// What the gateway says, or that it says nothing.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            CodesCommand::Create(create) => create.run(),
+            CodesCommand::List(List { pages, asked }) => asked.list(PATH, &[], &pages, &CODES),
+            CodesCommand::Show(Show { code, asked }) => {
+                asked.show(&Ask::get(format!("{PATH}/{}", encoded(&code))), &CODE)
+            }
+            CodesCommand::Revoke(Revoke { code, once, asked }) => {
+                let ask = Ask::post(format!("{PATH}/{}/revoke", encoded(&code)));
+                asked.show(&ask.once(&once.id()), &CODE)
+            }
+        }
+    }
+}
+
+impl Create {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let kind = match self.kind {
+            CodeKind::Credit => "credit",
+            CodeKind::Invite => "invite",
+        };
+        let body = json!({
+            "kind": kind,
+            "amount": self.amount.map(Value::from),
+            "uses_max": self.uses,
+            "expires_at": self.expires_at,
+            "note": self.note,
+        });
+        self.asked.show_secret(&Ask::post(PATH).with(body).once(&self.once.id()), &NEW_CODE)
+    }
+}
