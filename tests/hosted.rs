@@ -17,7 +17,7 @@ use axum::routing::{any, get};
 use axum::{Json, Router};
 use futures_util::{StreamExt as _, stream};
 use harness::tls::{TestCertificate, connect_tls};
-use harness::{ask, connect, eventually, http_builder};
+use harness::{ask, connect, eventually, http_builder, simulator};
 use pingora::apps::ServerApp as _;
 use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::{GetSocketDigest as _, SocketDigest};
@@ -26,12 +26,13 @@ use tokio::sync::watch;
 use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::gateway::{
-    Certificates, Deadline, Downstream, Gateway, GatewayParts, Hosted, Inward, Transport,
+    Certificates, Deadline, Downstream, Gateway, GatewayParts, Hosted, Inner, Inward, Transport,
 };
-use tollgate::ledger::{Ledger, Options};
+use tollgate::ledger::{Ledger, NewKey, Options};
 use tollgate::metrics::{LedgerFigures, Metrics};
 use tollgate::outbound::Outbound;
 use tollgate::request_log::{self, RequestLog};
+use tollgate::sim::Sim;
 use tollgate::tasks::Tasks;
 
 /// The largest body that the service takes.
@@ -42,7 +43,7 @@ const APART: Duration = Duration::from_millis(200);
 const MODELS: &str = "models:
   m:
     operations: [chat]
-    targets: [{ upstream: nobody }]
+    targets: [{ upstream: sim }]
     free: true
     limits: { context_tokens_max: 1000, output_tokens_max: 16 }
 ";
@@ -56,6 +57,10 @@ struct Serving {
     deadline: Arc<Deadline>,
     /// Answers without an end that nobody has dropped.
     endless: Arc<AtomicUsize>,
+    /// The way to the gateway from inside, and a key to take it with.
+    inward: Inward,
+    key: String,
+    _sim: Sim,
     _shutdown: watch::Sender<bool>,
     runtime: tokio::runtime::Runtime,
     _directory: tempfile::TempDir,
@@ -70,9 +75,10 @@ impl Serving {
         let service = service(Arc::clone(&endless));
         let hosted = vec![Hosted::new("/own", "/own", BODY_BYTES_MAX, service)];
         let (shutdown, watched) = watch::channel(false);
+        let sim = simulator(&["chunks=3", "interval-ms=200"]);
         let (parts, addresses) = {
             let _runtime = runtime.enter();
-            let parts = parts(directory.path(), &certificate, hosted);
+            let parts = parts(directory.path(), &certificate, sim.addr(), hosted);
             let gateway = Gateway::new(parts.clone());
             let listeners = parts.config.load().listeners.clone();
             let serve = |(index, listener)| {
@@ -85,15 +91,35 @@ impl Serving {
             (parts, addresses)
         };
         let [plain, tls] = addresses[..] else { panic!("two listeners: {addresses:?}") };
-        let (metrics, deadline) = (parts.metrics, parts.deadline);
-        let (_shutdown, _directory) = (shutdown, directory);
-        Self { plain, tls, certificate, metrics, deadline, endless, _shutdown, runtime, _directory }
+        let key = runtime.block_on(async {
+            let account = parts.ledger.create_account("test").await.expect("an account").id;
+            let new = NewKey { name: "test".to_owned(), ..NewKey::default() };
+            let (secret, _) = parts.ledger.create_key(account, new).await.expect("a key");
+            secret.expose().to_owned()
+        });
+        let (metrics, deadline, inward) = (parts.metrics, parts.deadline, parts.inward);
+        let (_shutdown, _directory, _sim) = (shutdown, directory, sim);
+        Self {
+            inward,
+            key,
+            _sim,
+            plain,
+            tls,
+            certificate,
+            metrics,
+            deadline,
+            endless,
+            _shutdown,
+            runtime,
+            _directory,
+        }
     }
 }
 
 fn parts(
     directory: &std::path::Path,
     certificate: &TestCertificate,
+    upstream: SocketAddr,
     hosted: Vec<Hosted>,
 ) -> GatewayParts {
     let (routes, models) = (directory.join("routes.yaml"), directory.join("models.yaml"));
@@ -105,7 +131,7 @@ trusted_proxies: [127.0.0.0/8]
 store: {{ data_dir: {} }}
 limits: {{ body_max: 1MiB, body_memory_max: 64MiB, body_timeout: 2s }}
 upstreams:
-  nobody: {{ protocol: openai, base_url: http://127.0.0.1:9/v1, credential: x }}
+  sim: {{ protocol: openai, base_url: http://{upstream}/v1, credential: x }}
 routes:
   - {{ path: /v1/chat/completions, operation: chat }}
 ",
@@ -483,4 +509,83 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
     assert!(answer.is_closed && !answer.bytes.ends_with(b"0\r\n\r\n"), "{answer:?}");
     let text = serving.metrics.encode(LedgerFigures::default(), request_log::Figures::default());
     assert!(text.contains("internal"), "the metrics say what was wrong: {text}");
+}
+
+/// A chat from inside.
+fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
+    let body = json!({
+        "model": "m",
+        "stream": stream,
+        "max_tokens": 16,
+        "messages": [{"role": "user", "content": "Hi"}],
+    });
+    let mut headers = http::HeaderMap::new();
+    let bearer = format!("Bearer {key}").parse().expect("a value");
+    headers.insert(http::header::AUTHORIZATION, bearer);
+    // What a stranger may have written says nothing about whose request it is.
+    headers.insert("content-length", "1".parse().expect("a value"));
+    assert!(!serving.key.is_empty());
+    Inner {
+        method: http::Method::POST,
+        path: "/v1/chat/completions".to_owned(),
+        headers,
+        body: body.to_string().into(),
+        address: Some("203.0.113.9".parse().expect("an address")),
+    }
+}
+
+#[test]
+fn a_request_from_inside_passes_every_stage_and_streams() {
+    let serving = Serving::start();
+    let asked = |key: &str, stream: bool| serving.inward.ask(inner(&serving, key, stream));
+    serving.runtime.block_on(async {
+        let mut refused = asked("sk-unknown", false).await.expect("an answer");
+        assert_eq!(refused.status, 401, "the key is looked at");
+        let text = refused.chunk().await.expect("a piece").expect("an error");
+        assert!(String::from_utf8_lossy(&text).contains("unauthorized"));
+        assert_eq!(refused.chunk().await.expect("an end"), None);
+
+        let mut whole = asked(&serving.key, false).await.expect("an answer");
+        assert_eq!((whole.status, whole.headers.contains_key("x-request-id")), (200, true));
+        while whole.chunk().await.expect("a piece").is_some() {}
+        let settled = whole.settled().await.expect("it was settled");
+        assert!(settled.usage.output_tokens > 0, "{settled:?}");
+
+        let mut stream = asked(&serving.key, true).await.expect("an answer");
+        let (begun, mut times, mut text) = (Instant::now(), Vec::new(), String::new());
+        while let Some(piece) = stream.chunk().await.expect("a piece") {
+            times.push(begun.elapsed());
+            text.push_str(&String::from_utf8_lossy(&piece));
+        }
+        assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+        let (first, last) = (times[0], times[times.len() - 1]);
+        assert!(last - first > APART, "pieces came at {times:?}");
+
+        // Its services are for those outside.
+        let request = Inner { path: "/own".to_owned(), ..inner(&serving, &serving.key, false) };
+        assert_eq!(serving.inward.ask(request).await.expect("an answer").status, 404);
+    });
+}
+
+#[test]
+fn a_request_from_inside_ends_with_who_asked_and_with_the_gateway() {
+    let serving = Serving::start();
+    let ask = |stream| serving.inward.ask(inner(&serving, &serving.key, stream));
+    serving.runtime.block_on(async {
+        let mut left = ask(true).await.expect("an answer");
+        left.chunk().await.expect("a piece");
+        drop(left);
+    });
+    eventually("nothing is under way", || serving.metrics.in_flight() == 0);
+    serving.runtime.block_on(async {
+        let mut cut = ask(true).await.expect("an answer");
+        cut.chunk().await.expect("a piece");
+        serving.deadline.end();
+        let mut text = String::new();
+        while let Ok(Some(piece)) = cut.chunk().await {
+            text.push_str(&String::from_utf8_lossy(&piece));
+        }
+        assert!(text.contains("stopping") && !text.contains("[DONE]"), "{text}");
+    });
+    eventually("nothing is under way", || serving.metrics.in_flight() == 0);
 }

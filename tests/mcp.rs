@@ -663,3 +663,35 @@ async fn an_agent_that_leaves_frees_its_hold() {
     eventually("nothing is held any more", || gateway.balance()["held"] == "0.00");
     eventually("nothing is under way", || gateway.metric("tollgate_requests_in_flight") == 0.0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_lines_of_the_log_name_the_agents_own_address() {
+    let sim = harness::simulator(&[]);
+    let upstreams = format!(
+        "  openai: {{ protocol: openai, base_url: 'http://{}/v1' }}\ntrusted_proxies: [127.0.0.0/8]\n",
+        sim.addr()
+    );
+    let models = format!("models:\n{}", harness::chat_model("m", "openai"));
+    let gateway = Gateway::logging(&upstreams, &models);
+    let client = Client::new(&format!("http://{}", gateway.address), &gateway.key);
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "chat", "arguments": {"model": "m", "prompt": "Hi"},
+    }});
+    let from = [("x-forwarded-for", "198.51.100.7, 203.0.113.9")];
+    let reply = client.send(&from, call.to_string()).await.json();
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    let line_of = |route: &str| {
+        let log = std::fs::read_to_string(gateway.path("log")).expect("the log");
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut lines = lines.filter(|line| line["route"] == route);
+        lines.next()
+    };
+    for route in ["/mcp", "/v1/chat/completions"] {
+        eventually(route, || line_of(route).is_some());
+        let line = line_of(route).expect("a line");
+        assert_eq!(line["client"], "203.0.113.9", "{line}");
+        assert_eq!(line["status"], 200, "{line}");
+        assert_eq!(line["cost_usd"].is_null(), route == "/mcp", "{line}");
+        assert!(line["key_id"].is_string(), "{line}");
+    }
+}
