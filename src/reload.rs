@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::config::{self, ConfigHandle, Diagnostic, Reloaded};
+use crate::config::{self, ConfigHandle, Diagnostic, Reloaded, Trigger};
 use crate::metrics::Metrics;
 
 mod watch;
@@ -23,9 +23,9 @@ pub struct Attempt {
 }
 
 /// Puts the files in force, or keeps what runs and says why.
-pub async fn apply(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>) -> Attempt {
+pub async fn apply(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>, by: Trigger) -> Attempt {
     let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
-    off_the_runtime(move || told(&config, &metrics, config.reload())).await
+    off_the_runtime(move || told(&config, &metrics, (by, config.reload()))).await
 }
 
 /// Does the same if the files hold something else than when they were last tried.
@@ -33,7 +33,7 @@ pub(crate) async fn apply_if_changed(config: &Arc<ConfigHandle>, metrics: &Arc<M
     let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
     off_the_runtime(move || {
         if let Some(result) = config.reload_if_changed() {
-            told(&config, &metrics, result);
+            told(&config, &metrics, (Trigger::Watch, result));
         }
     })
     .await;
@@ -58,13 +58,14 @@ async fn off_the_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// Tells metrics and log how a reload ended.
+/// Tells metrics, log and those who ask later how a reload ended.
 fn told(
     config: &ConfigHandle,
     metrics: &Metrics,
-    result: Result<Reloaded, Vec<Diagnostic>>,
+    (by, result): (Trigger, Result<Reloaded, Vec<Diagnostic>>),
 ) -> Attempt {
     metrics.config_reloaded(result.is_ok());
+    config.remember(by, &result);
     let running = config.load().hash.clone();
     match &result {
         Ok(reloaded) => {

@@ -12,6 +12,7 @@ use super::AdminState;
 use super::error::Answer;
 use super::request::Params;
 use super::route::{Operation, Output};
+use crate::config::Trigger;
 use crate::reload;
 
 /// What is in force.
@@ -63,10 +64,11 @@ pub(super) async fn reload(
     State(state): State<AdminState>,
     Params(query): Params<Reload>,
 ) -> Answer<Reloaded> {
+    let by = Trigger::Operator("admin".to_owned());
     let attempt = if query.dry_run {
         reload::try_out(&state.config).await
     } else {
-        reload::apply(&state.config, &state.metrics).await
+        reload::apply(&state.config, &state.metrics, by).await
     };
     Ok(Reloaded(attempt))
 }

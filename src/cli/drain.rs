@@ -10,7 +10,7 @@ use super::handover::{Handover, Successor};
 use super::signals::{Asked, Signals};
 use super::supervisor;
 use crate::admin::Readiness;
-use crate::config::ConfigHandle;
+use crate::config::{ConfigHandle, Trigger};
 use crate::gateway::Deadline;
 use crate::metrics::Metrics;
 use crate::reload;
@@ -47,7 +47,7 @@ impl Drain {
             match signals.next().await {
                 Asked::Reload => {
                     supervisor::reloading();
-                    drop(reload::apply(config, metrics).await);
+                    drop(reload::apply(config, metrics, Trigger::Signal).await);
                     supervisor::ready();
                 }
                 Asked::Stop => {

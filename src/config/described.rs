@@ -63,6 +63,13 @@ fn is_variable(text: &str) -> bool {
     name.is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
+/// A described configuration for people.
+#[must_use]
+pub fn as_yaml(described: &Value) -> String {
+    // What came from YAML goes back into it.
+    serde_yaml::to_string(described).unwrap_or_default()
+}
+
 /// What the files change of what runs, in the order of the files, what is removed last.
 #[must_use]
 pub fn changes(running: &Value, files: &Value) -> Vec<Change> {

@@ -29,10 +29,10 @@ mod spans;
 mod url;
 
 pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
-pub use described::{Change, changes};
+pub use described::{Change, as_yaml, changes};
 pub use diagnostic::{Diagnostic, Place, Report, Severity, count, report};
 pub use migrate::{Migrated, litellm};
-pub use reload::{ConfigHandle, Reloaded};
+pub use reload::{ConfigHandle, LastReload, Reloaded, Trigger};
 
 pub(crate) use shape::WithoutNull;
 

@@ -1,13 +1,17 @@
 //! The configuration that is in force, and its replacement while the gateway runs.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use super::snapshot::{Listener, Snapshot};
 use super::{Diagnostic, Overrides, Sources};
+use crate::clock::UnixMs;
 
 /// Hands out the configuration in force. A reload replaces it whole or not at all.
 #[derive(Debug)]
@@ -20,10 +24,45 @@ pub struct ConfigHandle {
     /// What the files held when they were last tried, whether they were taken or refused. Its lock
     /// keeps two reloads at a time from finishing in the wrong order.
     tried: Mutex<String>,
+    /// When the configuration in force was loaded, in milliseconds since 1970.
+    loaded_at: AtomicU64,
+    last: Mutex<Option<Arc<LastReload>>>,
+}
+
+/// What asked for a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A signal to the process.
+    Signal,
+    /// A change of the files.
+    Watch,
+    /// The operator of this name.
+    Operator(String),
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal => f.write_str("a signal"),
+            Self::Watch => f.write_str("a change of the files"),
+            Self::Operator(name) => f.write_str(name),
+        }
+    }
+}
+
+/// How the last attempt to put the files in force ended.
+#[derive(Clone, Debug)]
+pub struct LastReload {
+    /// When.
+    pub at: UnixMs,
+    /// What asked for it.
+    pub by: Trigger,
+    /// What it did, or everything that is wrong with the files.
+    pub result: Result<Reloaded, Vec<Diagnostic>>,
 }
 
 /// What a successful reload has to say.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reloaded {
     /// The hash of the files.
     pub hash: String,
@@ -41,7 +80,40 @@ impl ConfigHandle {
         let current = ArcSwap::new(Arc::clone(&started));
         // A file that has changed since it was loaded has another hash, and is tried.
         let tried = Mutex::new(started.hash.clone());
-        Self { current, started, sources, overrides, tried }
+        let loaded_at = AtomicU64::new(UnixMs::now().0);
+        Self { current, started, sources, overrides, tried, loaded_at, last: Mutex::default() }
+    }
+
+    /// When the configuration in force was loaded.
+    #[must_use]
+    pub fn loaded_at(&self) -> UnixMs {
+        UnixMs(self.loaded_at.load(Ordering::Relaxed))
+    }
+
+    /// How the last reload ended; `None` before the first.
+    #[must_use]
+    pub fn last_reload(&self) -> Option<Arc<LastReload>> {
+        self.last.lock().clone()
+    }
+
+    /// Keeps how a reload ended for those who ask later.
+    pub(crate) fn remember(&self, by: Trigger, result: &Result<Reloaded, Vec<Diagnostic>>) {
+        let last = LastReload { at: UnixMs::now(), by, result: result.clone() };
+        *self.last.lock() = Some(Arc::new(last));
+    }
+
+    /// The hash of the files as they are now, and both as typed in one document.
+    ///
+    /// # Errors
+    /// What keeps the files from being YAML.
+    pub fn describe_files(&self) -> Result<(String, Value), Vec<Diagnostic>> {
+        match &self.sources {
+            Sources::Files { routes, models } => super::describe(routes, models),
+            Sources::Embedded => {
+                let running = self.load();
+                Ok((running.hash.clone(), running.described.clone()))
+            }
+        }
     }
 
     /// The configuration in force. A request asks once.
@@ -100,6 +172,7 @@ impl ConfigHandle {
         *tried = self.sources.content();
         let (snapshot, reloaded) = self.load_files()?;
         self.current.store(Arc::new(snapshot));
+        self.loaded_at.store(UnixMs::now().0, Ordering::Relaxed);
         Ok(reloaded)
     }
 
