@@ -63,6 +63,16 @@ impl ApiError {
         Self::request(StatusCode::BAD_REQUEST, "invalid_request_error", message)
     }
 
+    /// For the operators' console: the status of its page.
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What the operator reads.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(super) fn unauthorized() -> Self {
         Self {
             status: StatusCode::UNAUTHORIZED,

@@ -19,35 +19,35 @@ use crate::ledger::KeyId;
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
     /// The name that the customer would use.
-    model: String,
+    pub(super) model: String,
     /// The key's id; any key without one.
-    key: Option<KeyId>,
+    pub(super) key: Option<KeyId>,
 }
 
 /// What would become of a request.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RouteExplained")]
 pub(super) struct Explained {
-    model: String,
-    operations: Vec<&'static str>,
+    pub(super) model: String,
+    pub(super) operations: Vec<&'static str>,
     /// Why the key would not get so far.
-    refused: Option<&'static str>,
-    affinity: &'static str,
-    targets: Vec<ExplainedTarget>,
+    pub(super) refused: Option<&'static str>,
+    pub(super) affinity: &'static str,
+    pub(super) targets: Vec<ExplainedTarget>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct ExplainedTarget {
-    upstream: String,
+pub(super) struct ExplainedTarget {
+    pub(super) upstream: String,
     /// The model's name at the upstream.
-    target: String,
-    credential: String,
-    priority: u32,
-    weight: u32,
-    in_flight: u32,
+    pub(super) target: String,
+    pub(super) credential: String,
+    pub(super) priority: u32,
+    pub(super) weight: u32,
+    pub(super) in_flight: u32,
     /// The share of calls that it gets now.
-    percent: f64,
-    why: String,
+    pub(super) percent: f64,
+    pub(super) why: String,
 }
 
 /// `GET /admin/v1/route`
@@ -55,6 +55,11 @@ pub(super) async fn route(
     State(state): State<AdminState>,
     Params(asked): Params<Asked>,
 ) -> Answer<Json<Explained>> {
+    explain(&state, &asked).map(Json)
+}
+
+/// The same for pages.
+pub(super) fn explain(state: &AdminState, asked: &Asked) -> Answer<Explained> {
     let snapshot = state.config.load();
     let Some(model) = snapshot.model(&asked.model) else {
         return Err(ApiError::not_found("No model of `models.yaml` has this name."));
@@ -84,13 +89,13 @@ pub(super) async fn route(
             channels.map(|channel| Way { target, channel, standing: channel.standing(now, rules) })
         })
         .collect();
-    Ok(Json(Explained {
+    Ok(Explained {
         model: model.id.to_string(),
         operations: model.operations.iter().map(|one| one.as_str()).collect(),
         refused: refusal,
         affinity: snapshot.balancing.affinity.as_str(),
         targets: explained(model, &ways),
-    }))
+    })
 }
 
 /// A way to the model.

@@ -29,7 +29,7 @@ use crate::request_log::{
 };
 
 /// Who looks on at one time: each takes every record that comes.
-const TAILS_MAX: usize = 16;
+pub(super) const TAILS_MAX: usize = 16;
 /// How often a tail says that it is alive when nothing comes.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The word for the records of requests whose key was not recognised, in the place of an account.

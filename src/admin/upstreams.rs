@@ -16,44 +16,44 @@ use crate::metrics::{CircuitFigures, UpstreamFigures};
 /// Every upstream, by its name.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Upstreams {
-    upstreams: Vec<UpstreamView>,
+    pub(super) upstreams: Vec<UpstreamView>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Upstream")]
-struct UpstreamView {
-    name: String,
-    protocol: &'static str,
+pub(super) struct UpstreamView {
+    pub(super) name: String,
+    pub(super) protocol: &'static str,
     /// The host, with the port if it is not the usual one.
-    authority: String,
+    pub(super) authority: String,
     /// What its health check says.
-    healthy: bool,
-    in_flight: u32,
-    targets: Vec<TargetView>,
+    pub(super) healthy: bool,
+    pub(super) in_flight: u32,
+    pub(super) targets: Vec<TargetView>,
 }
 
 /// A target with one of its upstream's credentials.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TargetStanding")]
-struct TargetView {
-    model: String,
+pub(super) struct TargetView {
+    pub(super) model: String,
     /// The model's name at the upstream.
-    target: Option<String>,
-    credential: String,
-    priority: u32,
-    weight: u32,
-    state: TargetState,
+    pub(super) target: Option<String>,
+    pub(super) credential: String,
+    pub(super) priority: u32,
+    pub(super) weight: u32,
+    pub(super) state: TargetState,
     /// How much longer it is `busy` or `open`.
-    for_seconds: Option<f64>,
+    pub(super) for_seconds: Option<f64>,
     /// The part of its weight that a target gets in its `slow_start`.
-    share: Option<f64>,
-    in_flight: u32,
-    last_failure: Option<LastFailure>,
+    pub(super) share: Option<f64>,
+    pub(super) in_flight: u32,
+    pub(super) last_failure: Option<LastFailure>,
 }
 
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum TargetState {
+pub(super) enum TargetState {
     Ready,
     SlowStart,
     Cooling,
@@ -64,13 +64,18 @@ enum TargetState {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct LastFailure {
-    at: Time,
-    outcome: &'static str,
+pub(super) struct LastFailure {
+    pub(super) at: Time,
+    pub(super) outcome: &'static str,
 }
 
 /// `GET /admin/v1/upstreams`: every upstream, and every target at it.
 pub(super) async fn list(State(state): State<AdminState>) -> Json<Upstreams> {
+    Json(seen(&state))
+}
+
+/// The same for pages.
+pub(super) fn seen(state: &AdminState) -> Upstreams {
     let snapshot = state.config.load();
     let table = state.balancer.table(&snapshot);
     let mut names: Vec<&String> = snapshot.upstreams.keys().collect();
@@ -94,7 +99,7 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Upstreams> {
             targets,
         })
     };
-    Json(Upstreams { upstreams: names.into_iter().filter_map(one).collect() })
+    Upstreams { upstreams: names.into_iter().filter_map(one).collect() }
 }
 
 /// The same as metrics.

@@ -14,7 +14,7 @@ struct Asset {
     content: &'static str,
 }
 
-const ASSETS: [Asset; 6] = [
+const ASSETS: [Asset; 7] = [
     Asset {
         name: "app.css",
         media_type: "text/css; charset=utf-8",
@@ -24,6 +24,11 @@ const ASSETS: [Asset; 6] = [
         name: "app.js",
         media_type: "text/javascript; charset=utf-8",
         content: include_str!("assets/app.js"),
+    },
+    Asset {
+        name: "tail.js",
+        media_type: "text/javascript; charset=utf-8",
+        content: include_str!("assets/tail.js"),
     },
     Asset {
         name: "icon.svg",

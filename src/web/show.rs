@@ -14,6 +14,12 @@ pub(crate) fn money(amount: &Nanousd) -> String {
     }
 }
 
+/// Dollars for a chart, which draws floats: nothing is reckoned with them.
+#[expect(clippy::cast_precision_loss, reason = "a chart has fewer pixels than a float has digits")]
+pub(crate) fn dollars(amount: Nanousd) -> f64 {
+    amount.get() as f64 / 1e9
+}
+
 /// A time in UTC to the second: `2026-01-31 12:00:00`.
 pub(crate) fn time(at: &UnixMs) -> String {
     let text = at.to_rfc3339();

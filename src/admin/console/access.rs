@@ -1,34 +1,88 @@
 //! Logging in with a token of the admin API, and out.
 
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
 use askama::Template;
 use axum::Extension;
-use axum::extract::{Form, FromRequestParts, State};
+use axum::extract::{Form, FromRequestParts, Query, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Redirect, Response};
+use parking_lot::Mutex;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use std::time::Duration;
 
-use super::{BASE, Console, NAV};
+use super::form::{Fit, Typed};
+use super::{BASE, Console, NAV, done};
+use crate::admin::AdminState;
+use crate::admin::error::ApiError;
+use crate::clock::UnixMs;
+use crate::ledger::{Actor, By, Ledger};
 use crate::secret::Secret;
-use crate::web::{Client, Failed, Frame, Page, Session, SessionChange, Tone};
+use crate::web::{Client, Failed, Frame, Page, Session, SessionChange, SessionId, Tone};
 
 /// How long an operator stays logged in: a working day.
 const LIFETIME: Duration = Duration::from_secs(10 * 3600);
+/// Sessions that are remembered as logged out: operators are few, and log out a few times a day.
+const ENDED_MAX: usize = 10_000;
+/// What is said of an address that leads nowhere.
+const NOWHERE: &str = "The address may have been mistyped, or what it named is gone.";
 /// The page of the form.
 const LOG_IN: &str = "/operator/login";
 
 /// Somebody who may see the console; whoever may not is shown the way in.
 pub(super) struct Operator {
+    console: Console,
     name: String,
     session: Session,
+    /// What the form before came to, if the address says so.
+    done: Option<&'static str>,
 }
 
 impl Operator {
+    /// What the admin API works with.
+    pub(super) fn admin(&self) -> &AdminState {
+        &self.console.admin
+    }
+
+    /// The money.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.console.admin.ledger
+    }
+
+    /// Writes of this operator that a form asks for: sent twice, it is done once.
+    pub(super) fn by(&self, typed: &Typed) -> Fit<By<'_>> {
+        Ok(self.ledger().by(&Actor::operator(&self.name)).asked(typed.asked()?))
+    }
+
+    /// The operator's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The frame of a page on the way `here`.
-    pub(super) fn frame(&self, console: &Console, here: &'static str) -> Frame {
-        console.frame(&self.session).of(self.name.clone(), NAV, here)
+    pub(super) fn frame(&self, here: &'static str) -> Frame {
+        let frame = self.console.frame(&self.session).of(self.name.clone(), NAV, here);
+        match self.done {
+            Some(text) => frame.saying(Tone::Good, text),
+            None => frame,
+        }
+    }
+
+    /// A page that says why there is no other.
+    pub(super) fn failed(&self, error: impl Into<ApiError>) -> Response {
+        let error = error.into();
+        let title = match error.status() {
+            StatusCode::NOT_FOUND => "There is no such page",
+            status if status.is_server_error() => "The gateway failed",
+            _ => "This cannot be done",
+        };
+        let text = error.message().to_owned();
+        let page = Failed { frame: self.frame("nowhere"), title, text };
+        (error.status(), Page(page)).into_response()
     }
 }
 
@@ -39,14 +93,44 @@ impl FromRequestParts<Console> for Operator {
         let session = parts.extensions.get::<Session>().cloned();
         let name = session.as_ref().and_then(|session| name(console, session));
         match name.zip(session) {
-            Some((name, session)) => Ok(Self { name, session }),
+            Some((name, session)) => {
+                let done = done::said(parts.uri.query());
+                Ok(Self { console: console.clone(), name, session, done })
+            }
+            // A script that asks for a part of a page would put the log-in page in its place.
+            None if parts.headers.contains_key("hx-request") => {
+                Err((StatusCode::UNAUTHORIZED, [("hx-redirect", LOG_IN)]).into_response())
+            }
             None => Err(Redirect::to(LOG_IN).into_response()),
         }
     }
 }
 
+/// Sessions that were logged out, and when each would have ended. A restart forgets them; another
+/// token ends all.
+#[derive(Default)]
+pub(super) struct Ended(Mutex<HashMap<SessionId, UnixMs>>);
+
+impl Ended {
+    fn end(&self, session: &Session) {
+        let mut ended = self.0.lock();
+        let now = UnixMs::now();
+        ended.retain(|_, until| *until > now);
+        if ended.len() < ENDED_MAX {
+            ended.insert(session.id, session.until);
+        }
+    }
+
+    fn has(&self, session: &Session) -> bool {
+        self.0.lock().contains_key(&session.id)
+    }
+}
+
 /// Whose session it is, as long as that operator's token is what it was.
 fn name(console: &Console, session: &Session) -> Option<String> {
+    if console.ended.has(session) {
+        return None;
+    }
     let (name, mark) = session.who.as_deref()?.rsplit_once(' ')?;
     (mark == self::mark(&console.admin.token)).then(|| name.to_owned())
 }
@@ -107,16 +191,29 @@ pub(super) async fn log_in(
 }
 
 /// `POST /operator/logout`
-pub(super) async fn log_out() -> Response {
+pub(super) async fn log_out(
+    State(console): State<Console>,
+    Extension(session): Extension<Session>,
+) -> Response {
+    if session.who.is_some() {
+        console.ended.end(&session);
+    }
     (Extension(SessionChange::End), Redirect::to(LOG_IN)).into_response()
 }
 
 /// Any other path.
-pub(super) async fn nowhere(State(console): State<Console>, operator: Operator) -> Response {
-    let page = Failed {
-        frame: operator.frame(&console, "nowhere"),
-        title: "There is no such page",
-        text: "The address may have been mistyped, or what it named is gone.".to_owned(),
-    };
-    (StatusCode::NOT_FOUND, Page(page)).into_response()
+pub(super) async fn nowhere(operator: Operator) -> Response {
+    operator.failed(ApiError::not_found(NOWHERE))
+}
+
+/// The query of a page. What cannot be read asks for nothing in particular.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default> FromRequestParts<Console> for Asked<T> {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Console) -> Result<Self, Infallible> {
+        let read = Query::<T>::try_from_uri(&parts.uri);
+        Ok(Self(read.map(|Query(asked)| asked).unwrap_or_default()))
+    }
 }

@@ -4,7 +4,22 @@
 //! own: what customers have is nothing here.
 
 mod access;
+mod audit;
+mod codes;
+mod configuration;
+mod customer;
+mod customers;
+mod done;
+mod doubts;
+mod entries;
+mod form;
+mod keys;
 mod overview;
+mod requests;
+mod tail;
+mod upstreams;
+mod usage;
+mod webhooks;
 
 use std::io;
 use std::path::Path;
@@ -15,6 +30,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use tower_http::compression::CompressionLayer;
 
+use self::access::Ended;
 use super::AdminState;
 use crate::web::{self, Attempts, Frame, Guarded, NavItem, Session, Sessions};
 
@@ -23,7 +39,17 @@ const BASE: &str = "/operator";
 /// Its cookie. Browsers do not tell ports apart: it must not be the customers'.
 const COOKIE: &str = "tollgate_operator";
 /// The ways through it.
-const NAV: &[NavItem] = &[NavItem { path: "", label: "Overview" }];
+const NAV: &[NavItem] = &[
+    NavItem { path: "", label: "Overview" },
+    NavItem { path: "/requests", label: "Requests" },
+    NavItem { path: "/customers", label: "Customers" },
+    NavItem { path: "/codes", label: "Codes" },
+    NavItem { path: "/in-doubt", label: "In doubt" },
+    NavItem { path: "/webhooks", label: "Webhooks" },
+    NavItem { path: "/upstreams", label: "Upstreams" },
+    NavItem { path: "/configuration", label: "Configuration" },
+    NavItem { path: "/audit", label: "Audit" },
+];
 
 /// What its pages work with.
 #[derive(Clone)]
@@ -31,6 +57,7 @@ struct Console {
     admin: AdminState,
     sessions: Arc<Sessions>,
     attempts: Arc<Attempts>,
+    ended: Arc<Ended>,
 }
 
 impl Console {
@@ -46,9 +73,44 @@ impl Console {
 /// When the key of the sessions can neither be read nor made.
 pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
     let sessions = Arc::new(Sessions::kept_in(data_dir, COOKIE, BASE)?);
-    let console = Console { admin, sessions: Arc::clone(&sessions), attempts: Arc::default() };
+    let console = Console {
+        admin,
+        sessions: Arc::clone(&sessions),
+        attempts: Arc::default(),
+        ended: Arc::default(),
+    };
     let pages = Router::new()
         .route("/operator", get(overview::page))
+        .route("/operator/customers", get(customers::page).post(customers::create))
+        .route("/operator/customers/{account}", get(customer::page))
+        .route("/operator/customers/{account}/grants", post(customer::grant))
+        .route("/operator/customers/{account}/limits", post(customer::limit))
+        .route("/operator/customers/{account}/keys", get(keys::page).post(keys::create))
+        .route("/operator/customers/{account}/keys/{key}", post(keys::switch))
+        .route("/operator/customers/{account}/entries", get(entries::page))
+        .route("/operator/customers/{account}/refunds", post(entries::refund))
+        .route("/operator/customers/{account}/usage", get(usage::page))
+        .route("/operator/configuration", get(configuration::page))
+        .route("/operator/configuration/try", post(configuration::try_out))
+        .route("/operator/configuration/reload", post(configuration::apply))
+        .route("/operator/configuration/files", get(configuration::typed))
+        .route("/operator/customers/{account}/suspend", post(customer::suspend))
+        .route("/operator/customers/{account}/name", post(customer::rename))
+        .route("/operator/customers/{account}/tasks", get(webhooks::of_customer))
+        .route("/operator/customers/{account}/tasks/{task}/announce", post(webhooks::announce))
+        .route("/operator/customers/{account}/audit", get(audit::of_customer))
+        .route("/operator/figures", get(overview::refreshed))
+        .route("/operator/codes", get(codes::page).post(codes::create))
+        .route("/operator/codes/{code}/revoke", post(codes::revoke))
+        .route("/operator/in-doubt", get(doubts::page))
+        .route("/operator/in-doubt/holds/{hold}", post(doubts::resolve_hold))
+        .route("/operator/in-doubt/tasks/{task}", post(doubts::resolve_task))
+        .route("/operator/webhooks", get(webhooks::page))
+        .route("/operator/audit", get(audit::page))
+        .route("/operator/requests", get(requests::page))
+        .route("/operator/requests/tail", get(tail::follow))
+        .route("/operator/requests/{request}", get(requests::one))
+        .route("/operator/upstreams", get(upstreams::page))
         .route("/operator/login", get(access::page).post(access::log_in))
         .route("/operator/logout", post(access::log_out))
         .route("/operator/{*path}", get(access::nowhere))

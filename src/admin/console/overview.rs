@@ -1,22 +1,169 @@
-//! The first page: how the gateway is doing.
+//! The first page: how the gateway is doing. A script asks for its figures again every few seconds.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 
-use super::Console;
 use super::access::Operator;
-use crate::web::{Frame, Page};
+use crate::admin::upstreams::{self, TargetState};
+use crate::clock::UnixMs;
+use crate::ledger::{LedgerError, Stage};
+use crate::money::Nanousd;
+use crate::web::{Frame, Page, show};
 
 #[derive(Template)]
 #[template(path = "operator_overview.html")]
 struct Overview {
     frame: Frame,
-    configuration: String,
+    figures: Figures,
+}
+
+/// The part that is asked for again.
+#[derive(Template)]
+#[template(path = "operator_figures.html")]
+struct Refreshed {
+    base: &'static str,
+    figures: Figures,
+}
+
+struct Figures {
+    at: UnixMs,
+    version: &'static str,
+    hash: String,
+    loaded_at: UnixMs,
+    in_flight: u64,
+    open_holds: u64,
+    customers: usize,
+    money: Money,
+    upstreams: Vec<Upstream>,
+    warnings: Vec<Warning>,
+}
+
+/// What all accounts have together.
+#[derive(Default)]
+struct Money {
+    granted: Nanousd,
+    available: Nanousd,
+    held: Nanousd,
+    spent: Nanousd,
+    written_off: Nanousd,
+}
+
+struct Upstream {
+    name: String,
+    healthy: bool,
+    in_flight: u32,
+    open: usize,
+    targets: usize,
+}
+
+/// Something that an operator should look at, and where.
+struct Warning {
+    text: String,
+    path: &'static str,
 }
 
 /// `GET /operator`
-pub(super) async fn page(State(console): State<Console>, operator: Operator) -> Response {
-    let configuration = console.admin.config.load().hash.clone();
-    Page(Overview { frame: operator.frame(&console, ""), configuration }).into_response()
+pub(super) async fn page(operator: Operator) -> Response {
+    match figures(&operator).await {
+        Ok(figures) => Page(Overview { frame: operator.frame(""), figures }).into_response(),
+        Err(error) => operator.failed(error),
+    }
+}
+
+/// `GET /operator/figures`
+pub(super) async fn refreshed(operator: Operator) -> Response {
+    match figures(&operator).await {
+        Ok(figures) => Page(Refreshed { base: super::BASE, figures }).into_response(),
+        Err(error) => operator.failed(error),
+    }
+}
+
+async fn figures(operator: &Operator) -> Result<Figures, LedgerError> {
+    let admin = operator.admin();
+    let (mut money, mut customers) = (Money::default(), 0);
+    for account in admin.ledger.accounts() {
+        let balance = account.balance;
+        for (sum, more) in [
+            (&mut money.granted, balance.granted),
+            (&mut money.available, balance.available),
+            (&mut money.held, balance.held),
+            (&mut money.spent, balance.spent),
+            (&mut money.written_off, account.written_off),
+        ] {
+            *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
+        }
+        customers += 1;
+    }
+    let upstreams = upstreams(operator);
+    let warnings = warnings(operator, &upstreams).await?;
+    Ok(Figures {
+        at: UnixMs::now(),
+        version: env!("CARGO_PKG_VERSION"),
+        hash: admin.config.load().hash.clone(),
+        loaded_at: admin.config.loaded_at(),
+        in_flight: admin.metrics.in_flight(),
+        open_holds: admin.ledger.open_holds(),
+        customers,
+        money,
+        upstreams,
+        warnings,
+    })
+}
+
+fn upstreams(operator: &Operator) -> Vec<Upstream> {
+    let seen = upstreams::seen(operator.admin()).upstreams;
+    let one = |upstream: upstreams::UpstreamView| {
+        let is_open = |target: &&upstreams::TargetView| matches!(target.state, TargetState::Open);
+        Upstream {
+            open: upstream.targets.iter().filter(is_open).count(),
+            targets: upstream.targets.len(),
+            name: upstream.name,
+            healthy: upstream.healthy,
+            in_flight: upstream.in_flight,
+        }
+    };
+    seen.into_iter().map(one).collect()
+}
+
+async fn warnings(
+    operator: &Operator,
+    upstreams: &[Upstream],
+) -> Result<Vec<Warning>, LedgerError> {
+    let admin = operator.admin();
+    let holds = admin.ledger.in_doubt().await?.len();
+    let tasks = admin.ledger.tasks_in_work();
+    let tasks = tasks.iter().filter(|task| matches!(task.stage, Stage::InDoubt)).count();
+    let open = upstreams.iter().filter(|one| one.open > 0).count();
+    let unhealthy = upstreams.iter().filter(|one| !one.healthy).count();
+    let counted = |count: usize, one: &str, many: &str, path| {
+        let text = if count == 1 { format!("1 {one}") } else { format!("{count} {many}") };
+        (count > 0).then_some(Warning { text, path })
+    };
+    let reload = admin.config.last_reload();
+    let reload = reload.filter(|last| last.result.is_err()).map(|_| Warning {
+        text: "The last reload was refused: the files are not in order.".to_owned(),
+        path: "/configuration",
+    });
+    let all = [
+        counted(holds, "call is in doubt", "calls are in doubt", "/in-doubt"),
+        counted(tasks, "task is in doubt", "tasks are in doubt", "/in-doubt"),
+        counted(
+            open,
+            "upstream has a target that gets no calls",
+            "upstreams have targets that get no calls",
+            "/upstreams",
+        ),
+        counted(
+            unhealthy,
+            "upstream fails its health check",
+            "upstreams fail their health checks",
+            "/upstreams",
+        ),
+        reload,
+        admin.readiness.reason_against().map(|reason| Warning {
+            text: format!("This process is {reason}: it wants no requests."),
+            path: "",
+        }),
+    ];
+    Ok(all.into_iter().flatten().collect())
 }

@@ -1,0 +1,81 @@
+//! Who did what, newest first: of everybody, or on one customer's account.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+
+use super::access::{Asked, Operator};
+use super::customer::{self, Head};
+use crate::admin::accounts::find;
+use crate::ledger::{AccountId, LedgerError, ListedAct, Seq};
+use crate::web::{Frame, Page, show};
+
+/// Acts on one page.
+const PAGE: usize = 50;
+
+/// Which of them.
+#[derive(Default, Deserialize)]
+pub(super) struct Wanted {
+    before: Option<Seq>,
+}
+
+#[derive(Template)]
+#[template(path = "operator_audit.html")]
+struct Audit {
+    frame: Frame,
+    acts: Vec<ListedAct>,
+    older: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "operator_customer_audit.html")]
+struct OfCustomer {
+    frame: Frame,
+    head: Head,
+    acts: Vec<ListedAct>,
+    older: Option<String>,
+}
+
+/// `GET /operator/audit`
+pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+    match acts(&operator, None, wanted).await {
+        Ok((acts, older)) => {
+            Page(Audit { frame: operator.frame("/audit"), acts, older }).into_response()
+        }
+        Err(error) => operator.failed(error),
+    }
+}
+
+/// `GET /operator/customers/{account}/audit`
+pub(super) async fn of_customer(
+    operator: Operator,
+    Path(account): Path<String>,
+    Asked(wanted): Asked<Wanted>,
+) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    let head = Head::of(operator.ledger(), &account, "/audit");
+    match acts(&operator, Some(account.id), wanted).await {
+        Ok((acts, older)) => {
+            let frame = operator.frame(customer::HERE);
+            Page(OfCustomer { frame, head, acts, older }).into_response()
+        }
+        Err(error) => operator.failed(error),
+    }
+}
+
+/// A page of acts, and the way to the next.
+async fn acts(
+    operator: &Operator,
+    account: Option<AccountId>,
+    wanted: Wanted,
+) -> Result<(Vec<ListedAct>, Option<String>), LedgerError> {
+    let mut acts = operator.ledger().acts(account, wanted.before, PAGE + 1).await?;
+    let has_more = acts.len() > PAGE;
+    acts.truncate(PAGE);
+    let last = acts.last().filter(|_| has_more).map(|last| last.seq);
+    Ok((acts, last.map(|seq| format!("?before={seq}"))))
+}

@@ -1,0 +1,223 @@
+//! One customer: money and limits. What else there is of a customer has tabs of its own.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::{IntoResponse as _, Response};
+
+use super::access::Operator;
+use super::done;
+use super::form::{Fit, Typed, new_once};
+use crate::admin::accounts::find;
+use crate::clock::UnixMs;
+use crate::ledger::{Account, AccountId, AccountPatch, Balance, Ledger, RatesPatch};
+use crate::limits::Rates;
+use crate::money::Nanousd;
+use crate::web::{Frame, NavItem, Page, show};
+
+/// The way through the console that customers are on.
+pub(super) const HERE: &str = "/customers";
+/// What there is of each.
+const TABS: &[NavItem] = &[
+    NavItem { path: "", label: "Account" },
+    NavItem { path: "/keys", label: "Keys" },
+    NavItem { path: "/entries", label: "Entries" },
+    NavItem { path: "/usage", label: "Usage" },
+    NavItem { path: "/tasks", label: "Tasks" },
+    NavItem { path: "/audit", label: "Audit" },
+];
+/// The longest note of a grant, in bytes: it stands before the id of the form in that of the grant.
+const NOTE_BYTES_MAX: usize = 160;
+
+/// What stands above all tabs of a customer.
+pub(super) struct Head {
+    pub(super) id: AccountId,
+    pub(super) name: String,
+    pub(super) created_at: UnixMs,
+    pub(super) suspended: bool,
+    pub(super) email: Option<String>,
+    pub(super) tabs: &'static [NavItem],
+    pub(super) tab: &'static str,
+}
+
+impl Head {
+    pub(super) fn of(ledger: &Ledger, account: &Account, tab: &'static str) -> Self {
+        Self {
+            id: account.id,
+            name: account.name.clone(),
+            created_at: account.created_at,
+            suspended: account.suspended,
+            email: ledger.login(account.id).map(|login| login.email.clone()),
+            tabs: TABS,
+            tab,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "operator_customer.html")]
+struct Customer {
+    frame: Frame,
+    head: Head,
+    typed: Typed,
+    once: String,
+    balance: Balance,
+    written_off: Nanousd,
+    rates: TypedRates,
+}
+
+/// Limits as they stand in their fields.
+struct TypedRates {
+    requests_per_minute: String,
+    tokens_per_minute: String,
+    concurrent_requests: String,
+}
+
+impl From<Rates> for TypedRates {
+    fn from(rates: Rates) -> Self {
+        let text = |limit: Option<std::num::NonZeroU32>| {
+            limit.map(|limit| limit.to_string()).unwrap_or_default()
+        };
+        Self {
+            requests_per_minute: text(rates.requests_per_minute),
+            tokens_per_minute: text(rates.tokens_per_minute),
+            concurrent_requests: text(rates.concurrent_requests),
+        }
+    }
+}
+
+/// `GET /operator/customers/{account}`
+pub(super) async fn page(operator: Operator, Path(account): Path<String>) -> Response {
+    match find(operator.admin(), &account) {
+        Ok(account) => {
+            shown(&operator, operator.frame(HERE), Typed::default(), account).into_response()
+        }
+        Err(error) => operator.failed(error),
+    }
+}
+
+fn shown(operator: &Operator, frame: Frame, typed: Typed, account: Account) -> Page<Customer> {
+    Page(Customer {
+        frame,
+        head: Head::of(operator.ledger(), &account, ""),
+        typed,
+        once: new_once(),
+        balance: account.balance,
+        written_off: account.written_off,
+        rates: operator.ledger().account_rates(account.id).into(),
+    })
+}
+
+/// On to the customer's page if it was done; the form once more if not.
+fn ended(
+    operator: &Operator,
+    account: Account,
+    typed: Typed,
+    (came_of_it, word): (Fit<()>, &'static str),
+) -> Response {
+    match came_of_it {
+        Ok(()) => done::then(&format!("/customers/{}", account.id), word),
+        Err(unfit) => {
+            let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
+            (status, shown(operator, frame, typed, account)).into_response()
+        }
+    }
+}
+
+/// `POST /operator/customers/{account}/grants`
+pub(super) async fn grant(
+    operator: Operator,
+    Path(account): Path<String>,
+    typed: Typed,
+) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    let came_of_it = granted(&operator, account.id, &typed).await;
+    ended(&operator, account, typed, (came_of_it, "granted"))
+}
+
+async fn granted(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
+    let amount = typed.amount("amount")?;
+    let id = noted(typed.line("note", NOTE_BYTES_MAX)?, typed.once()?);
+    operator.by(typed)?.grant(account, &id, amount).await?;
+    Ok(())
+}
+
+/// The id of a movement of money: what the operator notes, and what makes the form count once.
+pub(super) fn noted(note: &str, once: &str) -> String {
+    if note.is_empty() { once.to_owned() } else { format!("{note} · {once}") }
+}
+
+/// `POST /operator/customers/{account}/suspend`: suspends it or takes it up again.
+pub(super) async fn suspend(
+    operator: Operator,
+    Path(account): Path<String>,
+    typed: Typed,
+) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    let suspended = typed.text("to") != "resumed";
+    let came_of_it = suspended_now(&operator, account.id, suspended, &typed).await;
+    let word = if suspended { "suspended" } else { "resumed" };
+    ended(&operator, account, typed, (came_of_it, word))
+}
+
+async fn suspended_now(
+    operator: &Operator,
+    account: AccountId,
+    suspended: bool,
+    typed: &Typed,
+) -> Fit<()> {
+    let patch = AccountPatch { suspended: Some(suspended), ..AccountPatch::default() };
+    operator.by(typed)?.update_account(account, patch).await?;
+    Ok(())
+}
+
+/// `POST /operator/customers/{account}/name`
+pub(super) async fn rename(
+    operator: Operator,
+    Path(account): Path<String>,
+    typed: Typed,
+) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    let came_of_it = renamed(&operator, account.id, &typed).await;
+    ended(&operator, account, typed, (came_of_it, "renamed"))
+}
+
+async fn renamed(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
+    let name = typed.name("name")?.to_owned();
+    let patch = AccountPatch { name: Some(name), ..AccountPatch::default() };
+    operator.by(typed)?.update_account(account, patch).await?;
+    Ok(())
+}
+
+/// `POST /operator/customers/{account}/limits`
+pub(super) async fn limit(
+    operator: Operator,
+    Path(account): Path<String>,
+    typed: Typed,
+) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    let came_of_it = limited(&operator, account.id, &typed).await;
+    ended(&operator, account, typed, (came_of_it, "limited"))
+}
+
+async fn limited(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
+    let rates = RatesPatch {
+        requests_per_minute: Some(typed.count("requests_per_minute")?),
+        tokens_per_minute: Some(typed.count("tokens_per_minute")?),
+        concurrent_requests: Some(typed.count("concurrent_requests")?),
+    };
+    let patch = AccountPatch { rates, ..AccountPatch::default() };
+    operator.by(typed)?.update_account(account, patch).await?;
+    Ok(())
+}

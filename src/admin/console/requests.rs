@@ -1,0 +1,158 @@
+//! What requests came to: a list with filters, and one of them.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+
+use super::access::{Asked, Operator};
+use crate::admin::error::ApiError;
+use crate::clock::UnixMs;
+use crate::ledger::{AccountId, KeyId, RequestId};
+use crate::request_log::{Logged, Position, Query, ReadError, Scope, StatusFilter};
+use crate::web::{Frame, Page, show};
+
+/// The way through the console.
+pub(super) const HERE: &str = "/requests";
+/// Requests on one page.
+const PAGE: usize = 50;
+
+/// Which of them, as typed.
+#[derive(Clone, Default, Deserialize)]
+pub(super) struct Wanted {
+    #[serde(default)]
+    account: String,
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    errors: String,
+    before: Option<Position>,
+}
+
+#[derive(Template)]
+#[template(path = "operator_requests.html")]
+struct Requests {
+    frame: Frame,
+    wanted: Wanted,
+    wrong: Option<(&'static str, &'static str)>,
+    rows: Vec<Logged>,
+    older: Option<String>,
+    enabled: bool,
+    /// Whether the newest are shown, so that a tail may stand above them.
+    tail: bool,
+}
+
+/// The row of a request: the same in the list and in the tail.
+#[derive(Template)]
+#[template(path = "operator_request_row.html")]
+pub(super) struct RequestRow<'a> {
+    pub(super) base: &'a str,
+    pub(super) row: &'a Logged,
+}
+
+/// `GET /operator/requests`
+pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+    let log = &operator.admin().requests;
+    let frame = operator.frame(HERE);
+    let (found, wrong) = match query(&wanted) {
+        Ok((scope, query)) => match log.list(scope, query).await {
+            Ok(page) => (page, None),
+            // Its file has gone, or the address was mistyped.
+            Err(ReadError::UnknownPosition) => (crate::request_log::Page::default(), None),
+            Err(error) => return operator.failed(ApiError::internal(error)),
+        },
+        Err(wrong) => (crate::request_log::Page::default(), Some(wrong)),
+    };
+    let older = found.next.map(|next| link(&wanted, next));
+    let is_plain = [&wanted.account, &wanted.key, &wanted.model, &wanted.status, &wanted.errors]
+        .iter()
+        .all(|field| field.is_empty());
+    let tail = is_plain && wanted.before.is_none() && log.is_on();
+    let rows = found.records;
+    let page = Requests { frame, wanted, wrong, rows, older, enabled: log.is_on(), tail };
+    Page(page).into_response()
+}
+
+/// What is typed, or the field that cannot be.
+fn query(wanted: &Wanted) -> Result<(Scope, Query), (&'static str, &'static str)> {
+    let account = wanted.account.trim();
+    let scope = match account {
+        "" => Scope::All,
+        "none" => Scope::Strangers,
+        account => {
+            let id: Result<AccountId, _> = account.parse();
+            Scope::Account(id.map_err(|_| ("account", "The id of a customer, or `none`."))?)
+        }
+    };
+    let key = match wanted.key.trim() {
+        "" => None,
+        key => Some(key.parse::<KeyId>().map_err(|_| ("key", "The id of a key."))?),
+    };
+    let status = match wanted.status.trim() {
+        "" => None,
+        status => {
+            let status = status.parse::<StatusFilter>();
+            Some(status.map_err(|_| ("status", "A status such as 429, or a class such as 4xx."))?)
+        }
+    };
+    let model = Some(wanted.model.trim().to_owned()).filter(|model| !model.is_empty());
+    let errors_only = !wanted.errors.is_empty();
+    Ok((scope, Query { before: wanted.before, limit: PAGE, model, key, status, errors_only }))
+}
+
+fn link(wanted: &Wanted, before: Position) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, value) in [
+        ("account", &wanted.account),
+        ("key", &wanted.key),
+        ("model", &wanted.model),
+        ("status", &wanted.status),
+        ("errors", &wanted.errors),
+    ] {
+        if !value.is_empty() {
+            query.append_pair(name, value);
+        }
+    }
+    format!("?{}", query.append_pair("before", &before.to_string()).finish())
+}
+
+#[derive(Template)]
+#[template(path = "operator_request.html")]
+struct Request {
+    frame: Frame,
+    began_at: UnixMs,
+    row: Logged,
+}
+
+/// `GET /operator/requests/{request}`
+pub(super) async fn one(operator: Operator, Path(request): Path<String>) -> Response {
+    let unknown = || ApiError::not_found("There is no such request, or it is too old to be kept.");
+    let Ok(id) = request.parse::<RequestId>() else { return operator.failed(unknown()) };
+    match operator.admin().requests.find(Scope::All, id).await {
+        Ok(Some(row)) => {
+            let (frame, began_at) = (operator.frame(HERE), row.began_at());
+            Page(Request { frame, began_at, row }).into_response()
+        }
+        Ok(None) => operator.failed(unknown()),
+        Err(error) => operator.failed(ApiError::internal(error)),
+    }
+}
+
+/// A word, or a dash where there is none.
+fn word(text: &str) -> &str {
+    if text.is_empty() { "–" } else { text }
+}
+
+/// The status as it is shown, and a class of the style sheet.
+fn status(row: &Logged) -> (String, &'static str) {
+    let tone = if row.is_error() { "bad" } else { "good" };
+    match (&row.task_state, row.status) {
+        (Some(state), _) => (state.clone(), tone),
+        (None, 0) => ("no answer".to_owned(), tone),
+        (None, status) => (status.to_string(), tone),
+    }
+}

@@ -1,0 +1,87 @@
+//! What a customer has used, by day.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::json;
+
+use super::access::Operator;
+use super::customer::{HERE, Head};
+use crate::admin::accounts::find;
+use crate::clock::UnixMs;
+use crate::ledger::{UsageRow, UsageTotal};
+use crate::web::{Frame, Page, show};
+
+/// Days that are shown.
+const DAYS: u64 = 30;
+/// Models that are told apart; the rest is in the table of days.
+const MODELS_MAX: usize = 50;
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
+#[derive(Template)]
+#[template(path = "operator_usage.html")]
+struct Used {
+    frame: Frame,
+    head: Head,
+    /// Newest first.
+    days: Vec<(UnixMs, UsageTotal)>,
+    /// Dearest first.
+    models: Vec<(String, UsageTotal)>,
+    chart: String,
+}
+
+/// `GET /operator/customers/{account}/usage`
+pub(super) async fn page(operator: Operator, Path(account): Path<String>) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    let now = UnixMs::now().0;
+    let first = now / DAY_MS * DAY_MS - (DAYS - 1) * DAY_MS;
+    let rows = match operator.ledger().usage(account.id, UnixMs(first)..UnixMs(now + 1)).await {
+        Ok(rows) => rows,
+        Err(error) => return operator.failed(error),
+    };
+    let (mut days, models) = (by_day(&rows, first), by_model(&rows));
+    let chart = chart(&days);
+    days.retain(|(_, total)| total.calls > 0);
+    days.reverse();
+    let (frame, head) = (operator.frame(HERE), Head::of(operator.ledger(), &account, "/usage"));
+    Page(Used { frame, head, days, models, chart }).into_response()
+}
+
+/// All days in their order, with those on which nothing was used.
+fn by_day(rows: &[UsageRow], first: u64) -> Vec<(UnixMs, UsageTotal)> {
+    let day = |number: u64| (UnixMs(first + number * DAY_MS), UsageTotal::default());
+    let mut days: Vec<_> = (0..DAYS).map(day).collect();
+    for row in rows {
+        let number = row.hour.0.checked_sub(first).map(|since| since / DAY_MS);
+        let place = number.and_then(|number| usize::try_from(number).ok());
+        if let Some((_, total)) = place.and_then(|place| days.get_mut(place)) {
+            total.add(&row.total);
+        }
+    }
+    days
+}
+
+fn by_model(rows: &[UsageRow]) -> Vec<(String, UsageTotal)> {
+    let mut models: BTreeMap<&str, UsageTotal> = BTreeMap::new();
+    for row in rows {
+        models.entry(&row.model).or_default().add(&row.total);
+    }
+    let mut models: Vec<_> =
+        models.into_iter().map(|(model, total)| (model.to_owned(), total)).collect();
+    models.sort_by_key(|(_, total)| std::cmp::Reverse(total.charged));
+    models.truncate(MODELS_MAX);
+    models
+}
+
+/// What each day has cost, as app.js draws it.
+fn chart(days: &[(UnixMs, UsageTotal)]) -> String {
+    let x: Vec<u64> = days.iter().map(|(day, _)| day.seconds()).collect();
+    let values: Vec<f64> = days.iter().map(|(_, total)| show::dollars(total.charged)).collect();
+    let lines = json!([{"label": "Charged", "values": values}]);
+    json!({"x": x, "lines": lines, "unit": "$", "bars": true}).to_string()
+}

@@ -1,0 +1,154 @@
+//! Tasks and the announcements of their ends: of all customers, or of one.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+
+use super::access::{Asked, Operator};
+use super::customer::{self, Head};
+use super::done;
+use super::form::{Fit, Typed, Unfit, new_once};
+use crate::admin::accounts::find;
+use crate::admin::error::ApiError;
+use crate::ledger::{AccountId, LedgerError, ListedTask, Stage, TaskId, Webhook};
+use crate::tasks::Announced;
+use crate::web::{Frame, Page, show};
+
+/// The way through the console.
+const HERE: &str = "/webhooks";
+/// Tasks on one page.
+const PAGE: usize = 50;
+
+/// Which of them.
+#[derive(Default, Deserialize)]
+pub(super) struct Wanted {
+    after: Option<TaskId>,
+}
+
+#[derive(Template)]
+#[template(path = "operator_webhooks.html")]
+struct Webhooks {
+    frame: Frame,
+    once: String,
+    tasks: Vec<ListedTask>,
+    older: Option<String>,
+    /// Where the forms lead back to.
+    back: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "operator_customer_tasks.html")]
+struct OfCustomer {
+    frame: Frame,
+    head: Head,
+    once: String,
+    tasks: Vec<ListedTask>,
+    older: Option<String>,
+    back: &'static str,
+}
+
+/// `GET /operator/webhooks`
+pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+    match tasks(&operator, None, wanted).await {
+        Ok((tasks, older)) => {
+            let (frame, once) = (operator.frame(HERE), new_once());
+            Page(Webhooks { frame, once, tasks, older, back: "all" }).into_response()
+        }
+        Err(error) => operator.failed(error),
+    }
+}
+
+/// `GET /operator/customers/{account}/tasks`
+pub(super) async fn of_customer(
+    operator: Operator,
+    Path(account): Path<String>,
+    Asked(wanted): Asked<Wanted>,
+) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    match tasks(&operator, Some(account.id), wanted).await {
+        Ok((tasks, older)) => {
+            let head = Head::of(operator.ledger(), &account, "/tasks");
+            let (frame, once) = (operator.frame(customer::HERE), new_once());
+            Page(OfCustomer { frame, head, once, tasks, older, back: "customer" }).into_response()
+        }
+        Err(error) => operator.failed(error),
+    }
+}
+
+async fn tasks(
+    operator: &Operator,
+    account: Option<AccountId>,
+    wanted: Wanted,
+) -> Result<(Vec<ListedTask>, Option<String>), LedgerError> {
+    let found = operator.ledger().tasks(account, None, wanted.after, PAGE).await;
+    let page = found?.unwrap_or_default();
+    Ok((page.tasks, page.next_after.map(|id| format!("?after={id}"))))
+}
+
+/// `POST /operator/customers/{account}/tasks/{task}/announce`
+pub(super) async fn announce(
+    operator: Operator,
+    Path((account, task)): Path<(String, String)>,
+    typed: Typed,
+) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    match announced(&operator, account.id, &task, &typed).await {
+        Ok(()) if typed.text("back") == "customer" => {
+            done::then(&format!("/customers/{}/tasks", account.id), "announced")
+        }
+        Ok(()) => done::then(HERE, "announced"),
+        Err(Unfit::Whole(error)) => operator.failed(error),
+        Err(Unfit::Field(_, text)) => operator.failed(ApiError::malformed(text)),
+    }
+}
+
+async fn announced(operator: &Operator, account: AccountId, task: &str, typed: &Typed) -> Fit<()> {
+    let unknown = || ApiError::not_found("This customer has no such task.");
+    let id: TaskId = task.parse().map_err(|_| unknown())?;
+    let by = operator.by(typed)?;
+    let refused = |text| Err(ApiError::invalid("task", text).into());
+    match operator.admin().tasks.announce_again(&by, account, id).await? {
+        Announced::Due => Ok(()),
+        Announced::NotEnded => refused("The task has not ended."),
+        Announced::Nowhere => refused("The task was submitted without a webhook_url."),
+        Announced::Unknown => Err(unknown().into()),
+    }
+}
+
+/// How a task is doing, and a class of the style sheet.
+fn state(listed: &ListedTask) -> (String, &'static str) {
+    match &listed.task.stage {
+        Stage::Submitting => ("submitting".to_owned(), ""),
+        Stage::InDoubt => ("in doubt".to_owned(), "warn"),
+        Stage::Submitted { .. } => ("running".to_owned(), ""),
+        Stage::Ended(ended) => {
+            let tone = if ended.state == "succeeded" { "good" } else { "bad" };
+            (ended.state.clone(), tone)
+        }
+    }
+}
+
+/// What became of the announcement, and a class of the style sheet.
+fn announcement(listed: &ListedTask) -> (String, &'static str) {
+    let has_ended = listed.task.ended().is_some();
+    match listed.task.webhook {
+        Webhook::None => ("nobody is told".to_owned(), ""),
+        Webhook::Due { .. } if !has_ended => ("at its end".to_owned(), ""),
+        Webhook::Due { tries: 0, .. } => ("due".to_owned(), ""),
+        Webhook::Due { tries, at } => (format!("{tries} failed, next {}", show::time(&at)), "warn"),
+        Webhook::Delivered => ("delivered".to_owned(), "good"),
+        Webhook::GivenUp => ("given up".to_owned(), "bad"),
+    }
+}
+
+/// Whether the end can be announced once more.
+fn can_be_announced(listed: &ListedTask) -> bool {
+    listed.task.ended().is_some() && listed.task.intent.webhook_url.is_some()
+}
