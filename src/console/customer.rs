@@ -5,13 +5,15 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Redirect, Response};
+use sha2::{Digest as _, Sha256};
 
 use super::{Console, NAV};
-use crate::ledger::{Account, AccountId, LedgerError};
-use crate::web::{Failed, Frame, Page, Session};
+use crate::ledger::{Account, AccountId, Actor, Asked, By, KeyId, KeyPatch, LedgerError, NewKey};
+use crate::secret::Secret;
+use crate::web::{Failed, Frame, Page, Session, Tone};
 
 /// What a page of the console comes to: itself, or the page that says why it is not there.
-pub(super) type Answer = Result<Response, Response>;
+pub(super) type Answer<T = Response> = Result<T, Response>;
 
 /// Somebody who is logged in; whoever is not is shown the way in.
 pub(super) struct Customer {
@@ -25,13 +27,56 @@ impl Customer {
     /// Whose session it is, unless it is over.
     pub(super) fn of(console: &Console, session: &Session) -> Option<Self> {
         let id: AccountId = session.who.as_deref()?.parse().ok()?;
+        if console.ledger.is_session_over(id, &session.id, session.since) {
+            return None;
+        }
         let account = console.ledger.account(id)?;
         Some(Self { account, session: session.clone() })
     }
 
+    /// Whether the account may make no calls.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.account.suspended
+    }
+
     /// The frame of a page on the way `here`, a path of [`NAV`].
     pub(super) fn frame(&self, console: &Console, here: &'static str) -> Frame {
-        console.frame(&self.session).of(self.account.name.clone(), NAV, here)
+        let frame = console.frame(&self.session).of(self.account.name.clone(), NAV, here);
+        if self.is_suspended() {
+            let text = "This account is suspended: its keys are refused, and it can make none. Ask \
+                        whoever runs this gateway.";
+            return frame.saying(Tone::Bad, text);
+        }
+        frame
+    }
+
+    /// What this customer writes.
+    pub(super) fn writes<'a>(&self, console: &'a Console) -> By<'a> {
+        console.ledger.by(&Actor::Customer)
+    }
+
+    /// Makes a key. `once` is what the form was given, which makes one key however often it is sent:
+    /// `None` when it was made before.
+    pub(super) async fn create_key(
+        &self,
+        console: &Console,
+        new: NewKey,
+        once: &str,
+    ) -> Result<Option<Secret>, LedgerError> {
+        let id = Some(once.to_owned()).filter(|once| !once.is_empty());
+        let digest = Sha256::digest(format!("{new:?}")).into();
+        let writes = self.writes(console).asked(Asked { id, digest });
+        Ok(writes.create_key(self.account.id, new).await?.value.0)
+    }
+
+    /// Changes a key of theirs.
+    pub(super) async fn update_key(
+        &self,
+        console: &Console,
+        key: KeyId,
+        patch: KeyPatch,
+    ) -> Result<(), LedgerError> {
+        self.writes(console).update_key(key, patch).await.map(drop)
     }
 
     /// The page for what does not exist, or is another account's.
@@ -48,6 +93,11 @@ impl Customer {
     /// the field, before the ledger is asked.
     pub(super) fn failed(&self, console: &Console, error: &LedgerError) -> Response {
         log::error!("a page of the customers' console failed: {error}");
+        self.broken(console)
+    }
+
+    /// The page for what could not be done, through no fault of whoever asks.
+    pub(super) fn broken(&self, console: &Console) -> Response {
         let page = Failed {
             frame: self.frame(console, "failed"),
             title: "This did not work",

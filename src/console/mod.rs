@@ -4,30 +4,46 @@
 //! | File | What it knows |
 //! |---|---|
 //! | `customer` | who is logged in, and what is said when something is not there |
-//! | `access` | logging in and out |
-//! | `start` | the first page |
+//! | `fields`, `password`, `address` | what forms send, how passwords are kept, where the gateway is |
+//! | `access`, `sign_up` | logging in and out, and having an account to log in to |
+//! | `start`, `snippets` | the first page, and what is pasted from it |
+//! | `keys` | keys, of which each is shown once |
+//! | `playground` | calls from a page |
+//! | `account` | name, e-mail, password, codes |
 //!
 //! A page sees one account: the session's. An id in a path that is another account's is answered
 //! like one that does not exist.
 
 mod access;
+mod account;
+mod address;
 mod customer;
+mod fields;
+mod keys;
+mod password;
+mod playground;
+mod sign_up;
+mod snippets;
 mod start;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 use axum::routing::{get, post};
 use tower_http::compression::CompressionLayer;
 
 use crate::config::ConfigHandle;
 use crate::gateway::{Downstream, Hosted};
 use crate::ledger::Ledger;
+use crate::secret::Secret;
 use crate::tasks::Tasks;
+use password::Passwords;
+
 use crate::web::{self, Attempts, Client, Frame, Guarded, NavItem, Session, Sessions};
 
 /// Its cookie. Browsers do not tell ports apart: it must not be the operators'.
@@ -36,6 +52,13 @@ const COOKIE: &str = "tollgate_console";
 const ROUTE: &str = "/console";
 /// The largest form, in bytes: the longest field is a list of models.
 const BODY_BYTES_MAX: usize = 64 << 10;
+/// Accounts that are opened in a short time, before there is one in [`SIGN_UP_EVERY`]: an announcement
+/// brings many people, and each account stays in the ledger for ever.
+const SIGN_UPS_AT_ONCE: u32 = 100;
+const SIGN_UP_EVERY: Duration = Duration::from_secs(10);
+/// Keys that one account makes in a short time, before there is one in [`KEY_EVERY`].
+const KEYS_AT_ONCE: u32 = 20;
+const KEY_EVERY: Duration = Duration::from_secs(30);
 /// The ways through it.
 const NAV: &[NavItem] = &[
     NavItem { path: "", label: "Start" },
@@ -69,7 +92,17 @@ struct Console {
     tasks: Arc<Tasks>,
     config: Arc<ConfigHandle>,
     sessions: Arc<Sessions>,
+    passwords: Arc<Passwords>,
+    /// Tries at passwords.
     attempts: Arc<Attempts>,
+    /// Accounts that are opened from one address.
+    sign_ups: Arc<Attempts>,
+    /// Accounts that are opened by anybody.
+    all_sign_ups: Arc<Attempts>,
+    /// Tries at codes.
+    redemptions: Arc<Attempts>,
+    /// Keys that one account makes.
+    key_makings: Arc<Attempts>,
 }
 
 impl Console {
@@ -102,7 +135,12 @@ pub(crate) fn hosted(parts: ConsoleParts) -> io::Result<Option<Hosted>> {
         tasks: parts.tasks,
         config: parts.config,
         sessions: Arc::new(sessions),
+        passwords: Arc::default(),
         attempts: Arc::default(),
+        sign_ups: Arc::default(),
+        all_sign_ups: Arc::new(Attempts::new(SIGN_UPS_AT_ONCE, SIGN_UP_EVERY)),
+        redemptions: Arc::default(),
+        key_makings: Arc::new(Attempts::new(KEYS_AT_ONCE, KEY_EVERY)),
     };
     Ok(Some(Hosted::new(base, ROUTE, BODY_BYTES_MAX, router(console))))
 }
@@ -113,14 +151,40 @@ fn router(console: Console) -> Router {
     let base = console.base.to_string();
     let pages = Router::new()
         .route("/", get(start::page))
-        .route("/login", get(access::page))
+        .route("/login", get(access::page).post(access::log_in))
         .route("/logout", post(access::log_out))
+        .route("/signup", get(sign_up::page).post(sign_up::sign_up))
+        .route("/start", post(start::first_key))
+        .route("/keys", get(keys::list).post(keys::create))
+        .route("/keys/new", get(keys::new))
+        .route("/keys/{key}", get(keys::show).post(keys::save))
+        .route("/keys/{key}/off", post(keys::switch_off))
+        .route("/keys/{key}/on", post(keys::switch_on))
+        .route("/keys/{key}/revoke", post(keys::revoke))
+        .route("/playground", get(playground::page))
+        .route("/playground/key", post(playground::key))
+        .route("/playground/cost", get(playground::cost))
+        .route("/account", get(account::page))
+        .route("/account/name", post(account::rename))
+        .route("/account/email", post(account::change_email))
+        .route("/account/password", post(account::change_password))
+        .route("/account/redeem", post(account::redeem))
         .fallback(customer::nowhere)
         .layer(from_fn_with_state(guarded, web::guard))
         .layer(from_fn_with_state(console.clone(), introduce))
         .with_state(console);
     let assets = Router::new().route("/assets/{version}/{name}", get(web::assets));
-    Router::new().nest(&base, assets.merge(pages)).layer(CompressionLayer::new())
+    // People type a slash at the end.
+    let first = Redirect::to(&base);
+    Router::new()
+        .route(&format!("{base}/"), get(move || async move { first }))
+        .nest(&base, assets.merge(pages))
+        .layer(CompressionLayer::new())
+}
+
+/// What a form is told apart by that makes something: sent twice, it makes one thing.
+fn once() -> String {
+    Secret::new_token().expose().to_owned()
 }
 
 /// Tells the pages who asks, in their words.

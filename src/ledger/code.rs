@@ -30,6 +30,8 @@ use crate::secret::{KeyHash, Secret};
 const CODES_MAX: usize = 100_000;
 /// How often one code can be used at most.
 const USES_MAX: u32 = 100_000;
+/// The id of the grant that an account begins with.
+const TRIAL: &str = "trial";
 /// The longest note, in bytes.
 const NOTE_BYTES_MAX: usize = 256;
 
@@ -128,6 +130,8 @@ pub struct SignUp {
     pub password: String,
     /// An invite, where one is needed or was given.
     pub invite: Option<String>,
+    /// What the account has to begin with, beside what the invite gives; above zero.
+    pub trial: Option<Nanousd>,
 }
 
 impl fmt::Debug for SignUp {
@@ -416,7 +420,8 @@ impl By<'_> {
         Ok((amount, seq))
     }
 
-    /// Opens an account with a login, uses the invite and gives its amount: all of it, or nothing.
+    /// Opens an account with a login, uses the invite and gives its amount and that of the trial: all
+    /// of it, or nothing.
     /// A repetition is refused by its address.
     ///
     /// # Errors
@@ -470,6 +475,10 @@ impl By<'_> {
             let id = code.id.to_string();
             let grant = code.amount.map(|amount| Record::Granted { account, id, amount, at });
             ledger.commit_use(&mut both, &code, (account, grant), at)?;
+        }
+        if let Some(amount) = new.trial {
+            let id = TRIAL.to_owned();
+            ledger.commit(both.account(), Record::Granted { account, id, amount, at })?;
         }
         let seq = ledger.commit(both.account(), pen.act(account, account))?;
         drop(together);

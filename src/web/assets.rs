@@ -14,7 +14,7 @@ struct Asset {
     content: &'static str,
 }
 
-const ASSETS: [Asset; 7] = [
+const ASSETS: [Asset; 8] = [
     Asset {
         name: "app.css",
         media_type: "text/css; charset=utf-8",
@@ -29,6 +29,11 @@ const ASSETS: [Asset; 7] = [
         name: "tail.js",
         media_type: "text/javascript; charset=utf-8",
         content: include_str!("assets/tail.js"),
+    },
+    Asset {
+        name: "playground.js",
+        media_type: "text/javascript; charset=utf-8",
+        content: include_str!("assets/playground.js"),
     },
     Asset {
         name: "icon.svg",

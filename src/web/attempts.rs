@@ -19,14 +19,20 @@ pub(crate) struct Attempts {
 }
 
 impl Default for Attempts {
+    /// As many tries as somebody needs who mistypes a password.
     fn default() -> Self {
-        let at_once = NonZeroU32::new(AT_ONCE).unwrap_or(NonZeroU32::MIN);
-        let quota = Quota::with_period(EVERY).unwrap_or(Quota::per_minute(NonZeroU32::MIN));
-        Self { limiter: RateLimiter::keyed(quota.allow_burst(at_once)) }
+        Self::new(AT_ONCE, EVERY)
     }
 }
 
 impl Attempts {
+    /// So many tries at once, and after those one in each `every`.
+    pub(crate) fn new(at_once: u32, every: Duration) -> Self {
+        let at_once = NonZeroU32::new(at_once).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::with_period(every).unwrap_or(Quota::per_minute(NonZeroU32::MIN));
+        Self { limiter: RateLimiter::keyed(quota.allow_burst(at_once)) }
+    }
+
     /// Whether one more try from `address` at `name` may be made. It counts for both either way.
     /// Where there is one name only, none is given: nobody can then keep others out.
     pub(crate) fn may_try(&self, address: Option<IpAddr>, name: Option<&str>) -> bool {

@@ -88,23 +88,27 @@ async fn check_form(
     session: &Session,
     request: Request,
 ) -> Result<Request, Response> {
-    let refused = |status, text: &'static str| Err((status, text).into_response());
+    let refused = |status, text: &'static str| (status, text).into_response();
     let (parts, body) = request.into_parts();
     if !is_same_origin(&parts.headers) {
-        return refused(StatusCode::FORBIDDEN, "This form was sent by another site.");
+        return Err(refused(StatusCode::FORBIDDEN, "This form was sent by another site."));
     }
     let body = axum::body::to_bytes(body, FORM_BYTES_MAX);
     let body = match tokio::time::timeout(FORM_TIMEOUT, body).await {
         Ok(Ok(body)) => body,
-        Ok(Err(_)) => return refused(StatusCode::PAYLOAD_TOO_LARGE, "This form is too large."),
-        Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "The form did not arrive in time."),
+        Ok(Err(_)) => {
+            return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "This form is too large."));
+        }
+        Err(_) => {
+            return Err(refused(StatusCode::REQUEST_TIMEOUT, "The form did not arrive in time."));
+        }
     };
     let expected = Secret::new(guarded.sessions.form_token(session));
     let token = token(&parts.headers, &body);
     if !token.is_some_and(|token| expected.matches(token.as_bytes())) {
         let text = "This page is too old, or its cookie was not kept. Go back, reload it and try \
                     again.";
-        return refused(StatusCode::FORBIDDEN, text);
+        return Err(refused(StatusCode::FORBIDDEN, text));
     }
     Ok(Request::from_parts(parts, Body::from(body)))
 }

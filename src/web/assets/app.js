@@ -1,4 +1,5 @@
-// What pages do beyond HTML: copying a text, and drawing charts with uPlot where it is loaded.
+// What pages do beyond HTML: copying a text, forgetting what is shown once, and drawing charts with
+// uPlot where it is loaded.
 "use strict";
 
 for (const button of document.querySelectorAll("[data-copy]")) {
@@ -10,6 +11,11 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
 }
+
+// What is shown once is gone when the page is left: going back does not bring it.
+addEventListener("pagehide", () => {
+  for (const shown of document.querySelectorAll("[data-once]")) shown.replaceChildren();
+});
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const COLOURS = ["#0f8f77", "#b4540a", "#3f6fd1", "#a03a9b", "#7a8600", "#c23b3b", "#5b7083", "#008aa8"];

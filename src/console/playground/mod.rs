@@ -1,0 +1,156 @@
+//! The playground: calls to the gateway's own public endpoints from a page, with a key for an hour.
+//!
+//! The page's script makes the calls, as any program of the customer's would: they are authenticated,
+//! limited and billed by the same code. The page asks the console for two things: a key, and what a
+//! call was billed.
+
+mod models;
+
+use askama::Template;
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::address::GatewayUrl;
+use super::customer::{Answer, Customer};
+use super::{Console, keys};
+use crate::clock::UnixMs;
+use crate::ledger::{Entry, EntryKind, Key, KeyPatch, LedgerError, NewKey, RequestId};
+use crate::money::Nanousd;
+use crate::web::{Frame, Page, ShowsMedia};
+
+/// What keys of the playground are called.
+const KEY_NAME: &str = "Playground";
+/// How long one works.
+const KEY_LIFETIME_MS: u64 = 3_600_000;
+/// Entries of the account that a call is looked for in: its own is among the newest, unless a program
+/// makes hundreds of calls at the same time.
+const ENTRIES_LOOKED_AT: usize = 300;
+
+/// Whether a key is one of the playground's.
+pub(super) fn is_its(key: &Key) -> bool {
+    let lives = key.expires_at.map(|end| end.0.saturating_sub(key.created_at.0));
+    key.name == KEY_NAME && lives.is_some_and(|lives| lives <= KEY_LIFETIME_MS)
+}
+
+#[derive(Template)]
+#[template(path = "customer_playground.html")]
+struct Playground {
+    frame: Frame,
+    /// What the script works with, as JSON.
+    setup: String,
+    has_models: bool,
+    suspended: bool,
+    script: String,
+}
+
+/// `GET /playground`
+pub(super) async fn page(
+    State(console): State<Console>,
+    customer: Customer,
+    url: GatewayUrl,
+) -> Response {
+    let frame = customer.frame(&console, "/playground");
+    let models = models::all(&console.config.load());
+    let setup = json!({
+        "url": url.0,
+        "csrf": frame.csrf,
+        "account": customer.account.id,
+        "key": console.at("/playground/key"),
+        "cost": console.at("/playground/cost"),
+        "models": models,
+    });
+    let page = Playground {
+        script: format!("{}/playground.js", frame.assets),
+        has_models: !models.is_empty(),
+        suspended: customer.is_suspended(),
+        setup: setup.to_string(),
+        frame,
+    };
+    let mut response = Page(page).into_response();
+    response.extensions_mut().insert(ShowsMedia);
+    response
+}
+
+/// `POST /playground/key`: another key; those from before are switched off.
+pub(super) async fn key(State(console): State<Console>, customer: Customer) -> Answer {
+    if let Some(why) = keys::why_no_key(&console, &customer) {
+        return Ok(refused(StatusCode::FORBIDDEN, why));
+    }
+    if !console.key_makings.may_try(None, Some(&customer.account.id.to_string())) {
+        let text = "These are many keys in a short time. Wait half a minute and try again.";
+        return Ok(refused(StatusCode::TOO_MANY_REQUESTS, text));
+    }
+    let failed = |error: LedgerError| {
+        log::error!("the playground got no key: {error}");
+        refused(StatusCode::SERVICE_UNAVAILABLE, "The gateway could not make a key.")
+    };
+    end_keys(&console, &customer).await.map_err(failed)?;
+    let until = UnixMs(UnixMs::now().0.saturating_add(KEY_LIFETIME_MS));
+    let new = NewKey { name: KEY_NAME.to_owned(), expires_at: Some(until), ..NewKey::default() };
+    let secret = customer.create_key(&console, new, "").await.map_err(failed)?;
+    let secret = secret.as_ref().map(crate::secret::Secret::expose);
+    Ok(Json(json!({"key": secret, "until": until.0})).into_response())
+}
+
+/// Switches off the keys that the playground was given.
+pub(super) async fn end_keys(console: &Console, customer: &Customer) -> Result<(), LedgerError> {
+    let now = UnixMs::now();
+    for key in console.ledger.keys_of(customer.account.id) {
+        if is_its(&key) && !key.disabled && !key.is_expired(now) {
+            let patch = KeyPatch { disabled: Some(true), ..KeyPatch::default() };
+            customer.update_key(console, key.id, patch).await?;
+        }
+    }
+    Ok(())
+}
+
+fn refused(status: StatusCode, message: &str) -> Response {
+    (status, Json(json!({"error": {"message": message}}))).into_response()
+}
+
+/// Which call is meant.
+#[derive(Deserialize)]
+pub(super) struct Call {
+    request: String,
+}
+
+/// `GET /playground/cost?request=req_…`: what a call of this account was billed.
+pub(super) async fn cost(
+    State(console): State<Console>,
+    customer: Customer,
+    Query(call): Query<Call>,
+) -> Answer {
+    let Ok(request) = call.request.parse::<RequestId>() else {
+        return Ok(refused(StatusCode::NOT_FOUND, "There is no such call."));
+    };
+    let entries = console.ledger.entries(customer.account.id, None, ENTRIES_LOOKED_AT).await;
+    let entries = entries.map_err(|error| customer.failed(&console, &error))?;
+    match billed(&entries, request) {
+        Some(billed) => Ok(Json(billed).into_response()),
+        None => Ok(refused(StatusCode::NOT_FOUND, "There is no such call.")),
+    }
+}
+
+/// What a call came to; `None` where it has no entry.
+fn billed(entries: &[Entry], request: RequestId) -> Option<Value> {
+    let own = |entry: &&Entry| entry.call.as_ref().is_some_and(|call| call.request == request);
+    let (mut charged, mut held, mut is_known) = (Nanousd::ZERO, Nanousd::ZERO, false);
+    for entry in entries.iter().filter(own) {
+        is_known = true;
+        match &entry.kind {
+            EntryKind::Settlement { charged: more, .. } | EntryKind::InDoubt { charged: more } => {
+                charged = charged.checked_add(*more).unwrap_or(Nanousd::MAX);
+            }
+            EntryKind::Hold => {
+                let more = entry.call.as_ref().map_or(Nanousd::ZERO, |call| call.held);
+                held = held.checked_add(more).unwrap_or(Nanousd::MAX);
+            }
+            EntryKind::Void { .. } | EntryKind::Grant { .. } | EntryKind::Refund { .. } => {}
+        }
+    }
+    is_known.then(|| json!({"charged": charged, "held": held, "settled": held.is_zero()}))
+}
