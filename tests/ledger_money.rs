@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, EntryKind, Grain, Hold, KeyId, KeyPatch, Ledger, LedgerError, NewKey, Options,
-    Posted, Refusal, RequestId, Reserve, Settlement, VoidReason, verify,
+    AccountId, CallName, EntryKind, Grain, Hold, KeyId, KeyPatch, Ledger, LedgerError, NewKey,
+    Options, Posted, Refusal, RequestId, Reserve, Settlement, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
@@ -365,4 +365,67 @@ async fn a_closed_ledger_takes_nothing() {
     assert_eq!(ledger.reserve(ask(account, 1)).expect_err("closed"), Refusal::Stopped);
     assert_eq!(ledger.grant(account, "x", money(1)).await, Err(LedgerError::Stopped));
     assert_eq!(ledger.entries(account, None, 1).await.map(|entries| entries.len()), Ok(1));
+}
+
+/// The money of one call is found among many, by its request and by its hold, and nobody else's is.
+#[tokio::test]
+async fn the_money_of_one_call_is_found_among_many() {
+    let dir = TempDir::new().expect("directory");
+    let ledger = open(&dir);
+    let account = account_with(&ledger, 1_000_000).await;
+    let other = account_with(&ledger, 1_000_000).await;
+    let mut calls = Vec::new();
+    for number in 0..400 {
+        let asked = ask(account, 10);
+        let request = asked.request;
+        let began = UnixMs::now();
+        let hold = ledger.reserve(asked).expect("hold");
+        calls.push((request, hold.id(), began));
+        match number % 3 {
+            0 => hold.void(VoidReason::Unreached),
+            _ => drop(hold.post(cost(7))),
+        }
+        if number % 20 == 0 {
+            // Another chunk begins behind each window that was asked for.
+            ledger.entries(account, None, 1).await.expect("entries");
+        }
+    }
+    for (number, (request, id, began)) in calls.iter().enumerate() {
+        let by_request = CallName::Request(*request, *began);
+        let found = ledger.call_money(account, by_request).await.expect("read").expect("found");
+        let by_hold = ledger.call_money(account, CallName::Hold(*id, None)).await.expect("read");
+        assert_eq!(by_hold.as_ref(), Some(&found), "call {number}");
+        assert_eq!((found.call.request, found.call.hold), (*request, *id), "call {number}");
+        let is_void = matches!(
+            found.end.as_ref().map(|end| &end.kind),
+            Some(EntryKind::Void { reason: VoidReason::Unreached })
+        );
+        assert_eq!(is_void, number % 3 == 0, "call {number}: {found:?}");
+        for name in [by_request, CallName::Hold(*id, None)] {
+            assert_eq!(ledger.call_money(other, name).await.expect("read"), None, "another's");
+        }
+    }
+    let (request, id, began) = calls[1];
+    ledger.refund(account, "second", id, money(3)).await.expect("refund");
+    ledger.refund(account, "first", id, money(2)).await.expect("refund");
+    let name = CallName::Request(request, began);
+    let found = ledger.call_money(account, name).await.expect("read").expect("found");
+    let refunds: Vec<_> = found.refunds.iter().map(|entry| &entry.kind).collect();
+    let refund = |name: &str, amount| EntryKind::Refund {
+        id: name.to_owned(),
+        hold: id,
+        amount: money(amount),
+    };
+    assert_eq!(refunds, [&refund("second", 3), &refund("first", 2)], "in their order");
+    let asked = ask(account, 10);
+    let (request, began) = (asked.request, UnixMs::now());
+    let mut hold = ledger.reserve(asked).expect("hold");
+    hold.extend(money(5)).expect("extended");
+    let name = CallName::Request(request, began);
+    let found = ledger.call_money(account, name).await.expect("read").expect("open");
+    assert_eq!((found.reserved, found.call.held), (money(10), money(15)));
+    assert_eq!((found.end, found.refunds), (None, Vec::new()), "it is open");
+    assert_eq!(ledger.call_money(other, name).await.expect("read"), None, "another's");
+    hold.void(VoidReason::ClientGone);
+    is_sound(ledger, &dir).await;
 }

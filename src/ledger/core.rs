@@ -203,6 +203,13 @@ impl Core {
         self.accounts.get(&account)?.refunds.get(id).copied()
     }
 
+    /// The places of the refunds of an account's hold, in no order.
+    pub(super) fn refunds_of(&self, account: AccountId, hold: HoldId) -> Vec<Seq> {
+        let refunds = self.accounts.get(&account).map(|state| state.refunds.values());
+        let refunds = refunds.into_iter().flatten();
+        refunds.filter(|refund| refund.hold == hold).map(|refund| refund.seq).collect()
+    }
+
     /// Sets money aside for a call.
     ///
     /// # Errors

@@ -17,6 +17,7 @@
 //! | `task` | work that outlives its request, and the hold that pays for it |
 //! | `statement` | entries, calls in doubt |
 //! | `usage` | what was used, by hour and by day |
+//! | `call` | what happened to the money of one call |
 //! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `submit` what it knows of submits, `audit` its invariants |
 //! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
 //! | `store` | sled, a projection of the journal for queries; `projection` sums up, `projector` is the thread |
@@ -36,6 +37,7 @@ mod account;
 mod act;
 mod admin;
 pub mod audit;
+mod call;
 mod code;
 pub mod core;
 mod delivery;
@@ -87,6 +89,7 @@ use crate::secret::KeyHash;
 pub use self::account::{Account, Balance};
 pub use self::act::{Act, Actor, Asked, By, IDS_KEPT, ListedAct, Written};
 pub use self::admin::{Granted, KeyPatch, NewKey};
+pub use self::call::CallMoney;
 pub use self::code::{Code, CodeKind, CodeRefusal, IssuedCode, NewCode, SignUp};
 pub use self::delivery::{ListedTask, TaskFilter, TaskPage, Tried};
 pub use self::doubt::DoubtRefund;
@@ -104,6 +107,7 @@ pub use self::recovery::Recovery;
 pub use self::scan::Scan;
 pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::statement::{Call, Entry, EntryKind, InDoubt};
+pub use self::store::CallName;
 pub use self::task::{
     Ended, Intent, KEPT_MS, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook,
 };

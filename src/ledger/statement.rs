@@ -187,7 +187,7 @@ impl Entry {
     }
 }
 
-fn entry(journaled: Journaled) -> Option<Entry> {
+pub(super) fn entry(journaled: Journaled) -> Option<Entry> {
     let Journaled { seq, record, hold } = journaled;
     let at = record.at();
     let call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
@@ -204,7 +204,7 @@ fn entry(journaled: Journaled) -> Option<Entry> {
     Some(Entry { seq, at, call, kind })
 }
 
-fn call_of(id: HoldId, hold: &OpenHold) -> Call {
+pub(super) fn call_of(id: HoldId, hold: &OpenHold) -> Call {
     Call {
         hold: id,
         request: hold.reservation.request,

@@ -3,6 +3,7 @@
 //! It is a projection of the journal and can be rebuilt from it at any time. One tree, keys with a
 //! one-letter prefix, everything of one window in one batch together with the journal's position.
 
+mod calls;
 mod people;
 mod tasks;
 mod usage;
@@ -26,6 +27,8 @@ use super::{AccountId, HoldId, KeyId, Seq, shard_index, sync_directory};
 use crate::clock::UnixMs;
 use crate::limits::Rates;
 use crate::money::Nanousd;
+
+pub use calls::CallName;
 
 /// Raised whenever keys or values change their meaning; another version is rebuilt from the journal.
 const LAYOUT_VERSION: u32 = 5;

@@ -1,0 +1,89 @@
+//! What happened to the money of one call, from its hold to its last refund.
+
+use crate::clock::UnixMs;
+use crate::ledger::error::LedgerError;
+use crate::ledger::record::{Journaled, OpenHold};
+use crate::ledger::statement::{self, Call, Entry};
+use crate::ledger::{AccountId, CallName, HoldId, Ledger, Seq};
+use crate::money::Nanousd;
+
+/// The most refunds of one call that are given, the first ones.
+const REFUNDS_MAX: usize = 100;
+
+/// One call, as far as money is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallMoney {
+    /// The call, with everything that was set aside for it by its end, or by now.
+    pub call: Call,
+    /// What was set aside at first.
+    pub reserved: Nanousd,
+    /// When that was.
+    pub reserved_at: UnixMs,
+    /// How it ended; `None` while it is open.
+    pub end: Option<Entry>,
+    /// What was given back since, the first refund first.
+    pub refunds: Vec<Entry>,
+}
+
+impl Ledger {
+    /// What happened to the money of a call of an account. `None` if there is no such call, or if it
+    /// lies so far behind the place where it is looked for that the search ends before.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn call_money(
+        &self,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<CallMoney>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        if let Some((id, hold)) = self.open_call(account, name) {
+            return Ok(Some(money(id, &hold, None, Vec::new())));
+        }
+        // What has ended by now is what the query sees.
+        let end = self.query(move |store| store.end_of_call(account, name)).await?;
+        let Some((ended, hold, id)) = end.and_then(parts) else { return Ok(None) };
+        let places = self.refunds_of(account, id);
+        let refunds = self.query(move |store| {
+            let entries = places.into_iter().map(|seq| store.entry(account, seq));
+            entries.collect::<Result<Vec<_>, _>>()
+        });
+        let refunds = refunds.await?.into_iter().flatten().filter_map(statement::entry);
+        Ok(Some(money(id, &hold, statement::entry(ended), refunds.collect())))
+    }
+
+    fn open_call(&self, account: AccountId, name: CallName) -> Option<(HoldId, OpenHold)> {
+        let core = self.shard(account).lock();
+        let is_meant = |id: HoldId, hold: &OpenHold| match name {
+            CallName::Hold(meant, _) => id == meant,
+            CallName::Request(meant, _) => hold.reservation.request == meant,
+        };
+        core.holds()
+            .find(|(id, hold)| hold.reservation.account == account && is_meant(*id, hold))
+            .map(|(id, hold)| (id, hold.clone()))
+    }
+
+    /// The places of a hold's refunds, in order.
+    fn refunds_of(&self, account: AccountId, hold: HoldId) -> Vec<Seq> {
+        let mut places = self.shard(account).lock().refunds_of(account, hold);
+        places.sort_unstable();
+        places.truncate(REFUNDS_MAX);
+        places
+    }
+}
+
+/// The end of a call, and the hold that it ended.
+fn parts(ended: Journaled) -> Option<(Journaled, OpenHold, HoldId)> {
+    let (id, hold) = (ended.record.open_hold()?, ended.hold.clone()?);
+    Some((ended, hold, id))
+}
+
+fn money(id: HoldId, hold: &OpenHold, end: Option<Entry>, refunds: Vec<Entry>) -> CallMoney {
+    CallMoney {
+        call: statement::call_of(id, hold),
+        reserved: hold.reservation.amount,
+        reserved_at: hold.reservation.at,
+        end,
+        refunds,
+    }
+}
