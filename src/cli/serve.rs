@@ -230,8 +230,7 @@ async fn serve(
     let tasks = start_tasks(&handle, &ledger, &outbound, &metrics, &requests)?;
     let balancer = Balancer::new(&handle.load());
     let deadline = Arc::new(Deadline::default());
-    let inward = Inward::default();
-    let parts = GatewayParts {
+    let mut parts = GatewayParts {
         config: Arc::clone(&handle),
         ledger: Arc::clone(&ledger),
         metrics: Arc::clone(&metrics),
@@ -241,9 +240,10 @@ async fn serve(
         balancer: Arc::clone(&balancer),
         limits: Arc::default(),
         deadline: Arc::clone(&deadline),
-        hosted: hosted(&handle, &ledger, &tasks, &inward)?,
-        inward,
+        hosted: Vec::new(),
+        inward: Inward::default(),
     };
+    parts.hosted = hosted(&parts)?;
     let open = Arc::new(AtomicUsize::new(0));
     let services = listen::start(&parts, listeners, &stopped, &open)?;
     let state = AdminState {
@@ -349,19 +349,16 @@ fn open_request_log(config: &Snapshot) -> anyhow::Result<Arc<RequestLog>> {
 }
 
 /// The gateway's own services on the customers' listeners.
-fn hosted(
-    config: &Arc<ConfigHandle>,
-    ledger: &Arc<Ledger>,
-    tasks: &Arc<Tasks>,
-    inward: &Inward,
-) -> anyhow::Result<Vec<Hosted>> {
+fn hosted(gateway: &GatewayParts) -> anyhow::Result<Vec<Hosted>> {
     let parts = ConsoleParts {
-        ledger: Arc::clone(ledger),
-        tasks: Arc::clone(tasks),
-        config: Arc::clone(config),
+        ledger: Arc::clone(&gateway.ledger),
+        tasks: Arc::clone(&gateway.tasks),
+        requests: Arc::clone(&gateway.requests),
+        config: Arc::clone(&gateway.config),
     };
     let console = console::hosted(parts).context("cannot prepare the customers' console")?;
-    Ok(console.into_iter().chain(mcp::hosted(config, inward)).collect())
+    let agents = mcp::hosted(&gateway.config, &gateway.inward);
+    Ok(console.into_iter().chain(agents).collect())
 }
 
 fn start_tasks(

@@ -10,6 +10,11 @@
 //! | `keys` | keys, of which each is shown once |
 //! | `playground` | calls from a page |
 //! | `account` | name, e-mail, password, codes |
+//! | `balance`, `lines` | what the account has, and what happened to it |
+//! | `requests` | what its requests came to |
+//! | `usage` | what was used, by day, model and key |
+//! | `videos`, `webhooks` | its tasks, and the announcements of their ends |
+//! | `key_names`, `units` | what keys are called, and how usage is told |
 //!
 //! A page sees one account: the session's. An id in a path that is another account's is answered
 //! like one that does not exist.
@@ -17,14 +22,22 @@
 mod access;
 mod account;
 mod address;
+mod balance;
 mod customer;
 mod fields;
+mod key_names;
 mod keys;
+mod lines;
 mod password;
 mod playground;
+mod requests;
 mod sign_up;
 mod snippets;
 mod start;
+mod units;
+mod usage;
+mod videos;
+mod webhooks;
 
 use std::io;
 use std::sync::Arc;
@@ -40,6 +53,7 @@ use tower_http::compression::CompressionLayer;
 use crate::config::ConfigHandle;
 use crate::gateway::{Downstream, Hosted};
 use crate::ledger::Ledger;
+use crate::request_log::RequestLog;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
 use password::Passwords;
@@ -78,6 +92,8 @@ pub(crate) struct ConsoleParts {
     pub(crate) ledger: Arc<Ledger>,
     /// Work that outlives its request.
     pub(crate) tasks: Arc<Tasks>,
+    /// What requests came to.
+    pub(crate) requests: Arc<RequestLog>,
     /// The running configuration.
     pub(crate) config: Arc<ConfigHandle>,
 }
@@ -88,8 +104,8 @@ struct Console {
     /// Its path, without a slash at the end.
     base: Arc<str>,
     ledger: Arc<Ledger>,
-    #[expect(dead_code, reason = "the pages of videos and webhooks read it")]
     tasks: Arc<Tasks>,
+    requests: Arc<RequestLog>,
     config: Arc<ConfigHandle>,
     sessions: Arc<Sessions>,
     passwords: Arc<Passwords>,
@@ -103,6 +119,8 @@ struct Console {
     redemptions: Arc<Attempts>,
     /// Keys that one account makes.
     key_makings: Arc<Attempts>,
+    /// How often each account sends announcements again.
+    replays: Arc<Attempts>,
 }
 
 impl Console {
@@ -133,6 +151,7 @@ pub(crate) fn hosted(parts: ConsoleParts) -> io::Result<Option<Hosted>> {
         base: base.as_str().into(),
         ledger: parts.ledger,
         tasks: parts.tasks,
+        requests: parts.requests,
         config: parts.config,
         sessions: Arc::new(sessions),
         passwords: Arc::default(),
@@ -141,6 +160,7 @@ pub(crate) fn hosted(parts: ConsoleParts) -> io::Result<Option<Hosted>> {
         all_sign_ups: Arc::new(Attempts::new(SIGN_UPS_AT_ONCE, SIGN_UP_EVERY)),
         redemptions: Arc::default(),
         key_makings: Arc::new(Attempts::new(KEYS_AT_ONCE, KEY_EVERY)),
+        replays: Arc::default(),
     };
     Ok(Some(Hosted::new(base, ROUTE, BODY_BYTES_MAX, router(console))))
 }
@@ -152,6 +172,17 @@ fn router(console: Console) -> Router {
     let pages = Router::new()
         .route("/", get(start::page))
         .route("/login", get(access::page).post(access::log_in))
+        .route("/balance", get(balance::page))
+        .route("/balance/{hold}", get(balance::hold))
+        .route("/usage", get(usage::page))
+        .route("/usage.csv", get(usage::download))
+        .route("/requests", get(requests::page))
+        .route("/requests/{id}", get(requests::one))
+        .route("/videos", get(videos::page))
+        .route("/videos/{id}", get(videos::one))
+        .route("/webhooks", get(webhooks::page))
+        .route("/webhooks/secret", post(webhooks::secret))
+        .route("/webhooks/{task}/replay", post(webhooks::replay))
         .route("/logout", post(access::log_out))
         .route("/signup", get(sign_up::page).post(sign_up::sign_up))
         .route("/start", post(start::first_key))

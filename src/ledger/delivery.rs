@@ -55,6 +55,8 @@ pub enum TaskFilter {
     InDoubt,
     /// Those that ended so, in the customers' words.
     Ended(String),
+    /// Those whose end is announced, or will be.
+    Announced,
 }
 
 impl TaskFilter {
@@ -63,6 +65,7 @@ impl TaskFilter {
             (Self::Open, Stage::Submitting | Stage::Submitted { .. })
             | (Self::InDoubt, Stage::InDoubt) => true,
             (Self::Ended(state), Stage::Ended(ended)) => ended.state == *state,
+            (Self::Announced, _) => task.intent.webhook_url.is_some(),
             _ => false,
         }
     }

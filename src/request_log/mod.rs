@@ -297,6 +297,19 @@ impl RequestLog {
         self.read(scope, move |reader, _| Ok(read::find(reader, scope, id)?)).await
     }
 
+    /// The record of a request at the position where a list had it; `None` if it is not there.
+    ///
+    /// # Errors
+    /// [`ReadError::Failed`].
+    pub async fn at(
+        &self,
+        scope: Scope,
+        position: Position,
+        id: RequestId,
+    ) -> Result<Option<Logged>, ReadError> {
+        self.read(scope, move |reader, _| Ok(read::at(reader, scope, position, id)?)).await
+    }
+
     /// The records of a scope from now on, some tenths of a second after they are over. `None` when
     /// the log is off.
     #[must_use]

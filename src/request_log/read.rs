@@ -122,6 +122,22 @@ fn before(
     Ok(previous.filter(|previous| !reader.is_gone(*previous)))
 }
 
+/// The record at a position, if it is of this scope and of this request.
+pub(super) fn at(
+    reader: &mut Reader,
+    scope: Scope,
+    position: Position,
+    id: RequestId,
+) -> io::Result<Option<Logged>> {
+    if reader.is_gone(position) {
+        return Ok(None);
+    }
+    let Some(frame) = reader.frame_at(position)? else { return Ok(None) };
+    let head = record::head(frame).filter(|head| is_of(head, scope));
+    let stored = record::stored(frame).filter(|stored| stored.is_request(id));
+    Ok(head.zip(stored).map(|(head, stored)| stored.shown(position, &head)))
+}
+
 /// The record of a request, if the scope has it. Ids are ordered by when requests began, records by
 /// when they ended.
 pub(super) fn find(reader: &mut Reader, scope: Scope, id: RequestId) -> io::Result<Option<Logged>> {

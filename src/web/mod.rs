@@ -23,6 +23,6 @@ pub(crate) mod show;
 
 pub(crate) use assets::serve as assets;
 pub(crate) use attempts::Attempts;
-pub(crate) use frame::{Failed, Flash, Frame, NavItem, Page, Tone};
+pub(crate) use frame::{Failed, Frame, NavItem, Page, Tone};
 pub(crate) use guard::{Client, Guarded, ShowsMedia, guard};
 pub(crate) use session::{Session, SessionChange, SessionId, Sessions};

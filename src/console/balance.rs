@@ -1,0 +1,75 @@
+//! What an account has, and everything that happened to it.
+
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse as _, Redirect};
+use serde::Deserialize;
+
+use super::Console;
+use super::customer::{Answer, Customer};
+use super::key_names::KeyNames;
+use super::lines::Line;
+use crate::ledger::{Balance, CallName, HoldId, Seq};
+use crate::web::{Frame, Page, show};
+
+/// Lines on one page.
+const LINES: usize = 50;
+
+#[derive(Template)]
+#[template(path = "customer_balance.html")]
+struct Statement {
+    frame: Frame,
+    balance: Balance,
+    lines: Vec<Line>,
+    /// The address of the next page.
+    older: Option<String>,
+    is_first: bool,
+}
+
+/// Which lines are asked for.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    before: Option<String>,
+}
+
+/// `GET /balance`
+pub(super) async fn page(
+    State(console): State<Console>,
+    customer: Customer,
+    Query(asked): Query<Asked>,
+) -> Answer {
+    let id = customer.account.id;
+    let before = asked.before.map(|before| before.parse::<Seq>()).transpose();
+    let before = before.map_err(|_| customer.nowhere(&console))?;
+    let failed = |error| customer.failed(&console, &error);
+    // One more than is shown tells whether there are more.
+    let mut entries = console.ledger.entries(id, before, LINES + 1).await.map_err(failed)?;
+    let account = console.ledger.durable_account(id).await.map_err(failed)?;
+    let has_more = entries.len() > LINES;
+    entries.truncate(LINES);
+    let older = entries.last().filter(|_| has_more).map(|last| last.seq);
+    let keys = KeyNames::of(&console, &customer);
+    let statement = Statement {
+        frame: customer.frame(&console, "/balance"),
+        balance: account.map_or(customer.account.balance, |account| account.balance),
+        older: older.map(|seq| console.at(&format!("/balance?before={seq}"))),
+        lines: entries.iter().map(|entry| Line::of(entry, &keys)).collect(),
+        is_first: before.is_none(),
+    };
+    Ok(Page(statement).into_response())
+}
+
+/// `GET /balance/{hold}`: the page of the request that a hold has paid for.
+pub(super) async fn hold(
+    State(console): State<Console>,
+    customer: Customer,
+    Path(hold): Path<String>,
+) -> Answer {
+    let nowhere = || customer.nowhere(&console);
+    let hold: HoldId = hold.parse().map_err(|_| nowhere())?;
+    let name = CallName::Hold(hold, None);
+    let money = console.ledger.call_money(customer.account.id, name).await;
+    let money = money.map_err(|error| customer.failed(&console, &error))?.ok_or_else(nowhere)?;
+    let request = format!("/requests/{}", money.call.request);
+    Ok(Redirect::to(&console.at(&request)).into_response())
+}

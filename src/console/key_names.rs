@@ -1,0 +1,43 @@
+//! What an account's keys are called: ledger, usage and requests know them by their ids.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Console;
+use super::customer::Customer;
+use crate::ledger::{Key, KeyId};
+
+/// The keys of one account.
+pub(super) struct KeyNames {
+    /// The oldest first.
+    keys: Vec<Arc<Key>>,
+    places: HashMap<KeyId, usize>,
+}
+
+impl KeyNames {
+    /// Those of whoever is logged in.
+    pub(super) fn of(console: &Console, customer: &Customer) -> Self {
+        Self::new(console.ledger.keys_of(customer.account.id))
+    }
+
+    fn new(keys: Vec<Arc<Key>>) -> Self {
+        let places = keys.iter().enumerate().map(|(place, key)| (key.id, place)).collect();
+        Self { keys, places }
+    }
+
+    /// All of them, the oldest first.
+    pub(super) fn all(&self) -> &[Arc<Key>] {
+        &self.keys
+    }
+
+    /// Whether the account has this key.
+    pub(super) fn has(&self, id: KeyId) -> bool {
+        self.places.contains_key(&id)
+    }
+
+    /// What its owner calls a key.
+    pub(super) fn name(&self, id: KeyId) -> String {
+        let key = self.places.get(&id).and_then(|place| self.keys.get(*place));
+        key.map_or_else(|| id.to_string(), |key| key.name.clone())
+    }
+}

@@ -1,0 +1,137 @@
+//! Lines of the ledger, as customers read them.
+
+use super::key_names::KeyNames;
+use crate::ledger::{Call, CallMoney, Entry, EntryKind, HoldId, RequestId, VoidReason};
+use crate::money::Nanousd;
+use crate::web::show;
+
+/// One line.
+pub(super) struct Line {
+    /// When it happened.
+    pub(super) at: String,
+    /// What it is, in a word.
+    pub(super) what: &'static str,
+    /// The class of the word's badge.
+    pub(super) tone: &'static str,
+    /// What else there is to say: why a call cost nothing, what a grant or refund is called.
+    pub(super) note: String,
+    /// The call that it belongs to.
+    pub(super) call: Option<LineCall>,
+    /// The settled hold of a refund.
+    pub(super) refunded: Option<HoldId>,
+    /// What was set aside.
+    pub(super) held: Option<Nanousd>,
+    /// What was paid.
+    pub(super) charged: Option<Nanousd>,
+    /// What of the hold is available again.
+    pub(super) freed: Option<Nanousd>,
+    /// What was given, or given back.
+    pub(super) credit: Option<Nanousd>,
+}
+
+/// The call that a line belongs to.
+pub(super) struct LineCall {
+    /// The request.
+    pub(super) request: RequestId,
+    /// Its id as tables show it.
+    pub(super) short: String,
+    /// The model.
+    pub(super) model: String,
+    /// What its owner calls the key.
+    pub(super) key: String,
+}
+
+impl Line {
+    /// The line of an entry of the account's.
+    pub(super) fn of(entry: &Entry, keys: &KeyNames) -> Self {
+        let held = entry.call.as_ref().map(|call| call.held);
+        let freed = |charged| held.map(|held: Nanousd| held.saturating_sub(charged));
+        let mut line = Self {
+            at: show::time(&entry.at),
+            what: "Held",
+            tone: "warn",
+            note: String::new(),
+            call: entry.call.as_ref().map(|call| LineCall::of(call, keys)),
+            refunded: None,
+            held,
+            charged: None,
+            freed: None,
+            credit: None,
+        };
+        match &entry.kind {
+            EntryKind::Hold => "in flight".clone_into(&mut line.note),
+            EntryKind::Settlement { charged, .. } => {
+                (line.what, line.tone) = ("Paid", "");
+                (line.charged, line.freed) = (Some(*charged), freed(*charged));
+            }
+            EntryKind::Void { reason } => {
+                (line.what, line.tone) = ("Not charged", "");
+                why(*reason).clone_into(&mut line.note);
+                (line.charged, line.freed) = (Some(Nanousd::ZERO), freed(Nanousd::ZERO));
+            }
+            EntryKind::InDoubt { charged } => {
+                (line.what, line.tone) = ("In doubt", "bad");
+                "the gateway stopped during the call".clone_into(&mut line.note);
+                (line.charged, line.freed) = (Some(*charged), freed(*charged));
+            }
+            EntryKind::Grant { id, amount } => {
+                (line.what, line.tone) = ("Credit", "good");
+                line.note.clone_from(id);
+                line.credit = Some(*amount);
+            }
+            EntryKind::Refund { id, hold, amount } => {
+                (line.what, line.tone) = ("Refund", "good");
+                line.note.clone_from(id);
+                (line.refunded, line.credit) = (Some(*hold), Some(*amount));
+            }
+        }
+        line
+    }
+
+    /// All lines of one call, the first thing that happened first.
+    pub(super) fn of_call(money: &CallMoney, keys: &KeyNames) -> Vec<Self> {
+        let hold = Entry {
+            seq: money.call.hold.number(),
+            at: money.reserved_at,
+            call: Some(Call { held: money.reserved, ..money.call.clone() }),
+            kind: EntryKind::Hold,
+        };
+        let mut hold = Self::of(&hold, keys);
+        if money.end.is_some() {
+            hold.tone = "";
+            hold.note.clear();
+        }
+        let later = money.end.iter().chain(&money.refunds);
+        std::iter::once(hold).chain(later.map(|entry| Self::of(entry, keys))).collect()
+    }
+}
+
+impl LineCall {
+    fn of(call: &Call, keys: &KeyNames) -> Self {
+        Self {
+            request: call.request,
+            short: short(&call.request),
+            model: call.model.to_string(),
+            key: keys.name(call.key),
+        }
+    }
+}
+
+/// The beginning and the end of a request's id: when it began, and which it was.
+pub(super) fn short(id: &RequestId) -> String {
+    let text = id.to_string();
+    match (text.get(..16), text.get(text.len().saturating_sub(4)..)) {
+        (Some(head), Some(tail)) => format!("{head}…{tail}"),
+        _ => text,
+    }
+}
+
+/// Why a call cost nothing.
+fn why(reason: VoidReason) -> &'static str {
+    match reason {
+        VoidReason::Unreached => "no provider took it",
+        VoidReason::UpstreamError => "the provider failed",
+        VoidReason::ClientGone => "it was left before it began",
+        VoidReason::Abandoned => "the gateway gave it up",
+    }
+}

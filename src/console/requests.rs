@@ -1,0 +1,146 @@
+//! What the account's requests came to, as the request log has it.
+
+mod filter;
+mod one;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+
+use super::Console;
+use super::customer::{Answer, Customer};
+use super::key_names::KeyNames;
+use super::lines;
+use super::units;
+use crate::ledger::{KeyId, RequestId, TaskId};
+use crate::money::Nanousd;
+use crate::request_log::{self, Logged, ReadError, Scope};
+use crate::web::{Frame, Page, show};
+use filter::{Asked, Filter};
+
+pub(super) use one::page as one;
+
+/// Requests on one page.
+const ROWS: usize = 50;
+
+#[derive(Template)]
+#[template(path = "customer_requests.html")]
+struct Requests {
+    frame: Frame,
+    /// Whether they are kept at all.
+    is_on: bool,
+    filter: Filter,
+    keys: Vec<KeyOption>,
+    models: Vec<String>,
+    rows: Vec<Row>,
+    older: Option<String>,
+    is_first: bool,
+}
+
+/// One choice among the keys.
+struct KeyOption {
+    id: KeyId,
+    name: String,
+    is_chosen: bool,
+}
+
+/// One request, or the end of one task.
+struct Row {
+    at: String,
+    request: Option<(RequestId, String)>,
+    position: request_log::Position,
+    task: Option<TaskId>,
+    model: String,
+    key: String,
+    status: String,
+    tone: &'static str,
+    error: String,
+    tokens_in: String,
+    out: String,
+    first_byte: String,
+    per_second: String,
+    cost: Option<Nanousd>,
+}
+
+impl Row {
+    fn of(logged: &Logged, keys: &KeyNames) -> Self {
+        let settled = logged.settled.as_ref();
+        let tokens_in = settled.map_or(0, |settled| units::tokens_in(&settled.usage));
+        Self {
+            at: show::time(&logged.began_at()),
+            request: logged.request_id.map(|id| (id, lines::short(&id))),
+            position: logged.position,
+            task: logged.task_id,
+            model: logged.model.clone(),
+            key: logged.key_id.map_or_else(String::new, |key| keys.name(key)),
+            status: status(logged),
+            tone: if logged.is_error() { "bad" } else { "good" },
+            error: logged.error_code.clone(),
+            tokens_in: if tokens_in > 0 { show::count(&tokens_in) } else { "–".to_owned() },
+            out: settled.map_or_else(|| "–".to_owned(), |settled| units::out(&settled.usage)),
+            first_byte: units::first_byte(logged.ttfb),
+            per_second: units::per_second(logged.output_tokens_per_second()),
+            cost: settled.map(|settled| settled.cost),
+        }
+    }
+}
+
+/// The status that was sent, or how a task ended.
+fn status(logged: &Logged) -> String {
+    match (&logged.task_state, logged.status) {
+        (Some(state), _) => format!("video {state}"),
+        (None, 0) => "no answer".to_owned(),
+        (None, status) => status.to_string(),
+    }
+}
+
+/// `GET /requests`
+pub(super) async fn page(
+    State(console): State<Console>,
+    customer: Customer,
+    Query(asked): Query<Asked>,
+) -> Answer {
+    let keys = KeyNames::of(&console, &customer);
+    let filter = Filter::of(asked, &keys);
+    let scope = Scope::Account(customer.account.id);
+    let found = match filter.query(ROWS) {
+        Some(query) => match console.requests.list(scope, query).await {
+            Ok(found) => found,
+            Err(ReadError::UnknownPosition) => return Err(customer.nowhere(&console)),
+            Err(error @ ReadError::Failed(_)) => return Err(failed(&console, &customer, &error)),
+        },
+        None => request_log::Page::default(),
+    };
+    let status = if filter.is_wrong() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    let shown = Requests {
+        frame: customer.frame(&console, "/requests"),
+        is_on: console.requests.is_on(),
+        keys: keys
+            .all()
+            .iter()
+            .map(|key| KeyOption {
+                id: key.id,
+                name: key.name.clone(),
+                is_chosen: filter.key == Some(key.id),
+            })
+            .collect(),
+        models: models(&console),
+        rows: found.records.iter().map(|logged| Row::of(logged, &keys)).collect(),
+        older: found.next.map(|next| console.at(&format!("/requests?{}", filter.older(next)))),
+        is_first: filter.before.is_none(),
+        filter,
+    };
+    Ok((status, Page(shown)).into_response())
+}
+
+/// The models that there are, to choose from.
+fn models(console: &Console) -> Vec<String> {
+    console.config.load().models.iter().map(|model| model.id.to_string()).collect()
+}
+
+/// The page for what the request log could not do.
+fn failed(console: &Console, customer: &Customer, error: &ReadError) -> Response {
+    log::error!("a page of the customers' console failed: {error}");
+    customer.broken(console)
+}

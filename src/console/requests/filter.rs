@@ -1,0 +1,118 @@
+//! Which requests are wanted: what was typed, and what it means.
+
+use serde::Deserialize;
+
+use crate::console::key_names::KeyNames;
+use crate::ledger::KeyId;
+use crate::request_log::{Position, Query, StatusFilter};
+
+/// The longest model id, in bytes.
+const MODEL_BYTES_MAX: usize = 256;
+
+/// The fields of the form, as they were typed.
+#[derive(Debug, Default, Deserialize)]
+pub(in crate::console) struct Asked {
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    errors: String,
+    before: Option<String>,
+}
+
+/// What they mean.
+#[derive(Debug, Default)]
+pub(super) struct Filter {
+    pub(super) model: String,
+    /// What is wrong with the model.
+    pub(super) model_wrong: &'static str,
+    pub(super) key: Option<KeyId>,
+    /// What is wrong with the key.
+    pub(super) key_wrong: &'static str,
+    pub(super) status: String,
+    /// What is wrong with the status.
+    pub(super) status_wrong: &'static str,
+    status_filter: Option<StatusFilter>,
+    pub(super) errors_only: bool,
+    pub(super) before: Option<Position>,
+    before_wrong: bool,
+}
+
+impl Filter {
+    /// Reads what was typed, for an account that has these keys.
+    pub(super) fn of(asked: Asked, keys: &KeyNames) -> Self {
+        let mut filter = Self {
+            errors_only: !asked.errors.is_empty(),
+            model: asked.model.trim().to_owned(),
+            status: asked.status.trim().to_owned(),
+            ..Self::default()
+        };
+        if filter.model.len() > MODEL_BYTES_MAX {
+            filter.model_wrong = "A model's name has at most 256 bytes.";
+        }
+        if !asked.key.is_empty() {
+            // Another account's key is like none.
+            filter.key = asked.key.parse().ok().filter(|key| keys.has(*key));
+            if filter.key.is_none() {
+                filter.key_wrong = "There is no such key.";
+            }
+        }
+        if !filter.status.is_empty() {
+            filter.status_filter = filter.status.parse().ok();
+            if filter.status_filter.is_none() {
+                filter.status_wrong = "A status such as 429, or a class such as 4xx.";
+            }
+        }
+        let before = asked.before.map(|before| before.parse().ok());
+        filter.before_wrong = matches!(before, Some(None));
+        filter.before = before.flatten();
+        filter
+    }
+
+    /// Whether anything that was typed will not do.
+    pub(super) fn is_wrong(&self) -> bool {
+        let texts = [self.model_wrong, self.key_wrong, self.status_wrong];
+        self.before_wrong || texts.iter().any(|text| !text.is_empty())
+    }
+
+    /// Whether anything is left out.
+    pub(super) fn is_set(&self) -> bool {
+        !self.model.is_empty()
+            || self.key.is_some()
+            || self.status_filter.is_some()
+            || self.errors_only
+    }
+
+    /// What the request log is asked for; `None` if something is wrong.
+    pub(super) fn query(&self, limit: usize) -> Option<Query> {
+        (!self.is_wrong()).then(|| Query {
+            before: self.before,
+            limit,
+            model: Some(self.model.clone()).filter(|model| !model.is_empty()),
+            key: self.key,
+            status: self.status_filter,
+            errors_only: self.errors_only,
+        })
+    }
+
+    /// The query of the next page's address.
+    pub(super) fn older(&self, next: Position) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in [("model", &self.model), ("status", &self.status)] {
+            if !value.is_empty() {
+                query.append_pair(name, value);
+            }
+        }
+        if let Some(key) = self.key {
+            query.append_pair("key", &key.to_string());
+        }
+        if self.errors_only {
+            query.append_pair("errors", "1");
+        }
+        query.append_pair("before", &next.to_string());
+        query.finish()
+    }
+}

@@ -1,0 +1,160 @@
+//! Everything that is known of one request.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::response::IntoResponse as _;
+use serde::Deserialize;
+
+use crate::console::Console;
+use crate::console::customer::{Answer, Customer};
+use crate::console::key_names::KeyNames;
+use crate::console::lines::Line;
+use crate::console::units;
+use crate::ledger::{CallMoney, CallName, EntryKind, RequestId, TaskId};
+use crate::money::Nanousd;
+use crate::request_log::{Logged, Position, Scope};
+use crate::web::{Frame, Page, show};
+
+#[derive(Template)]
+#[template(path = "customer_request.html")]
+struct OneRequest {
+    frame: Frame,
+    id: RequestId,
+    /// What the request log has.
+    logged: Option<Facts>,
+    /// What the ledger has.
+    lines: Vec<Line>,
+    /// What it cost in the end.
+    cost: Option<Nanousd>,
+    units: Vec<(&'static str, u64)>,
+    source: &'static str,
+    task: Option<TaskId>,
+}
+
+/// What the request log has of it.
+struct Facts {
+    status: String,
+    tone: &'static str,
+    error: String,
+    began_at: String,
+    ended_at: String,
+    took: Duration,
+    first_byte: String,
+    per_second: String,
+    operation: String,
+    route: String,
+    model: String,
+    key: String,
+    streamed: bool,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Facts {
+    fn of(logged: &Logged, keys: &KeyNames) -> Self {
+        Self {
+            status: super::status(logged),
+            tone: if logged.is_error() { "bad" } else { "good" },
+            error: logged.error_code.clone(),
+            began_at: show::time(&logged.began_at()),
+            ended_at: show::time(&logged.ended_at),
+            took: logged.duration,
+            first_byte: units::first_byte(logged.ttfb),
+            per_second: units::per_second(logged.output_tokens_per_second()),
+            operation: logged.operation.clone(),
+            route: logged.route.clone(),
+            model: logged.model.clone(),
+            key: logged.key_id.map_or_else(String::new, |key| keys.name(key)),
+            streamed: logged.streamed,
+            bytes_in: logged.bytes_in,
+            bytes_out: logged.bytes_out,
+        }
+    }
+}
+
+/// Where the request log has it, as lists know it.
+#[derive(Deserialize)]
+pub(in crate::console) struct At {
+    at: Option<Position>,
+}
+
+/// `GET /requests/{id}`
+pub(in crate::console) async fn page(
+    State(console): State<Console>,
+    customer: Customer,
+    Path(id): Path<String>,
+    Query(At { at }): Query<At>,
+) -> Answer {
+    let nowhere = || customer.nowhere(&console);
+    let id: RequestId = id.parse().map_err(|_| nowhere())?;
+    let scope = Scope::Account(customer.account.id);
+    let logged = match at {
+        Some(position) => console.requests.at(scope, position, id).await,
+        None => Ok(None),
+    };
+    let logged = match logged {
+        Ok(None) => console.requests.find(scope, id).await,
+        known => known,
+    };
+    let logged = logged.map_err(|error| super::failed(&console, &customer, &error))?;
+    let money = money(&console, &customer, id, logged.as_ref()).await?;
+    if logged.is_none() && money.is_none() {
+        return Err(nowhere());
+    }
+    let keys = KeyNames::of(&console, &customer);
+    let settled = money.as_ref().and_then(|money| money.end.as_ref()).map(|end| &end.kind);
+    let (units, source) = match settled {
+        Some(EntryKind::Settlement { usage, usage_source, .. }) => {
+            (units::all(usage), units::source(*usage_source))
+        }
+        _ => (Vec::new(), ""),
+    };
+    let shown = OneRequest {
+        frame: customer.frame(&console, "/requests"),
+        id,
+        lines: money.iter().flat_map(|money| Line::of_call(money, &keys)).collect(),
+        cost: money.as_ref().and_then(cost),
+        units,
+        source,
+        task: logged.as_ref().and_then(|logged| logged.task_id),
+        logged: logged.map(|logged| Facts::of(&logged, &keys)),
+    };
+    Ok(Page(shown).into_response())
+}
+
+/// What happened to the request's money, looked for where its hold ended.
+async fn money(
+    console: &Console,
+    customer: &Customer,
+    id: RequestId,
+    logged: Option<&Logged>,
+) -> Answer<Option<CallMoney>> {
+    let failed = |error| customer.failed(console, &error);
+    let account = customer.account.id;
+    let task = match logged.and_then(|logged| logged.task_id) {
+        Some(task) => console.ledger.task(account, &task.to_string()).await.map_err(failed)?,
+        None => None,
+    };
+    let name = match (&task, logged) {
+        (Some(task), _) => CallName::Hold(task.intent.hold, task.ended().map(|ended| ended.at)),
+        // Its hold had not ended when it had begun to.
+        (None, Some(logged)) if logged.task_id.is_none() => CallName::Request(id, logged.ended_at),
+        (None, _) => CallName::Request(id, id.began_at()),
+    };
+    console.ledger.call_money(account, name).await.map_err(failed)
+}
+
+/// What a call that is over has cost, less what was given back.
+fn cost(money: &CallMoney) -> Option<Nanousd> {
+    let charged = match money.end.as_ref()?.kind {
+        EntryKind::Settlement { charged, .. } | EntryKind::InDoubt { charged } => charged,
+        _ => Nanousd::ZERO,
+    };
+    let refunds = money.refunds.iter().filter_map(|entry| match entry.kind {
+        EntryKind::Refund { amount, .. } => Some(amount),
+        _ => None,
+    });
+    Some(refunds.fold(charged, Nanousd::saturating_sub))
+}

@@ -1,0 +1,147 @@
+//! What the account has used, by day, model and key.
+
+mod chart;
+mod csv;
+mod sums;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::IntoResponse as _;
+use serde::Deserialize;
+
+use super::Console;
+use super::customer::{Answer, Customer};
+use super::key_names::KeyNames;
+use super::units;
+use crate::clock::UnixMs;
+use crate::ledger::{DailyUsage, UsageTotal};
+use crate::money::Nanousd;
+use crate::web::{Frame, Page, show};
+use sums::Sums;
+
+pub(super) use csv::download;
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+/// The choices of days, today included.
+const DAYS: [u64; 4] = [7, 30, 90, 365];
+/// The choice where none is made.
+const DAYS_DEFAULT: u64 = 30;
+/// Rows of the tables of models and keys. What is left out is in the CSV file.
+const ROWS_MAX: usize = 100;
+/// Rows of the table of days: one for each.
+const DAYS_MAX: usize = 365;
+
+#[derive(Template)]
+#[template(path = "customer_usage.html")]
+struct UsagePage {
+    frame: Frame,
+    days: u64,
+    choices: [u64; 4],
+    from: String,
+    to: String,
+    total: UsageTotal,
+    cost_chart: String,
+    token_chart: String,
+    models: Table,
+    keys: Table,
+    by_day: Table,
+}
+
+/// One table of sums.
+struct Table {
+    rows: Vec<Row>,
+    /// Rows that are left out.
+    left_out: usize,
+}
+
+/// One of its rows.
+struct Row {
+    name: String,
+    calls: u64,
+    tokens_in: u64,
+    out: String,
+    cost: Nanousd,
+}
+
+impl Table {
+    fn of<T>(
+        sums: impl ExactSizeIterator<Item = (T, UsageTotal)>,
+        rows_max: usize,
+        name: impl Fn(T) -> String,
+    ) -> Self {
+        let left_out = sums.len().saturating_sub(rows_max);
+        let row = |(what, total): (T, UsageTotal)| Row {
+            name: name(what),
+            calls: total.calls,
+            tokens_in: units::tokens_in(&total.usage),
+            out: units::out(&total.usage),
+            cost: total.charged,
+        };
+        Self { rows: sums.take(rows_max).map(row).collect(), left_out }
+    }
+}
+
+/// How many days are asked for.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    days: Option<String>,
+}
+
+/// The days that are shown: from the first one until now.
+struct Period {
+    days: u64,
+    begin: UnixMs,
+    today: UnixMs,
+}
+
+impl Period {
+    /// One of [`DAYS`]; what is none of them is [`DAYS_DEFAULT`].
+    fn of(asked: &Asked, now: UnixMs) -> Self {
+        let days = asked.days.as_deref().and_then(|days| days.parse().ok());
+        let days = days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
+        let today = UnixMs(now.0 - now.0 % DAY_MS);
+        Self { days, begin: UnixMs(today.0.saturating_sub((days - 1) * DAY_MS)), today }
+    }
+
+    /// The days, the oldest first.
+    fn all(&self) -> impl ExactSizeIterator<Item = UnixMs> + DoubleEndedIterator {
+        let (begin, days) = (self.begin.0, usize::try_from(self.days).unwrap_or(0));
+        (0..days).map(move |day| UnixMs(begin + day as u64 * DAY_MS))
+    }
+}
+
+/// What was used in a period, as of a few seconds ago.
+async fn used(console: &Console, customer: &Customer, period: &Period) -> Answer<Vec<DailyUsage>> {
+    let range = period.begin..UnixMs(period.today.0 + DAY_MS);
+    let rows = console.ledger.usage_by_day(customer.account.id, range).await;
+    rows.map_err(|error| customer.failed(console, &error))
+}
+
+/// `GET /usage`
+pub(super) async fn page(
+    State(console): State<Console>,
+    customer: Customer,
+    Query(asked): Query<Asked>,
+) -> Answer {
+    let period = Period::of(&asked, UnixMs::now());
+    let used = used(&console, &customer, &period).await?;
+    let sums = Sums::of(&used);
+    let names = KeyNames::of(&console, &customer);
+    let day = |at: UnixMs| show::day(&at);
+    let by_day: Vec<_> =
+        period.all().rev().filter_map(|at| Some((at, *sums.days.get(&at)?))).collect();
+    let shown = UsagePage {
+        frame: customer.frame(&console, "/usage"),
+        days: period.days,
+        choices: DAYS,
+        from: day(period.begin),
+        to: day(period.today),
+        cost_chart: chart::cost(&period, &sums),
+        token_chart: chart::tokens(&period, &sums),
+        models: Table::of(sums.models.iter().cloned(), ROWS_MAX, |model| model.to_string()),
+        keys: Table::of(sums.keys.iter().copied(), ROWS_MAX, |key| names.name(key)),
+        by_day: Table::of(by_day.into_iter(), DAYS_MAX, day),
+        total: sums.total,
+    };
+    Ok(Page(shown).into_response())
+}

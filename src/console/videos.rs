@@ -1,0 +1,139 @@
+//! The account's tasks: videos that are being made or were made in the last days.
+
+mod one;
+mod record;
+mod steps;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::IntoResponse as _;
+use serde::Deserialize;
+
+use super::Console;
+use super::customer::{Answer, Customer};
+use super::key_names::KeyNames;
+use crate::ledger::{ListedTask, TaskFilter, TaskId, TaskPage};
+use crate::money::Nanousd;
+use crate::web::{Frame, Page, show};
+use record::Record;
+
+pub(super) use one::page as one;
+pub(super) use steps::answer;
+
+/// Tasks on one page.
+const ROWS: usize = 50;
+/// The states in which tasks can be listed, and what the choice is called.
+const STATES: [(&str, &str); 6] = [
+    ("", "All"),
+    ("open", "Not ended"),
+    ("succeeded", "Succeeded"),
+    ("failed", "Failed"),
+    ("expired", "Expired"),
+    ("in_doubt", "In doubt"),
+];
+
+#[derive(Template)]
+#[template(path = "customer_videos.html")]
+struct Videos {
+    frame: Frame,
+    states: [(&'static str, &'static str); 6],
+    state: String,
+    rows: Vec<Row>,
+    older: Option<String>,
+    is_first: bool,
+}
+
+/// One task.
+struct Row {
+    id: TaskId,
+    short: String,
+    at: String,
+    state: String,
+    tone: &'static str,
+    model: String,
+    key: String,
+    /// What it cost; `None` while it has not ended.
+    cost: Option<Nanousd>,
+    ended_at: String,
+}
+
+impl Row {
+    fn of(console: &Console, listed: &ListedTask, keys: &KeyNames) -> Self {
+        let task = &listed.task;
+        let record = Record::of(&console.tasks, task);
+        Self {
+            id: task.id(),
+            short: short(task.id()),
+            at: show::time(&task.intent.at),
+            tone: record.tone(),
+            state: record.state,
+            model: task.intent.model.to_string(),
+            key: keys.name(task.intent.key),
+            cost: task.ended().map(|ended| ended.charged),
+            ended_at: task.ended().map_or_else(String::new, |ended| show::time(&ended.at)),
+        }
+    }
+}
+
+/// The beginning of a task's id: they are random.
+pub(super) fn short(id: TaskId) -> String {
+    let text = id.to_string();
+    text.get(..11).map_or_else(|| text.clone(), |head| format!("{head}…"))
+}
+
+/// Which tasks are asked for.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    #[serde(default)]
+    state: String,
+    after: Option<String>,
+}
+
+/// A page of the account's tasks. What it goes on behind must be the account's own.
+pub(super) async fn listed(
+    console: &Console,
+    customer: &Customer,
+    filter: Option<TaskFilter>,
+    after: Option<&str>,
+) -> Answer<TaskPage> {
+    let nowhere = || customer.nowhere(console);
+    let failed = |error| customer.failed(console, &error);
+    let account = customer.account.id;
+    let after: Option<TaskId> = after.map(str::parse).transpose().map_err(|_| nowhere())?;
+    if let Some(after) = after {
+        let own = console.ledger.task(account, &after.to_string()).await.map_err(failed)?;
+        own.ok_or_else(nowhere)?;
+    }
+    let page = console.ledger.tasks(Some(account), filter, after, ROWS).await.map_err(failed)?;
+    page.ok_or_else(nowhere)
+}
+
+/// `GET /videos`
+pub(super) async fn page(
+    State(console): State<Console>,
+    customer: Customer,
+    Query(asked): Query<Asked>,
+) -> Answer {
+    let filter = match asked.state.as_str() {
+        "" => None,
+        "open" => Some(TaskFilter::Open),
+        "in_doubt" => Some(TaskFilter::InDoubt),
+        state if STATES.iter().any(|(known, _)| *known == state) => {
+            Some(TaskFilter::Ended(state.to_owned()))
+        }
+        _ => return Err(customer.nowhere(&console)),
+    };
+    let found = listed(&console, &customer, filter, asked.after.as_deref()).await?;
+    let keys = KeyNames::of(&console, &customer);
+    let address =
+        |after: TaskId| console.at(&format!("/videos?state={}&after={after}", asked.state));
+    let shown = Videos {
+        frame: customer.frame(&console, "/videos"),
+        states: STATES,
+        rows: found.tasks.iter().map(|listed| Row::of(&console, listed, &keys)).collect(),
+        older: found.next_after.map(address),
+        is_first: asked.after.is_none(),
+        state: asked.state,
+    };
+    Ok(Page(shown).into_response())
+}

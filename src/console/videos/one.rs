@@ -1,0 +1,66 @@
+//! One task: how far it is, what was made, and what it cost.
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::IntoResponse as _;
+
+use super::record::Record;
+use super::steps::{self, Step};
+use crate::console::Console;
+use crate::console::customer::{Answer, Customer};
+use crate::console::key_names::KeyNames;
+use crate::console::lines::Line;
+use crate::console::units;
+use crate::ledger::{CallName, TaskId};
+use crate::web::{Frame, Page, ShowsMedia, show};
+
+#[derive(Template)]
+#[template(path = "customer_video.html")]
+struct Video {
+    frame: Frame,
+    id: TaskId,
+    record: Record,
+    tone: &'static str,
+    is_open: bool,
+    model: String,
+    key: String,
+    steps: Vec<Step>,
+    webhook_url: Option<String>,
+    units: Vec<(&'static str, u64)>,
+    lines: Vec<Line>,
+}
+
+/// `GET /videos/{id}`
+pub(in crate::console) async fn page(
+    State(console): State<Console>,
+    customer: Customer,
+    Path(id): Path<String>,
+) -> Answer {
+    let nowhere = || customer.nowhere(&console);
+    let failed = |error| customer.failed(&console, &error);
+    let id: TaskId = id.parse().map_err(|_| nowhere())?;
+    let account = customer.account.id;
+    let task = console.ledger.task(account, &id.to_string()).await.map_err(failed)?;
+    let task = task.ok_or_else(nowhere)?;
+    let tried = console.ledger.tried(id).await.map_err(failed)?;
+    let name = CallName::Hold(task.intent.hold, task.ended().map(|ended| ended.at));
+    let money = console.ledger.call_money(account, name).await.map_err(failed)?;
+    let keys = KeyNames::of(&console, &customer);
+    let record = Record::of(&console.tasks, &task);
+    let shown = Video {
+        frame: customer.frame(&console, "/videos"),
+        id,
+        tone: record.tone(),
+        is_open: task.ended().is_none(),
+        model: task.intent.model.to_string(),
+        key: keys.name(task.intent.key),
+        steps: steps::of(&task, &record, tried.as_ref()),
+        webhook_url: task.intent.webhook_url.clone(),
+        units: task.ended().map_or_else(Vec::new, |ended| units::all(&ended.usage)),
+        lines: money.iter().flat_map(|money| Line::of_call(money, &keys)).collect(),
+        record,
+    };
+    let page = Page(shown);
+    Ok((Extension(ShowsMedia), page).into_response())
+}

@@ -1,0 +1,102 @@
+//! The way of a task, step by step.
+
+use super::record::Record;
+use crate::clock::UnixMs;
+use crate::ledger::{Stage, Task, Tried, Webhook};
+use crate::web::show;
+
+/// One step.
+pub(super) struct Step {
+    /// What happens.
+    pub(super) what: String,
+    /// When it happened, or what else there is to say.
+    pub(super) note: String,
+    /// The class of the step: empty when it was done.
+    pub(super) class: &'static str,
+}
+
+impl Step {
+    fn done(what: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { what: what.into(), note: note.into(), class: "" }
+    }
+
+    fn bad(what: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { class: "bad", ..Self::done(what, note) }
+    }
+
+    fn waiting(what: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { class: "waiting", ..Self::done(what, note) }
+    }
+}
+
+/// The steps of a task, taken and to come.
+pub(super) fn of(task: &Task, record: &Record, tried: Option<&Tried>) -> Vec<Step> {
+    let mut steps = vec![Step::done("Submitted", utc(task.intent.at)), taken(task)];
+    match (&task.stage, task.ended()) {
+        (_, Some(ended)) if ended.state == "succeeded" => {
+            steps.push(Step::done("Succeeded", utc(ended.at)));
+        }
+        (_, Some(ended)) => steps.push(Step::bad(capitalized(&ended.state), utc(ended.at))),
+        (Stage::Submitted { .. }, None) => {
+            let since = UnixMs(record.updated_at.saturating_mul(1000));
+            let state = capitalized(&record.state);
+            steps.push(Step::waiting(state, format!("since {}", utc(since))));
+        }
+        _ => {
+            let until = format!("given up at {}", utc(task.intent.expires_at));
+            steps.push(Step::waiting("End", until));
+        }
+    }
+    steps.extend(announced(task, tried));
+    steps
+}
+
+/// Whether an upstream has it.
+fn taken(task: &Task) -> Step {
+    match &task.stage {
+        Stage::Submitting => Step::waiting("Handed to a provider", ""),
+        Stage::InDoubt => {
+            let note = "the answer was lost; it is not sent again, and costs nothing unless the \
+                        operator finds otherwise";
+            Step::bad("It is not known whether a provider has it", note)
+        }
+        Stage::Ended(ended) if ended.upstream_id.is_none() => Step::bad("No provider took it", ""),
+        Stage::Submitted { .. } | Stage::Ended(_) => Step::done("A provider took it", ""),
+    }
+}
+
+/// What became of the announcement, where one was asked for.
+fn announced(task: &Task, tried: Option<&Tried>) -> Option<Step> {
+    let last =
+        tried.map_or_else(String::new, |tried| format!("{} at {}", answer(tried), utc(tried.at)));
+    Some(match task.webhook {
+        Webhook::None => return None,
+        Webhook::Delivered => Step::done("Announced", last),
+        Webhook::GivenUp => Step::bad("Not announced: given up", last),
+        Webhook::Due { .. } if task.ended().is_none() => Step::waiting("Announced at its end", ""),
+        Webhook::Due { tries: 0, .. } => Step::waiting("Announcement is due", last),
+        Webhook::Due { tries, at } => {
+            let tries = if tries == 1 { "1 try".to_owned() } else { format!("{tries} tries") };
+            let note = format!("{last}; {tries} failed, the next is at {}", utc(at));
+            Step::waiting("Announcement is due", note)
+        }
+    })
+}
+
+/// What a receiver answered.
+pub(in crate::console) fn answer(tried: &Tried) -> String {
+    match (tried.status, &tried.error) {
+        (Some(status), _) => format!("answered {status}"),
+        (None, Some(error)) => error.clone(),
+        (None, None) => "not sent".to_owned(),
+    }
+}
+
+fn utc(at: UnixMs) -> String {
+    format!("{} UTC", show::time(&at))
+}
+
+fn capitalized(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
