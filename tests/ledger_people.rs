@@ -70,6 +70,7 @@ fn someone(email: &str, invite: Option<&str>) -> SignUp {
         email: email.to_owned(),
         password: PASSWORD.to_owned(),
         invite: invite.map(str::to_owned),
+        trial: None,
     }
 }
 
@@ -403,7 +404,9 @@ async fn a_doubt_is_taken_off_the_list_with_its_refund() {
         // A closed ledger cannot end them, as a dead process cannot.
         let nothing =
             Settlement { charge: Nanousd::ZERO, usage: Usage::ZERO, source: UsageSource::None };
-        holds.map(|hold| hold.post(nothing));
+        for hold in holds {
+            hold.post(nothing);
+        }
         account
     };
     let (ledger, recovery) = Ledger::open(options()).expect("opens");

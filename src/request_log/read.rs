@@ -132,9 +132,12 @@ pub(super) fn at(
     if reader.is_gone(position) {
         return Ok(None);
     }
-    let Some(frame) = reader.frame_at(position)? else { return Ok(None) };
+    let frame = reader.frame_at(position)?;
+    let Some(frame) = frame.filter(|frame| record::has_mark(frame, &record::mark_of(id))) else {
+        return Ok(None);
+    };
     let head = record::head(frame).filter(|head| is_of(head, scope));
-    let stored = record::stored(frame).filter(|stored| stored.is_request(id));
+    let stored = record::stored(frame);
     Ok(head.zip(stored).map(|(head, stored)| stored.shown(position, &head)))
 }
 
