@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::error::{Answer, ApiError};
 use super::request::Params;
-use crate::balance::{Channel, Standing};
-use crate::config::snapshot::{Model, Target};
+use crate::balance::{Standing, Way};
+use crate::config::snapshot::Model;
 use crate::ledger::KeyId;
 
 /// Whose request for what.
@@ -80,15 +80,7 @@ pub(super) fn explain(state: &AdminState, asked: &Asked) -> Answer<Explained> {
         _ => None,
     };
     let (table, now) = (state.balancer.table(&snapshot), Instant::now());
-    let rules = &snapshot.balancing.circuit;
-    let ways: Vec<Way> = model
-        .targets
-        .iter()
-        .flat_map(|target| {
-            let channels = table.channels(target).iter();
-            channels.map(|channel| Way { target, channel, standing: channel.standing(now, rules) })
-        })
-        .collect();
+    let ways = table.ways(model, now, &snapshot.balancing.circuit);
     Ok(Explained {
         model: model.id.to_string(),
         operations: model.operations.iter().map(|one| one.as_str()).collect(),
@@ -98,55 +90,39 @@ pub(super) fn explain(state: &AdminState, asked: &Asked) -> Answer<Explained> {
     })
 }
 
-/// A way to the model.
-struct Way<'a> {
-    target: &'a Target,
-    channel: &'a Channel,
-    standing: Standing,
-}
-
-impl Way<'_> {
-    /// Its part of the draw in its tier; 0 when it gets no calls.
-    fn weight(&self) -> f64 {
-        match self.standing {
-            Standing::Ready { share } => f64::from(self.target.weight) * share,
-            _ => 0.0,
-        }
-    }
-}
-
 fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<ExplainedTarget> {
-    let in_order = ways.iter().filter(|way| way.weight() > 0.0);
-    let first = in_order.clone().map(|way| way.target.priority).min();
-    let total: f64 =
-        in_order.filter(|way| Some(way.target.priority) == first).map(Way::weight).sum();
-    ways.iter()
-        .map(|way| {
-            let is_first = Some(way.target.priority) == first;
-            let share = if is_first { 100.0 * way.weight() / total } else { 0.0 };
-            let credential = way.channel.credential.as_ref().map_or("", |one| one.name.as_str());
-            ExplainedTarget {
-                upstream: way.target.upstream.name.clone(),
-                target: way.target.model.as_deref().unwrap_or(&model.id).to_owned(),
-                credential: credential.to_owned(),
-                priority: way.target.priority,
-                weight: way.target.weight,
-                in_flight: way.channel.in_flight(),
-                percent: share.round(),
-                why: why(way, is_first, first),
-            }
-        })
-        .collect()
+    let getting = ways.iter().filter(|way| way.share > 0.0);
+    let first = getting.map(|way| way.target.priority).min();
+    let one = |way: &Way<'_>| {
+        let credential = way.channel.credential.as_ref().map_or("", |one| one.name.as_str());
+        ExplainedTarget {
+            upstream: way.target.upstream.name.clone(),
+            target: way.target.model.as_deref().unwrap_or(&model.id).to_owned(),
+            credential: credential.to_owned(),
+            priority: way.target.priority,
+            weight: way.target.weight,
+            in_flight: way.channel.in_flight(),
+            percent: (100.0 * way.share).round(),
+            why: why(way, first),
+        }
+    };
+    ways.iter().map(one).collect()
 }
 
-fn why(way: &Way<'_>, is_first: bool, first: Option<u32>) -> String {
+fn why(way: &Way<'_>, first: Option<u32>) -> String {
+    let gets_calls = way.share > 0.0;
     match way.standing {
-        Standing::Ready { share } if is_first && share < 1.0 => {
+        Standing::Ready { share } if gets_calls && share < 1.0 => {
             format!("it has recovered and gets {:.0} % of its weight", share * 100.0)
         }
-        Standing::Ready { .. } if is_first => "it is in order and of the best priority".to_owned(),
+        Standing::Ready { .. } if gets_calls => {
+            "it is in order and of the best priority".to_owned()
+        }
         Standing::Ready { .. } => {
             format!("only when no target of priority {} is left", first.unwrap_or_default())
+        }
+        Standing::Cooling if gets_calls => {
+            "it was busy a moment ago, and no other is in order".to_owned()
         }
         Standing::Cooling => "it was busy a moment ago: only when no other is left".to_owned(),
         Standing::Busy(time) => {

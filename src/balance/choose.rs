@@ -34,29 +34,15 @@ pub(super) fn choose(
     affinity: Option<u64>,
     mut draw: impl FnMut() -> f64,
 ) -> Option<usize> {
-    let priority_of = |fits: fn(&Standing) -> bool| {
-        views.iter().filter(|(_, view)| fits(&view.standing)).map(|(_, view)| view.priority).min()
-    };
-    let ready = priority_of(|standing| matches!(standing, Standing::Ready { .. }));
-    let due = priority_of(|standing| matches!(standing, Standing::ProbeDue));
+    let ready = best_priority(views, |standing| matches!(standing, Standing::Ready { .. }));
+    let due = best_priority(views, |standing| matches!(standing, Standing::ProbeDue));
     // One call finds out whether a better channel, or an equal one, has recovered. It can still go
     // elsewhere if not.
     if let Some(priority) = due.filter(|due| ready.is_none_or(|ready| *due <= ready)) {
         let is_it = |view: &View| view.priority == priority && view.standing == Standing::ProbeDue;
         return views.iter().find(|(_, view)| is_it(view)).map(|(index, _)| *index);
     }
-    let cooling = priority_of(|standing| matches!(standing, Standing::Cooling));
-    let tier: Vec<(usize, View, f64)> = views
-        .iter()
-        .filter_map(|(index, view)| {
-            let share = match view.standing {
-                Standing::Ready { share } if Some(view.priority) == ready => share,
-                Standing::Cooling if ready.is_none() && Some(view.priority) == cooling => 1.0,
-                _ => return None,
-            };
-            Some((*index, *view, f64::from(view.weight) * share))
-        })
-        .collect();
+    let tier = tier(views);
     match tier.as_slice() {
         [] => None,
         [(only, ..)] => Some(*only),
@@ -65,6 +51,38 @@ pub(super) fn choose(
             kept.or_else(|| two_choices(&tier, &mut draw))
         }
     }
+}
+
+fn best_priority(views: &[(usize, View)], fits: fn(&Standing) -> bool) -> Option<u32> {
+    views.iter().filter(|(_, view)| fits(&view.standing)).map(|(_, view)| view.priority).min()
+}
+
+/// The channels among which a call is drawn, with their weights: those in order of the best priority
+/// that has one, or else those of the best priority that were only busy a moment ago.
+fn tier(views: &[(usize, View)]) -> Vec<(usize, View, f64)> {
+    let ready = best_priority(views, |standing| matches!(standing, Standing::Ready { .. }));
+    let cooling = best_priority(views, |standing| matches!(standing, Standing::Cooling));
+    let weighed = views.iter().filter_map(|(index, view)| {
+        let share = match view.standing {
+            Standing::Ready { share } if Some(view.priority) == ready => share,
+            Standing::Cooling if ready.is_none() && Some(view.priority) == cooling => 1.0,
+            _ => return None,
+        };
+        Some((*index, *view, f64::from(view.weight) * share))
+    });
+    weighed.collect()
+}
+
+/// The share of calls that each of `views` gets by its weight, from 0 to 1, in their order. The one
+/// call that finds out whether a channel has recovered is not counted.
+pub(super) fn shares(views: &[(usize, View)]) -> Vec<f64> {
+    let tier = tier(views);
+    let total: f64 = tier.iter().map(|(.., weight)| weight).sum();
+    let share = |index: usize| {
+        let found = tier.iter().find(|(at, ..)| *at == index);
+        found.map_or(0.0, |(.., weight)| weight / total.max(f64::EPSILON))
+    };
+    views.iter().map(|(index, _)| share(*index)).collect()
 }
 
 /// The channel that a conversation belongs to (weighted rendezvous hashing), unless it has too much
@@ -143,7 +161,7 @@ mod tests {
         views.iter().enumerate().map(seeded).collect()
     }
 
-    fn shares(views: &[View], affinity: impl Fn(u64) -> Option<u64>) -> Vec<usize> {
+    fn spread(views: &[View], affinity: impl Fn(u64) -> Option<u64>) -> Vec<usize> {
         let (views, mut rng) = (numbered(views), fastrand::Rng::with_seed(7));
         let mut counts = vec![0; views.len()];
         for call in 0..10_000 {
@@ -158,11 +176,11 @@ mod tests {
     fn the_best_tier_that_is_in_order_gets_the_calls() {
         let open = Standing::Open(Duration::from_secs(1));
         let views = [view(0, 1, open), view(1, 1, READY), view(2, 1, READY)];
-        assert_eq!(shares(&views, |_| None), [0, 10_000, 0]);
+        assert_eq!(spread(&views, |_| None), [0, 10_000, 0]);
         let views = [view(0, 1, open), view(1, 1, Standing::Cooling), view(2, 1, READY)];
-        assert_eq!(shares(&views, |_| None), [0, 0, 10_000]);
+        assert_eq!(spread(&views, |_| None), [0, 0, 10_000]);
         let views = [view(0, 1, open), view(1, 1, Standing::Cooling)];
-        assert_eq!(shares(&views, |_| None), [0, 10_000], "better than none");
+        assert_eq!(spread(&views, |_| None), [0, 10_000], "better than none");
         let busy = Standing::Busy(Duration::from_secs(1));
         assert_eq!(choose(&numbered(&[view(0, 1, busy), view(1, 1, open)]), None, || 0.0), None);
     }
@@ -177,18 +195,29 @@ mod tests {
     }
 
     #[test]
-    fn weights_and_slow_start_are_shares() {
-        let counts = shares(&[view(0, 3, READY), view(0, 1, READY)], |_| None);
+    fn weights_and_slow_start_are_spread() {
+        let counts = spread(&[view(0, 3, READY), view(0, 1, READY)], |_| None);
         assert!((7_300..7_700).contains(&counts[0]), "{counts:?}");
         let slow = Standing::Ready { share: 0.1 };
-        let counts = shares(&[view(0, 1, READY), view(0, 1, slow)], |_| None);
+        let counts = spread(&[view(0, 1, READY), view(0, 1, slow)], |_| None);
         assert!((8_900..9_300).contains(&counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn the_shares_that_are_shown_are_those_of_the_draw() {
+        let slow = Standing::Ready { share: 0.5 };
+        let views = [view(0, 3, READY), view(0, 2, slow), view(1, 1, READY)];
+        assert_eq!(shares(&numbered(&views)), [0.75, 0.25, 0.0]);
+        let open = Standing::Open(Duration::from_secs(1));
+        let views = [view(0, 1, open), view(1, 1, Standing::Cooling)];
+        assert_eq!(shares(&numbered(&views)), [0.0, 1.0], "better than none");
+        assert_eq!(shares(&numbered(&[view(0, 1, open)])), [0.0], "nobody gets any");
     }
 
     #[test]
     fn who_has_less_to_do_wins() {
         let loaded = View { in_flight: 9, ..view(0, 1, READY) };
-        assert_eq!(shares(&[loaded, view(0, 1, READY)], |_| None), [0, 10_000]);
+        assert_eq!(spread(&[loaded, view(0, 1, READY)], |_| None), [0, 10_000]);
     }
 
     #[test]
@@ -196,7 +225,7 @@ mod tests {
         let views = numbered(&[view(0, 1, READY), view(0, 1, READY), view(0, 2, READY)]);
         let first = choose(&views, Some(42), fastrand::f64);
         assert!((0..100).all(|_| choose(&views, Some(42), fastrand::f64) == first));
-        let counts = shares(&[view(0, 1, READY), view(0, 1, READY), view(0, 2, READY)], |call| {
+        let counts = spread(&[view(0, 1, READY), view(0, 1, READY), view(0, 2, READY)], |call| {
             Some(mix(call))
         });
         assert!((4_700..5_300).contains(&counts[2]), "{counts:?}");

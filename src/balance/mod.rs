@@ -8,6 +8,7 @@
 //! | `candidates` | what one request may still try |
 //! | `budget` | how many retries there may be |
 //! | `resolve` | where an upstream is found |
+//! | `ways` | how calls are spread now, for those who look on |
 
 mod budget;
 mod candidates;
@@ -15,6 +16,7 @@ mod channel;
 mod choose;
 mod circuit;
 mod resolve;
+mod ways;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -31,6 +33,7 @@ pub use candidates::{Candidates, Retry};
 pub use channel::{Candidate, Channel, Outcome, UpstreamState};
 pub use circuit::{Circuit, Standing};
 pub use resolve::Addresses;
+pub use ways::Way;
 
 use crate::config::snapshot::{Credential, Snapshot, Target};
 

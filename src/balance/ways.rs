@@ -1,0 +1,51 @@
+//! The ways to a model as they stand, for those who look on.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Table;
+use super::channel::Channel;
+use super::choose::{View, shares};
+use super::circuit::Standing;
+use crate::config::snapshot::{CircuitRules, Model, Target};
+
+/// One way to a model.
+pub struct Way<'a> {
+    /// The target.
+    pub target: &'a Target,
+    /// The target with one of its upstream's credentials.
+    pub channel: &'a Channel,
+    /// Whether a call is worth making.
+    pub standing: Standing,
+    /// Its share of the calls that come next, from 0 to 1.
+    pub share: f64,
+}
+
+impl Table {
+    /// The ways to a model, in the order of its targets, as calls are spread over them now.
+    #[must_use]
+    pub fn ways<'a>(
+        &'a self,
+        model: &'a Model,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> Vec<Way<'a>> {
+        let targets = model.targets.iter().map(Arc::as_ref);
+        let ways: Vec<(&Target, &Channel)> = targets
+            .flat_map(|target| self.channels(target).iter().map(move |way| (target, way.as_ref())))
+            .collect();
+        let view = |(at, (target, channel)): (usize, &(&Target, &Channel))| {
+            (at, channel.view(target, now, rules))
+        };
+        let views: Vec<(usize, View)> = ways.iter().enumerate().map(view).collect();
+        let spread = ways.into_iter().zip(&views).zip(shares(&views));
+        spread
+            .map(|(((target, channel), (_, view)), share)| Way {
+                target,
+                channel,
+                standing: view.standing,
+                share,
+            })
+            .collect()
+    }
+}
