@@ -189,6 +189,7 @@ async fn every_page_is_small_and_guarded() {
         "/operator/configuration",
         "/operator/configuration/files",
         "/operator/audit",
+        "/operator/ledger",
     ];
     for path in paths {
         let page = pages.get(path).await;
@@ -446,6 +447,28 @@ async fn what_a_crash_left_in_doubt_is_resolved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_journal_is_verified_and_exported() {
+    let demo = Demo::start();
+    assert_eq!(call(&demo, &demo.api_key).await, 200);
+    let pages = operator(&demo).await;
+    let page = pages.get("/operator/ledger").await;
+    let verified = pages.fill(&page, "/operator/ledger/verify", &[]).await;
+    assert_eq!(verified.status, 200, "{}", verified.body);
+    assert!(verified.body.contains("The journal is in order."), "{}", verified.body);
+    assert!(verified.body.contains("<dt>Granted</dt><dd>$10.00</dd>"), "{}", verified.body);
+    let csv = pages.get("/operator/ledger/export?format=csv&account=&from_seq=").await;
+    assert_eq!(csv.headers["content-disposition"], "attachment; filename=\"ledger.csv\"");
+    assert!(csv.body.starts_with("seq,") && csv.body.contains("settlement"), "{}", csv.body);
+    let lines = pages.get("/operator/ledger/export?format=jsonl&from_seq=2").await;
+    let first: Value = lines.body.lines().next().expect("a line").parse().expect("JSON");
+    assert_eq!(first["seq"], 2, "{first}");
+    let refused = pages.get("/operator/ledger/export?account=nobody").await;
+    assert_eq!(refused.status, 422);
+    let stranger = Pages::at(&demo.admin_url).get("/operator/ledger/export").await;
+    assert_eq!(stranger.status, 303);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn strangers_texts_do_not_run() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
@@ -558,6 +581,8 @@ async fn the_files_are_tried_out_and_put_in_force() {
     let done = pages.fill(&tried, "/operator/configuration/reload", &[]).await;
     let page = pages.follow(&done).await;
     assert!(page.body.contains("The files are in force.") && page.body.contains("in force</span>"));
+    let audit = pages.get("/operator/audit").await;
+    assert_eq!(audit.body.matches("<code>reload</code>").count(), 1, "once: {}", audit.body);
     let running = gateway.admin("GET", "/admin/v1/config", &Value::Null);
     assert!(running["config"]["models"]["two"].is_object(), "{running}");
     // The customers' listener knows nothing of all that.

@@ -47,7 +47,8 @@ async fn an_operator_grants_suspends_resolves_and_looks_on() {
         .env("NODE_PATH", commands[0].parent().expect("node_modules"))
         .output()
         .expect("node runs");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
     assert_eq!(out.trim(), "done", "{err}");
 }

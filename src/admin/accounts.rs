@@ -34,13 +34,13 @@ pub(super) struct AccountView {
 #[schemars(rename = "Balance")]
 pub(super) struct BalanceView {
     /// Everything ever paid in.
-    granted: Nanousd,
+    pub(super) granted: Nanousd,
     /// What can be spent now.
-    available: Nanousd,
+    pub(super) available: Nanousd,
     /// What is set aside for calls in flight.
-    held: Nanousd,
+    pub(super) held: Nanousd,
     /// What settled calls have cost, less refunds.
-    spent: Nanousd,
+    pub(super) spent: Nanousd,
 }
 
 impl From<Balance> for BalanceView {

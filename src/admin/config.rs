@@ -13,7 +13,8 @@ use super::error::Answer;
 use super::request::Params;
 use super::route::{Operation, Output};
 use crate::config::Trigger;
-use crate::reload;
+use crate::ledger::{AccountId, Actor, By};
+use crate::reload::{self, Attempt};
 
 /// What is in force.
 #[derive(Serialize, JsonSchema)]
@@ -64,11 +65,29 @@ pub(super) async fn reload(
     State(state): State<AdminState>,
     Params(query): Params<Reload>,
 ) -> Answer<Reloaded> {
-    let by = Trigger::Operator("admin".to_owned());
+    let operator = Actor::operator("admin");
     let attempt = if query.dry_run {
         reload::try_out(&state.config).await
     } else {
-        reload::apply(&state.config, &state.metrics, by).await
+        put_in_force(&state, &operator, &state.ledger.by(&operator)).await?
     };
     Ok(Reloaded(attempt))
+}
+
+/// Puts the files in force in the name of `operator`, once for the id that `by` has, and notes it
+/// where it was done.
+pub(super) async fn put_in_force(
+    state: &AdminState,
+    operator: &Actor,
+    by: &By<'_>,
+) -> Answer<Attempt> {
+    if by.was_done("reload", AccountId::HOUSE)? {
+        return Ok(reload::try_out(&state.config).await);
+    }
+    let trigger = Trigger::Operator(operator.name().unwrap_or_default().to_owned());
+    let attempt = reload::apply(&state.config, &state.metrics, trigger).await;
+    if attempt.is_in_order() {
+        by.note("reload", AccountId::HOUSE, &attempt.running).await?;
+    }
+    Ok(attempt)
 }

@@ -30,11 +30,11 @@ const CHUNKS_MAX: usize = 4;
 pub(super) struct Wanted {
     /// The first record; the journal's first when it is left out.
     #[schemars(range(max = Seq::MAX))]
-    from_seq: Option<Seq>,
+    pub(super) from_seq: Option<Seq>,
     /// `jsonl` when it is left out.
-    format: Option<ExportFormat>,
+    pub(super) format: Option<ExportFormat>,
     /// Only the records of this account.
-    account: Option<AccountId>,
+    pub(super) account: Option<AccountId>,
 }
 
 /// Records, as they are read.
@@ -113,25 +113,25 @@ fn send(
 #[schemars(rename = "JournalReport")]
 pub(super) struct Verified {
     /// Whether nothing is wrong.
-    ok: bool,
+    pub(super) ok: bool,
     /// Files.
-    segments: usize,
+    pub(super) segments: usize,
     /// Group commits.
-    frames: u64,
+    pub(super) frames: u64,
     /// Records, and so the place of the last one that was checked.
-    records: u64,
+    pub(super) records: u64,
     /// The hash chain over all of it. Noted elsewhere, it proves later that nothing was changed.
-    chain: String,
+    pub(super) chain: String,
     /// The hash of the state that it gives.
-    state_hash: String,
-    accounts: usize,
-    open_holds: usize,
+    pub(super) state_hash: String,
+    pub(super) accounts: usize,
+    pub(super) open_holds: usize,
     /// All accounts together.
-    total: BalanceView,
+    pub(super) total: BalanceView,
     /// What calls cost beyond what their accounts could pay.
-    written_off: Nanousd,
+    pub(super) written_off: Nanousd,
     /// What is wrong.
-    violations: Vec<String>,
+    pub(super) violations: Vec<String>,
 }
 
 impl From<Report> for Verified {

@@ -55,12 +55,12 @@ impl Operator {
 
     /// Writes of this operator that a form asks for: sent twice, it is done once.
     pub(super) fn by(&self, typed: &Typed) -> Fit<By<'_>> {
-        Ok(self.ledger().by(&Actor::operator(&self.name)).asked(typed.asked()?))
+        Ok(self.ledger().by(&self.actor()).asked(typed.asked()?))
     }
 
-    /// The operator's name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    /// Who it is in the journal.
+    pub(super) fn actor(&self) -> Actor {
+        Actor::operator(&self.name)
     }
 
     /// The frame of a page on the way `here`.

@@ -6,9 +6,10 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::access::Operator;
 use super::done;
-use super::form::new_once;
+use super::form::{Fit, Typed, Unfit, new_once};
+use crate::admin::{self, error::ApiError};
 use crate::clock::UnixMs;
-use crate::config::{self, Change, Diagnostic, LastReload, Trigger};
+use crate::config::{self, Change, Diagnostic, LastReload};
 use crate::reload::{self, Attempt};
 use crate::web::{Frame, Page, Tone, show};
 
@@ -145,15 +146,22 @@ pub(super) async fn try_out(operator: Operator) -> Response {
 }
 
 /// `POST /operator/configuration/reload`
-pub(super) async fn apply(operator: Operator) -> Response {
-    let admin = operator.admin();
-    let by = Trigger::Operator(operator.name().to_owned());
-    let attempt = reload::apply(&admin.config, &admin.metrics, by).await;
+pub(super) async fn apply(operator: Operator, typed: Typed) -> Response {
+    let attempt = match put_in_force(&operator, &typed).await {
+        Ok(attempt) => attempt,
+        Err(Unfit::Whole(error)) => return operator.failed(error),
+        Err(Unfit::Field(_, text)) => return operator.failed(ApiError::malformed(text)),
+    };
     if attempt.is_in_order() {
         return done::then(HERE, "reloaded");
     }
     let text = "The files are not in order: the configuration that runs stays in force.";
     answered(&operator, &attempt, (Tone::Bad, text)).await
+}
+
+async fn put_in_force(operator: &Operator, typed: &Typed) -> Fit<Attempt> {
+    let by = operator.by(typed)?;
+    Ok(admin::config::put_in_force(operator.admin(), &operator.actor(), &by).await?)
 }
 
 async fn answered(operator: &Operator, attempt: &Attempt, (tone, text): (Tone, &str)) -> Response {

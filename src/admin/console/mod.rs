@@ -14,8 +14,10 @@ mod doubts;
 mod entries;
 mod form;
 mod keys;
+mod ledger;
 mod overview;
 mod requests;
+mod series;
 mod tail;
 mod upstreams;
 mod usage;
@@ -49,6 +51,7 @@ const NAV: &[NavItem] = &[
     NavItem { path: "/upstreams", label: "Upstreams" },
     NavItem { path: "/configuration", label: "Configuration" },
     NavItem { path: "/audit", label: "Audit" },
+    NavItem { path: "/ledger", label: "Ledger" },
 ];
 
 /// What its pages work with.
@@ -107,6 +110,9 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/in-doubt/tasks/{task}", post(doubts::resolve_task))
         .route("/operator/webhooks", get(webhooks::page))
         .route("/operator/audit", get(audit::page))
+        .route("/operator/ledger", get(ledger::page))
+        .route("/operator/ledger/verify", post(ledger::verify))
+        .route("/operator/ledger/export", get(ledger::export))
         .route("/operator/requests", get(requests::page))
         .route("/operator/requests/tail", get(tail::follow))
         .route("/operator/requests/{request}", get(requests::one))

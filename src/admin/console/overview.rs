@@ -4,9 +4,11 @@ use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 
 use super::access::Operator;
+use super::series::{self, Day, Hour};
 use crate::admin::upstreams::{self, TargetState};
 use crate::clock::UnixMs;
 use crate::ledger::{LedgerError, Stage};
+use crate::metrics::Minute;
 use crate::money::Nanousd;
 use crate::web::{Frame, Page, show};
 
@@ -15,6 +17,12 @@ use crate::web::{Frame, Page, show};
 struct Overview {
     frame: Frame,
     figures: Figures,
+    requests_chart: String,
+    ttfb_chart: String,
+    /// What stands in the charts, by the hour, newest first.
+    hours: Vec<Hour>,
+    spend_chart: String,
+    days: Vec<Day>,
 }
 
 /// The part that is asked for again.
@@ -30,6 +38,9 @@ struct Figures {
     version: &'static str,
     hash: String,
     loaded_at: UnixMs,
+    now: Option<Minute>,
+    spent_hour: Nanousd,
+    spent_today: Nanousd,
     in_flight: u64,
     open_holds: u64,
     customers: usize,
@@ -64,10 +75,24 @@ struct Warning {
 
 /// `GET /operator`
 pub(super) async fn page(operator: Operator) -> Response {
-    match figures(&operator).await {
-        Ok(figures) => Page(Overview { frame: operator.frame(""), figures }).into_response(),
+    match overview(&operator).await {
+        Ok(page) => Page(page).into_response(),
         Err(error) => operator.failed(error),
     }
+}
+
+async fn overview(operator: &Operator) -> Result<Overview, LedgerError> {
+    let minutes = operator.admin().metrics.recent().minutes;
+    let days = series::days(operator.ledger(), UnixMs::now()).await?;
+    Ok(Overview {
+        frame: operator.frame(""),
+        figures: figures(operator).await?,
+        requests_chart: series::requests(&minutes),
+        ttfb_chart: series::ttfb(&minutes),
+        hours: series::hours(&minutes),
+        spend_chart: series::spend(&days),
+        days,
+    })
 }
 
 /// `GET /operator/figures`
@@ -94,10 +119,15 @@ async fn figures(operator: &Operator) -> Result<Figures, LedgerError> {
         }
         customers += 1;
     }
+    let at = UnixMs::now();
+    let (spent_hour, spent_today) = series::spent(&admin.ledger, at).await?;
     let upstreams = upstreams(operator);
     let warnings = warnings(operator, &upstreams).await?;
     Ok(Figures {
-        at: UnixMs::now(),
+        at,
+        now: admin.metrics.recent().now,
+        spent_hour,
+        spent_today,
         version: env!("CARGO_PKG_VERSION"),
         hash: admin.config.load().hash.clone(),
         loaded_at: admin.config.loaded_at(),
@@ -166,4 +196,11 @@ async fn warnings(
         }),
     ];
     Ok(all.into_iter().flatten().collect())
+}
+
+/// Requests in a second, with as many digits as tell something.
+#[expect(clippy::cast_precision_loss, reason = "requests of a minute are far below 2^53")]
+fn rate(minute: &Minute) -> String {
+    let rate = minute.requests() as f64 / minute.seconds.max(1.0);
+    if rate < 10.0 { format!("{rate:.2}") } else { format!("{rate:.0}") }
 }

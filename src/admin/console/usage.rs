@@ -11,7 +11,7 @@ use super::access::Operator;
 use super::customer::{HERE, Head};
 use crate::admin::accounts::find;
 use crate::clock::UnixMs;
-use crate::ledger::{UsageRow, UsageTotal};
+use crate::ledger::{DailyUsage, UsageTotal};
 use crate::web::{Frame, Page, show};
 
 /// Days that are shown.
@@ -40,7 +40,8 @@ pub(super) async fn page(operator: Operator, Path(account): Path<String>) -> Res
     };
     let now = UnixMs::now().0;
     let first = now / DAY_MS * DAY_MS - (DAYS - 1) * DAY_MS;
-    let rows = match operator.ledger().usage(account.id, UnixMs(first)..UnixMs(now + 1)).await {
+    let range = UnixMs(first)..UnixMs(now + 1);
+    let rows = match operator.ledger().usage_by_day(account.id, range).await {
         Ok(rows) => rows,
         Err(error) => return operator.failed(error),
     };
@@ -53,11 +54,11 @@ pub(super) async fn page(operator: Operator, Path(account): Path<String>) -> Res
 }
 
 /// All days in their order, with those on which nothing was used.
-fn by_day(rows: &[UsageRow], first: u64) -> Vec<(UnixMs, UsageTotal)> {
+fn by_day(rows: &[DailyUsage], first: u64) -> Vec<(UnixMs, UsageTotal)> {
     let day = |number: u64| (UnixMs(first + number * DAY_MS), UsageTotal::default());
     let mut days: Vec<_> = (0..DAYS).map(day).collect();
     for row in rows {
-        let number = row.hour.0.checked_sub(first).map(|since| since / DAY_MS);
+        let number = row.day.0.checked_sub(first).map(|since| since / DAY_MS);
         let place = number.and_then(|number| usize::try_from(number).ok());
         if let Some((_, total)) = place.and_then(|place| days.get_mut(place)) {
             total.add(&row.total);
@@ -66,7 +67,7 @@ fn by_day(rows: &[UsageRow], first: u64) -> Vec<(UnixMs, UsageTotal)> {
     days
 }
 
-fn by_model(rows: &[UsageRow]) -> Vec<(String, UsageTotal)> {
+fn by_model(rows: &[DailyUsage]) -> Vec<(String, UsageTotal)> {
     let mut models: BTreeMap<&str, UsageTotal> = BTreeMap::new();
     for row in rows {
         models.entry(&row.model).or_default().add(&row.total);
