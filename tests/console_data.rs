@@ -583,7 +583,7 @@ fn videos_are_played_and_their_announcements_sent_again() {
     }
     let lines = one.rows("money");
     let lines: Vec<[&str; 4]> =
-        lines.iter().map(|row| [&*row[1], &*row[5], &*row[6], &*row[7]]).collect();
+        lines.iter().map(|row| [&*row[1], &*row[2], &*row[3], &*row[4]]).collect();
     assert_eq!(
         lines,
         [["Held", "$0.50", "", ""], ["Paid", "$0.50", "$0.50", "$0.00"]],

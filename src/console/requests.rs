@@ -3,6 +3,8 @@
 mod filter;
 mod one;
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -13,7 +15,7 @@ use super::customer::{Answer, Customer};
 use super::key_names::KeyNames;
 use super::lines;
 use super::units;
-use crate::ledger::{KeyId, RequestId, TaskId};
+use crate::ledger::{Key, KeyId, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::request_log::{self, Logged, ReadError, Scope};
 use crate::web::{Frame, Page, show};
@@ -23,6 +25,10 @@ pub(super) use one::page as one;
 
 /// Requests on one page.
 const ROWS: usize = 50;
+/// Keys to choose from.
+const KEYS_MAX: usize = 200;
+/// Models to choose from: any other can be typed.
+const MODELS_MAX: usize = 200;
 
 #[derive(Template)]
 #[template(path = "customer_requests.html")]
@@ -116,15 +122,7 @@ pub(super) async fn page(
     let shown = Requests {
         frame: customer.frame(&console, "/requests"),
         is_on: console.requests.is_on(),
-        keys: keys
-            .all()
-            .iter()
-            .map(|key| KeyOption {
-                id: key.id,
-                name: key.name.clone(),
-                is_chosen: filter.key == Some(key.id),
-            })
-            .collect(),
+        keys: options(&keys, filter.key),
         models: models(&console),
         rows: found.records.iter().map(|logged| Row::of(logged, &keys)).collect(),
         older: found.next.map(|next| console.at(&format!("/requests?{}", filter.older(next)))),
@@ -134,9 +132,22 @@ pub(super) async fn page(
     Ok((status, Page(shown)).into_response())
 }
 
+/// The keys to choose from, the newest first: those that are in use, and the one that was chosen.
+fn options(keys: &KeyNames, chosen: Option<KeyId>) -> Vec<KeyOption> {
+    let all = keys.all().iter().rev();
+    let shown = all.filter(|key| !key.disabled || chosen == Some(key.id)).take(KEYS_MAX);
+    let option = |key: &Arc<Key>| KeyOption {
+        id: key.id,
+        name: key.name.clone(),
+        is_chosen: chosen == Some(key.id),
+    };
+    shown.map(option).collect()
+}
+
 /// The models that there are, to choose from.
 fn models(console: &Console) -> Vec<String> {
-    console.config.load().models.iter().map(|model| model.id.to_string()).collect()
+    let config = console.config.load();
+    config.models.iter().take(MODELS_MAX).map(|model| model.id.to_string()).collect()
 }
 
 /// The page for what the request log could not do.

@@ -133,6 +133,10 @@ async fn money(
 ) -> Answer<Option<CallMoney>> {
     let failed = |error| customer.failed(console, &error);
     let account = customer.account.id;
+    if logged.is_some_and(|logged| logged.settled.is_none() && logged.task_id.is_none()) {
+        // Nothing was held for it.
+        return Ok(None);
+    }
     let task = match logged.and_then(|logged| logged.task_id) {
         Some(task) => console.ledger.task(account, &task.to_string()).await.map_err(failed)?,
         None => None,

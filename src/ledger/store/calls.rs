@@ -8,13 +8,14 @@ use crate::clock::UnixMs;
 use crate::ledger::record::Journaled;
 use crate::ledger::{AccountId, HoldId, RequestId, Seq};
 
-/// The most chunks that are read for one call, each of up to 16 KiB: the entries of an account that
-/// makes some hundred calls a second for as long as a minute, or few calls for hours.
+/// The most chunks that are read for one call, each of up to 16 KiB: where few calls are made, those
+/// of hours.
 const CHUNKS_MAX: usize = 512;
-/// The most bytes of them: some 30 ms.
-const BYTES_MAX: usize = 4 << 20;
-/// A clock may have been set back by so much between two entries.
-const CLOCK_SLACK_MS: u64 = 5_000;
+/// The most bytes of them: some 13,000 entries, which take some 10 ms.
+const BYTES_MAX: usize = 2 << 20;
+/// So long before the moment that is told the end is looked for: first as if clocks were never set
+/// back, for the sake of accounts with very many calls, then as if one may have been.
+const SLACKS_MS: [u64; 2] = [100, 5_000];
 /// Steps of halving: as many as a [`Seq`] has bits.
 const STEPS_MAX: usize = 64;
 
@@ -48,13 +49,32 @@ impl Store {
         account: AccountId,
         name: CallName,
     ) -> Result<Option<Journaled>, StoreError> {
-        let begin = match name {
-            CallName::Hold(id, None) => self.chunk_before(account, id.number())?,
-            CallName::Hold(id, Some(from)) => {
-                self.chunk_before(account, id.number())?.max(self.chunk_at(account, from)?)
-            }
-            CallName::Request(_, from) => self.chunk_at(account, from)?,
+        let from = match name {
+            CallName::Hold(_, from) => from,
+            CallName::Request(_, from) => Some(from),
         };
+        let made_at = match name {
+            CallName::Hold(id, _) => self.chunk_before(account, id.number())?,
+            CallName::Request(..) => 0,
+        };
+        let Some(from) = from else { return self.end_behind(account, made_at, name) };
+        for slack in SLACKS_MS {
+            let begin = self.chunk_at(account, UnixMs(from.0.saturating_sub(slack)))?;
+            let found = self.end_behind(account, begin.max(made_at), name)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same among the entries from `begin` on.
+    fn end_behind(
+        &self,
+        account: AccountId,
+        begin: Seq,
+        name: CallName,
+    ) -> Result<Option<Journaled>, StoreError> {
         let mut bytes = 0_usize;
         let end = entries_key(account, Seq::MAX);
         for row in self.db.range(entries_key(account, begin)..end).take(CHUNKS_MAX) {
@@ -85,9 +105,8 @@ impl Store {
         Ok(found.transpose()?.map_or(0, |(key, _)| seq_of(&key)))
     }
 
-    /// Where the last chunk begins whose first entry happened before `from`, safely.
+    /// Where the last chunk begins whose first entry happened before `from`.
     fn chunk_at(&self, account: AccountId, from: UnixMs) -> Result<Seq, StoreError> {
-        let from = UnixMs(from.0.saturating_sub(CLOCK_SLACK_MS));
         let (mut low, mut high) = (0, self.chunk_before(account, Seq::MAX)?);
         for _ in 0..STEPS_MAX {
             if low >= high {
