@@ -40,4 +40,5 @@ pub mod price;
 pub mod public_url;
 mod words;
 pub mod secret;
+pub mod password;
 pub mod clock;

@@ -1,6 +1,8 @@
 //! The admin API over HTTP: a real ledger in a directory of its own, a real socket.
 
 mod harness;
+#[path = "admin/people.rs"]
+mod people;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write;
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use tollgate::admin::{self, AdminState, Readiness};
 use tollgate::balance::Balancer;
 use tollgate::clock::UnixMs;
-use tollgate::config::snapshot::AccessLog;
+use tollgate::config::snapshot::{AccessLog, Operator};
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::ledger::{
@@ -27,6 +29,7 @@ use tollgate::logging;
 use tollgate::metrics::Metrics;
 use tollgate::money::Nanousd;
 use tollgate::outbound::Outbound;
+use tollgate::password::Passwords;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::request_log::RequestLog;
 use tollgate::secret::Secret;
@@ -34,6 +37,9 @@ use tollgate::tasks::Tasks;
 
 /// A token that would be seen if it got anywhere.
 const TOKEN: &str = "admin-token-canary-5f2c";
+
+/// The token of an operator with a name.
+const ADAS_TOKEN: &str = "adas-token-canary-77aa";
 
 /// A running admin API.
 struct Admin {
@@ -60,9 +66,11 @@ impl Admin {
             data_dir: Some(dir.to_owned()),
             ..Overrides::default()
         };
-        let Ok((snapshot, _)) = tollgate::config::load(&Sources::Embedded, &overrides) else {
+        let Ok((mut snapshot, _)) = tollgate::config::load(&Sources::Embedded, &overrides) else {
             panic!("the embedded configuration does not load");
         };
+        snapshot.admin.operators =
+            vec![Operator { name: "ada".to_owned(), token: Secret::new(ADAS_TOKEN.to_owned()) }];
         let model = snapshot.models.first().expect("a model").id.to_string();
         let (metrics, readiness) = (Arc::new(Metrics::new()), Arc::new(Readiness::default()));
         let config = Arc::new(ConfigHandle::new(snapshot, Sources::Embedded, overrides));
@@ -80,6 +88,7 @@ impl Admin {
             config,
             readiness: Arc::clone(&readiness),
             token: Secret::new(TOKEN.to_owned()),
+            passwords: Passwords::default(),
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a non-blocking socket");

@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
+use super::caller::Caller;
 use super::error::{Answer, ApiError};
 use super::limits::{RatesBody, RatesView};
-use super::request::{Body, Created, List, Once, PAGE_MAX, Page, Params, Path};
+use super::request::{Body, List, Once, PAGE_MAX, Page, Params, Path};
 use super::value::{Amount, Object, Time};
-use crate::ledger::{Account, AccountId, Balance, HoldId, Seq};
+use crate::ledger::{self, Account, AccountId, Balance, HoldId, RatesPatch, Seq};
 use crate::money::Nanousd;
 
 /// The longest name and the longest id of a caller's own, in characters, as JSON Schema counts.
@@ -25,6 +26,10 @@ pub(super) struct AccountView {
     id: AccountId,
     name: String,
     created_at: Time,
+    /// Whether its keys are refused.
+    suspended: bool,
+    /// What its customer logs in with; `null` without a login.
+    email: Option<String>,
     balance: BalanceView,
     limits: RatesView,
 }
@@ -56,6 +61,8 @@ impl AccountView {
             id: account.id,
             name: account.name,
             created_at: account.created_at.into(),
+            suspended: account.suspended,
+            email: state.ledger.login(account.id).map(|login| login.email.clone()),
             balance: account.balance.into(),
             limits: state.ledger.account_rates(account.id).into(),
         }
@@ -73,11 +80,13 @@ pub(super) struct NewAccount {
 /// `POST /admin/v1/accounts`
 pub(super) async fn create(
     State(state): State<AdminState>,
+    caller: Caller,
     Body(new): Body<NewAccount>,
-) -> Answer<Created<AccountView>> {
+) -> Answer<Once<AccountView>> {
     checked("name", &new.name)?;
-    let account = state.ledger.create_account(&new.name).await?;
-    Ok(Created(AccountView::of(&state, account)))
+    let written = caller.by(&state).create_account(&new.name).await?;
+    let body = AccountView::of(&state, written.value);
+    Ok(Once { repeated: written.repeated, body })
 }
 
 /// The accounts that are asked for.
@@ -128,6 +137,12 @@ pub(super) async fn show(
 #[serde(deny_unknown_fields)]
 pub(super) struct AccountPatch {
     #[serde(default)]
+    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
+    name: Option<String>,
+    /// Whether its keys are refused from now on. Calls in flight end as they began.
+    #[serde(default)]
+    suspended: Option<bool>,
+    #[serde(default)]
     limits: Option<Object<RatesBody>>,
 }
 
@@ -135,14 +150,18 @@ pub(super) struct AccountPatch {
 pub(super) async fn update(
     State(state): State<AdminState>,
     Path(account): Path<String>,
+    caller: Caller,
     Body(patch): Body<AccountPatch>,
 ) -> Answer<Json<AccountView>> {
-    let account = find(&state, &account)?;
-    if let Some(Object(limits)) = patch.limits {
-        state.ledger.limit_account(account.id, limits.into()).await?;
+    if let Some(name) = &patch.name {
+        checked("name", name)?;
     }
-    let account = state.ledger.durable_account(account.id).await?;
-    Ok(Json(AccountView::of(&state, account.ok_or_else(unknown_account)?)))
+    let account = find(&state, &account)?;
+    let AccountPatch { name, suspended, limits } = patch;
+    let rates: RatesPatch = limits.map(|Object(limits)| limits.into()).unwrap_or_default();
+    let patch = ledger::AccountPatch { name, suspended, rates };
+    let written = caller.by(&state).update_account(account.id, patch).await?;
+    Ok(Json(AccountView::of(&state, written.value)))
 }
 
 /// The account that a path names.
@@ -179,12 +198,13 @@ pub(super) struct GrantView {
 pub(super) async fn grant(
     State(state): State<AdminState>,
     Path(account): Path<String>,
+    caller: Caller,
     Body(new): Body<NewGrant>,
 ) -> Answer<Once<GrantView>> {
     checked("id", &new.id)?;
     let account = find(&state, &account)?.id;
     let amount = new.amount.0;
-    let granted = state.ledger.grant(account, &new.id, amount).await?;
+    let granted = caller.by(&state).grant(account, &new.id, amount).await?;
     let body = GrantView { id: new.id, account_id: account, amount, seq: granted.seq };
     Ok(Once { repeated: granted.repeated, body })
 }
@@ -216,12 +236,13 @@ pub(super) struct RefundView {
 pub(super) async fn refund(
     State(state): State<AdminState>,
     Path(account): Path<String>,
+    caller: Caller,
     Body(new): Body<NewRefund>,
 ) -> Answer<Once<RefundView>> {
     checked("id", &new.id)?;
     let account = find(&state, &account)?.id;
     let (hold, amount) = (new.hold, new.amount.0);
-    let granted = state.ledger.refund(account, &new.id, hold, amount).await?;
+    let granted = caller.by(&state).refund(account, &new.id, hold, amount).await?;
     let body = RefundView { id: new.id, account_id: account, hold, amount, seq: granted.seq };
     Ok(Once { repeated: granted.repeated, body })
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::AdminState;
+use super::caller::Caller;
 use super::error::Answer;
 use super::request::Params;
 use super::route::{Operation, Output};
@@ -64,12 +65,12 @@ impl Output for Reloaded {
 pub(super) async fn reload(
     State(state): State<AdminState>,
     Params(query): Params<Reload>,
+    caller: Caller,
 ) -> Answer<Reloaded> {
-    let operator = Actor::operator("admin");
     let attempt = if query.dry_run {
         reload::try_out(&state.config).await
     } else {
-        put_in_force(&state, &operator, &state.ledger.by(&operator)).await?
+        put_in_force(&state, caller.actor(), &caller.by(&state)).await?
     };
     Ok(Reloaded(attempt))
 }

@@ -101,6 +101,14 @@ impl ApiError {
         Self::request(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
     }
 
+    /// Too many ask for the same at one time.
+    pub(super) fn crowded(message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            kind: "api_error",
+            ..Self::request(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", message)
+        }
+    }
+
     /// Something of ours failed; `cause` is for the log.
     pub(super) fn internal(cause: impl std::fmt::Display) -> Self {
         log::error!("an admin request failed: {cause}");

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::accounts::{TEXT_CHARS_MAX, TEXT_PATTERN, checked, find as find_account};
+use super::caller::Caller;
 use super::error::{Answer, ApiError};
 use super::limits::{KeyLimitsBody, KeyLimitsView, present};
-use super::request::{Body, Created, List, Page, Params, Path};
+use super::request::{Body, List, Once, Page, Params, Path};
 use super::value::{Object, Time};
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, NewKey};
@@ -72,8 +73,10 @@ impl Changed {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CreatedKey")]
 pub(super) struct Issued {
-    /// The key itself. It is shown in this answer and never again.
-    key: String,
+    /// The key itself. It is shown in this answer and never again: not even where the request is
+    /// repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     #[serde(flatten)]
     changed: Changed,
 }
@@ -101,8 +104,9 @@ pub(super) struct NewKeyBody {
 pub(super) async fn create(
     State(state): State<AdminState>,
     Path(account): Path<String>,
+    caller: Caller,
     Body(new): Body<NewKeyBody>,
-) -> Answer<Created<Issued>> {
+) -> Answer<Once<Issued>> {
     checked("name", &new.name)?;
     check_models(new.models.as_deref())?;
     let account = find_account(&state, &account)?.id;
@@ -112,9 +116,11 @@ pub(super) async fn create(
         expires_at: new.expires_at.map(|time| time.0),
         limits: patch(new.limits).of(KeyLimits::default()),
     };
-    let (secret, key) = state.ledger.create_key(account, new).await?;
+    let written = caller.by(&state).create_key(account, new).await?;
+    let (secret, key) = written.value;
     let changed = Changed::of(&state, &key);
-    Ok(Created(Issued { key: secret.expose().to_owned(), changed }))
+    let key = secret.map(|secret| secret.expose().to_owned());
+    Ok(Once { repeated: written.repeated, body: Issued { key, changed } })
 }
 
 /// `GET /admin/v1/accounts/{account}/keys`, oldest first.
@@ -171,6 +177,7 @@ fn patch(limits: Option<Object<KeyLimitsBody>>) -> KeyLimitsPatch {
 pub(super) async fn update(
     State(state): State<AdminState>,
     Path(key): Path<String>,
+    caller: Caller,
     Body(body): Body<KeyPatchBody>,
 ) -> Answer<Json<Changed>> {
     if let Some(name) = &body.name {
@@ -184,7 +191,7 @@ pub(super) async fn update(
         disabled: body.disabled,
         limits: patch(body.limits),
     };
-    let key = state.ledger.update_key(find(&state, &key)?.id, patch).await?;
+    let key = caller.by(&state).update_key(find(&state, &key)?.id, patch).await?.value;
     Ok(Json(Changed::of(&state, &key)))
 }
 

@@ -6,6 +6,9 @@
 //! metrics do not: they tell nothing of a customer.
 
 mod accounts;
+mod audit;
+mod caller;
+mod codes;
 mod config;
 mod console;
 mod entries;
@@ -14,15 +17,18 @@ mod explain;
 mod keys;
 mod ledger;
 mod limits;
+mod login;
 mod models;
 mod openapi;
 mod probes;
 mod readiness;
 mod request;
 mod requests;
+mod resolve;
 mod route;
 mod serve;
 mod table;
+mod task_list;
 mod tasks;
 mod upstreams;
 mod usage;
@@ -35,8 +41,9 @@ use axum::middleware::from_fn_with_state;
 
 use crate::balance::Balancer;
 use crate::config::ConfigHandle;
-use crate::ledger::Ledger;
+use crate::ledger::{Actor, Ledger};
 use crate::metrics::Metrics;
+use crate::password::Passwords;
 use crate::request_log::RequestLog;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
@@ -62,8 +69,39 @@ pub struct AdminState {
     pub balancer: Arc<Balancer>,
     /// What `/readyz` says.
     pub readiness: Arc<Readiness>,
-    /// The bearer token of everything under `/admin/`.
+    /// The bearer token of everything under `/admin/`, and of the operator `admin`.
     pub token: Secret,
+    /// Where passwords are hashed.
+    pub passwords: Passwords,
+}
+
+/// The name of whoever uses [`AdminState::token`].
+const ADMIN: &str = "admin";
+
+impl AdminState {
+    /// The operator whose token was presented. All tokens are compared, so that time does not tell
+    /// which one was close.
+    fn operator(&self, presented: &[u8]) -> Option<Actor> {
+        let config = self.config.load();
+        let named = config.admin.operators.iter();
+        let all = named.map(|operator| (operator.name.as_str(), &operator.token));
+        all.chain([(ADMIN, &self.token)])
+            .fold(
+                None,
+                |found, (name, token)| if token.matches(presented) { Some(name) } else { found },
+            )
+            .map(Actor::operator)
+    }
+
+    /// The token of the operator of this name, as long as there is one.
+    fn token_of(&self, name: &str) -> Option<Secret> {
+        if name == ADMIN {
+            return Some(self.token.clone());
+        }
+        let config = self.config.load();
+        let operator = config.admin.operators.iter().find(|operator| operator.name == name)?;
+        Some(operator.token.clone())
+    }
 }
 
 /// Every path that there is.

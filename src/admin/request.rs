@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
+use super::caller;
 use super::error::ApiError;
 use super::route::{Operation, Output};
 use super::value::Object;
@@ -38,10 +39,9 @@ pub(super) async fn around(
     let id = RequestId::new().to_string();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let guarded = path.starts_with("/admin");
-    let mut response = if guarded && !has_token(&state, request.headers()) {
-        ApiError::unauthorized().into_response()
-    } else {
-        next.run(request).await
+    let mut response = match caller::of(&state, request, guarded).await {
+        Err(error) => error.into_response(),
+        Ok(request) => next.run(request).await,
     };
     let status = response.status().as_u16();
     if guarded && status != 401 {
@@ -60,16 +60,6 @@ pub(super) async fn around(
     response
 }
 
-fn has_token(state: &AdminState, headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    // Of two values, nobody can say which one counts.
-    let (Some(value), None) = (values.next(), values.next()) else { return false };
-    let Some((scheme, token)) = value.as_bytes().split_at_checked("bearer ".len()) else {
-        return false;
-    };
-    scheme.eq_ignore_ascii_case(b"bearer ") && state.token.matches(token.trim_ascii())
-}
-
 /// A JSON body. What `T` does not know is refused by name.
 pub(super) struct Body<T>(pub(super) T);
 
@@ -77,13 +67,18 @@ impl<T: DeserializeOwned> FromRequest<AdminState> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &AdminState) -> Result<Self, ApiError> {
-        let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX);
-        let bytes = match tokio::time::timeout(BODY_TIMEOUT, body).await {
-            Err(_) => return Err(ApiError::body_timeout()),
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(error)) => return Err(unreadable(&error)),
-        };
+        let bytes = whole(request.into_body()).await?;
         parse(&bytes).map(|Object(body)| Self(body))
+    }
+}
+
+/// A whole body, bounded in length and time.
+pub(super) async fn whole(body: axum::body::Body) -> Result<axum::body::Bytes, ApiError> {
+    let body = axum::body::to_bytes(body, BODY_BYTES_MAX);
+    match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Err(_) => Err(ApiError::body_timeout()),
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) => Err(unreadable(&error)),
     }
 }
 
@@ -151,21 +146,6 @@ impl<T: DeserializeOwned> FromRequestParts<AdminState> for Params<T> {
     }
 }
 
-/// 201, for what was made.
-pub(super) struct Created<T>(pub(super) T);
-
-impl<T: Serialize> IntoResponse for Created<T> {
-    fn into_response(self) -> Response {
-        (StatusCode::CREATED, Json(self.0)).into_response()
-    }
-}
-
-impl<T: JsonSchema> Output for Created<T> {
-    fn describe(operation: &mut Operation<'_>) {
-        operation.reply::<T>(StatusCode::CREATED, "Made.");
-    }
-}
-
 /// What is done once, however often it is asked for: 201 the first time, 200 with the same body
 /// after.
 pub(super) struct Once<T> {
@@ -209,6 +189,13 @@ pub(super) struct List<View, Id> {
     has_more: bool,
     /// What to pass as `after` for the next page; `null` on the last.
     next_after: Option<Id>,
+}
+
+impl<View, Id> List<View, Id> {
+    /// A part that the ledger has cut.
+    pub(super) fn of(data: Vec<View>, next_after: Option<Id>) -> Self {
+        Self { data, has_more: next_after.is_some(), next_after }
+    }
 }
 
 impl<Id: Copy + PartialEq + Serialize> Page<Id> {

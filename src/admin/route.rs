@@ -75,6 +75,15 @@ where
     Route::new(Method::PATCH, MethodFilter::PATCH, path, title, handler)
 }
 
+/// An entry for PUT.
+pub(super) fn put<H, T, Args>(path: &'static str, title: Title, handler: H) -> Route
+where
+    H: Handler<T, AdminState> + Described<Args>,
+    T: 'static,
+{
+    Route::new(Method::PUT, MethodFilter::PUT, path, title, handler)
+}
+
 impl Route {
     fn new<H, T, Args>(
         method: Method,
@@ -224,10 +233,22 @@ impl<'a> Operation<'a> {
             "task" => self.schemas.taken.subschema_for::<crate::ledger::TaskId>(),
             "request" => self.schemas.taken.subschema_for::<crate::ledger::RequestId>(),
             "hold" => self.schemas.taken.subschema_for::<crate::ledger::HoldId>(),
+            "code" => self.schemas.taken.subschema_for::<crate::ledger::CodeId>(),
             _ => self.schemas.taken.subschema_for::<String>(),
         };
         let parameter = json!({"name": name, "in": "path", "required": true, "schema": schema});
         self.parameters.push(parameter);
+    }
+
+    /// A header that may be sent.
+    pub(super) fn header(&mut self, name: &str, description: &str, schema: &Value) {
+        self.parameters.push(json!({
+            "name": name,
+            "in": "header",
+            "required": false,
+            "description": description,
+            "schema": schema,
+        }));
     }
 
     /// The fields of `T` as parameters of the query string.

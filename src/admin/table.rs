@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 
-use super::route::{Route, Title, get, patch, post};
+use super::route::{Route, Title, get, patch, post, put};
 use super::{
-    accounts, config, entries, explain, keys, ledger, models, openapi, probes, requests, tasks,
-    upstreams, usage,
+    accounts, audit, codes, config, entries, explain, keys, ledger, login, models, openapi, probes,
+    requests, resolve, task_list, tasks, upstreams, usage,
 };
 
 const ACCOUNTS: &str = "Accounts";
 const KEYS: &str = "Keys";
 const MONEY: &str = "Money";
+const CODES: &str = "Codes";
+const AUDIT: &str = "Audit";
 const TASKS: &str = "Tasks";
 const REQUESTS: &str = "Requests";
 const CONFIGURATION: &str = "Configuration";
@@ -29,7 +31,9 @@ const VERIFY_TIMEOUT: Duration = Duration::from_secs(600);
 /// All entries, in the order in which the document lists them.
 pub(super) fn routes() -> Vec<Route> {
     let mut routes = accounts_and_keys();
-    routes.extend(money_and_tasks());
+    routes.extend(money());
+    routes.extend(doubts_and_tasks());
+    routes.extend(codes_and_audit());
     routes.extend(logged());
     routes.extend(journal());
     routes.extend(gateway());
@@ -55,9 +59,15 @@ fn accounts_and_keys() -> Vec<Route> {
         ),
         patch(
             "/admin/v1/accounts/{account}",
-            Title("updateAccount", ACCOUNTS, "Set what all keys of an account together may use"),
+            Title("updateAccount", ACCOUNTS, "Rename, suspend or resume an account, or limit it"),
             accounts::update,
         ),
+        put(
+            "/admin/v1/accounts/{account}/login",
+            Title("setLogin", ACCOUNTS, "Set how an account's customer logs in"),
+            login::put,
+        )
+        .or(StatusCode::CONFLICT, "Another account has this address."),
         get(
             "/admin/v1/accounts/{account}/keys",
             Title("listKeys", KEYS, "The keys of an account, oldest first"),
@@ -73,7 +83,7 @@ fn accounts_and_keys() -> Vec<Route> {
     ]
 }
 
-fn money_and_tasks() -> Vec<Route> {
+fn money() -> Vec<Route> {
     vec![
         post(
             "/admin/v1/accounts/{account}/grants",
@@ -95,10 +105,25 @@ fn money_and_tasks() -> Vec<Route> {
             Title("showUsage", MONEY, "What an account has used, by hour or day, key and model"),
             usage::show,
         ),
+    ]
+}
+
+fn doubts_and_tasks() -> Vec<Route> {
+    vec![
         get(
             "/admin/v1/holds/in-doubt",
             Title("listHoldsInDoubt", MONEY, "Calls that a crash ended, oldest first"),
             entries::in_doubt,
+        ),
+        post(
+            "/admin/v1/holds/{hold}/resolve",
+            Title("resolveHold", MONEY, "Take a call off the list of those in doubt"),
+            resolve::hold,
+        ),
+        get(
+            "/admin/v1/tasks",
+            Title("listTasks", TASKS, "Tasks and the announcements of their ends, newest first"),
+            task_list::list,
         ),
         get(
             "/admin/v1/tasks/in-doubt",
@@ -116,6 +141,34 @@ fn money_and_tasks() -> Vec<Route> {
             tasks::announce,
         )
         .or(StatusCode::BAD_REQUEST, "The task has not ended, or has no `webhook_url`."),
+        get(
+            "/admin/v1/accounts/{account}/tasks/{task}",
+            Title("showTask", TASKS, "One task, with what its customer is shown"),
+            task_list::show,
+        ),
+        post(
+            "/admin/v1/tasks/{task}/resolve",
+            Title("resolveTask", TASKS, "End a task whose submit is in doubt"),
+            resolve::task,
+        ),
+    ]
+}
+
+fn codes_and_audit() -> Vec<Route> {
+    vec![
+        get("/admin/v1/codes", Title("listCodes", CODES, "All codes, oldest first"), codes::list),
+        post(
+            "/admin/v1/codes",
+            Title("createCode", CODES, "Make a code; the answer is the only one that shows it"),
+            codes::create,
+        ),
+        get("/admin/v1/codes/{code}", Title("showCode", CODES, "One code, by its id"), codes::show),
+        post(
+            "/admin/v1/codes/{code}/revoke",
+            Title("revokeCode", CODES, "Let nobody use a code any more"),
+            codes::revoke,
+        ),
+        get("/admin/v1/audit", Title("listActs", AUDIT, "Who did what, newest first"), audit::list),
     ]
 }
 

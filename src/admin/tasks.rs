@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use super::AdminState;
 use super::accounts;
+use super::caller::Caller;
 use super::error::{Answer, ApiError};
 use super::request::Path;
 use super::value::Time;
-use crate::ledger::{AccountId, Actor, HoldId, Stage, Task, TaskId};
+use crate::ledger::{AccountId, HoldId, Stage, Task, TaskId};
 use crate::tasks::Announced;
 
 /// Every submit of which nobody knows whether its upstream took it.
@@ -89,12 +90,12 @@ enum Due {
 pub(super) async fn announce(
     State(state): State<AdminState>,
     Path((account, task)): Path<(String, String)>,
+    caller: Caller,
 ) -> Answer<Json<Announcement>> {
     let account = accounts::find(&state, &account)?.id;
     let unknown = || ApiError::not_found("There is no such task.");
     let id: TaskId = task.parse().map_err(|_| unknown())?;
-    let by = state.ledger.by(&Actor::operator("admin"));
-    match state.tasks.announce_again(&by, account, id).await? {
+    match state.tasks.announce_again(&caller.by(&state), account, id).await? {
         Announced::Due => Ok(Json(Announcement { id, announced: Due::Due })),
         Announced::NotEnded => Err(ApiError::invalid("task", "The task has not ended.")),
         Announced::Nowhere => {

@@ -30,6 +30,7 @@ use crate::logging;
 use crate::mcp;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
+use crate::password::Passwords;
 use crate::reload;
 use crate::request_log::RequestLog;
 use crate::secret::Secret;
@@ -255,6 +256,7 @@ async fn serve(
         balancer,
         readiness: Arc::clone(&readiness),
         token: admin_token.clone(),
+        passwords: Passwords::default(),
     };
     let watching = watch(&handle, &metrics, &state.balancer);
     let app = admin::app(state).context("cannot prepare the operators' console")?;

@@ -11,6 +11,8 @@ use super::spans::SECRET_FIELDS;
 const FINGERPRINT_HEX_DIGITS: usize = 8;
 /// Fields of `routes.yaml` that take effect at a restart.
 const RESTART_ONLY: [&str; 4] = ["listeners", "admin", "store", "shutdown"];
+/// One of them that takes effect at once: a token that leaked must not wait.
+const TAKEN_UP: &str = "admin.operators";
 /// Fields that say which item of a list is which.
 const NAMES: [&str; 3] = ["path", "address", "upstream"];
 
@@ -97,7 +99,7 @@ fn compare(field: &str, running: Option<&Value>, files: Option<&Value>, to: &mut
         field: field.to_owned(),
         running: running.cloned(),
         files: files.cloned(),
-        restart_only: RESTART_ONLY.contains(&top),
+        restart_only: RESTART_ONLY.contains(&top) && !field.starts_with(TAKEN_UP),
     });
 }
 

@@ -100,6 +100,8 @@ pub struct Admin {
     pub address: SocketAddr,
     /// The bearer token; `None` makes `serve` create one in `<data_dir>/admin-token`.
     pub token: Option<Secret>,
+    /// Operators with tokens of their own.
+    pub operators: Vec<Operator>,
     /// Whether there is a console for operators.
     pub console: bool,
 }
@@ -139,6 +141,15 @@ pub struct PublicUrl {
     pub text: String,
     /// Whether it is `https`.
     pub tls: bool,
+}
+
+/// An operator with a token of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operator {
+    /// The name under which the audit tells what they did.
+    pub name: String,
+    /// Their bearer token.
+    pub token: Secret,
 }
 
 /// The embedded store.

@@ -32,8 +32,8 @@ const CODES_MAX: usize = 100_000;
 const USES_MAX: u32 = 100_000;
 /// The id of the grant that an account begins with.
 const TRIAL: &str = "trial";
-/// The longest note, in bytes.
-const NOTE_BYTES_MAX: usize = 256;
+/// The longest note, in characters.
+const NOTE_CHARS_MAX: usize = 256;
 
 /// What a code is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -506,8 +506,10 @@ fn check_code(new: &NewCode) -> Result<(), LedgerError> {
 
 /// A note may be empty, but must fit a line.
 pub(super) fn check_note(note: &str) -> Result<(), LedgerError> {
-    if note.len() > NOTE_BYTES_MAX || note.chars().any(char::is_control) {
-        return Err(LedgerError::Invalid("a note has at most 256 bytes and no control characters"));
+    if note.chars().count() > NOTE_CHARS_MAX || note.chars().any(char::is_control) {
+        return Err(LedgerError::Invalid(
+            "a note has at most 256 characters and no control characters",
+        ));
     }
     Ok(())
 }

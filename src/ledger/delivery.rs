@@ -114,6 +114,18 @@ impl Ledger {
         Ok(Some(TaskPage { tasks, next_after: found.next_after }))
     }
 
+    /// The task of this id, whosever it is, until it is forgotten.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn listed_task(&self, id: TaskId) -> Result<Option<ListedTask>, LedgerError> {
+        self.query(move |store| {
+            let Some(task) = store.task(AccountId::HOUSE, Some(id), "")? else { return Ok(None) };
+            Ok(Some(ListedTask { task, tried: store.tried(id)? }))
+        })
+        .await
+    }
+
     /// The last try to announce the end of a task; `None` before the first.
     ///
     /// # Errors

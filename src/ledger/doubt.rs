@@ -46,8 +46,8 @@ impl By<'_> {
         };
         let once = self.once("doubt.resolve", account, |pen| {
             let mut core = self.ledger.shard(account).lock();
-            let state = core.accounts.get(&account).ok_or(LedgerError::UnknownAccount(account))?;
-            if !state.people.doubts.contains(&hold) {
+            let doubts = core.accounts.get(&account).map(|state| &state.people.doubts);
+            if !doubts.is_some_and(|doubts| doubts.contains(&hold)) {
                 return Err(LedgerError::NotInDoubt(hold));
             }
             let at = UnixMs::now();

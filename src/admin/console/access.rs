@@ -132,7 +132,8 @@ fn name(console: &Console, session: &Session) -> Option<String> {
         return None;
     }
     let (name, mark) = session.who.as_deref()?.rsplit_once(' ')?;
-    (mark == self::mark(&console.admin.token)).then(|| name.to_owned())
+    let token = console.admin.token_of(name)?;
+    (mark == self::mark(&token)).then(|| name.to_owned())
 }
 
 /// What tells in a session that a token has been changed, and tells nothing of the token.
@@ -181,11 +182,13 @@ pub(super) async fn log_in(
             "Too many tries. Wait half a minute and try again.",
         );
     }
-    if !console.admin.token.matches(shown.token.trim().as_bytes()) {
+    let token = Secret::new(shown.token.trim().to_owned());
+    let operator = console.admin.operator(token.expose().as_bytes());
+    let Some(name) = operator.as_ref().and_then(Actor::name) else {
         log::warn!("somebody tried to log in to the operators' console with a wrong token");
         return refused(StatusCode::FORBIDDEN, "This is not a token of the admin API.");
-    }
-    let who = format!("admin {}", mark(&console.admin.token));
+    };
+    let who = format!("{name} {}", mark(&token));
     let begun = SessionChange::Begin(Session::begin(Some(who), LIFETIME));
     (Extension(begun), Redirect::to(BASE)).into_response()
 }

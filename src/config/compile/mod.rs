@@ -12,6 +12,7 @@ use super::spans::{Path, Step};
 use super::{Overrides, diagnostic};
 use crate::limits::Rates;
 
+mod admin;
 mod console;
 mod hosted;
 mod limits;

@@ -51,7 +51,7 @@ pub(super) fn compile(
     raw: raw::Routes,
     overrides: &Overrides,
 ) -> Compiled {
-    let admin = admin(document, raw.admin, overrides);
+    let admin = super::admin::compile(document, raw.admin, overrides);
     let listeners = super::listeners::compile(document, &raw.listeners, &admin, overrides);
     let store = store(document, raw.store, overrides);
     let limits = limits(document, &raw.limits);
@@ -86,13 +86,6 @@ pub(super) fn compile(
         upstreams,
         routes,
     }
-}
-
-fn admin(document: &mut Document, raw: raw::Admin, overrides: &Overrides) -> Admin {
-    let token = raw.token.map(|token| token.0).filter(|token| !token.expose().is_empty());
-    let path = Path::root().key("admin").key("token");
-    check_secret(document, &path, token.as_ref());
-    Admin { address: overrides.admin.unwrap_or(raw.address.0), token, console: raw.console }
 }
 
 fn store(document: &mut Document, raw: raw::Store, overrides: &Overrides) -> Store {

@@ -115,6 +115,9 @@ pub(in crate::config) struct Admin {
     /// The bearer token of the admin API. Default: one is made at the first start and kept in
     /// `admin-token` in the data directory.
     pub(in crate::config) token: Option<SecretText>,
+    /// Operators with tokens of their own, so that the audit tells them apart. At most 100. Whoever
+    /// uses `token` is `admin`.
+    pub(in crate::config) operators: Vec<Operator>,
     /// Whether there is a console for operators at `/operator`. Default: `true`. Takes effect at a
     /// restart.
     pub(in crate::config) console: bool,
@@ -123,8 +126,18 @@ pub(in crate::config) struct Admin {
 impl Default for Admin {
     fn default() -> Self {
         let address = Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)));
-        Self { address, token: None, console: true }
+        Self { address, token: None, operators: Vec::new(), console: true }
     }
+}
+
+/// One operator.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Operator {
+    /// The name under which the audit tells what they did.
+    pub(in crate::config) name: String,
+    /// Their bearer token.
+    pub(in crate::config) token: SecretText,
 }
 
 /// Where the ledger is kept.

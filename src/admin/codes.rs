@@ -1,0 +1,163 @@
+//! Codes that customers redeem for credit, or sign up with.
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::AdminState;
+use super::caller::Caller;
+use super::error::{Answer, ApiError};
+use super::request::{Body, List, Once, Page, Params, Path};
+use super::value::{Amount, Time};
+use crate::ledger::{CodeId, CodeKind, IssuedCode, NewCode};
+use crate::money::Nanousd;
+
+/// How often one code can be used at most.
+const USES_MAX: u32 = 100_000;
+/// The longest note, in characters.
+pub(super) const NOTE_CHARS_MAX: usize = 256;
+/// What a note is made of.
+pub(super) const NOTE_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
+
+/// A code as it is shown: everything but the code.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Code")]
+pub(super) struct CodeView {
+    id: CodeId,
+    kind: CodeKind,
+    /// What each use gives; `null` for an invite without credit.
+    amount: Option<Nanousd>,
+    /// How many accounts can use it.
+    uses_max: u32,
+    /// How many have.
+    used: usize,
+    /// From when on nobody can use it; `null` for never.
+    expires_at: Option<Time>,
+    /// When it was revoked.
+    revoked_at: Option<Time>,
+    note: String,
+    created_at: Time,
+}
+
+impl From<IssuedCode> for CodeView {
+    fn from(IssuedCode { code, used, revoked_at }: IssuedCode) -> Self {
+        Self {
+            id: code.id,
+            kind: code.kind,
+            amount: code.amount,
+            uses_max: code.uses_max,
+            used,
+            expires_at: code.expires_at.map(Time),
+            revoked_at: revoked_at.map(Time),
+            note: code.note.clone(),
+            created_at: code.created_at.into(),
+        }
+    }
+}
+
+/// The answer to a new code.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CreatedCode {
+    /// The code itself. It is shown in this answer and never again: not even where the request is
+    /// repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    #[serde(flatten)]
+    view: CodeView,
+}
+
+/// A code to be made.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "NewCode")]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewCodeBody {
+    kind: CodeKind,
+    /// What each use gives. A code for credit needs one.
+    #[serde(default)]
+    amount: Option<Amount>,
+    /// How many accounts can use it.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = USES_MAX))]
+    uses_max: u32,
+    /// From when on nobody can use it; `null` for never.
+    #[serde(default)]
+    expires_at: Option<Time>,
+    /// What the operator notes of it.
+    #[serde(default)]
+    #[schemars(extend("maxLength" = NOTE_CHARS_MAX, "pattern" = NOTE_PATTERN))]
+    note: String,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// `POST /admin/v1/codes`
+pub(super) async fn create(
+    State(state): State<AdminState>,
+    caller: Caller,
+    Body(new): Body<NewCodeBody>,
+) -> Answer<Once<CreatedCode>> {
+    if new.kind == CodeKind::Credit && new.amount.is_none() {
+        return Err(ApiError::invalid("amount", "A code for credit needs an amount."));
+    }
+    if !(1..=USES_MAX).contains(&new.uses_max) {
+        let message = format!("`uses_max` goes from 1 to {USES_MAX}.");
+        return Err(ApiError::invalid("uses_max", message));
+    }
+    check_note(&new.note)?;
+    let new = NewCode {
+        kind: new.kind,
+        amount: new.amount.map(|amount| amount.0),
+        uses_max: new.uses_max,
+        expires_at: new.expires_at.map(|time| time.0),
+        note: new.note,
+    };
+    let written = caller.by(&state).create_code(new).await?;
+    let (secret, issued) = written.value;
+    let code = secret.map(|secret| secret.expose().to_owned());
+    Ok(Once { repeated: written.repeated, body: CreatedCode { code, view: issued.into() } })
+}
+
+/// `GET /admin/v1/codes`, oldest first.
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    Params(page): Params<Page<CodeId>>,
+) -> Answer<Json<List<CodeView, CodeId>>> {
+    let codes = state.ledger.codes();
+    Ok(Json(page.list(codes, |issued| issued.code.id, CodeView::from)?))
+}
+
+/// `GET /admin/v1/codes/{code}`
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    Path(code): Path<String>,
+) -> Answer<Json<CodeView>> {
+    let issued = code.parse().ok().and_then(|id| state.ledger.code(id));
+    Ok(Json(issued.ok_or_else(unknown_code)?.into()))
+}
+
+/// `POST /admin/v1/codes/{code}/revoke`
+pub(super) async fn revoke(
+    State(state): State<AdminState>,
+    Path(code): Path<String>,
+    caller: Caller,
+) -> Answer<Json<CodeView>> {
+    let id: CodeId = code.parse().map_err(|_| unknown_code())?;
+    Ok(Json(caller.by(&state).revoke_code(id).await?.value.into()))
+}
+
+fn unknown_code() -> ApiError {
+    ApiError::not_found("There is no such code.")
+}
+
+/// A note may be empty, but must fit a line.
+pub(super) fn check_note(note: &str) -> Answer<()> {
+    if note.chars().count() <= NOTE_CHARS_MAX && !note.contains(char::is_control) {
+        return Ok(());
+    }
+    let message =
+        format!("`note` has at most {NOTE_CHARS_MAX} characters and no control characters.");
+    Err(ApiError::invalid("note", message))
+}

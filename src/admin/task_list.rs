@@ -1,0 +1,217 @@
+//! Tasks, with what became of announcing their ends.
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::AdminState;
+use super::accounts;
+use super::error::{Answer, ApiError};
+use super::request::{List, PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
+use super::value::Time;
+use crate::ledger::{
+    AccountId, HoldId, KeyId, ListedTask, Stage, Task, TaskFilter, TaskId, Tried, Webhook,
+};
+use crate::money::Nanousd;
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum TaskState {
+    /// It has not ended.
+    Open,
+    /// Nobody knows whether its upstream took it.
+    InDoubt,
+    Succeeded,
+    Failed,
+    Expired,
+    Cancelled,
+}
+
+impl TaskState {
+    fn of(task: &Task) -> Self {
+        match &task.stage {
+            Stage::Submitting | Stage::Submitted { .. } => Self::Open,
+            Stage::InDoubt => Self::InDoubt,
+            Stage::Ended(ended) => match ended.state.as_str() {
+                "succeeded" => Self::Succeeded,
+                "expired" => Self::Expired,
+                "cancelled" => Self::Cancelled,
+                _ => Self::Failed,
+            },
+        }
+    }
+
+    fn filter(self) -> TaskFilter {
+        let ended = |word: &str| TaskFilter::Ended(word.to_owned());
+        match self {
+            Self::Open => TaskFilter::Open,
+            Self::InDoubt => TaskFilter::InDoubt,
+            Self::Succeeded => ended("succeeded"),
+            Self::Failed => ended("failed"),
+            Self::Expired => ended("expired"),
+            Self::Cancelled => ended("cancelled"),
+        }
+    }
+}
+
+/// A task as it is shown.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Task")]
+pub(super) struct TaskView {
+    id: TaskId,
+    account_id: AccountId,
+    key_id: KeyId,
+    hold: HoldId,
+    model: String,
+    upstream: String,
+    upstream_model: String,
+    /// The upstream's id of it, once there is one.
+    upstream_id: Option<String>,
+    state: TaskState,
+    submitted_at: Time,
+    ended_at: Option<Time>,
+    /// What the customer paid; `null` until the end.
+    charged: Option<Nanousd>,
+    /// The announcement of its end; `null` where nobody is told.
+    webhook: Option<WebhookView>,
+}
+
+/// The announcement of a task's end.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Delivery")]
+struct WebhookView {
+    url: String,
+    state: DeliveryState,
+    /// Tries that failed, as long as it is due.
+    tries: Option<u32>,
+    /// When it is tried next.
+    next_try_at: Option<Time>,
+    last_try: Option<TriedView>,
+}
+
+/// How far an announcement is.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum DeliveryState {
+    /// The task has not ended.
+    Waiting,
+    /// It is tried until it is taken.
+    Due,
+    Delivered,
+    GivenUp,
+}
+
+/// The last try.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Try")]
+struct TriedView {
+    /// What the receiver answered; `null` where it did not.
+    status: Option<u16>,
+    /// Why it was not reached.
+    error: Option<String>,
+    at: Time,
+}
+
+impl From<Tried> for TriedView {
+    fn from(Tried { status, error, at }: Tried) -> Self {
+        Self { status, error, at: at.into() }
+    }
+}
+
+impl WebhookView {
+    fn of(task: &Task, tried: Option<Tried>) -> Option<Self> {
+        let url = task.intent.webhook_url.clone()?;
+        let (state, tries, next_try_at) = match (task.webhook, task.ended()) {
+            (Webhook::None, _) => return None,
+            (Webhook::Due { .. }, None) => (DeliveryState::Waiting, None, None),
+            (Webhook::Due { tries, at }, Some(_)) => (DeliveryState::Due, Some(tries), Some(at)),
+            (Webhook::Delivered, _) => (DeliveryState::Delivered, None, None),
+            (Webhook::GivenUp, _) => (DeliveryState::GivenUp, None, None),
+        };
+        let (next_try_at, last_try) = (next_try_at.map(Time), tried.map(TriedView::from));
+        Some(Self { url, state, tries, next_try_at, last_try })
+    }
+}
+
+impl From<ListedTask> for TaskView {
+    fn from(ListedTask { task, tried }: ListedTask) -> Self {
+        let ended = task.ended();
+        Self {
+            id: task.id(),
+            account_id: task.intent.account,
+            key_id: task.intent.key,
+            hold: task.intent.hold,
+            model: task.intent.model.to_string(),
+            upstream: task.upstream.clone(),
+            upstream_model: task.upstream_model.clone(),
+            upstream_id: task.upstream_id().map(str::to_owned),
+            state: TaskState::of(&task),
+            submitted_at: task.intent.at.into(),
+            ended_at: ended.map(|ended| ended.at.into()),
+            charged: ended.map(|ended| ended.charged),
+            webhook: WebhookView::of(&task, tried),
+        }
+    }
+}
+
+/// The tasks that are asked for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TasksQuery {
+    /// Only those of this account.
+    account: Option<AccountId>,
+    /// Only those that are so.
+    state: Option<TaskState>,
+    /// The most items of the answer; 100 when it is left out. There may be fewer though the list goes
+    /// on.
+    #[schemars(range(min = 1, max = PAGE_MAX))]
+    limit: Option<usize>,
+    /// The `next_after` of the page before.
+    after: Option<TaskId>,
+}
+
+/// `GET /admin/v1/tasks`, newest first.
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    Params(asked): Params<TasksQuery>,
+) -> Answer<Json<List<TaskView, TaskId>>> {
+    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
+    let filter = asked.state.map(TaskState::filter);
+    let found = state.ledger.tasks(asked.account, filter, asked.after, limit).await?;
+    let page =
+        found.ok_or_else(|| ApiError::invalid("after", "The list has no item with this id."))?;
+    let data = page.tasks.into_iter().map(TaskView::from).collect();
+    Ok(Json(List::of(data, page.next_after)))
+}
+
+/// One task.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct OneTask {
+    #[serde(flatten)]
+    task: TaskView,
+    /// What the customer is shown of it.
+    record: Value,
+}
+
+/// `GET /admin/v1/accounts/{account}/tasks/{task}`
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    Path((account, task)): Path<(String, String)>,
+) -> Answer<Json<OneTask>> {
+    let account = accounts::find(&state, &account)?.id;
+    let unknown = || ApiError::not_found("There is no such task.");
+    let id: TaskId = task.parse().map_err(|_| unknown())?;
+    let found = one(&state, id).await?.filter(|found| found.task.intent.account == account);
+    let found = found.ok_or_else(unknown)?;
+    let record = state.tasks.shown(&found.task);
+    Ok(Json(OneTask { task: found.into(), record }))
+}
+
+/// The task of this id, whosever it is.
+pub(super) async fn one(state: &AdminState, id: TaskId) -> Answer<Option<ListedTask>> {
+    Ok(state.ledger.listed_task(id).await?)
+}
