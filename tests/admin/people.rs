@@ -190,7 +190,7 @@ async fn codes_are_made_listed_and_revoked() {
         email: "n@example.com".to_owned(),
         password: "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g".to_owned(),
         invite,
-        trial: Nanousd::ZERO,
+        trial: None,
     };
     admin.ledger.by(&Actor::Customer).sign_up(&sign_up).await.expect("signed up");
     let path = format!("/admin/v1/codes/{}", text(&made["id"]));
