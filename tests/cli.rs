@@ -251,6 +251,25 @@ fn the_configuration_is_shown_checked_and_put_in_force() {
 }
 
 #[test]
+fn a_running_gateways_ledger_is_exported_and_verified() {
+    let operated = Operated::start();
+    let account = operated.account();
+    operated.print(&["grants", "create", &account, "1.00", "--id", "one"]);
+    let verified = operated.json(&["ledger", "verify"]);
+    assert_eq!(verified["ok"], true, "{verified}");
+    let lines = operated.print(&["ledger", "export"]);
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(lines.len() as u64 >= verified["records"].as_u64().expect("a count"), "all of them");
+    let grant = |line: &&Value| line["kind"] == "grant" && line["account_id"] == *account;
+    assert_eq!(lines.iter().filter(grant).count(), 1, "{lines:?}");
+    let csv = operated.print(&["ledger", "export", "--format", "csv", "--account", &account]);
+    assert!(csv.starts_with("seq,at,") && csv.contains(",one,"), "{csv}");
+    let (exit, said) = operated.fails(&["ledger", "export", "--account", "nobody"]);
+    assert_eq!(exit, Some(2), "{said}");
+}
+
+#[test]
 fn requests_are_listed_and_followed() {
     let operated = Operated::start();
     let mut command = operated.command(&["requests", "tail"]);
@@ -377,7 +396,7 @@ fn the_examples_of_the_page_work() {
     operated.call("gpt-4o-mini");
     let blocks: Vec<&str> =
         page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 11, "the blocks of the page");
+    assert_eq!(blocks.len(), 12, "the blocks of the page");
     let binary =
         std::path::Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("a directory");
     let script =
