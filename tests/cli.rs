@@ -2,7 +2,7 @@
 
 mod harness;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -251,6 +251,64 @@ fn the_configuration_is_shown_checked_and_put_in_force() {
 }
 
 #[test]
+fn customers_are_suspended_coded_and_audited() {
+    let operated = Operated::start();
+    let account = operated.account();
+    operated.print(&["accounts", "suspend", &account]);
+    assert_eq!(operated.json(&["accounts", "show", &account])["suspended"], true);
+    operated.print(&["accounts", "resume", &account]);
+    assert_eq!(operated.json(&["accounts", "show", &account])["suspended"], false);
+    operated.print(&["accounts", "rename", &account, "Another Ltd"]);
+
+    // A password comes from standard input, and is never shown.
+    let mut command = operated.command(&["accounts", "login", &account, "ada@example.com"]);
+    let mut child = command
+        .args(["--id", "login-1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("standard input");
+    stdin.write_all(b"correct horse battery\n").expect("it is read");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("ada@example.com") && !said.contains("horse"), "{said}");
+
+    let create = ["codes", "create", "credit", "--amount", "1.00", "--uses", "2", "--id", "fair-1"];
+    let code = operated.print(&[&create[..], &["--quiet"]].concat());
+    assert_eq!(code.lines().count(), 1, "the code and nothing else: {code}");
+    // Its secret is shown once: a repetition says so, and prints nothing that is no secret.
+    let (exit, said) = operated.fails(&[&create[..], &["--quiet"]].concat());
+    assert_eq!(exit, Some(4), "{said}");
+    assert!(said.contains("its secret was shown then"), "{said}");
+    let listed = operated.json(&["codes", "list"]);
+    let id = listed["data"][0]["id"].as_str().unwrap_or_else(|| panic!("{listed}"));
+    assert_eq!(listed["data"].as_array().map(Vec::len), Some(1), "made once: {listed}");
+    operated.print(&["codes", "revoke", id]);
+    assert!(operated.json(&["codes", "show", id])["revoked_at"].is_string());
+
+    let audit = operated.print(&["audit", "--account", &account]);
+    assert!(audit.starts_with("ENTRY") && audit.contains("login-1"), "{audit}");
+    let usage = operated.json(&["accounts", "usage", &account, "--by", "hour"]);
+    assert_eq!(usage["data"], json!([]), "nothing was used: {usage}");
+    assert!(operated.print(&["tasks", "list", "--state", "failed"]).starts_with("TASK "));
+    for arguments in [
+        &["holds", "resolve", "hold_0000000000000001"][..],
+        &["tasks", "resolve", "task_00000000000000000000000000000001", "--void"],
+        &["tasks", "show", &account, "task_00000000000000000000000000000001"],
+        &["tasks", "announce", &account, "task_00000000000000000000000000000001"],
+        &["codes", "revoke", "code_0000000000000001"],
+    ] {
+        assert_eq!(operated.fails(arguments).0, Some(3), "{arguments:?}");
+    }
+    let (exit, said) = operated.fails(&["tasks", "resolve", "task_1"]);
+    assert_eq!(exit, Some(2), "a task is ended with --void or --charge: {said}");
+}
+
+#[test]
 fn a_running_gateways_ledger_is_exported_and_verified() {
     let operated = Operated::start();
     let account = operated.account();
@@ -396,7 +454,7 @@ fn the_examples_of_the_page_work() {
     operated.call("gpt-4o-mini");
     let blocks: Vec<&str> =
         page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 12, "the blocks of the page");
+    assert_eq!(blocks.len(), 16, "the blocks of the page");
     let binary =
         std::path::Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("a directory");
     let script =
