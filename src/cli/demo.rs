@@ -51,13 +51,14 @@ impl Demo {
         let overrides = Overrides { every_upstream_at: Some(sim.addr()), ..places.overrides() };
         let Some(config) = serve::load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
         let model = config.models.first().map(|model| model.id.to_string()).unwrap_or_default();
+        let console = config.console.path.clone();
         let (json, log) = (self.json, places.log);
         serve::run(Start { sources, overrides, config, log, role: Role::Demonstrates }, |running| {
             let (key, balance) = prepare(&running.ledger)?;
             if json {
                 print_json(running, &key);
             } else {
-                print_welcome(running, &key, balance, &model);
+                print_welcome(running, (&key, balance), &model, &console);
             }
             Ok(())
         })
@@ -96,7 +97,7 @@ fn print_json(running: &Running, key: &str) {
     println!("{line}");
 }
 
-fn print_welcome(running: &Running, key: &str, balance: Nanousd, model: &str) {
+fn print_welcome(running: &Running, (key, balance): (&str, Nanousd), model: &str, console: &str) {
     let (base, admin) = (running.base_url(), running.admin_url());
     let token = running.admin_token.expose();
     println!(
@@ -105,7 +106,9 @@ fn print_welcome(running: &Running, key: &str, balance: Nanousd, model: &str) {
   base URL     {base}/v1
   API key      {key}
   balance      ${balance}, prepaid
+  console      {base}{console}   (sign up there: it costs nothing)
   admin API    {admin}   (token {token})
+  operators    {admin}/operator   (the same token)
 
 Paste into another terminal:
 

@@ -15,6 +15,7 @@ mod recorder;
 mod tool;
 mod simulated;
 pub(crate) mod tls;
+mod visitor;
 mod wait;
 mod wire;
 
@@ -27,5 +28,6 @@ pub(crate) use pages::{Page, Pages};
 pub(crate) use recorder::Recorder;
 pub(crate) use simulated::{chat_model, simulator};
 pub(crate) use tool::tool;
+pub(crate) use visitor::{Shown, Visitor};
 pub(crate) use wait::eventually;
 pub(crate) use wire::{Answer, ask, ask_over, connect};

@@ -98,17 +98,22 @@ impl KeyForm {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// What it means. `ended_at` is when the key ends as it is, which the same day keeps.
+    /// What it means for a new key, or for one that is as `before`.
     ///
     /// # Errors
     /// Something is wrong, which is noted.
-    pub(super) fn read(&mut self, ends_at: Option<UnixMs>, now: UnixMs) -> Result<NewKey, ()> {
+    pub(super) fn read(&mut self, before: Option<&Key>, now: UnixMs) -> Result<NewKey, ()> {
         let mut wrong = Wrong::default();
         check_name(&mut wrong, "name", &self.name, NAME_CHARS_MAX);
+        // Whoever gives a key all models again leaves those ticked that it had.
+        let had_some = before.is_some_and(|key| key.models.is_some());
+        if !self.some_models && !had_some && !self.ticked.is_empty() {
+            wrong.note("models", "Models are ticked, and all are allowed. Choose one of the two.");
+        }
         let new = NewKey {
             name: self.name.clone(),
             models: self.models(&mut wrong),
-            expires_at: self.end(&mut wrong, ends_at, now),
+            expires_at: self.end(&mut wrong, before.and_then(|key| key.expires_at), now),
             limits: KeyLimits {
                 rates: Rates {
                     requests_per_minute: number(&mut wrong, "requests", &self.requests),
@@ -211,12 +216,38 @@ pub(super) fn patch(new: NewKey) -> KeyPatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::{AccountId, KeyId};
+    use crate::secret::KeyHash;
 
     /// 2026-01-31 12:00 UTC.
     const NOW: UnixMs = UnixMs(1_769_860_800_000);
 
     fn form() -> KeyForm {
         KeyForm { name: "a key".to_owned(), ..KeyForm::default() }
+    }
+
+    fn key(expires_at: Option<UnixMs>, models: Option<Vec<String>>) -> Key {
+        Key {
+            id: KeyId::random(),
+            account: AccountId::random(),
+            hash: KeyHash::of(b"a key"),
+            name: "a key".to_owned(),
+            models,
+            expires_at,
+            disabled: false,
+            created_at: NOW,
+            updated_at: NOW,
+        }
+    }
+
+    /// A key must not get more than its owner has ticked because a button beside was not pressed.
+    #[test]
+    fn models_that_are_ticked_are_not_passed_over() {
+        let mut typed = KeyForm { ticked: vec!["b".to_owned()], ..form() };
+        assert!(typed.read(None, NOW).is_err() && !typed.wrong.with("models").is_empty());
+        assert!(typed.read(Some(&key(None, None)), NOW).is_err());
+        let had = key(None, Some(vec!["b".to_owned()]));
+        assert_eq!(typed.read(Some(&had), NOW).expect("in order").models, None, "all again");
     }
 
     #[test]
@@ -241,8 +272,9 @@ mod tests {
         assert_eq!(new.expires_at.expect("an end").to_rfc3339(), "2026-02-01T00:00:00Z");
         assert_eq!(new.limits.rates.requests_per_minute, NonZeroU32::new(60));
         assert_eq!(new.limits.spend_per_day, Some(Nanousd::new(2_500_000_000)));
-        let at = UnixMs(NOW.0 + 5);
-        assert_eq!(typed.read(Some(at), NOW).expect("in order").expires_at, Some(at), "as it was");
+        let before = key(Some(UnixMs(NOW.0 + 5)), None);
+        let new = typed.read(Some(&before), NOW).expect("in order");
+        assert_eq!(new.expires_at, before.expires_at, "the same day keeps the time");
     }
 
     #[test]
@@ -254,7 +286,7 @@ mod tests {
                 "models",
                 KeyForm {
                     some_models: true,
-                    others: "m ".repeat(1),
+                    others: "m".to_owned(),
                     ticked: (0..101).map(|n| n.to_string()).collect(),
                     ..form()
                 },

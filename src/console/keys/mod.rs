@@ -31,9 +31,6 @@ const PAGE_KEYS: usize = 50;
 const LIVE_MAX: usize = 100;
 /// Keys that one account can ever make: the ledger holds all of them in memory, some 300 bytes each.
 const EVER_MAX: usize = 10_000;
-/// How far back the last use of a key is looked for.
-const USE_LOOKED_FOR_MS: u64 = 7 * 24 * 3_600_000;
-const HOUR_MS: u64 = 3_600_000;
 
 /// What a key is good for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,30 +112,14 @@ pub(super) async fn list(
     }
     let has_older = keys.len() > PAGE_KEYS;
     keys.truncate(PAGE_KEYS);
-    let used = last_uses(&console, &customer, now).await?;
+    let used = console.ledger.keys_last_used(customer.account.id).await;
+    let used = used.map_err(|error| customer.failed(&console, &error))?;
     let rows: Vec<Row> = keys.iter().map(|key| row(&console, key, &used, now)).collect();
     let older = rows.last().filter(|_| has_older);
     let older = older.map(|row| console.at(&format!("/keys?before={}", row.id)));
     let suspended = customer.is_suspended();
     Ok(Page(Keys { frame: customer.frame(&console, "/keys"), rows, older, suspended })
         .into_response())
-}
-
-/// The last hour in which each key was used.
-async fn last_uses(
-    console: &Console,
-    customer: &Customer,
-    now: UnixMs,
-) -> Result<HashMap<KeyId, UnixMs>, Response> {
-    let since = UnixMs(now.0.saturating_sub(USE_LOOKED_FOR_MS));
-    let rows = console.ledger.usage_lately(customer.account.id, since..now).await;
-    let rows = rows.map_err(|error| customer.failed(console, &error))?;
-    let mut used: HashMap<KeyId, UnixMs> = HashMap::new();
-    for row in rows {
-        let last = used.entry(row.key).or_insert(row.hour);
-        *last = (*last).max(row.hour);
-    }
-    Ok(used)
 }
 
 fn row(console: &Console, key: &Key, used: &HashMap<KeyId, UnixMs>, now: UnixMs) -> Row {
@@ -154,11 +135,7 @@ fn row(console: &Console, key: &Key, used: &HashMap<KeyId, UnixMs>, now: UnixMs)
         limits: limits_in_words(&console.ledger.key_limits(key.id)),
         created: show::day(&key.created_at),
         ends: key.expires_at.as_ref().map_or("never".to_owned(), show::time),
-        used: match used.get(&key.id) {
-            None => "not in 7 days".to_owned(),
-            Some(hour) if now.0.saturating_sub(hour.0) < HOUR_MS => "within the hour".to_owned(),
-            Some(hour) => show::ago(hour, &now),
-        },
+        used: used.get(&key.id).map_or("never".to_owned(), |at| show::ago(at, &now)),
         standing: Standing::of(key, now),
     }
 }
@@ -349,7 +326,7 @@ pub(super) async fn save(
 ) -> Answer {
     let key = find(&console, &customer, &id).await?;
     let mut form = KeyForm::of(&fields);
-    match form.read(key.expires_at, UnixMs::now()) {
+    match form.read(Some(&key), UnixMs::now()) {
         Ok(new) => change(&console, &customer, &key, (form::patch(new), "saved")).await,
         Err(()) => {
             let page = Page(KeyPage::of(&console, &customer, &key, form));

@@ -17,6 +17,9 @@ addEventListener("pagehide", () => {
   for (const shown of document.querySelectorAll("[data-once]")) shown.replaceChildren();
 });
 
+// On a phone the ways are one line that scrolls: the one that is open is in sight.
+document.querySelector(".side [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const COLOURS = ["#0f8f77", "#b4540a", "#3f6fd1", "#a03a9b", "#7a8600", "#c23b3b", "#5b7083", "#008aa8"];
 const DAY_S = 86400;

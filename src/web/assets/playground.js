@@ -20,6 +20,8 @@
   let kind = setup.models[0].kind;
   let language = "curl";
   let messages = [];
+  // What was sent last, which is what is shown as code until something is typed.
+  let sent = null;
   let stopper = null;
 
   const element = (name, text, className) => {
@@ -252,6 +254,7 @@
     submitted.preventDefault();
     if (stopper) return;
     const prompt = at("prompt").value;
+    sent = body();
     stopper = new AbortController();
     at("send").disabled = true;
     at("stop").hidden = false;
@@ -277,6 +280,7 @@
   at("stop").addEventListener("click", () => stopper?.abort());
   at("clear").addEventListener("click", () => {
     messages = [];
+    sent = null;
     at("results").replaceChildren();
     say("A new conversation.");
     showCode();
@@ -337,7 +341,8 @@
   };
 
   function showCode() {
-    at("code").firstElementChild.textContent = CODE[language](setup.url + model().path, body());
+    const asked = at("prompt").value || !sent ? body() : sent;
+    at("code").firstElementChild.textContent = CODE[language](setup.url + model().path, asked);
     for (const button of root.querySelectorAll("[data-language]")) {
       button.setAttribute("aria-pressed", String(button.dataset.language === language));
     }
@@ -363,6 +368,7 @@
     at("seconds").max = seconds[1] || 60;
     at("seconds").value = Math.min(Math.max(5, at("seconds").min), at("seconds").max);
     at("prompt").maxLength = model().characters || 20_000;
+    sent = null;
     showCode();
   }
 
