@@ -302,6 +302,8 @@
     return `${isList ? "[" : "{"}\n${members.join(",\n")},\n${by}${isList ? "]" : "}"}`;
   }
 
+  // Where the text of an answer is, in Python and in JavaScript alike.
+  const TEXTS = { chat: '["choices"][0]["message"]["content"]', messages: '["content"][0]["text"]' };
   const FILES = { speech: (asked) => `speech.${asked.response_format || "mp3"}` };
 
   const CODE = {
@@ -316,7 +318,7 @@
         speech: `open("${FILES.speech(asked)}", "wb").write(answer.content)`,
         video: `task = answer.json()\nwhile task["status"] not in ("succeeded", "failed", "expired", "cancelled"):\n`
           + `    time.sleep(2)\n    task = requests.get(f"${url}/{task['id']}", headers=headers).json()\nprint(task)`,
-      }[kind] || "print(answer.json())";
+      }[kind] || `print(answer.json()${TEXTS[model().as] || ""})`;
       return `# pip install requests\nimport os${kind === "video" ? "\nimport time" : ""}\nimport requests\n\n`
         + `headers = {"Authorization": f"Bearer {os.environ['TOLLGATE_KEY']}"}\n`
         + `answer = requests.post(\n    "${url}",\n    headers=headers,\n    json=${python(whole, "    ")},\n)\n`
@@ -330,7 +332,7 @@
           + `while (!["succeeded", "failed", "expired", "cancelled"].includes(task.status)) {\n`
           + `  await new Promise((done) => setTimeout(done, 2000));\n`
           + `  task = await (await fetch(\`${url}/\${task.id}\`, { headers })).json();\n}\nconsole.log(task);`,
-      }[kind] || "console.log(await answer.json());";
+      }[kind] || `console.log((await answer.json())${TEXTS[model().as] || ""});`;
       const first = kind === "speech" ? `import { writeFile } from "node:fs/promises";\n\n` : "";
       return `// Node 18 or newer, as a module (.mjs)\n${first}const headers = {\n`
         + `  authorization: \`Bearer \${process.env.TOLLGATE_KEY}\`,\n  "content-type": "application/json",\n};\n`
