@@ -355,18 +355,23 @@ async fn passwords_cannot_be_guessed() {
         let answer = visitor.post("/login", &fields).await;
         (answer, began.elapsed())
     };
-    let (wrong, took) = timed("ann@example.com", "wrong words in here").await;
-    let (unknown, as_long) = timed("nobody@example.com", "wrong words in here").await;
-    assert_eq!((wrong.status, unknown.status), (403, 403));
-    let said = |shown: &Shown| shown.between("role=\"status\">", "<");
-    assert_eq!(said(&wrong), said(&unknown), "the page tells whose address is known");
+    // The best of three: what else the machine does only ever makes one slower.
+    let (mut took, mut as_long) = (Duration::MAX, Duration::MAX);
+    for _ in 0..3 {
+        let (wrong, one) = timed("ann@example.com", "wrong words in here").await;
+        let (unknown, other) = timed("nobody@example.com", "wrong words in here").await;
+        assert_eq!((wrong.status, unknown.status), (403, 403));
+        let said = |shown: &Shown| shown.between("role=\"status\">", "<");
+        assert_eq!(said(&wrong), said(&unknown), "the page tells whose address is known");
+        (took, as_long) = (took.min(one), as_long.min(other));
+    }
     // A hash takes tens of milliseconds; whatever else a page takes is far below.
     let least = took.min(as_long);
     assert!(least > Duration::from_millis(8), "no hash was computed: {took:?}, {as_long:?}");
-    assert!(took.max(as_long) < least * 5, "the time tells who is known: {took:?}, {as_long:?}");
-    // From one address ten tries, of which three were made here; then nobody gets in, not even with
-    // the right password.
-    let mut tries = 3;
+    assert!(took.max(as_long) < least * 4, "the time tells who is known: {took:?}, {as_long:?}");
+    // From one address ten tries, of which six were made here; then nobody gets in, not even with the
+    // right password.
+    let mut tries = 6;
     let last = loop {
         let (answer, _) = timed("ann@example.com", "wrong words in here").await;
         if answer.status != 403 {

@@ -189,7 +189,7 @@ async function picture(browser, state, name, address, prepare) {
       const wide = await page.evaluate(() => document.documentElement.scrollWidth);
       assert(wide <= width, `${name} is ${wide} px wide on a screen of ${width}`);
       if (pictures) {
-        const file = path.join(pictures, `${name}-${colorScheme}-${width}.png`);
+        const file = path.join(pictures, `console-${name}-${width}-${colorScheme}.png`);
         await page.screenshot({ path: file, fullPage: true });
       }
       await context.close();
@@ -227,7 +227,7 @@ async function otherKey(page) {
   await page.getByRole("button", { name: "Make the key" }).click();
   await shown(page, "Copy it now.");
   const key = await page.locator("#key").textContent();
-  if (pictures) await page.screenshot({ path: path.join(pictures, "key-made.png"), fullPage: true });
+  if (pictures) await page.screenshot({ path: path.join(pictures, "console-key-made.png"), fullPage: true });
   return key;
 }
 
