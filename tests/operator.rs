@@ -295,6 +295,7 @@ async fn a_customer_from_the_first_form_to_the_last() {
     assert_eq!(admin.get(&format!("/accounts/{id}")).await["name"], "Ada");
 
     let key = key_of(&demo, &pages, &path).await;
+    password_set(&admin, &pages, &path, &id).await;
 
     // Suspended, and taken up again.
     let suspend = format!("{path}/suspend");
@@ -362,6 +363,31 @@ async fn key_of(demo: &Demo, pages: &Pages, path: &str) -> String {
     let answer = pages.post(&format!("{other}/keys/{id}"), &fields).await;
     assert_eq!(answer.status, 404, "{other}");
     key
+}
+
+/// Sets a log-in by the form, twice, which is once.
+async fn password_set(admin: &Admin, pages: &Pages, path: &str, id: &str) {
+    let (page, login) = (pages.get(path).await, format!("{path}/login"));
+    let refused = pages.fill(&page, &login, &[("email", "no address")]).await;
+    assert!(refused.status == 422 && refused.body.contains("no address"), "{}", refused.body);
+    let form = page.form(&login, &[("email", "Ada@Example.com")]);
+    let set = pages.post(&login, &form).await;
+    let password = between(&set.body, "<pre id=\"made\" tabindex=\"0\"><code>", "</code>");
+    assert_eq!(password.len(), 20, "{}", set.body);
+    let again = pages.post(&login, &form).await;
+    assert!(again.body.contains("made before") && !again.body.contains(password));
+    let found = pages.get("/operator/customers?q=ada%40example.com").await;
+    assert!(found.body.contains(id), "found by its address: {}", found.body);
+    let audit = admin.get(&format!("/audit?account={id}")).await;
+    let sets =
+        audit["data"].as_array().expect("acts").iter().filter(|act| act["what"] == "login.set");
+    assert_eq!(sets.count(), 1, "{audit}");
+    // Nobody else gets the address.
+    let demo = pages.get("/operator/customers?q=demo").await;
+    let other = between(&demo.body, "<td class=\"break\"><a href=\"", "\"").to_owned();
+    let page = pages.get(&other).await;
+    let taken = pages.fill(&page, &format!("{other}/login"), &[("email", "ada@example.com")]).await;
+    assert!(taken.status == 422 && taken.body.contains("Another account has this address."));
 }
 
 /// Gives back a part of the newest settlement, once.
@@ -444,6 +470,39 @@ async fn what_a_crash_left_in_doubt_is_resolved() {
     assert!(page.body.contains("No call is in doubt."), "{}", page.body);
     let audit = pages.get("/operator/audit").await;
     assert_eq!(audit.body.matches("<code>doubt.resolve</code>").count(), 1, "{}", audit.body);
+}
+
+/// Operators with tokens of their own stand in the audit by their names, and are out as soon as their
+/// token is another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_operator_has_a_name() {
+    let sim = simulator(&[]);
+    let upstreams = format!(
+        "  here: {{ protocol: openai, base_url: 'http://{}/v1', credential: x }}\n\
+         routes: [{{ path: /v1/chat/completions, operation: chat }}]\nreload: {{ watch: false }}\n",
+        sim.addr()
+    );
+    let gateway = Gateway::serving(&upstreams, &format!("models:\n{}", chat_model("one", "here")));
+    let url = format!("http://{}", gateway.admin_address());
+    let path = gateway.path("routes.yaml");
+    let routes = std::fs::read_to_string(&path).expect("the file");
+    let with_token = |token: &str| {
+        let operators = format!("admin:\n  operators: [{{ name: ada, token: {token} }}]\n");
+        std::fs::write(&path, routes.replacen("admin:\n", &operators, 1)).expect("written");
+        gateway.admin("POST", "/admin/v1/reload", &Value::Null);
+    };
+    with_token("token-of-ada-in-a-test");
+    let ada = logged_in(&url, "token-of-ada-in-a-test").await;
+    let page = ada.get("/operator/customers").await;
+    assert!(page.body.contains("<span title=\"ada\">ada</span>"), "{}", page.body);
+    let opened = ada.fill(&page, "/operator/customers", &[("name", "by ada")]).await;
+    assert_eq!(opened.status, 303);
+    let audit = gateway.admin("GET", "/admin/v1/audit?limit=1", &Value::Null);
+    assert_eq!(audit["data"][0]["by"], json!({"kind": "operator", "name": "ada"}), "{audit}");
+    let admin = logged_in(&url, "admin-token-of-a-test").await;
+    with_token("another-token-of-ada-in-a-test");
+    assert_eq!(ada.get("/operator").await.status, 303, "her session has ended");
+    assert_eq!(admin.get("/operator").await.status, 200, "others go on");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,7 +66,8 @@ pub(super) async fn put(
     }))
 }
 
-fn refused(error: PasswordError) -> ApiError {
+/// What a caller hears of a password that was not hashed.
+pub(super) fn refused(error: PasswordError) -> ApiError {
     match error {
         PasswordError::Length => ApiError::invalid("password", format!("{error}.")),
         PasswordError::Busy => ApiError::crowded(format!("{error}.")),

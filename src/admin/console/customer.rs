@@ -12,6 +12,7 @@ use crate::clock::UnixMs;
 use crate::ledger::{Account, AccountId, AccountPatch, Balance, Ledger, RatesPatch};
 use crate::limits::Rates;
 use crate::money::Nanousd;
+use crate::secret::Secret;
 use crate::web::{Frame, NavItem, Page, show};
 
 /// The way through the console that customers are on.
@@ -55,7 +56,7 @@ impl Head {
 
 #[derive(Template)]
 #[template(path = "operator_customer.html")]
-struct Customer {
+pub(super) struct Customer {
     frame: Frame,
     head: Head,
     typed: Typed,
@@ -63,6 +64,8 @@ struct Customer {
     balance: Balance,
     written_off: Nanousd,
     rates: TypedRates,
+    /// The password that was just made.
+    made: Option<Secret>,
 }
 
 /// Limits as they stand in their fields.
@@ -88,14 +91,18 @@ impl From<Rates> for TypedRates {
 /// `GET /operator/customers/{account}`
 pub(super) async fn page(operator: Operator, Path(account): Path<String>) -> Response {
     match find(operator.admin(), &account) {
-        Ok(account) => {
-            shown(&operator, operator.frame(HERE), Typed::default(), account).into_response()
-        }
+        Ok(account) => shown(&operator, operator.frame(HERE), Typed::default(), (account, None))
+            .into_response(),
         Err(error) => operator.failed(error),
     }
 }
 
-fn shown(operator: &Operator, frame: Frame, typed: Typed, account: Account) -> Page<Customer> {
+pub(super) fn shown(
+    operator: &Operator,
+    frame: Frame,
+    typed: Typed,
+    (account, made): (Account, Option<Secret>),
+) -> Page<Customer> {
     Page(Customer {
         frame,
         head: Head::of(operator.ledger(), &account, ""),
@@ -104,6 +111,7 @@ fn shown(operator: &Operator, frame: Frame, typed: Typed, account: Account) -> P
         balance: account.balance,
         written_off: account.written_off,
         rates: operator.ledger().account_rates(account.id).into(),
+        made,
     })
 }
 
@@ -118,7 +126,7 @@ fn ended(
         Ok(()) => done::then(&format!("/customers/{}", account.id), word),
         Err(unfit) => {
             let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
-            (status, shown(operator, frame, typed, account)).into_response()
+            (status, shown(operator, frame, typed, (account, None))).into_response()
         }
     }
 }

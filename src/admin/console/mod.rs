@@ -15,6 +15,7 @@ mod entries;
 mod form;
 mod keys;
 mod ledger;
+mod login;
 mod overview;
 mod requests;
 mod series;
@@ -98,6 +99,7 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/configuration/reload", post(configuration::apply))
         .route("/operator/configuration/files", get(configuration::typed))
         .route("/operator/customers/{account}/suspend", post(customer::suspend))
+        .route("/operator/customers/{account}/login", post(login::set))
         .route("/operator/customers/{account}/name", post(customer::rename))
         .route("/operator/customers/{account}/tasks", get(webhooks::of_customer))
         .route("/operator/customers/{account}/tasks/{task}/announce", post(webhooks::announce))

@@ -83,14 +83,15 @@ pub(super) async fn page(operator: Operator) -> Response {
 
 async fn overview(operator: &Operator) -> Result<Overview, LedgerError> {
     let minutes = operator.admin().metrics.recent().minutes;
-    let days = series::days(operator.ledger(), UnixMs::now()).await?;
+    let now = UnixMs::now();
+    let days = series::days(operator.ledger(), now).await?;
     Ok(Overview {
         frame: operator.frame(""),
         figures: figures(operator).await?,
         requests_chart: series::requests(&minutes),
         ttfb_chart: series::ttfb(&minutes),
         hours: series::hours(&minutes),
-        spend_chart: series::spend(&days),
+        spend_chart: series::spend(&days, now),
         days,
     })
 }

@@ -103,10 +103,14 @@ pub(super) async fn days(ledger: &Ledger, now: UnixMs) -> Result<Vec<Day>, Ledge
     Ok(days.into_iter().rev().map(|(begin, total)| Day { begin, total }).collect())
 }
 
-/// What each of them has cost, as app.js draws it.
-pub(super) fn spend(days: &[Day]) -> String {
-    let x: Vec<u64> = days.iter().rev().map(|day| day.begin.seconds()).collect();
-    let charged = days.iter().rev().map(|day| show::dollars(day.total.charged));
+/// What each day up to now has cost, also those on which nothing was used, as app.js draws it.
+pub(super) fn spend(days: &[Day], now: UnixMs) -> String {
+    let first = (now.0 / DAY_MS + 1).saturating_sub(DAYS);
+    let x: Vec<u64> = (first..first + DAYS).map(|day| day * DAY_MS / 1000).collect();
+    let charged = x.iter().map(|begin| {
+        let day = days.iter().find(|day| day.begin.seconds() == *begin);
+        day.map_or(0.0, |day| show::dollars(day.total.charged))
+    });
     let lines = json!([{"label": "Charged", "values": charged.collect::<Vec<f64>>()}]);
     json!({"x": x, "lines": lines, "unit": "$", "bars": true}).to_string()
 }

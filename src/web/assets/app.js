@@ -27,7 +27,7 @@ const DAY_S = 86400;
 function draw(figure) {
   const { x, lines, unit = "", bars = false } = JSON.parse(figure.dataset.chart);
   const shown = (value) => value == null ? "–"
-    : unit === "$" ? "$" + value.toFixed(value < 1 ? 4 : 2)
+    : unit === "$" ? "$" + (value > 0 && value < 0.01 ? value.toLocaleString("en", { maximumSignificantDigits: 3 }) : value.toFixed(value < 1 ? 4 : 2))
     : value.toLocaleString("en") + (unit ? " " + unit : "");
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
   const step = x.length > 1 ? x[1] - x[0] : DAY_S;

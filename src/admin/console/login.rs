@@ -1,0 +1,56 @@
+//! A new password for a customer who has none or has lost it: made here, and shown once.
+
+use axum::extract::Path;
+use axum::response::{IntoResponse as _, Response};
+
+use super::access::Operator;
+use super::customer::{HERE, shown};
+use super::form::{Fit, Typed, Unfit};
+use crate::admin::accounts::find;
+use crate::admin::login::refused;
+use crate::ledger::{AccountId, LedgerError, normal_email};
+use crate::secret::Secret;
+use crate::web::Tone;
+
+/// Characters of a password: some 120 bits, and short enough to be read out.
+const CHARACTERS: usize = 20;
+
+/// `POST /operator/customers/{account}/login`
+pub(super) async fn set(operator: Operator, Path(account): Path<String>, typed: Typed) -> Response {
+    let account = match find(operator.admin(), &account) {
+        Ok(account) => account,
+        Err(error) => return operator.failed(error),
+    };
+    match made(&operator, account.id, &typed).await {
+        Ok(password) => {
+            let frame = operator.frame(HERE);
+            let frame = match password {
+                Some(_) => {
+                    frame.saying(Tone::Good, "The log-in was set. Older sessions have ended.")
+                }
+                None => {
+                    frame.saying(Tone::Bad, "This password was made before. It is not shown again.")
+                }
+            };
+            shown(&operator, frame, Typed::default(), (account, password)).into_response()
+        }
+        Err(unfit) => {
+            let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
+            (status, shown(&operator, frame, typed, (account, None))).into_response()
+        }
+    }
+}
+
+async fn made(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<Option<Secret>> {
+    let wrong = |text: String| Unfit::Field("email", text);
+    let email = normal_email(typed.text("email")).map_err(|error| wrong(format!("{error}.")))?;
+    let password = Secret::new_token().expose().chars().take(CHARACTERS).collect();
+    let password = Secret::new(password);
+    let hash = operator.admin().passwords.hash(password.clone()).await;
+    let hash = hash.map_err(|error| refused(error))?;
+    match operator.by(typed)?.set_login(account, &email, &hash).await {
+        Ok(written) => Ok((!written.repeated).then_some(password)),
+        Err(LedgerError::EmailTaken) => Err(wrong("Another account has this address.".to_owned())),
+        Err(error) => Err(error.into()),
+    }
+}
