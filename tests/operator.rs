@@ -651,3 +651,130 @@ async fn the_files_are_tried_out_and_put_in_force() {
     );
     assert_eq!(answer.status(), 404);
 }
+
+/// Lines of the files for videos at a simulated provider whose answers are `behaviour`.
+fn videos(sim: &tollgate::sim::Sim, behaviour: &str) -> (String, &'static str) {
+    let upstreams = format!(
+        "  xai: {{ protocol: xai, base_url: 'http://{}/sim:{behaviour}' }}\n\
+         tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }}\n",
+        sim.addr()
+    );
+    let models = "models:
+  gif-video:
+    operations: [video]
+    targets: [{ upstream: xai, model: grok-imagine-video }]
+    prices: { per_second: 0.07 }
+    limits: { resolutions: [480p, 720p], seconds_min: 1, seconds_max: 15, reference_images_max: 1 }
+";
+    (upstreams, models)
+}
+
+/// Submits a video; gives the answer's status.
+fn submit(gateway: &Gateway, webhook_url: Option<&str>) -> u16 {
+    let mut body = json!({"model": "gif-video", "prompt": "a lighthouse", "duration": 2});
+    if let Some(url) = webhook_url {
+        body["webhook_url"] = json!(url);
+    }
+    let body = body.to_string();
+    let lines = format!("Content-Length: {}\r\n", body.len());
+    ask(gateway.address, &gateway.post("/v1/videos/generations", &lines, &body)).status()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_of_tasks_are_announced_again() {
+    let sim = simulator(&[]);
+    let (upstreams, models) = videos(&sim, "task-pending-ms=5;task-running-ms=5");
+    let gateway = Gateway::serving(&upstreams, models);
+    let receiver = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let hook = format!(
+        "http://{}/'hook?<script>alert(1)</script>",
+        receiver.local_addr().expect("an address")
+    );
+    let taken = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = std::sync::Arc::clone(&taken);
+    std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        for mut stream in receiver.incoming().flatten() {
+            // The head is in the first piece; what it says is another test's.
+            let read = stream.read(&mut [0; 4096]);
+            let told = stream.write_all(b"HTTP/1.1 204 Taken\r\nconnection: close\r\n\r\n");
+            count.fetch_add(
+                usize::from(read.is_ok() && told.is_ok()),
+                std::sync::atomic::Ordering::SeqCst,
+            );
+        }
+    });
+    let so_far = || taken.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(submit(&gateway, Some(&hook)), 202);
+    eventually("the announcement", || so_far() >= 1);
+    let pages =
+        logged_in(&format!("http://{}", gateway.admin_address()), "admin-token-of-a-test").await;
+    let path = format!("/operator/customers/{}/tasks", gateway.account);
+    eventually("the note of it", || {
+        let page = gateway.admin("GET", "/admin/v1/tasks", &Value::Null).to_string();
+        page.contains("delivered")
+    });
+    for list in ["/operator/webhooks", &path] {
+        let page = pages.get(list).await;
+        assert!(
+            page.body.contains("succeeded") && page.body.contains("delivered"),
+            "{}",
+            page.body
+        );
+        assert!(!page.body.contains("<script>alert"), "{}", page.body);
+    }
+    let page = pages.get(&path).await;
+    let action = format!("{path}/{}", between(&page.body, &format!("action=\"{path}/"), "\""));
+    let before = so_far();
+    let form = page.form(&action, &[]);
+    let announced = pages.post(&action, &form).await;
+    assert_eq!(announced.location(), format!("{path}?done=announced"));
+    eventually("another announcement", || so_far() > before);
+    let other = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "another"}));
+    let other = other["id"].as_str().expect("an id");
+    let unknown = format!("{path}/nonsense/announce");
+    for path in [action.replace(&gateway.account, other), unknown] {
+        let answer = pages.post(&path, &form).await;
+        assert_eq!(answer.status, 404, "{path}: {answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_in_doubt_are_charged_or_given_back() {
+    let sim = simulator(&[]);
+    let (upstreams, models) = videos(&sim, "fault=submit-reset");
+    let gateway = Gateway::serving(&upstreams, models);
+    for _ in 0..2 {
+        submit(&gateway, None);
+    }
+    let pages =
+        logged_in(&format!("http://{}", gateway.admin_address()), "admin-token-of-a-test").await;
+    let overview = pages.get("/operator").await;
+    assert!(overview.body.contains("2 tasks are in doubt"), "{}", overview.body);
+    let first = |page: &Page| {
+        format!(
+            "/operator/in-doubt/tasks/{}",
+            between(&page.body, "action=\"/operator/in-doubt/tasks/", "\"")
+        )
+    };
+    let page = pages.get("/operator/in-doubt").await;
+    let action = first(&page);
+    let refused = pages.fill(&page, &action, &[("resolution", "charge"), ("charge", "")]).await;
+    assert_eq!(refused.status, 422, "{}", refused.body);
+    let form = page.form(&action, &[("resolution", "charge"), ("charge", "0.05")]);
+    for _ in 0..2 {
+        let done = pages.post(&action, &form).await;
+        assert!(pages.follow(&done).await.body.contains("The doubt is resolved."));
+    }
+    assert_eq!(gateway.balance()["spent"], "0.05", "once");
+    let page = pages.get("/operator/in-doubt").await;
+    let action = first(&page);
+    let done = pages.fill(&page, &action, &[("resolution", "void")]).await;
+    assert!(pages.follow(&done).await.body.contains("No task is in doubt."));
+    let balance = gateway.balance();
+    assert_eq!(
+        (&balance["spent"], &balance["held"]),
+        (&json!("0.05"), &json!("0.00")),
+        "{balance}"
+    );
+}
