@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::config::snapshot::Snapshot;
 use crate::secret::{self, Secret};
 
 /// Reads the token in a file that the operator names.
@@ -18,8 +19,16 @@ pub(super) fn kept(data_dir: &Path) -> anyhow::Result<Secret> {
     read(&place(data_dir))
 }
 
-/// The same, made at the gateway's first start.
-pub(super) fn kept_or_made(data_dir: &Path) -> anyhow::Result<Secret> {
+/// The token of a gateway: its configuration's, or else one of its own.
+pub(super) fn configured_or_made(config: &Snapshot) -> anyhow::Result<Secret> {
+    match &config.admin.token {
+        Some(token) => Ok(token.clone()),
+        None => kept_or_made(&config.store.data_dir),
+    }
+}
+
+/// The token in a data directory, made at the gateway's first start.
+fn kept_or_made(data_dir: &Path) -> anyhow::Result<Secret> {
     let path = place(data_dir);
     if let Some(token) = find(&path)? {
         return Ok(token);

@@ -219,10 +219,7 @@ async fn serve(
     }
     let ledger = open_ledger(&config, &metrics, role)?;
     let requests = open_request_log(&config)?;
-    let admin_token = match &config.admin.token {
-        Some(token) => token.clone(),
-        None => admin_token::kept_or_made(&config.store.data_dir)?,
-    };
+    let admin_token = admin_token::configured_or_made(&config)?;
     let urls = listeners.iter().map(Bound::url).collect();
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
     let readiness = Arc::new(Readiness::default());

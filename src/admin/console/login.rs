@@ -47,7 +47,7 @@ async fn made(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<Opt
     let password = Secret::new_token().expose().chars().take(CHARACTERS).collect();
     let password = Secret::new(password);
     let hash = operator.admin().passwords.hash(password.clone()).await;
-    let hash = hash.map_err(|error| refused(error))?;
+    let hash = hash.map_err(refused)?;
     match operator.by(typed)?.set_login(account, &email, &hash).await {
         Ok(written) => Ok((!written.repeated).then_some(password)),
         Err(LedgerError::EmailTaken) => Err(wrong("Another account has this address.".to_owned())),
