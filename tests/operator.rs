@@ -213,7 +213,12 @@ async fn every_page_is_small_and_guarded() {
     let older = between(&found.body, "class=\"older\"><a href=\"", "\"");
     let older = pages.get(&format!("{}{older}", of("/entries"))).await;
     assert!(older.body.contains("grant"), "the oldest entry is on the second page: {}", older.body);
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_there_is_said_so() {
+    let demo = Demo::start();
+    let pages = operator(&demo).await;
     for path in [
         "/operator/nothing",
         "/operator/customers/acct_0000000000000000",
@@ -261,25 +266,7 @@ async fn a_customer_from_the_first_form_to_the_last() {
     let found = pages.get("/operator/customers?q=ADA").await;
     assert!(found.body.contains(&id) && !found.body.contains("demo"), "{}", found.body);
 
-    // Money, once.
-    let grants = format!("{path}/grants");
-    let refused = pages.fill(&page, &grants, &[("amount", "-5")]).await;
-    assert_eq!(refused.status, 422);
-    assert!(refused.body.contains("value=\"-5\""), "what was typed is kept: {}", refused.body);
-    let form = page.form(&grants, &[("amount", "7.50"), ("note", "invoice 42")]);
-    for _ in 0..2 {
-        let given = pages.post(&grants, &form).await;
-        assert!(pages.follow(&given).await.body.contains("The money was given."));
-    }
-    assert_eq!(admin.balance(&id).await.granted, 7_500_000_000);
-    let entries = admin.entries(&id).await;
-    assert!(
-        entries[0]["id"].as_str().is_some_and(|id| id.starts_with("invoice 42")),
-        "{entries:?}"
-    );
-    let other = page.form(&grants, &[("amount", "9.00"), ("note", "invoice 42")]);
-    assert_eq!(pages.post(&grants, &other).await.status, 409, "the same form with another amount");
-    assert_eq!(admin.balance(&id).await.granted, 7_500_000_000);
+    granted(&admin, &pages, &page, &path).await;
 
     // Limits and name.
     let limits = format!("{path}/limits");
@@ -325,6 +312,29 @@ async fn a_customer_from_the_first_form_to_the_last() {
     }
     let usage = pages.get(&format!("{path}/usage")).await;
     assert!(usage.body.contains("gpt-4o-mini") && usage.body.contains("data-chart"));
+}
+
+/// Gives money by the form of a customer's page, twice, which is once.
+async fn granted(admin: &Admin, pages: &Pages, page: &Page, path: &str) {
+    let id = path.rsplit('/').next().expect("an id");
+    let grants = format!("{path}/grants");
+    let refused = pages.fill(page, &grants, &[("amount", "-5")]).await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.body.contains("value=\"-5\""), "what was typed is kept: {}", refused.body);
+    let form = page.form(&grants, &[("amount", "7.50"), ("note", "invoice 42")]);
+    for _ in 0..2 {
+        let given = pages.post(&grants, &form).await;
+        assert!(pages.follow(&given).await.body.contains("The money was given."));
+    }
+    assert_eq!(admin.balance(id).await.granted, 7_500_000_000);
+    let entries = admin.entries(id).await;
+    assert!(
+        entries[0]["id"].as_str().is_some_and(|id| id.starts_with("invoice 42")),
+        "{entries:?}"
+    );
+    let other = page.form(&grants, &[("amount", "9.00"), ("note", "invoice 42")]);
+    assert_eq!(pages.post(&grants, &other).await.status, 409, "the same form with another amount");
+    assert_eq!(admin.balance(id).await.granted, 7_500_000_000);
 }
 
 /// Makes a key by the form, switches it off and on, and gives it.
