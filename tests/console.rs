@@ -160,11 +160,11 @@ async fn a_customer_signs_up_calls_and_revokes() {
     visitor.post(&format!("{at}/on"), &[]).await;
     assert_eq!(house.call(&key), 200);
     visitor.post(&format!("{at}/revoke"), &[]).await;
-    assert_eq!(house.call(&key), 403);
+    assert_eq!(house.call(&key), 401);
     // For good: neither switching on nor another end brings it back.
     visitor.post(&format!("{at}/on"), &[]).await;
     visitor.post(&at, &[("name", "again"), ("ends", "2099-01-01")]).await;
-    assert_eq!(house.call(&key), 403);
+    assert_eq!(house.call(&key), 401);
     assert!(visitor.get(&at).await.text.contains("cannot be changed any more"));
     // Three calls were billed.
     eventually("billing", || {

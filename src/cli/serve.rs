@@ -241,7 +241,8 @@ async fn serve(
         hosted: Vec::new(),
         inward: Inward::default(),
     };
-    parts.hosted = hosted(&parts)?;
+    let passwords = Passwords::default();
+    parts.hosted = hosted(&parts, &passwords)?;
     let open = Arc::new(AtomicUsize::new(0));
     let services = listen::start(&parts, listeners, &stopped, &open)?;
     let state = AdminState {
@@ -253,7 +254,7 @@ async fn serve(
         balancer,
         readiness: Arc::clone(&readiness),
         token: admin_token.clone(),
-        passwords: Passwords::default(),
+        passwords,
     };
     let watching = watch(&handle, &metrics, &state.balancer);
     let app = admin::app(state).context("cannot prepare the operators' console")?;
@@ -348,12 +349,13 @@ fn open_request_log(config: &Snapshot) -> anyhow::Result<Arc<RequestLog>> {
 }
 
 /// The gateway's own services on the customers' listeners.
-fn hosted(gateway: &GatewayParts) -> anyhow::Result<Vec<Hosted>> {
+fn hosted(gateway: &GatewayParts, passwords: &Passwords) -> anyhow::Result<Vec<Hosted>> {
     let parts = ConsoleParts {
         ledger: Arc::clone(&gateway.ledger),
         tasks: Arc::clone(&gateway.tasks),
         requests: Arc::clone(&gateway.requests),
         config: Arc::clone(&gateway.config),
+        passwords: passwords.clone(),
     };
     let console = console::hosted(parts).context("cannot prepare the customers' console")?;
     let agents = mcp::hosted(&gateway.config, &gateway.inward);

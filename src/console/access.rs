@@ -10,10 +10,11 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::customer::{Answer, Customer};
 use super::fields::Fields;
-use super::password::{self, Busy};
+use super::password;
 use super::{Console, playground};
 use crate::config::snapshot::SignUp;
 use crate::ledger::{AccountId, Login};
+use crate::secret::Secret;
 use crate::web::{Client, Frame, Page, Session, SessionChange, Tone};
 
 /// What is said of a wrong address and of a wrong password alike.
@@ -86,13 +87,13 @@ async fn check(
     let hash = login.as_ref().map(|login| login.password.as_str());
     // Nobody has a longer password; it is not hashed.
     let password = if password.len() > password::BYTES_MAX { "" } else { password };
-    match (console.passwords.is(password, hash).await, login) {
+    match (console.passwords.is_right(Secret::new(password.to_owned()), hash).await, login) {
         (Ok(true), Some(login)) => Ok(login),
         (Ok(_), _) => {
             log::warn!("somebody tried to log in to the customers' console with a wrong password");
             Err((StatusCode::FORBIDDEN, WRONG))
         }
-        (Err(Busy), _) => Err((StatusCode::SERVICE_UNAVAILABLE, BUSY)),
+        (Err(_), _) => Err((StatusCode::SERVICE_UNAVAILABLE, BUSY)),
     }
 }
 

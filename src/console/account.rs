@@ -9,11 +9,13 @@ use serde::Deserialize;
 
 use super::customer::{Answer, Customer};
 use super::fields::{Fields, Wrong, check_name};
-use super::password::{self, Busy};
+use super::password;
 use super::sign_up::{CODE_BYTES_MAX, NAME_CHARS_MAX, code_in_words};
 use super::{Console, access};
 use crate::ledger::{AccountPatch, LedgerError, Login, normal_email};
 use crate::money::Nanousd;
+use crate::password::CHARS_MIN;
+use crate::secret::Secret;
 use crate::web::{Client, Frame, Page, Tone, show};
 
 #[derive(Template)]
@@ -41,7 +43,7 @@ impl AccountPage {
             email: login.map_or(String::new(), |login| login.email.clone()),
             code: String::new(),
             wrong: Wrong::default(),
-            chars_min: password::CHARS_MIN,
+            chars_min: CHARS_MIN,
         }
     }
 
@@ -120,14 +122,14 @@ async fn known(
     let login = console.ledger.login(customer.account.id);
     let password = if password.len() > password::BYTES_MAX { "" } else { password };
     let hash = login.as_ref().map(|login| login.password.as_str());
-    match (console.passwords.is(password, hash).await, login) {
+    match (console.passwords.is_right(Secret::new(password.to_owned()), hash).await, login) {
         (Ok(true), Some(login)) => Ok(login),
         (Ok(_), _) => Err(page().refused(
             StatusCode::FORBIDDEN,
             field,
             "This is not the password of the account.",
         )),
-        (Err(Busy), _) => Err(page().refused(StatusCode::SERVICE_UNAVAILABLE, field, access::BUSY)),
+        (Err(_), _) => Err(page().refused(StatusCode::SERVICE_UNAVAILABLE, field, access::BUSY)),
     }
 }
 
@@ -188,9 +190,9 @@ pub(super) async fn change_password(
     }
     let shown = ("password", fields.exactly("password"));
     let login = known(&console, &customer, client, shown).await?;
-    match console.passwords.hash(new).await {
+    match console.passwords.hash(Secret::new(new.to_owned())).await {
         Ok(hash) => set_login(&console, &customer, (&login.email, &hash), "password").await,
-        Err(Busy) => Ok(page.refused(StatusCode::SERVICE_UNAVAILABLE, "new", access::BUSY)),
+        Err(_) => Ok(page.refused(StatusCode::SERVICE_UNAVAILABLE, "new", access::BUSY)),
     }
 }
 

@@ -4,7 +4,7 @@
 //! | File | What it knows |
 //! |---|---|
 //! | `customer` | who is logged in, and what is said when something is not there |
-//! | `fields`, `password`, `address` | what forms send, how passwords are kept, where the gateway is |
+//! | `fields`, `password`, `address` | what forms send, which passwords are taken, where the gateway is |
 //! | `access`, `sign_up` | logging in and out, and having an account to log in to |
 //! | `start`, `snippets` | the first page, and what is pasted from it |
 //! | `keys` | keys, of which each is shown once |
@@ -56,8 +56,8 @@ use crate::ledger::Ledger;
 use crate::request_log::RequestLog;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
-use password::Passwords;
 
+use crate::password::Passwords;
 use crate::web::{self, Attempts, Client, Frame, Guarded, NavItem, Session, Sessions};
 
 /// Its cookie. Browsers do not tell ports apart: it must not be the operators'.
@@ -96,6 +96,8 @@ pub(crate) struct ConsoleParts {
     pub(crate) requests: Arc<RequestLog>,
     /// The running configuration.
     pub(crate) config: Arc<ConfigHandle>,
+    /// Where passwords are hashed.
+    pub(crate) passwords: Passwords,
 }
 
 /// What its pages work with.
@@ -108,7 +110,7 @@ struct Console {
     requests: Arc<RequestLog>,
     config: Arc<ConfigHandle>,
     sessions: Arc<Sessions>,
-    passwords: Arc<Passwords>,
+    passwords: Passwords,
     /// Tries at passwords.
     attempts: Arc<Attempts>,
     /// Accounts that are opened from one address.
@@ -154,7 +156,7 @@ pub(crate) fn hosted(parts: ConsoleParts) -> io::Result<Option<Hosted>> {
         requests: parts.requests,
         config: parts.config,
         sessions: Arc::new(sessions),
-        passwords: Arc::default(),
+        passwords: parts.passwords,
         attempts: Arc::default(),
         sign_ups: Arc::default(),
         all_sign_ups: Arc::new(Attempts::new(SIGN_UPS_AT_ONCE, SIGN_UP_EVERY)),

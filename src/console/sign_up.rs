@@ -10,10 +10,12 @@ use super::Console;
 use super::access;
 use super::customer::Customer;
 use super::fields::{Fields, Wrong, check_name};
-use super::password::{self, Busy};
+use super::password;
 use crate::config::snapshot::SignUp as Allowed;
 use crate::ledger::{Account, Actor, CodeRefusal, LedgerError, SignUp, normal_email};
 use crate::money::Nanousd;
+use crate::password::CHARS_MIN;
+use crate::secret::Secret;
 use crate::web::{Client, Frame, Page, Session, Tone};
 
 /// The longest name of an account, in characters.
@@ -46,7 +48,7 @@ impl SignUpPage {
             email: fields.text("email").to_owned(),
             code: fields.text("code").to_owned(),
             wrong: Wrong::default(),
-            chars_min: password::CHARS_MIN,
+            chars_min: CHARS_MIN,
         }
     }
 
@@ -95,9 +97,10 @@ pub(super) async fn sign_up(
         let text = "Many people are signing up just now. Wait a few minutes and try again.";
         return page.saying(StatusCode::TOO_MANY_REQUESTS, text);
     }
-    let password = match console.passwords.hash(fields.exactly("password")).await {
+    let password = Secret::new(fields.exactly("password").to_owned());
+    let password = match console.passwords.hash(password).await {
         Ok(password) => password,
-        Err(Busy) => return page.saying(StatusCode::SERVICE_UNAVAILABLE, access::BUSY),
+        Err(_) => return page.saying(StatusCode::SERVICE_UNAVAILABLE, access::BUSY),
     };
     match open(&console, &page, password).await {
         Ok(account) => {

@@ -263,6 +263,13 @@ impl Key {
         self.models.as_ref().is_none_or(is_listed)
     }
 
+    /// Whether it was ended for good: switched off, with an end that had come by then. It is no key
+    /// any more, and kept so that what it was charged has a name.
+    #[must_use]
+    pub fn is_revoked(&self) -> bool {
+        self.disabled && self.is_expired(self.updated_at)
+    }
+
     /// Whether its time is over.
     #[must_use]
     pub fn is_expired(&self, now: UnixMs) -> bool {

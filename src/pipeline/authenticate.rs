@@ -20,7 +20,7 @@ const X_API_KEY: &str = "x-api-key";
 /// the answer says how close a guess was.
 ///
 /// # Errors
-/// `Unauthorized` for no key or an unknown one; `PermissionDenied` for a disabled or expired one
+/// `Unauthorized` for no key and for one that is unknown or revoked; `PermissionDenied` for a disabled or expired one
 /// and for those of a suspended account.
 pub fn authenticate(
     ledger: &Ledger,
@@ -28,7 +28,10 @@ pub fn authenticate(
     now: UnixMs,
 ) -> Result<Arc<Key>, GatewayError> {
     let presented = [bearer(headers), single(headers, X_API_KEY)];
-    let known = |key: &[u8]| ledger.presented(&KeyHash::of(key));
+    let known = |key: &[u8]| {
+        let found = ledger.presented(&KeyHash::of(key));
+        found.filter(|(key, _)| !key.is_revoked())
+    };
     let (key, suspended) = presented.into_iter().flatten().find_map(known).ok_or_else(|| {
         let message = if presented == [None, None] {
             "No API key was sent. Send it as `Authorization: Bearer sk-…` or as `x-api-key`."

@@ -1,7 +1,7 @@
 //! Keys: listed, made and shown once, changed, switched off and on, and revoked.
 //!
-//! The ledger keeps every key that there ever was, so that old charges name one. Revoked is a key
-//! that is switched off and has ended; the console changes it no more.
+//! The ledger keeps every key that there ever was, so that old charges name one. A revoked key
+//! ([`Key::is_revoked`]) is refused as one that never was; the console changes it no more.
 
 mod form;
 
