@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, COOKIE, LOCATION, SET_COOKIE};
+use reqwest::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE,
+};
 use serde_json::{Value, json};
 use tollgate::clock::UnixMs;
 use tollgate::finished::{Finished, Settled};
@@ -337,7 +339,9 @@ impl Browser {
             .extend_pairs(fields)
             .append_pair("csrf", &token.replace("&#43;", "+"))
             .finish();
-        let sent = self.http.post(&url).header(COOKIE, &self.cookie).body(body).send().await?;
+        let form = "application/x-www-form-urlencoded";
+        let post = self.http.post(&url).header(COOKIE, &self.cookie).header(CONTENT_TYPE, form);
+        let sent = post.body(body).send().await?;
         ensure!(sent.headers().contains_key(LOCATION), "{path}: {}", sent.text().await?);
         self.cookie = cookie(&sent)?;
         Ok(())
