@@ -459,6 +459,6 @@ fn the_way_of_a_request_is_explained() {
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("refused: the key's list of models does not have it"), "{text}");
     let (code, _, error) = explain(&["--model", "unknown"]);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(3));
     assert!(error.contains("No model of `models.yaml` has this name."), "{error}");
 }

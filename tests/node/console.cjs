@@ -40,7 +40,7 @@ const shown = (page, text) => page.getByText(text).first().waitFor();
 async function signUp(page) {
   await page.goto(CONSOLE);
   await page.getByRole("link", { name: "Sign up" }).click();
-  await page.getByLabel("Name", { exact: true }).fill("Ann & <Sons>");
+  await page.getByLabel("Name", { exact: true }).fill("Ann & Sons");
   await page.getByLabel("E-mail").fill("ann@example.com");
   await page.getByLabel("Password").fill(PASSWORD);
   await page.getByRole("button", { name: "Sign up" }).click();
