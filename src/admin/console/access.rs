@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::Extension;
-use axum::extract::{Form, FromRequestParts, Query, State};
+use axum::extract::{Form, FromRequestParts, Query, RawPathParams, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -18,9 +18,10 @@ use sha2::{Digest as _, Sha256};
 use super::form::{Fit, Typed};
 use super::{BASE, Console, NAV, done};
 use crate::admin::AdminState;
+use crate::admin::accounts::find;
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
-use crate::ledger::{Actor, By, Ledger};
+use crate::ledger::{Account, Actor, By, Ledger};
 use crate::secret::Secret;
 use crate::web::{Client, Failed, Frame, Page, Session, SessionChange, SessionId, Tone};
 
@@ -102,6 +103,27 @@ impl FromRequestParts<Console> for Operator {
                 Err((StatusCode::UNAUTHORIZED, [("hx-redirect", LOG_IN)]).into_response())
             }
             None => Err(Redirect::to(LOG_IN).into_response()),
+        }
+    }
+}
+
+/// An operator who looks at the customer that the path names. One that there is not is a 404.
+pub(super) struct Visit {
+    pub(super) operator: Operator,
+    pub(super) account: Account,
+}
+
+impl FromRequestParts<Console> for Visit {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        let operator = Operator::from_request_parts(parts, console).await?;
+        let named = RawPathParams::from_request_parts(parts, console).await;
+        let named = named.map_err(IntoResponse::into_response)?;
+        let id = named.iter().find(|(name, _)| *name == "account").map_or("", |(_, id)| id);
+        match find(operator.admin(), id) {
+            Ok(account) => Ok(Self { operator, account }),
+            Err(error) => Err(operator.failed(error)),
         }
     }
 }

@@ -1,13 +1,11 @@
 //! Who did what, newest first: of everybody, or on one customer's account.
 
 use askama::Template;
-use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{Asked, Operator, Visit};
 use super::customer::{self, Head};
-use crate::admin::accounts::find;
 use crate::ledger::{AccountId, LedgerError, ListedAct, Seq};
 use crate::web::{Frame, Page, show};
 
@@ -49,14 +47,9 @@ pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Re
 
 /// `GET /operator/customers/{account}/audit`
 pub(super) async fn of_customer(
-    operator: Operator,
-    Path(account): Path<String>,
+    Visit { operator, account }: Visit,
     Asked(wanted): Asked<Wanted>,
 ) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
     let head = Head::of(operator.ledger(), &account, "/audit");
     match acts(&operator, Some(account.id), wanted).await {
         Ok((acts, older)) => {

@@ -1,13 +1,11 @@
 //! One customer: money and limits. What else there is of a customer has tabs of its own.
 
 use askama::Template;
-use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 
-use super::access::Operator;
+use super::access::{Operator, Visit};
 use super::done;
 use super::form::{Fit, Typed, new_once};
-use crate::admin::accounts::find;
 use crate::clock::UnixMs;
 use crate::ledger::{Account, AccountId, AccountPatch, Balance, Ledger, RatesPatch};
 use crate::limits::Rates;
@@ -89,12 +87,9 @@ impl From<Rates> for TypedRates {
 }
 
 /// `GET /operator/customers/{account}`
-pub(super) async fn page(operator: Operator, Path(account): Path<String>) -> Response {
-    match find(operator.admin(), &account) {
-        Ok(account) => shown(&operator, operator.frame(HERE), Typed::default(), (account, None))
-            .into_response(),
-        Err(error) => operator.failed(error),
-    }
+pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
+    let frame = operator.frame(HERE);
+    shown(&operator, frame, Typed::default(), (account, None)).into_response()
 }
 
 pub(super) fn shown(
@@ -132,15 +127,7 @@ fn ended(
 }
 
 /// `POST /operator/customers/{account}/grants`
-pub(super) async fn grant(
-    operator: Operator,
-    Path(account): Path<String>,
-    typed: Typed,
-) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
+pub(super) async fn grant(Visit { operator, account }: Visit, typed: Typed) -> Response {
     let came_of_it = granted(&operator, account.id, &typed).await;
     ended(&operator, account, typed, (came_of_it, "granted"))
 }
@@ -158,15 +145,7 @@ pub(super) fn noted(note: &str, once: &str) -> String {
 }
 
 /// `POST /operator/customers/{account}/suspend`: suspends it or takes it up again.
-pub(super) async fn suspend(
-    operator: Operator,
-    Path(account): Path<String>,
-    typed: Typed,
-) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
+pub(super) async fn suspend(Visit { operator, account }: Visit, typed: Typed) -> Response {
     let suspended = typed.text("to") != "resumed";
     let came_of_it = suspended_now(&operator, account.id, suspended, &typed).await;
     let word = if suspended { "suspended" } else { "resumed" };
@@ -185,15 +164,7 @@ async fn suspended_now(
 }
 
 /// `POST /operator/customers/{account}/name`
-pub(super) async fn rename(
-    operator: Operator,
-    Path(account): Path<String>,
-    typed: Typed,
-) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
+pub(super) async fn rename(Visit { operator, account }: Visit, typed: Typed) -> Response {
     let came_of_it = renamed(&operator, account.id, &typed).await;
     ended(&operator, account, typed, (came_of_it, "renamed"))
 }
@@ -206,15 +177,7 @@ async fn renamed(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<
 }
 
 /// `POST /operator/customers/{account}/limits`
-pub(super) async fn limit(
-    operator: Operator,
-    Path(account): Path<String>,
-    typed: Typed,
-) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
+pub(super) async fn limit(Visit { operator, account }: Visit, typed: Typed) -> Response {
     let came_of_it = limited(&operator, account.id, &typed).await;
     ended(&operator, account, typed, (came_of_it, "limited"))
 }

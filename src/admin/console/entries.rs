@@ -1,15 +1,13 @@
 //! What happened to a customer's money, and giving back what a call has cost.
 
 use askama::Template;
-use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{Asked, Operator, Visit};
 use super::customer::{HERE, Head, noted};
 use super::done;
 use super::form::{Fit, Typed, at_amount, new_once};
-use crate::admin::accounts::find;
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
 use crate::ledger::{Account, AccountId, Call, Entry, EntryKind, HoldId, Seq};
@@ -120,14 +118,9 @@ pub(super) fn used(usage: &Usage) -> String {
 
 /// `GET /operator/customers/{account}/entries`
 pub(super) async fn page(
-    operator: Operator,
-    Path(account): Path<String>,
+    Visit { operator, account }: Visit,
     Asked(wanted): Asked<Wanted>,
 ) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
     shown(&operator, operator.frame(HERE), Typed::default(), (account, wanted)).await
 }
 
@@ -158,15 +151,7 @@ async fn shown(
 }
 
 /// `POST /operator/customers/{account}/refunds`
-pub(super) async fn refund(
-    operator: Operator,
-    Path(account): Path<String>,
-    typed: Typed,
-) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
+pub(super) async fn refund(Visit { operator, account }: Visit, typed: Typed) -> Response {
     match refunded(&operator, account.id, &typed).await {
         Ok(()) => done::then(&format!("/customers/{}/entries", account.id), "refunded"),
         Err(unfit) => {

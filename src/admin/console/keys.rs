@@ -4,11 +4,10 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 
-use super::access::Operator;
+use super::access::{Operator, Visit};
 use super::customer::{HERE, Head};
 use super::done;
 use super::form::{Fit, Typed, new_once};
-use crate::admin::accounts::find;
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
 use crate::ledger::{Account, AccountId, Key, KeyId, KeyLimits, KeyPatch, NewKey};
@@ -75,12 +74,9 @@ fn in_words(limits: &KeyLimits) -> String {
 }
 
 /// `GET /operator/customers/{account}/keys`
-pub(super) async fn page(operator: Operator, Path(account): Path<String>) -> Response {
-    match find(operator.admin(), &account) {
-        Ok(account) => shown(&operator, operator.frame(HERE), Typed::default(), (account, None))
-            .into_response(),
-        Err(error) => operator.failed(error),
-    }
+pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
+    let frame = operator.frame(HERE);
+    shown(&operator, frame, Typed::default(), (account, None)).into_response()
 }
 
 fn shown(
@@ -99,15 +95,7 @@ fn shown(
 }
 
 /// `POST /operator/customers/{account}/keys`
-pub(super) async fn create(
-    operator: Operator,
-    Path(account): Path<String>,
-    typed: Typed,
-) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
+pub(super) async fn create(Visit { operator, account }: Visit, typed: Typed) -> Response {
     match made(&operator, account.id, &typed).await {
         Ok(secret) => {
             let frame = operator.frame(HERE);
@@ -153,14 +141,10 @@ fn models(text: &str) -> Option<Vec<String>> {
 
 /// `POST /operator/customers/{account}/keys/{key}`: switches it off or on.
 pub(super) async fn switch(
-    operator: Operator,
-    Path((account, key)): Path<(String, String)>,
+    Visit { operator, account }: Visit,
+    Path((_, key)): Path<(String, String)>,
     typed: Typed,
 ) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
     let known = key.parse().ok().and_then(|id| operator.ledger().key_by_id(id));
     let Some(key) = known.filter(|key| key.account == account.id) else {
         return operator.failed(ApiError::not_found("This customer has no such key."));

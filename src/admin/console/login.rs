@@ -1,12 +1,10 @@
 //! A new password for a customer who has none or has lost it: made here, and shown once.
 
-use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 
-use super::access::Operator;
+use super::access::{Operator, Visit};
 use super::customer::{HERE, shown};
 use super::form::{Fit, Typed, Unfit};
-use crate::admin::accounts::find;
 use crate::admin::login::refused;
 use crate::ledger::{AccountId, LedgerError, normal_email};
 use crate::secret::Secret;
@@ -16,11 +14,7 @@ use crate::web::Tone;
 const CHARACTERS: usize = 20;
 
 /// `POST /operator/customers/{account}/login`
-pub(super) async fn set(operator: Operator, Path(account): Path<String>, typed: Typed) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
+pub(super) async fn set(Visit { operator, account }: Visit, typed: Typed) -> Response {
     match made(&operator, account.id, &typed).await {
         Ok(password) => {
             let frame = operator.frame(HERE);

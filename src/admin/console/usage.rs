@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
-use super::access::Operator;
+use super::access::Visit;
 use super::customer::{HERE, Head};
-use crate::admin::accounts::find;
 use crate::clock::UnixMs;
 use crate::ledger::{DailyUsage, UsageTotal};
 use crate::web::{Frame, Page, show};
@@ -33,11 +31,7 @@ struct Used {
 }
 
 /// `GET /operator/customers/{account}/usage`
-pub(super) async fn page(operator: Operator, Path(account): Path<String>) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
+pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
     let now = UnixMs::now().0;
     let first = now / DAY_MS * DAY_MS - (DAYS - 1) * DAY_MS;
     let range = UnixMs(first)..UnixMs(now + 1);

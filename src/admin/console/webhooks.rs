@@ -5,11 +5,10 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{Asked, Operator, Visit};
 use super::customer::{self, Head};
 use super::done;
 use super::form::{Fit, Typed, Unfit, new_once};
-use crate::admin::accounts::find;
 use crate::admin::error::ApiError;
 use crate::ledger::{AccountId, LedgerError, ListedTask, Stage, TaskId, Webhook};
 use crate::tasks::Announced;
@@ -61,14 +60,9 @@ pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Re
 
 /// `GET /operator/customers/{account}/tasks`
 pub(super) async fn of_customer(
-    operator: Operator,
-    Path(account): Path<String>,
+    Visit { operator, account }: Visit,
     Asked(wanted): Asked<Wanted>,
 ) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
     match tasks(&operator, Some(account.id), wanted).await {
         Ok((tasks, older)) => {
             let head = Head::of(operator.ledger(), &account, "/tasks");
@@ -91,14 +85,10 @@ async fn tasks(
 
 /// `POST /operator/customers/{account}/tasks/{task}/announce`
 pub(super) async fn announce(
-    operator: Operator,
-    Path((account, task)): Path<(String, String)>,
+    Visit { operator, account }: Visit,
+    Path((_, task)): Path<(String, String)>,
     typed: Typed,
 ) -> Response {
-    let account = match find(operator.admin(), &account) {
-        Ok(account) => account,
-        Err(error) => return operator.failed(error),
-    };
     match announced(&operator, account.id, &task, &typed).await {
         Ok(()) if typed.text("back") == "customer" => {
             done::then(&format!("/customers/{}/tasks", account.id), "announced")
