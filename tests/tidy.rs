@@ -151,3 +151,25 @@ fn the_map_names_what_is_there() {
     }
     assert!(checked >= 20, "expected at least 20 paths in the map, found {checked}");
 }
+
+/// Links and pictures of the documents lead to files that there are.
+#[test]
+fn documents_link_to_what_is_there() {
+    let mut checked = 0;
+    for path in files_below("docs", "md").iter().chain([&root().join("README.md")]) {
+        let text = fs::read_to_string(path).expect("text");
+        let ends = |rest: &str, end| rest.split(end).next().unwrap_or_default().to_owned();
+        let links = text.split("](").skip(1).map(|rest| ends(rest, ')'));
+        let pictures = text.split("<img src=\"").skip(1).map(|rest| ends(rest, '"'));
+        for link in links.chain(pictures) {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") || file.contains(' ') {
+                continue;
+            }
+            let target = path.parent().expect("a directory").join(file);
+            assert!(target.exists(), "{} links to {link}, which is not there", relative(path));
+            checked += 1;
+        }
+    }
+    assert!(checked >= 30, "expected at least 30 links, found {checked}");
+}
