@@ -1,8 +1,8 @@
-//! What a page of the customers' console costs on a full ledger: a million settled requests of one
-//! account, twenty thousand videos, a year's worth of usage rows.
+//! What a page of the consoles costs on a full ledger: a million settled requests of one account,
+//! twenty thousand videos, a year's worth of usage rows, ten thousand other accounts.
 //!
-//! `cargo bench --bench console` fills a ledger and a request log, starts a gateway on them, logs in,
-//! and asks for every page in turn. Each should take at most 50 ms and 100 KB over the wire.
+//! `cargo bench --bench console` fills a ledger and a request log, starts a gateway on them, logs in
+//! as customer and as operator, and asks for every page in turn. Each should take at most 50 ms and 100 KB over the wire.
 //! `-- --quick` takes a tenth of everything.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -44,6 +44,10 @@ const REQUESTS: usize = 1_000_000;
 const VIDEOS: usize = 20_000;
 /// Every so many videos are announced: a list of announcements passes over all others.
 const ANNOUNCED_EVERY: usize = 400;
+/// Customers whom nobody has seen since they came.
+const OTHERS: usize = 10_000;
+/// How many of them are opened at one time, so that they share flushes.
+const OTHERS_AT_ONCE: usize = 500;
 /// A year of ten models and five keys: as many rows of usage, though all on one day.
 const MODELS: usize = 365;
 const KEYS: u64 = 50;
@@ -82,11 +86,16 @@ async fn bench(requests: usize, videos: usize) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let gateway = start(directory.path())?;
     println!("started in {:.1?}\n", began.elapsed());
-    let browser = Browser::log_in(gateway.said("base_url")?).await?;
+    let customer = Browser::log_in(gateway.said("base_url")?).await?;
+    let operator = Browser::operator(gateway.said("admin_url")?).await?;
     println!("{:<44} {:>10} {:>10} {:>10} {:>9}", "page", "median", "p95", "CPU", "bytes");
     let mut is_good = true;
     for path in pages(&filled) {
-        is_good &= browser.measure(&gateway, &path).await?;
+        is_good &= customer.measure(&gateway, &path).await?;
+    }
+    println!("\nof operators");
+    for path in operators_pages(account, &filled) {
+        is_good &= operator.measure(&gateway, &path).await?;
     }
     println!(
         "\nbars: {TOOK_MAX:?} (p95), {BYTES_MAX} bytes: {}",
@@ -122,6 +131,30 @@ fn pages(filled: &Filled) -> Vec<String> {
         "/webhooks".to_owned(),
     ]
     .into()
+}
+
+fn operators_pages(account: AccountId, filled: &Filled) -> Vec<String> {
+    let of_customer = ["", "/keys", "/entries", "/usage", "/tasks", "/audit"];
+    let of_customer = of_customer.map(|page| format!("/customers/{account}{page}"));
+    let others = [
+        "",
+        "/requests",
+        "/figures",
+        "/requests?errors=yes",
+        "/customers",
+        "/customers?q=bench",
+        "/customers?q=nobody",
+        "/codes",
+        "/in-doubt",
+        "/webhooks",
+        "/upstreams",
+        "/configuration",
+        "/configuration/files",
+        "/audit",
+        "/ledger",
+    ];
+    let others = others.into_iter().map(str::to_owned);
+    others.chain(of_customer).chain([format!("/requests/{}", filled.new)]).collect()
 }
 
 fn start(directory: &Path) -> anyhow::Result<Process> {
@@ -200,6 +233,14 @@ async fn fill(
                 middle = page.next.unwrap_or(0);
             }
         }
+    }
+    for batch in 0..OTHERS / OTHERS_AT_ONCE {
+        let names = (0..OTHERS_AT_ONCE).map(|number| format!("customer {batch}-{number}"));
+        let opened = names.map(|name| {
+            let ledger = Arc::clone(&ledger);
+            async move { ledger.create_account(&name).await }
+        });
+        futures_util::future::try_join_all(opened).await?;
     }
     let mut video = TaskId::random();
     for number in 0..videos {
@@ -319,6 +360,13 @@ impl Browser {
         let http =
             reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
         Ok(Self { base: format!("{base_url}/console"), cookie: String::new(), http })
+    }
+
+    async fn operator(admin_url: &str) -> anyhow::Result<Self> {
+        let guest = Self::guest(admin_url)?;
+        let mut browser = Self { base: format!("{admin_url}/operator"), ..guest };
+        browser.send("/login", &[("token", TOKEN)]).await?;
+        Ok(browser)
     }
 
     async fn log_in(base_url: &str) -> anyhow::Result<Self> {
