@@ -327,7 +327,7 @@ async fn a_statement_has_everything_newest_first_and_in_pages() {
     assert_eq!((calls, charged), (400, (0..400).sum::<i64>()), "usage by hour adds up");
     // What is read lately is exact once it was read exactly.
     let range = begin..UnixMs::now();
-    let days = ledger.usage_by_day(account, range.clone()).await.expect("usage");
+    let days = ledger.usage_lately(account, Grain::Day, range.clone()).await.expect("usage");
     let calls: u64 = days.iter().map(|row| row.total.calls).sum();
     assert_eq!(calls, 400, "usage by day adds up: {days:?}");
     for grain in [Grain::Hour, Grain::Day] {

@@ -12,13 +12,11 @@ use super::accounts;
 use super::error::{Answer, ApiError};
 use super::request::{Params, Path};
 use super::value::Time;
-use crate::clock::UnixMs;
-use crate::ledger::{KeyId, UsageTotal};
+use crate::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
+use crate::ledger::{Grain, KeyId, UsageRow};
 use crate::money::Nanousd;
 use crate::price::Usage;
 
-const HOUR_MS: u64 = 3_600_000;
-const DAY_MS: u64 = 24 * HOUR_MS;
 /// The longest time that is shown by the hour: a month.
 const HOURS_MAX: u64 = 31 * 24;
 /// The longest time that is shown by the day: a leap year and the day that has begun.
@@ -83,12 +81,12 @@ pub(super) async fn show(
 ) -> Answer<Json<UsageView>> {
     let account = accounts::find(&state, &account)?.id;
     let by = asked.by.unwrap_or_default();
-    let (unit_ms, units_max) = match by {
-        By::Hour => (HOUR_MS, HOURS_MAX),
-        By::Day => (DAY_MS, DAYS_MAX),
+    let (grain, unit_ms, units_max) = match by {
+        By::Hour => (Grain::Hour, MS_PER_HOUR, HOURS_MAX),
+        By::Day => (Grain::Day, MS_PER_DAY, DAYS_MAX),
     };
     let to = asked.to.map_or_else(UnixMs::now, |to| to.0);
-    let default = UnixMs(to.0.saturating_sub(DAYS_DEFAULT * DAY_MS));
+    let default = UnixMs(to.0.saturating_sub(DAYS_DEFAULT * MS_PER_DAY));
     let from = asked.from.map_or(default, |from| from.0);
     let from = UnixMs(from.0 - from.0 % unit_ms);
     if from > to {
@@ -98,27 +96,22 @@ pub(super) async fn show(
         let message = format!("At most {HOURS_MAX} hours or {DAYS_MAX} days are shown at a time.");
         return Err(ApiError::invalid("from", message));
     }
-    let data = match by {
-        By::Hour => {
-            let rows = state.ledger.usage_lately(account, from..to).await?;
-            rows.into_iter().map(|it| row(it.hour, it.key, it.model, it.total)).collect()
-        }
-        By::Day => {
-            let rows = state.ledger.usage_by_day(account, from..to).await?;
-            rows.into_iter().map(|it| row(it.day, it.key, it.model, it.total)).collect()
-        }
-    };
+    let rows = state.ledger.usage_lately(account, grain, from..to).await?;
+    let data = rows.into_iter().map(RowView::from).collect();
     Ok(Json(UsageView { from: from.into(), to: to.into(), by, data }))
 }
 
-fn row(begin: UnixMs, key_id: KeyId, model: Arc<str>, total: UsageTotal) -> RowView {
-    RowView {
-        begin: begin.into(),
-        key_id,
-        model,
-        calls: total.calls,
-        cost: total.charged,
-        written_off: total.written_off,
-        usage: total.usage,
+impl From<UsageRow> for RowView {
+    fn from(row: UsageRow) -> Self {
+        let UsageRow { begin, key, model, total } = row;
+        Self {
+            begin: begin.into(),
+            key_id: key,
+            model,
+            calls: total.calls,
+            cost: total.charged,
+            written_off: total.written_off,
+            usage: total.usage,
+        }
     }
 }

@@ -13,15 +13,14 @@ use super::Console;
 use super::customer::{Answer, Customer};
 use super::key_names::KeyNames;
 use super::units;
-use crate::clock::UnixMs;
-use crate::ledger::{DailyUsage, UsageTotal};
+use crate::clock::{MS_PER_DAY, UnixMs};
+use crate::ledger::{Grain, UsageRow, UsageTotal};
 use crate::money::Nanousd;
 use crate::web::{Frame, Page, show};
 use sums::Sums;
 
 pub(super) use csv::download;
 
-const DAY_MS: u64 = 24 * 3600 * 1000;
 /// The choices of days, today included.
 const DAYS: [u64; 4] = [7, 30, 90, 365];
 /// The choice where none is made.
@@ -99,21 +98,21 @@ impl Period {
     fn of(asked: &Asked, now: UnixMs) -> Self {
         let days = asked.days.as_deref().and_then(|days| days.parse().ok());
         let days = days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
-        let today = UnixMs(now.0 - now.0 % DAY_MS);
-        Self { days, begin: UnixMs(today.0.saturating_sub((days - 1) * DAY_MS)), today }
+        let today = UnixMs(now.0 - now.0 % MS_PER_DAY);
+        Self { days, begin: UnixMs(today.0.saturating_sub((days - 1) * MS_PER_DAY)), today }
     }
 
     /// The days, the oldest first.
     fn all(&self) -> impl ExactSizeIterator<Item = UnixMs> + DoubleEndedIterator {
         let (begin, days) = (self.begin.0, usize::try_from(self.days).unwrap_or(0));
-        (0..days).map(move |day| UnixMs(begin + day as u64 * DAY_MS))
+        (0..days).map(move |day| UnixMs(begin + day as u64 * MS_PER_DAY))
     }
 }
 
 /// What was used in a period, as of a few seconds ago.
-async fn used(console: &Console, customer: &Customer, period: &Period) -> Answer<Vec<DailyUsage>> {
-    let range = period.begin..UnixMs(period.today.0 + DAY_MS);
-    let rows = console.ledger.usage_by_day(customer.account.id, range).await;
+async fn used(console: &Console, customer: &Customer, period: &Period) -> Answer<Vec<UsageRow>> {
+    let range = period.begin..UnixMs(period.today.0 + MS_PER_DAY);
+    let rows = console.ledger.usage_lately(customer.account.id, Grain::Day, range).await;
     rows.map_err(|error| customer.failed(console, &error))
 }
 

@@ -2,11 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::clock::UnixMs;
+use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::error::{ErrorKind, GatewayError};
-use crate::ledger::{Key, KeyId, Ledger, UsageTotal};
+use crate::ledger::{Grain, Key, KeyId, Ledger, UsageTotal};
 
-const DAY_MS: u64 = 24 * 3600 * 1000;
 /// Days that are shown when the customer does not say.
 const DAYS_DEFAULT: u64 = 30;
 /// The most days: a year.
@@ -20,15 +19,16 @@ pub(super) async fn answer(
     now: UnixMs,
 ) -> Result<Value, GatewayError> {
     let days = days(query)?;
-    let today = now.0 - now.0 % DAY_MS;
-    let begin = UnixMs(today.saturating_sub((days - 1) * DAY_MS));
-    let rows = ledger.usage_by_day(key.account, begin..UnixMs(today + DAY_MS)).await;
+    let today = now.0 - now.0 % MS_PER_DAY;
+    let begin = UnixMs(today.saturating_sub((days - 1) * MS_PER_DAY));
+    let rows =
+        ledger.usage_lately(key.account, Grain::Day, begin..UnixMs(today + MS_PER_DAY)).await;
     let mut rows = rows.map_err(|error| {
         GatewayError::new(ErrorKind::Internal, "The usage could not be read.").cause(error)
     })?;
-    rows.sort_by(|a, b| (a.day, &a.model, a.key).cmp(&(b.day, &b.model, b.key)));
+    rows.sort_by(|a, b| (a.begin, &a.model, a.key).cmp(&(b.begin, &b.model, b.key)));
     let data: Vec<Value> =
-        rows.iter().map(|row| shown(row.day, &row.model, row.key, &row.total)).collect();
+        rows.iter().map(|row| shown(row.begin, &row.model, row.key, &row.total)).collect();
     Ok(json!({
         "object": "list",
         "currency": "USD",

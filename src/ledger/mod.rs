@@ -111,7 +111,7 @@ pub use self::store::CallName;
 pub use self::task::{
     Ended, Intent, KEPT_MS, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook,
 };
-pub use self::usage::{DailyUsage, Grain, UsageOfAll, UsageRow};
+pub use self::usage::{Grain, UsageOfAll, UsageRow};
 pub use self::verify::{Report, verify};
 
 /// Accounts are spread over this many locks: many more than there are threads, so that two calls

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::people::PeopleChanges;
 
-use crate::clock::UnixMs;
+use crate::clock::{MS_PER_HOUR, UnixMs};
 use crate::ledger::account::{Account, Movement};
 use crate::ledger::core::{Grant, Refund};
 use crate::ledger::error::Violation;
@@ -28,7 +28,6 @@ use crate::price::Usage;
 /// A chunk of entries that has reached this length takes no more. It stays below the largest row for
 /// which the store's segments are made.
 const CHUNK_BYTES: usize = 16 << 10;
-pub(super) const MS_PER_HOUR: u64 = 3_600_000;
 
 /// The hour of `at`, counted from 1970.
 fn hour(at: UnixMs) -> u32 {

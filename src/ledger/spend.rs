@@ -10,13 +10,11 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use time::{Date, OffsetDateTime};
 
-use crate::clock::UnixMs;
+use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::ledger::KeyId;
 use crate::ledger::record::{OpenHold, Record};
 use crate::limits::Rates;
 use crate::money::Nanousd;
-
-const MS_PER_DAY: u64 = 86_400_000;
 
 /// What one key may use; `None` where nothing is said.
 ///

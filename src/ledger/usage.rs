@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::clock::UnixMs;
+use crate::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 use crate::ledger::error::LedgerError;
-use crate::ledger::projection::{MS_PER_HOUR, UsageCell, UsageTotal};
+use crate::ledger::projection::{UsageCell, UsageTotal};
 use crate::ledger::{AccountId, KeyId, Ledger};
-
-const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
 
 /// How finely usage is told apart in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,24 +18,11 @@ pub enum Grain {
     Day,
 }
 
-/// Usage of one account, key and model within one hour.
+/// Usage of one account, key and model within one hour or day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageRow {
-    /// The hour's beginning, in UTC.
-    pub hour: UnixMs,
-    /// The key.
-    pub key: KeyId,
-    /// The public id of the model.
-    pub model: Arc<str>,
-    /// What was used and charged.
-    pub total: UsageTotal,
-}
-
-/// Usage of one account, key and model on one day.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DailyUsage {
-    /// The day's beginning, in UTC.
-    pub day: UnixMs,
+    /// The beginning of the hour or day, in UTC.
+    pub begin: UnixMs,
     /// The key.
     pub key: KeyId,
     /// The public id of the model.
@@ -95,44 +80,25 @@ impl Ledger {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let hours = Grain::Hour.touched(&range);
         let found = self.query(move |store| store.usage(account, Grain::Hour, hours)).await?;
-        Ok(found.into_iter().map(hourly).collect())
+        Ok(rows(Grain::Hour, found))
     }
 
-    /// The same as of a few seconds ago: it makes the ledger do nothing, so customers may ask often.
+    /// The usage of an account in all hours or days that `range` touches, by that, key and model, as of
+    /// a few seconds ago: it makes the ledger do nothing, so customers may ask often. A year by the day
+    /// is one row for each day, key and model.
     ///
     /// # Errors
     /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
     pub async fn usage_lately(
         &self,
         account: AccountId,
+        grain: Grain,
         range: Range<UnixMs>,
     ) -> Result<Vec<UsageRow>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        let hours = Grain::Hour.touched(&range);
-        let found = self.ask(move |store| store.usage(account, Grain::Hour, hours)).await?;
-        Ok(found.into_iter().map(hourly).collect())
-    }
-
-    /// The usage of an account on all days that `range` touches, by day, key and model, as of a few
-    /// seconds ago. A year is one row for each day, key and model.
-    ///
-    /// # Errors
-    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
-    pub async fn usage_by_day(
-        &self,
-        account: AccountId,
-        range: Range<UnixMs>,
-    ) -> Result<Vec<DailyUsage>, LedgerError> {
-        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        let days = Grain::Day.touched(&range);
-        let found = self.ask(move |store| store.usage(account, Grain::Day, days)).await?;
-        let row = |(cell, total): (UsageCell, UsageTotal)| DailyUsage {
-            day: Grain::Day.begin(cell.time),
-            key: cell.key,
-            model: cell.model,
-            total,
-        };
-        Ok(found.into_iter().map(row).collect())
+        let times = grain.touched(&range);
+        let found = self.ask(move |store| store.usage(account, grain, times)).await?;
+        Ok(rows(grain, found))
     }
 
     /// The usage of all accounts together in all hours or days that `range` touches, by that and
@@ -165,6 +131,12 @@ impl Ledger {
     }
 }
 
-fn hourly((cell, total): (UsageCell, UsageTotal)) -> UsageRow {
-    UsageRow { hour: Grain::Hour.begin(cell.time), key: cell.key, model: cell.model, total }
+fn rows(grain: Grain, found: Vec<(UsageCell, UsageTotal)>) -> Vec<UsageRow> {
+    let row = |(cell, total): (UsageCell, UsageTotal)| UsageRow {
+        begin: grain.begin(cell.time),
+        key: cell.key,
+        model: cell.model,
+        total,
+    };
+    found.into_iter().map(row).collect()
 }

@@ -20,8 +20,8 @@ const X_API_KEY: &str = "x-api-key";
 /// the answer says how close a guess was.
 ///
 /// # Errors
-/// `Unauthorized` for no key and for one that is unknown or revoked; `PermissionDenied` for a disabled or expired one
-/// and for those of a suspended account.
+/// `Unauthorized` for no key and for one that is unknown or revoked; `PermissionDenied` for a
+/// disabled or expired one and for those of a suspended account.
 pub fn authenticate(
     ledger: &Ledger,
     headers: &HeaderMap,

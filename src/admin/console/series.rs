@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::clock::UnixMs;
+use crate::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 use crate::ledger::{Grain, Ledger, LedgerError, UsageTotal};
 use crate::metrics::Minute;
 use crate::money::Nanousd;
 use crate::web::show;
 
 const MINUTE_MS: u64 = 60 * 1000;
-const HOUR_MS: u64 = 60 * MINUTE_MS;
-const DAY_MS: u64 = 24 * HOUR_MS;
 /// Days that are shown.
 const DAYS: u64 = 30;
 
@@ -66,7 +64,7 @@ pub(super) fn hours(minutes: &[Minute]) -> Vec<Hour> {
     let mut hours: BTreeMap<u64, Hour> = BTreeMap::new();
     for minute in minutes {
         // A minute belongs to the hour in which it began.
-        let begin = minute.end.0.saturating_sub(MINUTE_MS) / HOUR_MS * HOUR_MS;
+        let begin = minute.end.0.saturating_sub(MINUTE_MS) / MS_PER_HOUR * MS_PER_HOUR;
         let hour = hours.entry(begin).or_default();
         hour.begin = UnixMs(begin);
         hour.requests += minute.requests();
@@ -82,8 +80,8 @@ pub(super) fn hours(minutes: &[Minute]) -> Vec<Hour> {
 
 /// What was charged since the full hour and since midnight in UTC.
 pub(super) async fn spent(ledger: &Ledger, now: UnixMs) -> Result<(Nanousd, Nanousd), LedgerError> {
-    let midnight = UnixMs(now.0 / DAY_MS * DAY_MS);
-    let hour = now.0 / HOUR_MS * HOUR_MS;
+    let midnight = UnixMs(now.0 / MS_PER_DAY * MS_PER_DAY);
+    let hour = now.0 / MS_PER_HOUR * MS_PER_HOUR;
     let rows = ledger.usage_of_all(Grain::Hour, midnight..UnixMs(now.0 + 1)).await?;
     let sum = |from: u64| {
         let charged = rows.iter().filter(|row| row.begin.0 >= from).map(|row| row.total.charged);
@@ -94,7 +92,7 @@ pub(super) async fn spent(ledger: &Ledger, now: UnixMs) -> Result<(Nanousd, Nano
 
 /// The last days on which something was used, newest first.
 pub(super) async fn days(ledger: &Ledger, now: UnixMs) -> Result<Vec<Day>, LedgerError> {
-    let first = (now.0 / DAY_MS * DAY_MS).saturating_sub((DAYS - 1) * DAY_MS);
+    let first = (now.0 / MS_PER_DAY * MS_PER_DAY).saturating_sub((DAYS - 1) * MS_PER_DAY);
     let rows = ledger.usage_of_all(Grain::Day, UnixMs(first)..UnixMs(now.0 + 1)).await?;
     let mut days: BTreeMap<UnixMs, UsageTotal> = BTreeMap::new();
     for row in rows {
@@ -105,8 +103,8 @@ pub(super) async fn days(ledger: &Ledger, now: UnixMs) -> Result<Vec<Day>, Ledge
 
 /// What each day up to now has cost, also those on which nothing was used, as app.js draws it.
 pub(super) fn spend(days: &[Day], now: UnixMs) -> String {
-    let first = (now.0 / DAY_MS + 1).saturating_sub(DAYS);
-    let x: Vec<u64> = (first..first + DAYS).map(|day| day * DAY_MS / 1000).collect();
+    let first = (now.0 / MS_PER_DAY + 1).saturating_sub(DAYS);
+    let x: Vec<u64> = (first..first + DAYS).map(|day| day * MS_PER_DAY / 1000).collect();
     let charged = x.iter().map(|begin| {
         let day = days.iter().find(|day| day.begin.seconds() == *begin);
         day.map_or(0.0, |day| show::dollars(day.total.charged))
@@ -135,6 +133,6 @@ mod tests {
         assert_eq!((first.begin, first.requests, first.failed), (UnixMs(0), 5, 1));
         assert_eq!(first.ttfb_p95, Some(Duration::from_millis(90)));
         assert_eq!(first.spend, Nanousd::new(10));
-        assert_eq!((last.begin, last.requests), (UnixMs(HOUR_MS), 6));
+        assert_eq!((last.begin, last.requests), (UnixMs(MS_PER_HOUR), 6));
     }
 }

@@ -8,15 +8,14 @@ use serde_json::json;
 
 use super::access::Visit;
 use super::customer::{HERE, Head};
-use crate::clock::UnixMs;
-use crate::ledger::{DailyUsage, UsageTotal};
+use crate::clock::{MS_PER_DAY, UnixMs};
+use crate::ledger::{Grain, UsageRow, UsageTotal};
 use crate::web::{Frame, Page, show};
 
 /// Days that are shown.
 const DAYS: u64 = 30;
 /// Models that are told apart; the rest is in the table of days.
 const MODELS_MAX: usize = 50;
-const DAY_MS: u64 = 24 * 3600 * 1000;
 
 #[derive(Template)]
 #[template(path = "operator_usage.html")]
@@ -33,9 +32,9 @@ struct Used {
 /// `GET /operator/customers/{account}/usage`
 pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
     let now = UnixMs::now().0;
-    let first = now / DAY_MS * DAY_MS - (DAYS - 1) * DAY_MS;
+    let first = now / MS_PER_DAY * MS_PER_DAY - (DAYS - 1) * MS_PER_DAY;
     let range = UnixMs(first)..UnixMs(now + 1);
-    let rows = match operator.ledger().usage_by_day(account.id, range).await {
+    let rows = match operator.ledger().usage_lately(account.id, Grain::Day, range).await {
         Ok(rows) => rows,
         Err(error) => return operator.failed(error),
     };
@@ -48,11 +47,11 @@ pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
 }
 
 /// All days in their order, with those on which nothing was used.
-fn by_day(rows: &[DailyUsage], first: u64) -> Vec<(UnixMs, UsageTotal)> {
-    let day = |number: u64| (UnixMs(first + number * DAY_MS), UsageTotal::default());
+fn by_day(rows: &[UsageRow], first: u64) -> Vec<(UnixMs, UsageTotal)> {
+    let day = |number: u64| (UnixMs(first + number * MS_PER_DAY), UsageTotal::default());
     let mut days: Vec<_> = (0..DAYS).map(day).collect();
     for row in rows {
-        let number = row.day.0.checked_sub(first).map(|since| since / DAY_MS);
+        let number = row.begin.0.checked_sub(first).map(|since| since / MS_PER_DAY);
         let place = number.and_then(|number| usize::try_from(number).ok());
         if let Some((_, total)) = place.and_then(|place| days.get_mut(place)) {
             total.add(&row.total);
@@ -61,7 +60,7 @@ fn by_day(rows: &[DailyUsage], first: u64) -> Vec<(UnixMs, UsageTotal)> {
     days
 }
 
-fn by_model(rows: &[DailyUsage]) -> Vec<(String, UsageTotal)> {
+fn by_model(rows: &[UsageRow]) -> Vec<(String, UsageTotal)> {
     let mut models: BTreeMap<&str, UsageTotal> = BTreeMap::new();
     for row in rows {
         models.entry(&row.model).or_default().add(&row.total);

@@ -10,7 +10,7 @@ use crate::console::Console;
 use crate::console::customer::{Answer, Customer};
 use crate::console::key_names::KeyNames;
 use crate::console::units;
-use crate::ledger::DailyUsage;
+use crate::ledger::UsageRow;
 use crate::web::show;
 
 const COLUMNS: [&str; 13] = [
@@ -51,12 +51,12 @@ pub(in crate::console) async fn download(
     Ok((headers, file).into_response())
 }
 
-fn file(used: &[DailyUsage], names: &KeyNames) -> Result<Vec<u8>, String> {
+fn file(used: &[UsageRow], names: &KeyNames) -> Result<Vec<u8>, String> {
     let mut writer =
         csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
     let told = |error: csv::Error| error.to_string();
     writer.write_record(COLUMNS).map_err(told)?;
-    for DailyUsage { day, model, key, total } in used {
+    for UsageRow { begin: day, model, key, total } in used {
         let usage = &total.usage;
         let counts = [
             total.calls,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::clock::UnixMs;
-use crate::ledger::{DailyUsage, KeyId, UsageTotal};
+use crate::ledger::{KeyId, UsageRow, UsageTotal};
 
 /// The sums of a page.
 #[derive(Debug, Default)]
@@ -21,11 +21,11 @@ pub(super) struct Sums {
 
 impl Sums {
     /// Those of all of `used`.
-    pub(super) fn of(used: &[DailyUsage]) -> Self {
+    pub(super) fn of(used: &[UsageRow]) -> Self {
         let mut sums = Self::default();
         let mut models: BTreeMap<Arc<str>, UsageTotal> = BTreeMap::new();
         let mut keys: BTreeMap<KeyId, UsageTotal> = BTreeMap::new();
-        for DailyUsage { day, model, key, total } in used {
+        for UsageRow { begin: day, model, key, total } in used {
             sums.total.add(total);
             sums.days.entry(*day).or_default().add(total);
             models.entry(Arc::clone(model)).or_default().add(total);
@@ -52,12 +52,12 @@ mod tests {
     use crate::money::Nanousd;
     use crate::price::Usage;
 
-    fn used(day: u64, model: &str, key: u64, nanousd: i64) -> DailyUsage {
+    fn used(day: u64, model: &str, key: u64, nanousd: i64) -> UsageRow {
         let usage = Usage { input_tokens: 10, ..Usage::ZERO };
         let charged = Nanousd::new(nanousd);
         let total = UsageTotal { calls: 1, charged, written_off: Nanousd::ZERO, usage };
         let day = UnixMs(day * 86_400_000);
-        DailyUsage { day, key: KeyId::from_number(key), model: model.into(), total }
+        UsageRow { begin: day, key: KeyId::from_number(key), model: model.into(), total }
     }
 
     #[test]
