@@ -115,8 +115,10 @@ impl Movement {
             | Record::CodeRevoked { .. }
             | Record::CodeUsed { .. }
             | Record::DoubtResolved { .. }
-            | Record::Announced { .. } => Ok(Self::default()),
-            Record::Granted { amount, .. } => {
+            | Record::Announced { .. }
+            | Record::Central(_)
+            | Record::Followed { .. } => Ok(Self::default()),
+            Record::Granted { amount, .. } | Record::Leased { amount, .. } => {
                 Ok(Self { granted: *amount, available: *amount, ..Self::default() })
             }
             Record::Refunded { amount, .. } => {
@@ -129,6 +131,14 @@ impl Movement {
             }
             Record::Recovered { charged, .. } => Self::ended(held, *charged),
             Record::Voided { .. } => Self::ended(held, Nanousd::ZERO),
+            Record::Returned { amount, .. } => {
+                let gone = negated(*amount)?;
+                Ok(Self { granted: gone, available: gone, ..Self::default() })
+            }
+            Record::HandedOver { .. } => {
+                let gone = negated(held)?;
+                Ok(Self { granted: gone, held: gone, ..Self::default() })
+            }
         }
     }
 

@@ -139,6 +139,7 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
             .collect();
         add_sorted(&mut hasher, spendings.iter());
     }
+    add(&mut hasher, &cores.clone().map(|core| core.house.followed).max());
     let codes: HashMap<_, _> = cores.clone().flat_map(|core| &core.house.codes).collect();
     add_sorted(&mut hasher, codes.iter().map(|(id, state)| (*id, &state.code)));
     for (id, state) in codes.iter().collect::<std::collections::BTreeMap<_, _>>() {

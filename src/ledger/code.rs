@@ -143,6 +143,8 @@ impl fmt::Debug for SignUp {
 /// What the house has: the codes.
 #[derive(Debug, Default)]
 pub(super) struct House {
+    /// How far a node has followed its fleet's directory; zero in a single node.
+    pub(super) followed: Seq,
     pub(super) codes: HashMap<CodeId, CodeState>,
     by_hash: HashMap<KeyHash, CodeId>,
 }
@@ -191,6 +193,13 @@ impl House {
         const UNKNOWN: &str = "there is no such code";
         match record {
             Record::Acted(_) => Ok(()),
+            Record::Followed { seq, .. } if *seq <= self.followed => {
+                Err("the directory was followed further before")
+            }
+            Record::Followed { seq, .. } => {
+                self.followed = *seq;
+                Ok(())
+            }
             Record::CodeCreated(code) => {
                 if self.codes.contains_key(&code.id) || self.by_hash.contains_key(&code.hash) {
                     return Err("the code exists already");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::ledger::code::CodeRefusal;
 use crate::ledger::record::Record;
 use crate::ledger::spend::Capped;
-use crate::ledger::{AccountId, CodeId, HoldId, KeyId, Seq, TaskId};
+use crate::ledger::{AccountId, CodeId, HoldId, KeyId, NodeId, Seq, TaskId};
 use crate::money::Nanousd;
 
 /// Why no money was set aside. Nothing has changed then.
@@ -166,6 +166,15 @@ pub enum OpenError {
     },
     /// Another process has the directory open.
     InUse(PathBuf),
+    /// The journal is another node's, or a single gateway's.
+    OtherNode {
+        /// The data directory.
+        dir: PathBuf,
+        /// Whose journal it is.
+        found: NodeId,
+        /// Whose it should be.
+        expected: NodeId,
+    },
     /// The journal has bytes that were not written like this.
     Damaged {
         /// The segment.
@@ -204,6 +213,21 @@ impl fmt::Display for OpenError {
                 "{}: another process uses this ledger; stop it first, or choose another directory",
                 path.display()
             ),
+            Self::OtherNode { dir, found: NodeId::SINGLE, .. } => write!(
+                f,
+                "{}: this is the ledger of a gateway that is in no fleet. Move it in with `tollgate \
+                 migrate ledger --to postgres`, then start the node on an empty directory",
+                dir.display()
+            ),
+            Self::OtherNode { dir, found, expected: NodeId::SINGLE } => write!(
+                f,
+                "{}: this is the ledger of {found} of a fleet, and `store.postgres` is not \
+                 configured: alone it knows only a part of the money",
+                dir.display()
+            ),
+            Self::OtherNode { dir, found, expected } => {
+                write!(f, "{}: this is the ledger of {found}, not of {expected}", dir.display())
+            }
             Self::Damaged { path, offset, what } => write!(
                 f,
                 "{}: damaged at byte {offset}: {what}. Nothing was changed. Restore this file from \

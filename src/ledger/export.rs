@@ -161,6 +161,14 @@ enum What<'a> {
     DoubtResolved { hold: HoldId, note: &'a str },
     /// The end of a task was announced, or was tried to be.
     Announced { task_id: TaskId, status: Option<u16>, error: Option<&'a str> },
+    /// A node of a fleet has taken over what the fleet's directory says up to this place.
+    Followed { directory: Seq },
+    /// A node of a fleet got money to spend.
+    Lease { amount: Nanousd },
+    /// A node of a fleet gave money back that it had not spent.
+    LeaseReturned { amount: Nanousd },
+    /// A hold went to the fleet's treasury with its task.
+    HandedOver { hold: HoldId },
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -236,6 +244,11 @@ impl<'a> Exported<'a> {
 impl<'a> What<'a> {
     fn of(seq: Seq, record: &'a Record) -> Self {
         match record {
+            Record::Central(record) => Self::of(seq, record),
+            Record::Followed { seq, .. } => Self::Followed { directory: *seq },
+            Record::Leased { amount, .. } => Self::Lease { amount: *amount },
+            Record::Returned { amount, .. } => Self::LeaseReturned { amount: *amount },
+            Record::HandedOver { hold, .. } => Self::HandedOver { hold: *hold },
             Record::AccountCreated { name, .. } => Self::AccountCreated { name },
             Record::Granted { id, amount, .. } => Self::Grant { id, amount: *amount },
             Record::Refunded { id, hold, amount, .. } => {

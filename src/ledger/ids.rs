@@ -15,6 +15,59 @@ use crate::clock::UnixMs;
 /// A record's place in the journal, counted from 1. Zero stands before the first record.
 pub type Seq = u64;
 
+/// A node of a fleet. Its journal begins behind [`NodeId::begin`], so no two nodes have a place, and
+/// so a hold, in common.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct NodeId(u16);
+
+/// The bits of a [`Seq`] that count a node's own records: some 280 million million.
+const SEQ_BITS: u32 = 48;
+
+impl NodeId {
+    /// A gateway that is in no fleet, and what was moved into one from such a gateway.
+    pub const SINGLE: Self = Self(0);
+    /// The places of what the fleet's directory says: no node has this number.
+    pub const DIRECTORY: Self = Self(0x7fff);
+
+    /// The node of this number, which is above zero and below [`NodeId::DIRECTORY`].
+    #[must_use]
+    pub fn from_number(number: u16) -> Option<Self> {
+        Some(Self(number)).filter(|node| Self::SINGLE < *node && *node < Self::DIRECTORY)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The node whose journal has this place.
+    #[must_use]
+    pub fn of(seq: Seq) -> Self {
+        Self(u16::try_from(seq >> SEQ_BITS).unwrap_or(u16::MAX))
+    }
+
+    /// How many records the node of this place has made up to it.
+    #[must_use]
+    pub fn count(seq: Seq) -> u64 {
+        seq.saturating_sub(Self::of(seq).begin())
+    }
+
+    /// The place before its first record.
+    #[must_use]
+    pub fn begin(self) -> Seq {
+        Seq::from(self.0) << SEQ_BITS
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
+
 /// Why a text is not an id of the kind that was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseIdError {

@@ -96,7 +96,9 @@ pub use self::doubt::DoubtRefund;
 pub use self::error::{LedgerError, OpenError, Refusal, Violation};
 pub use self::export::{CSV_COLUMNS, ExportFormat, Exported};
 pub use self::hold::{Hold, Posted, Reserve, Settlement};
-pub use self::ids::{AccountId, CodeId, HoldId, KeyId, ParseIdError, RequestId, Seq, TaskId};
+pub use self::ids::{
+    AccountId, CodeId, HoldId, KeyId, NodeId, ParseIdError, RequestId, Seq, TaskId,
+};
 pub use self::journal::records::Records;
 pub use self::limit::{KeyLimitsPatch, RatesPatch};
 pub use self::offline::OfflineRecords;
@@ -152,6 +154,8 @@ pub struct Options {
     pub on_commit: Option<OnCommit>,
     /// New holds are refused while fewer bytes than this are free.
     pub disk_free_bytes_min: u64,
+    /// Whose journal it is. One that is there already must be this node's.
+    pub node: NodeId,
 }
 
 impl Options {
@@ -163,6 +167,7 @@ impl Options {
             recovery: RecoveryPolicy::default(),
             on_commit: None,
             disk_free_bytes_min: journal::committer::FREE_BYTES_MIN,
+            node: NodeId::SINGLE,
         }
     }
 }

@@ -139,7 +139,7 @@ impl Window {
         }
         self.people.add(seq, record);
         self.add_hold(seq, record, hold.as_ref(), first_seq);
-        match record {
+        match record.said() {
             Record::AccountCreated { name, at, .. } => {
                 self.created.insert(account, Account::new(account, name.clone(), *at));
             }

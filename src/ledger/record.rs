@@ -210,6 +210,43 @@ pub enum Record {
         /// What came of it.
         tried: Arc<Tried>,
     },
+    /// Something was given, given back or resolved where a fleet keeps its money: known here, and
+    /// moving nothing here.
+    Central(Arc<Record>),
+    /// A node of a fleet has taken over what the fleet's directory says up to this place.
+    Followed {
+        /// The place in the directory.
+        seq: Seq,
+        /// When.
+        at: UnixMs,
+    },
+    /// A node got money to spend.
+    Leased {
+        /// Whose.
+        account: AccountId,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// A node gave money back that it had not spent.
+    Returned {
+        /// Whose.
+        account: AccountId,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold went with its task to where the fleet keeps its money.
+    HandedOver {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends here.
+        hold: HoldId,
+        /// When.
+        at: UnixMs,
+    },
 }
 
 /// Money set aside for one call, as it was asked for.
@@ -342,12 +379,17 @@ impl Record {
             | Self::AccountSuspended { account, .. }
             | Self::SessionEnded { account, .. }
             | Self::DoubtResolved { account, .. }
-            | Self::Announced { account, .. } => *account,
+            | Self::Announced { account, .. }
+            | Self::Leased { account, .. }
+            | Self::Returned { account, .. }
+            | Self::HandedOver { account, .. } => *account,
+            Self::Central(record) => record.account(),
             Self::Acted(act) => act.account,
             Self::LoginSet(login) => login.account,
-            Self::CodeCreated(_) | Self::CodeRevoked { .. } | Self::CodeUsed { .. } => {
-                AccountId::HOUSE
-            }
+            Self::CodeCreated(_)
+            | Self::CodeRevoked { .. }
+            | Self::CodeUsed { .. }
+            | Self::Followed { .. } => AccountId::HOUSE,
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.account,
             Self::Reserved(reservation) => reservation.account,
             Self::Task(task) => task.intent.account,
@@ -372,7 +414,12 @@ impl Record {
             | Self::SessionEnded { at, .. }
             | Self::CodeRevoked { at, .. }
             | Self::CodeUsed { at, .. }
-            | Self::DoubtResolved { at, .. } => *at,
+            | Self::DoubtResolved { at, .. }
+            | Self::Followed { at, .. }
+            | Self::Leased { at, .. }
+            | Self::Returned { at, .. }
+            | Self::HandedOver { at, .. } => *at,
+            Self::Central(record) => record.at(),
             Self::Acted(act) => act.at,
             Self::LoginSet(login) => login.since,
             Self::CodeCreated(code) => code.created_at,
@@ -390,12 +437,22 @@ impl Record {
             Self::Extended { hold, .. }
             | Self::Posted { hold, .. }
             | Self::Voided { hold, .. }
-            | Self::Recovered { hold, .. } => Some(*hold),
+            | Self::Recovered { hold, .. }
+            | Self::HandedOver { hold, .. } => Some(*hold),
             _ => None,
         }
     }
 
-    /// Whether it ends the hold that it names.
+    /// What it says, wherever the money of it moved.
+    #[must_use]
+    pub fn said(&self) -> &Self {
+        match self {
+            Self::Central(record) => record,
+            record => record,
+        }
+    }
+
+    /// Whether it settles the hold that it names.
     #[must_use]
     pub fn ends_hold(&self) -> bool {
         matches!(self, Self::Posted { .. } | Self::Voided { .. } | Self::Recovered { .. })

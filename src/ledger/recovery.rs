@@ -24,8 +24,8 @@ use super::scan::SCANS_MAX;
 use super::statement::{InDoubt, in_doubt};
 use super::store::{Store, StoreError};
 use super::{
-    HoldId, Keys, Ledger, OpenError, Options, RecoveryPolicy, audit, new_cores, shard_index,
-    sync_directory,
+    HoldId, Keys, Ledger, NodeId, OpenError, Options, RecoveryPolicy, audit, new_cores,
+    shard_index, sync_directory,
 };
 use crate::clock::UnixMs;
 
@@ -55,6 +55,13 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         sync_directory(dir).map_err(OpenError::io(dir))?;
     }
     let (mut state, sled_rebuilt) = load_or_rebuild(dir)?;
+    if state.end == Position::default() {
+        state.end = Position::begin(options.node);
+    }
+    let found = NodeId::of(state.end.seq);
+    if found != options.node {
+        return Err(OpenError::OtherNode { dir: dir.clone(), found, expected: options.node });
+    }
     let mut writer = Writer::open(&journal_dir, state.end)?;
     let ended = end_open_holds(&mut state, &mut writer, options.recovery)?;
     let end = writer.position();
@@ -132,7 +139,8 @@ fn load_or_rebuild(dir: &Path) -> Result<(State, bool), OpenError> {
     let existed = sled_dir.exists();
     let cause = match load(dir) {
         Ok(state) => {
-            let is_rebuilt = state.end.seq > 0 && state.records_replayed == state.end.seq;
+            let records = NodeId::count(state.end.seq);
+            let is_rebuilt = records > 0 && state.records_replayed == records;
             return Ok((state, is_rebuilt));
         }
         Err(OpenError::Store(cause)) if existed => cause,
@@ -174,6 +182,7 @@ fn replay(
     mut cores: Vec<Core>,
 ) -> Result<State, OpenError> {
     let mut reader = Reader::open(journal_dir, from)?;
+    let begin = reader.position().seq;
     let (mut window, mut waiting) = (Window::default(), 0);
     while let Some(frame) = reader.next()? {
         for (record, seq) in frame.records.into_iter().zip(frame.first_seq..) {
@@ -192,14 +201,14 @@ fn replay(
     if waiting > 0 {
         store.apply(window, end).map_err(store_error)?;
     }
-    if end.seq > from.seq {
+    if end.seq > begin {
         store.flush().map_err(store_error)?;
     }
     Ok(State {
         store,
         cores,
         end,
-        records_replayed: end.seq - from.seq,
+        records_replayed: end.seq - begin,
         torn_bytes: reader.torn_bytes(),
     })
 }

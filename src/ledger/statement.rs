@@ -192,6 +192,9 @@ pub(super) fn entry(journaled: Journaled) -> Option<Entry> {
     let at = record.at();
     let call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
     let kind = match record {
+        Record::Central(record) => {
+            return entry(Journaled { seq, record: (*record).clone(), hold });
+        }
         Record::Granted { id, amount, .. } => EntryKind::Grant { id, amount },
         Record::Refunded { id, hold, amount, .. } => EntryKind::Refund { id, hold, amount },
         Record::Posted { charged, written_off, usage, source, .. } => {

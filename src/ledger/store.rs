@@ -31,7 +31,7 @@ use crate::money::Nanousd;
 pub use calls::CallName;
 
 /// Raised whenever keys or values change their meaning; another version is rebuilt from the journal.
-const LAYOUT_VERSION: u32 = 5;
+const LAYOUT_VERSION: u32 = 6;
 /// Sled's page cache. Boot reads accounts, keys and open holds once; afterwards only the rows of
 /// accounts that are active are touched.
 const CACHE_BYTES: u64 = 8 << 20;

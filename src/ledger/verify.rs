@@ -11,7 +11,9 @@ use super::core::Core;
 use super::journal::segment::{self, Position, Reader};
 use super::lock::DirectoryLock;
 use super::record::Record;
-use super::{Account, AccountId, HoldId, OpenError, Seq, audit, new_cores, recovery, shard_index};
+use super::{
+    Account, AccountId, HoldId, NodeId, OpenError, Seq, audit, new_cores, recovery, shard_index,
+};
 use crate::ledger::Balance;
 use crate::money::Nanousd;
 
@@ -129,7 +131,7 @@ fn read(dir: &Path, to: Option<Seq>, goes_on: &dyn Fn() -> bool) -> Result<Check
     let report = Report {
         segments,
         frames,
-        records: end.seq,
+        records: NodeId::count(end.seq),
         torn_bytes: reader.torn_bytes(),
         chain: hex(&end.chain),
         state_hash: hex(&state_hash),

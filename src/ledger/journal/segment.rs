@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, Chain, Frame};
 use crate::ledger::error::OpenError;
 use crate::ledger::record::Journaled;
-use crate::ledger::{Seq, sync_directory};
+use crate::ledger::{NodeId, Seq, sync_directory};
 
 /// A segment that has reached this length is followed by a new one: small enough to read at once.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
@@ -26,6 +26,13 @@ pub(crate) struct Position {
     pub(crate) seq: Seq,
     /// The hash chain up to this place.
     pub(crate) chain: Chain,
+}
+
+impl Position {
+    /// Before the first record of a node's journal.
+    pub(crate) fn begin(node: NodeId) -> Self {
+        Self { seq: node.begin(), ..Self::default() }
+    }
 }
 
 /// The path of the segment that begins with `first_seq`.
@@ -95,6 +102,11 @@ impl Reader {
         };
         if from.segment > 0 {
             reader.resume(from)?;
+        } else if let Some(first_seq) = reader.to_come.last() {
+            let begin = NodeId::of(*first_seq).begin();
+            if *first_seq == begin.saturating_add(1) {
+                reader.position.seq = begin;
+            }
         }
         Ok(reader)
     }

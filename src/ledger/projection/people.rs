@@ -29,6 +29,8 @@ pub(in crate::ledger) struct PeopleChanges {
     pub(in crate::ledger) resolved: Vec<HoldId>,
     /// The last try of each task's announcement.
     pub(in crate::ledger) tried: HashMap<TaskId, Arc<Tried>>,
+    /// How far the fleet's directory was followed.
+    pub(in crate::ledger) followed: Option<Seq>,
     /// Tasks that were submitted.
     pub(in crate::ledger) begun: HashMap<TaskId, (AccountId, UnixMs)>,
 }
@@ -37,7 +39,7 @@ impl PeopleChanges {
     /// Takes a record, if it is about people.
     pub(super) fn add(&mut self, seq: Seq, record: &Record) {
         let account = record.account();
-        match record {
+        match record.said() {
             Record::AccountRenamed { name, .. } => {
                 self.renamed.insert(account, name.clone());
             }
@@ -55,6 +57,7 @@ impl PeopleChanges {
                 self.revoked.entry(*code).or_insert(*at);
             }
             Record::CodeUsed { code, by, at } => self.uses.push((*code, *by, *at)),
+            Record::Followed { seq, .. } => self.followed = Some(*seq),
             Record::Acted(act) => self.acts.push((seq, Arc::clone(act))),
             Record::DoubtResolved { hold, .. } => self.resolved.push(*hold),
             Record::Announced { task, tried, .. } => {

@@ -17,6 +17,8 @@ const SESSION: u8 = b'S';
 const CODE: u8 = b'C';
 const CODE_REVOKED: u8 = b'R';
 const CODE_USE: u8 = b'U';
+/// How far the fleet's directory was followed.
+const FOLLOWED: u8 = b'F';
 /// All acts by their place.
 const ACT: u8 = b'A';
 /// The places of an account's acts.
@@ -57,6 +59,7 @@ impl Store {
             let state = house.codes.get_mut(&code);
             state.ok_or_else(|| StoreError("a use of no code".to_owned()))?.uses.insert(by, at);
         }
+        house.followed = self.value(&[FOLLOWED])?.unwrap_or(0);
         Ok(())
     }
 
@@ -162,6 +165,9 @@ pub(super) fn put_people(
         if act.id.is_some() {
             put(batch, key(ACT_ID, &[&act.at.0.to_be_bytes(), &place]), seq)?;
         }
+    }
+    if let Some(seq) = changes.followed {
+        put(batch, vec![FOLLOWED], &seq)?;
     }
     for hold in &changes.resolved {
         batch.remove(key(IN_DOUBT, &[&hold.number().to_be_bytes()]));
