@@ -15,6 +15,7 @@ pub mod limits;
 pub mod tasks;
 pub mod outbound;
 pub mod ledger;
+pub mod fleet;
 
 // What it is told, and what it tells.
 pub mod config;

@@ -21,6 +21,7 @@
 //! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `submit` what it knows of submits, `audit` its invariants |
 //! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
 //! | `store` | sled, a projection of the journal for queries; `projection` sums up, `projector` is the thread |
+//! | `report` | what a node of a fleet tells the treasury |
 //! | `recovery` | opening: load, replay, rebuild, end what a crash left open |
 //! | `verify` | the whole journal checked |
 //! | `export` | records as JSON and CSV |
@@ -55,6 +56,7 @@ mod projection;
 mod projector;
 mod record;
 mod recovery;
+mod report;
 mod scan;
 mod spend;
 mod statement;
@@ -106,6 +108,7 @@ pub use self::people::{AccountPatch, Login, SessionId, normal_email};
 pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
 pub use self::recovery::Recovery;
+pub use self::report::History;
 pub use self::scan::Scan;
 pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::statement::{Call, Entry, EntryKind, InDoubt};

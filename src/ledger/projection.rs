@@ -63,19 +63,23 @@ pub(super) struct Window {
 }
 
 /// Entries of one account, one after the other.
-pub(super) struct Chunk {
-    pub(super) first_seq: Seq,
-    pub(super) bytes: Vec<u8>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) first_seq: Seq,
+    pub(crate) last_seq: Seq,
+    /// When the last of them happened.
+    pub(crate) last_at: UnixMs,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// What usage is summed by.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct UsageCell {
-    pub(super) account: AccountId,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct UsageCell {
+    pub(crate) account: AccountId,
     /// The hour, counted from 1970; in rows by the day, the day.
-    pub(super) time: u32,
-    pub(super) key: KeyId,
-    pub(super) model: Arc<str>,
+    pub(crate) time: u32,
+    pub(crate) key: KeyId,
+    pub(crate) model: Arc<str>,
 }
 
 /// What some calls used and cost together.
@@ -242,12 +246,17 @@ impl Window {
     fn add_entry(&mut self, account: AccountId, journaled: &Journaled) -> Result<(), &'static str> {
         let chunks = self.entries.entry(account).or_default();
         if chunks.last().is_none_or(|chunk| chunk.bytes.len() >= CHUNK_BYTES) {
-            chunks.push(Chunk { first_seq: journaled.seq, bytes: Vec::new() });
+            let (seq, at) = (journaled.seq, journaled.record.at());
+            let bytes = Vec::new();
+            chunks.push(Chunk { first_seq: seq, last_seq: seq, last_at: at, bytes });
         }
         match chunks.last_mut() {
-            Some(chunk) => postcard::to_io(journaled, &mut chunk.bytes)
-                .map(|_| ())
-                .map_err(|_| "the entry cannot be encoded"),
+            Some(chunk) => {
+                (chunk.last_seq, chunk.last_at) = (journaled.seq, journaled.record.at());
+                postcard::to_io(journaled, &mut chunk.bytes)
+                    .map(|_| ())
+                    .map_err(|_| "the entry cannot be encoded")
+            }
             None => Ok(()),
         }
     }

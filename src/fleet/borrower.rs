@@ -1,0 +1,348 @@
+//! The node's side of leases, pure: what to ask the treasury for, what to give back, how long what was
+//! lent may be spent, and what those are told who wait for money.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Report, Short, Turn};
+use crate::ledger::{AccountId, NodeId, Seq};
+use crate::money::Nanousd;
+
+/// How often a node exchanges when nothing hurries it: what another node wrote is known this much
+/// later at most, even where the database sends no notifications.
+pub const BEAT: Duration = Duration::from_millis(500);
+/// A refusal for want of money waits this long for what other nodes give back.
+pub const RECALL_WAIT: Duration = Duration::from_millis(250);
+/// How often the treasury is asked again meanwhile.
+const RECALL_BEAT: Duration = Duration::from_millis(50);
+/// Who waits for money while the treasury does not answer is refused after this.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// For how long ahead money is borrowed, at the pace of the last seconds.
+const AHEAD_S: i64 = 2;
+/// More than what would be spent in this time is given back.
+const EXCESS_S: i64 = 8;
+/// An account that nobody has used for this long needs no money here.
+const IDLE: Duration = Duration::from_secs(5);
+/// The least that is borrowed where it is there: a cent, so that an account's first calls do not each
+/// wait for the treasury.
+const FLOOR: Nanousd = Nanousd::new(10_000_000);
+
+/// Who waits for money of an account.
+pub type Waiter = u64;
+
+/// The local side of money, as the borrower needs it: the node's ledger, or a simulated one.
+pub trait Local {
+    /// What can be held of an account here.
+    fn available(&self, account: AccountId) -> Nanousd;
+    /// What open holds cover of it: it comes back when they end.
+    fn held(&self, account: AccountId) -> Nanousd;
+    /// What was set aside of it since this process began, whatever became of it: it only grows.
+    fn reserved(&self, account: AccountId) -> Nanousd;
+    /// Takes `amount` of what is available out of the ledger, if so much is there.
+    fn give_back(&mut self, account: AccountId, amount: Nanousd) -> bool;
+    /// Puts `amount` in.
+    fn take_in(&mut self, account: AccountId, amount: Nanousd);
+    /// Below so much an account runs low: the borrower wants to know at once.
+    fn watch(&mut self, account: AccountId, below: Nanousd);
+    /// What the journal says beyond `from`, as far as it is on disk.
+    fn report(&mut self, from: Seq) -> Option<Report>;
+}
+
+/// What someone who waited for money is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Money came: try again.
+    Again,
+    /// There is none, here or elsewhere.
+    Refused(Short),
+    /// The treasury does not answer.
+    CutOff,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    id: Waiter,
+    amount: Nanousd,
+    since: Duration,
+}
+
+/// What is known of an account of which this node has money, or wants some.
+#[derive(Debug, Default)]
+struct Need {
+    waiting: Vec<Waiting>,
+    /// What was set aside of it up to the last beat.
+    reserved: Nanousd,
+    /// What was set aside in the second before that, smoothed.
+    per_second: i64,
+    measured_at: Duration,
+    used_at: Duration,
+    /// What the treasury said last when it had not enough.
+    short: Option<Short>,
+    /// When it is asked again after that.
+    ask_at: Duration,
+    /// Another node needs it.
+    is_recalled: bool,
+}
+
+/// A node that lives on leases.
+#[derive(Debug)]
+pub struct Borrower {
+    node: NodeId,
+    epoch: Epoch,
+    turn: Turn,
+    term: Duration,
+    reported: Seq,
+    needs: BTreeMap<AccountId, Need>,
+    next_waiter: Waiter,
+    /// Sent and not answered.
+    pending: Option<Exchange>,
+    /// When it was sent first.
+    sent_at: Duration,
+    exchanged_at: Option<Duration>,
+    /// Until when holds may be made.
+    spend_until: Duration,
+}
+
+impl Borrower {
+    /// A node that has joined, and has nothing.
+    #[must_use]
+    pub fn new(node: NodeId, joined: Joined, term: Duration) -> Self {
+        Self {
+            node,
+            epoch: joined.epoch,
+            turn: joined.turn,
+            term,
+            reported: joined.reported,
+            needs: BTreeMap::new(),
+            next_waiter: 0,
+            pending: None,
+            sent_at: Duration::ZERO,
+            exchanged_at: None,
+            spend_until: Duration::ZERO,
+        }
+    }
+
+    /// Until when holds may be made, by the node's own clock.
+    #[must_use]
+    pub fn spend_until(&self) -> Duration {
+        self.spend_until
+    }
+
+    /// The last record that the treasury has.
+    #[must_use]
+    pub fn reported(&self) -> Seq {
+        self.reported
+    }
+
+    /// Someone waits for so much of an account, and has since `since`.
+    pub fn wait(&mut self, account: AccountId, amount: Nanousd, since: Duration) -> Waiter {
+        let id = self.next_waiter;
+        self.next_waiter = id.wrapping_add(1);
+        let need = self.needs.entry(account).or_default();
+        need.waiting.push(Waiting { id, amount, since });
+        id
+    }
+
+    /// Someone waits no longer.
+    pub fn forget(&mut self, account: AccountId, waiter: Waiter) {
+        if let Some(need) = self.needs.get_mut(&account) {
+            need.waiting.retain(|waiting| waiting.id != waiter);
+        }
+    }
+
+    /// An account runs low here: it is looked at with the next exchange, which is due now.
+    pub fn runs_low(&mut self, account: AccountId) {
+        self.needs.entry(account).or_default();
+        self.exchanged_at = None;
+    }
+
+    /// When the next exchange is due.
+    #[must_use]
+    pub fn due_at(&self, now: Duration) -> Duration {
+        let Some(last) = self.exchanged_at.filter(|_| self.pending.is_none()) else { return now };
+        let waiting = self.needs.values().filter(|need| !need.waiting.is_empty());
+        let asks = waiting.map(|need| need.ask_at);
+        asks.chain([last.saturating_add(BEAT)]).min().unwrap_or(now)
+    }
+
+    /// The exchange to send at `now`. One that was not answered is sent again as it was.
+    pub fn exchange(&mut self, now: Duration, local: &mut impl Local) -> Exchange {
+        if let Some(pending) = &self.pending {
+            return pending.clone();
+        }
+        self.measure(now, local);
+        self.give_back(now, local);
+        let exchange = Exchange {
+            node: self.node,
+            epoch: self.epoch,
+            turn: self.turn.saturating_add(1),
+            report: local.report(self.reported),
+            is_clear: false,
+            asks: self.asks(now, local),
+        };
+        self.pending = Some(exchange.clone());
+        self.sent_at = now;
+        exchange
+    }
+
+    /// The exchanges with which a process begins, one after the other: reports all that stands in the
+    /// journal, and says with the last that nothing is left.
+    pub fn clearing(&mut self, now: Duration, local: &mut impl Local) -> Exchange {
+        if self.pending.is_none() {
+            let report = local.report(self.reported);
+            let exchange = Exchange {
+                node: self.node,
+                epoch: self.epoch,
+                turn: self.turn.saturating_add(1),
+                is_clear: report.is_none(),
+                report,
+                asks: Vec::new(),
+            };
+            self.pending = Some(exchange);
+            self.sent_at = now;
+        }
+        self.pending.clone().unwrap_or_default()
+    }
+
+    /// Takes the answer to the exchange that was sent last. Says what those are told who waited.
+    pub fn answered(
+        &mut self,
+        answer: &Answer,
+        now: Duration,
+        local: &mut impl Local,
+    ) -> Vec<(Waiter, Verdict)> {
+        let Some(exchange) = self.pending.take() else { return Vec::new() };
+        self.turn = exchange.turn;
+        self.reported = exchange.report.map_or(self.reported, |report| report.to);
+        // The treasury counts from later on, and for longer.
+        self.spend_until = self.sent_at.saturating_add(self.term);
+        self.exchanged_at = Some(now);
+        let mut told = Vec::new();
+        for (account, loan) in &answer.loans {
+            let Some(need) = self.needs.get_mut(account) else { continue };
+            match loan {
+                Loan::Lent(amount) => {
+                    local.take_in(*account, *amount);
+                    need.short = None;
+                    told.extend(need.waiting.drain(..).map(|waiting| (waiting.id, Verdict::Again)));
+                }
+                Loan::Short(short) => {
+                    need.short = Some(*short);
+                    need.ask_at = now.saturating_add(RECALL_BEAT);
+                    need.refuse(*short, self.sent_at, now, &mut told);
+                }
+            }
+        }
+        let recalled: BTreeSet<_> = answer.recalled.iter().copied().collect();
+        for (account, need) in &mut self.needs {
+            need.is_recalled = recalled.contains(account);
+        }
+        if !recalled.is_empty() {
+            self.exchanged_at = None;
+        }
+        told
+    }
+
+    /// The treasury has not answered by `now`: who has waited for too long is told so, and everybody
+    /// once the term is over.
+    pub fn unanswered(&mut self, now: Duration) -> Vec<(Waiter, Verdict)> {
+        let is_over = self.spend_until <= now;
+        let mut told = Vec::new();
+        for need in self.needs.values_mut() {
+            let has_waited = |waiting: &Waiting| now.saturating_sub(waiting.since) >= ANSWER_WAIT;
+            let gone = need.waiting.extract_if(.., |waiting| is_over || has_waited(waiting));
+            told.extend(gone.map(|waiting| (waiting.id, Verdict::CutOff)));
+        }
+        told
+    }
+
+    fn measure(&mut self, now: Duration, local: &impl Local) {
+        for (account, need) in &mut self.needs {
+            need.measure(now, local.reserved(*account));
+        }
+    }
+
+    /// Gives back what others need more, what is too much, and what nobody uses here.
+    fn give_back(&mut self, now: Duration, local: &mut impl Local) {
+        self.needs.retain(|account, need| {
+            let available = local.available(*account);
+            let is_idle = now.saturating_sub(need.used_at) >= IDLE && need.waiting.is_empty();
+            let kept = if need.is_recalled || is_idle {
+                Nanousd::ZERO
+            } else if available > need.spent_in(EXCESS_S).max(FLOOR) {
+                need.spent_in(AHEAD_S).max(FLOOR)
+            } else {
+                available
+            };
+            let excess = available.saturating_sub(kept);
+            if excess > Nanousd::ZERO {
+                local.give_back(*account, excess);
+            }
+            local.watch(*account, need.spent_in(1));
+            !is_idle || local.held(*account) > Nanousd::ZERO
+        });
+    }
+
+    fn asks(&mut self, now: Duration, local: &impl Local) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        for (account, need) in &mut self.needs {
+            let available = local.available(*account);
+            let waiting = need.waiting.iter().fold(Nanousd::ZERO, |sum, waiting| {
+                sum.checked_add(waiting.amount).unwrap_or(Nanousd::MAX)
+            });
+            let ahead = need.spent_in(AHEAD_S).max(FLOOR);
+            let is_low = available < need.spent_in(1) && !need.is_recalled;
+            if need.waiting.is_empty() && !is_low || need.ask_at > now {
+                continue;
+            }
+            let least = need.waiting.first().map_or(Nanousd::ZERO, |first| {
+                // What is there was not enough, or another call has taken it meanwhile.
+                first.amount.saturating_sub(available).max(Nanousd::new(1))
+            });
+            let wanted = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
+            let most = wanted.saturating_sub(available).max(least);
+            asks.push(Ask { account: *account, least, most });
+        }
+        asks
+    }
+}
+
+impl Need {
+    /// Tells those that no money can come any more, of those who waited when the exchange was sent.
+    fn refuse(
+        &mut self,
+        short: Short,
+        sent_at: Duration,
+        now: Duration,
+        told: &mut Vec<(Waiter, Verdict)>,
+    ) {
+        let is_final = |waiting: &Waiting| {
+            let has_waited = now.saturating_sub(waiting.since) >= RECALL_WAIT;
+            waiting.since <= sent_at && (has_waited || short.elsewhere <= Nanousd::ZERO)
+        };
+        let gone = self.waiting.extract_if(.., |waiting| is_final(waiting));
+        told.extend(gone.map(|waiting| (waiting.id, Verdict::Refused(short))));
+    }
+
+    fn measure(&mut self, now: Duration, reserved: Nanousd) {
+        let since = now.saturating_sub(self.measured_at);
+        let grown = reserved.saturating_sub(self.reserved);
+        if self.measured_at.is_zero() || grown > Nanousd::ZERO || !self.waiting.is_empty() {
+            self.used_at = now;
+        }
+        let ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        // What came within a moment is no pace yet.
+        if ms < 100 && !self.measured_at.is_zero() {
+            return;
+        }
+        let pace = grown.get().saturating_mul(1000).checked_div(ms.max(1)).unwrap_or(0);
+        let smoothed = self.per_second.saturating_add(pace).checked_div(2).unwrap_or(0);
+        self.per_second = if self.measured_at.is_zero() { 0 } else { pace.max(smoothed) };
+        (self.reserved, self.measured_at) = (reserved, now);
+    }
+
+    fn spent_in(&self, seconds: i64) -> Nanousd {
+        Nanousd::new(self.per_second.saturating_mul(seconds))
+    }
+}

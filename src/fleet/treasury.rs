@@ -1,0 +1,266 @@
+//! The treasury's rules as a pure state machine: no I/O, no clock.
+//!
+//! PostgreSQL keeps the same rules in SQL (`postgres/exchange.rs`); one contract suite runs over both,
+//! and the simulation of a fleet runs over this one.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::lease::{
+    Answer, Ask, Epoch, Exchange, Joined, Loan, Refused, Report, Settled, Short, Turn, loan,
+};
+use crate::ledger::{AccountId, NodeId, Seq};
+use crate::money::Nanousd;
+
+/// How many terms the treasury waits for a node. It counts from when it has heard of the node, which
+/// is later than the node counts from, and so much longer that a new primary's clock may differ.
+pub const TERMS_WAITED: u32 = 2;
+/// How long a recall stands: as long as nodes without notifications take to hear of it.
+pub const RECALL_FOR: Duration = Duration::from_secs(1);
+
+/// Where an account's money is. Always `granted = available + leased + held + spent + suspense`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purse {
+    /// Everything that was ever paid in.
+    pub granted: Nanousd,
+    /// What can be lent.
+    pub available: Nanousd,
+    /// What nodes have out.
+    pub leased: Nanousd,
+    /// What open tasks hold.
+    pub held: Nanousd,
+    /// What calls have cost, less refunds.
+    pub spent: Nanousd,
+    /// What silent nodes have out.
+    pub suspense: Nanousd,
+    /// What calls cost beyond what the account could pay.
+    pub written_off: Nanousd,
+}
+
+impl Purse {
+    /// Whether everything adds up and nothing is negative (I1, I2).
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let parts = [self.available, self.leased, self.held, self.spent, self.suspense];
+        let sum = parts.iter().try_fold(Nanousd::ZERO, |sum, part| sum.checked_add(*part));
+        sum == Some(self.granted)
+            && parts.iter().chain([&self.written_off]).all(|part| !part.is_negative())
+    }
+}
+
+/// A node as the treasury knows it. Times are since any moment.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    epoch: Epoch,
+    turn: Turn,
+    answer: Answer,
+    reported: Seq,
+    term_ends: Duration,
+    is_suspended: bool,
+    leases: BTreeMap<AccountId, Nanousd>,
+}
+
+/// All money of a fleet.
+#[derive(Clone, Debug, Default)]
+pub struct Treasury {
+    accounts: BTreeMap<AccountId, Purse>,
+    nodes: BTreeMap<NodeId, Node>,
+    recalls: BTreeMap<AccountId, Duration>,
+}
+
+/// Moves `amount` from one part of a purse to another. Both are parts of one sum that fits.
+fn shift(from: &mut Nanousd, to: &mut Nanousd, amount: Nanousd) {
+    *from = from.saturating_sub(amount);
+    *to = to.checked_add(amount).unwrap_or(Nanousd::MAX);
+}
+
+impl Treasury {
+    /// The accounts, in their order.
+    pub fn accounts(&self) -> impl Iterator<Item = (AccountId, &Purse)> {
+        self.accounts.iter().map(|(id, purse)| (*id, purse))
+    }
+
+    /// What a node has out of an account.
+    #[must_use]
+    pub fn leased(&self, node: NodeId, account: AccountId) -> Nanousd {
+        let lease = self.nodes.get(&node).and_then(|node| node.leases.get(&account));
+        lease.copied().unwrap_or_default()
+    }
+
+    /// Gives money to an account, which is opened if it is not there.
+    pub fn grant(&mut self, account: AccountId, amount: Nanousd) {
+        let purse = self.accounts.entry(account).or_default();
+        purse.granted = purse.granted.checked_add(amount).unwrap_or(Nanousd::MAX);
+        purse.available = purse.available.checked_add(amount).unwrap_or(Nanousd::MAX);
+    }
+
+    /// A process becomes a node, or takes the place of the one that was it.
+    pub fn join(&mut self, node: NodeId) -> Joined {
+        let row = self
+            .nodes
+            .entry(node)
+            .or_insert_with(|| Node { reported: node.begin(), ..Node::default() });
+        row.epoch = row.epoch.saturating_add(1);
+        Joined { epoch: row.epoch, turn: row.turn, reported: row.reported }
+    }
+
+    /// Puts what nodes have out whose term is over into suspense.
+    pub fn sweep(&mut self, now: Duration) {
+        for node in self.nodes.values_mut() {
+            if node.is_suspended || node.term_ends > now {
+                continue;
+            }
+            node.is_suspended = true;
+            for (account, amount) in &node.leases {
+                if let Some(purse) = self.accounts.get_mut(account) {
+                    shift(&mut purse.leased, &mut purse.suspense, *amount);
+                }
+            }
+        }
+    }
+
+    /// Takes an exchange that comes at `now` from a node whose term is `term`.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn exchange(
+        &mut self,
+        exchange: &Exchange,
+        now: Duration,
+        term: Duration,
+    ) -> Result<Answer, Refused> {
+        let id = exchange.node;
+        let row = self.nodes.get(&id).ok_or(Refused::UnknownNode)?;
+        if row.epoch != exchange.epoch {
+            return Err(Refused::Superseded);
+        }
+        if row.turn == exchange.turn {
+            return Ok(row.answer.clone());
+        }
+        let follows = exchange.report.as_ref().is_none_or(|report| report.from == row.reported);
+        if row.turn.checked_add(1) != Some(exchange.turn) || !follows {
+            return Err(Refused::OutOfOrder { reported: row.reported, turn: row.turn });
+        }
+        let mut next = self.clone();
+        next.resume(id, now.saturating_add(term.saturating_mul(TERMS_WAITED)));
+        if let Some(report) = &exchange.report {
+            next.take(id, report)?;
+        }
+        if exchange.is_clear {
+            next.clear(id);
+        }
+        let answer = Answer {
+            loans: next.lend(id, &exchange.asks, now)?,
+            recalled: next.recalled(id, now),
+            directory: 0,
+            nodes: next.alive(now),
+        };
+        if let Some(row) = next.nodes.get_mut(&id) {
+            (row.turn, row.answer) = (exchange.turn, answer.clone());
+        }
+        *self = next;
+        Ok(answer)
+    }
+
+    /// Begins another term. What was in suspense is the node's again.
+    fn resume(&mut self, id: NodeId, term_ends: Duration) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.term_ends = term_ends;
+        if !std::mem::take(&mut node.is_suspended) {
+            return;
+        }
+        for (account, amount) in &node.leases {
+            if let Some(purse) = self.accounts.get_mut(account) {
+                shift(&mut purse.suspense, &mut purse.leased, *amount);
+            }
+        }
+    }
+
+    fn take(&mut self, id: NodeId, report: &Report) -> Result<(), Refused> {
+        let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
+        node.reported = report.to;
+        for Settled { account, charged, written_off, returned } in report.settled.iter().copied() {
+            let unsound = Refused::Unsound(account);
+            let purse = self.accounts.get_mut(&account).ok_or(unsound)?;
+            let lease = node.leases.entry(account).or_default();
+            // What was lent covers everything, unless an operator has taken it out of suspense.
+            let paid = charged.min(*lease);
+            let back = returned.min(lease.saturating_sub(paid));
+            let unpaid = charged.saturating_sub(paid);
+            *lease = lease.saturating_sub(paid).saturating_sub(back);
+            shift(&mut purse.leased, &mut purse.spent, paid);
+            shift(&mut purse.leased, &mut purse.available, back);
+            let written_off = written_off.checked_add(unpaid).ok_or(unsound)?;
+            purse.written_off = purse.written_off.checked_add(written_off).ok_or(unsound)?;
+        }
+        node.leases.retain(|_, amount| *amount > Nanousd::ZERO);
+        Ok(())
+    }
+
+    /// Takes back what a node has lost sight of.
+    fn clear(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        for (account, amount) in std::mem::take(&mut node.leases) {
+            if let Some(purse) = self.accounts.get_mut(&account) {
+                shift(&mut purse.leased, &mut purse.available, amount);
+            }
+        }
+    }
+
+    fn lend(
+        &mut self,
+        id: NodeId,
+        asks: &[Ask],
+        now: Duration,
+    ) -> Result<Vec<(AccountId, Loan)>, Refused> {
+        let nodes = self.alive(now);
+        let mut loans = Vec::with_capacity(asks.len());
+        for Ask { account, least, most } in asks.iter().copied() {
+            let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
+            let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
+            let own = node.leases.get(&account).copied().unwrap_or_default();
+            let Some(amount) = loan(purse.available, nodes, least, most) else {
+                let elsewhere = purse.leased.saturating_sub(own);
+                if least > Nanousd::ZERO && elsewhere > Nanousd::ZERO {
+                    self.recalls.insert(account, now.saturating_add(RECALL_FOR));
+                }
+                let held = purse.held.checked_add(purse.suspense).unwrap_or(Nanousd::MAX);
+                let short = Short { available: purse.available, elsewhere, held };
+                loans.push((account, Loan::Short(short)));
+                continue;
+            };
+            shift(&mut purse.available, &mut purse.leased, amount);
+            let lease = node.leases.entry(account).or_default();
+            *lease = lease.checked_add(amount).unwrap_or(Nanousd::MAX);
+            loans.push((account, Loan::Lent(amount)));
+        }
+        Ok(loans)
+    }
+
+    fn recalled(&mut self, id: NodeId, now: Duration) -> Vec<AccountId> {
+        self.recalls.retain(|_, until| *until > now);
+        let leases = self.nodes.get(&id).map(|node| &node.leases);
+        let has = |account: &&AccountId| leases.is_some_and(|leases| leases.contains_key(account));
+        self.recalls.keys().filter(has).copied().collect()
+    }
+
+    fn alive(&self, now: Duration) -> u32 {
+        let alive = self.nodes.values().filter(|node| node.term_ends > now).count();
+        u32::try_from(alive).unwrap_or(u32::MAX)
+    }
+
+    /// An operator takes what a suspended node has out of an account: it is available again, or counts
+    /// as spent. Says how much it was.
+    pub fn resolve(&mut self, node: NodeId, account: AccountId, was_spent: bool) -> Nanousd {
+        let row = self.nodes.get_mut(&node).filter(|node| node.is_suspended);
+        let Some(amount) = row.and_then(|node| node.leases.remove(&account)) else {
+            return Nanousd::ZERO;
+        };
+        if let Some(purse) = self.accounts.get_mut(&account) {
+            let to = if was_spent { &mut purse.spent } else { &mut purse.available };
+            shift(&mut purse.suspense, to, amount);
+        }
+        amount
+    }
+}

@@ -1,0 +1,185 @@
+//! What a node of a fleet tells the treasury of its journal: read from the files behind the committer,
+//! so that calls know nothing of it, and as often as needed until the treasury has it.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use super::error::OpenError;
+use super::journal::segment::{self, Position, Reader};
+use super::projection::{Chunk, UsageCell, UsageTotal, Window};
+use super::record::{Journaled, OpenHold, Record};
+use super::{AccountId, HoldId, KeyId, NodeId, Seq};
+use crate::clock::UnixMs;
+use crate::fleet::lease::{Report, Settled};
+use crate::money::Nanousd;
+
+/// A report takes no further group when it has this many records: some 10 MB on the way, and a
+/// transaction of a second.
+const RECORDS_MAX: u64 = 50_000;
+
+/// What statements, usage and the list of doubts need of a report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Lines of statements, by account.
+    pub(crate) entries: Vec<(AccountId, Chunk)>,
+    /// What was used.
+    pub(crate) usage: Vec<(UsageCell, UsageTotal)>,
+    /// When keys were last charged for a call.
+    pub(crate) used: Vec<(KeyId, AccountId, UnixMs)>,
+    /// Holds that a crash had left open.
+    pub(crate) doubts: Vec<Journaled>,
+}
+
+/// Follows a journal's files.
+pub(crate) struct Reporter {
+    dir: PathBuf,
+    /// Where the last report ended; `None` before the first.
+    position: Option<Position>,
+    /// Holds that are open there.
+    holds: HashMap<HoldId, OpenHold>,
+}
+
+impl Reporter {
+    /// Follows the journal of the ledger in `dir`.
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.join("journal"), position: None, holds: HashMap::new() }
+    }
+
+    /// What stands behind `from`, the end of the last report that arrived, up to `to`, which is on
+    /// disk. `None` when there is nothing. Reads files.
+    pub(crate) fn read(&mut self, from: Seq, to: Seq) -> Result<Option<Report>, OpenError> {
+        let position = match self.position {
+            Some(position) if position.seq == from => position,
+            _ => self.begin_at(from, to)?,
+        };
+        if from >= to {
+            return Ok(None);
+        }
+        let mut reader = Reader::open(&self.dir, position)?;
+        let (mut window, mut settled) = (Window::default(), BTreeMap::new());
+        while reader.position().seq < to
+            && reader.position().seq.saturating_sub(from) < RECORDS_MAX
+            && let Some(frame) = reader.next()?
+        {
+            for (record, seq) in frame.records.into_iter().zip(frame.first_seq..) {
+                let hold = record.open_hold().and_then(|id| self.holds.get(&id).cloned());
+                settle(&mut settled, &record);
+                track(&mut self.holds, seq, &record);
+                window.add(Journaled { seq, record, hold }).map_err(OpenError::Violation)?;
+            }
+        }
+        let end = reader.position();
+        self.position = Some(end);
+        Ok((end.seq > from).then(|| Report {
+            from,
+            to: end.seq,
+            settled: settled.into_values().collect(),
+            history: History::of(window),
+        }))
+    }
+
+    /// Finds the place behind the record at `seq`, and the holds that are open there and end before
+    /// `to`: a hold's id is its place, so the oldest one says from where to read.
+    fn begin_at(&mut self, seq: Seq, to: Seq) -> Result<Position, OpenError> {
+        self.holds.clear();
+        if NodeId::count(seq) == 0 {
+            return Ok(Position::begin(NodeId::of(seq)));
+        }
+        let mut oldest = seq.saturating_add(1);
+        let place = self.pass(oldest, seq, |_, _| {})?;
+        let mut reader = Reader::open(&self.dir, place)?;
+        while reader.position().seq < to
+            && let Some(frame) = reader.next()?
+        {
+            let named = frame.records.iter().filter_map(Record::open_hold);
+            oldest = named.map(HoldId::number).fold(oldest, Seq::min);
+        }
+        let mut holds = HashMap::new();
+        self.pass(oldest, seq, |at, record| track(&mut holds, at, record))?;
+        self.holds = holds;
+        self.position = Some(place);
+        Ok(place)
+    }
+
+    /// Reads from the segment that has the record at `from` to behind the one at `to`.
+    fn pass(
+        &self,
+        from: Seq,
+        to: Seq,
+        mut take: impl FnMut(Seq, &Record),
+    ) -> Result<Position, OpenError> {
+        let mut reader = Reader::open(&self.dir, segment::before(&self.dir, from)?)?;
+        while reader.position().seq < to
+            && let Some(frame) = reader.next()?
+        {
+            for (record, seq) in frame.records.iter().zip(frame.first_seq..) {
+                take(seq, record);
+            }
+        }
+        if reader.position().seq < to {
+            return Err(OpenError::JournalBehind { journal: reader.position().seq, applied: to });
+        }
+        Ok(reader.position())
+    }
+}
+
+/// Keeps the open holds.
+fn track(holds: &mut HashMap<HoldId, OpenHold>, seq: Seq, record: &Record) {
+    match record {
+        Record::Reserved(reservation) => {
+            let (reservation, amount) = (std::sync::Arc::clone(reservation), reservation.amount);
+            holds.insert(HoldId::from_number(seq), OpenHold { reservation, amount });
+        }
+        Record::Extended { hold, amount, .. } => {
+            if let Some(open) = holds.get_mut(hold) {
+                open.amount = open.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+            }
+        }
+        _ => {
+            record.open_hold().map(|hold| holds.remove(&hold));
+        }
+    }
+}
+
+/// Adds what a record says of leased money.
+fn settle(settled: &mut BTreeMap<AccountId, Settled>, record: &Record) {
+    let (charged, written_off, returned) = match record {
+        Record::Posted { charged, written_off, .. } => (*charged, *written_off, Nanousd::ZERO),
+        Record::Recovered { charged, .. } => (*charged, Nanousd::ZERO, Nanousd::ZERO),
+        Record::Returned { amount, .. } => (Nanousd::ZERO, Nanousd::ZERO, *amount),
+        _ => return,
+    };
+    let account = record.account();
+    let sum = settled.entry(account).or_insert(Settled {
+        account,
+        charged: Nanousd::ZERO,
+        written_off: Nanousd::ZERO,
+        returned: Nanousd::ZERO,
+    });
+    for (sum, more) in [
+        (&mut sum.charged, charged),
+        (&mut sum.written_off, written_off),
+        (&mut sum.returned, returned),
+    ] {
+        // Each is bounded by what the account was lent, but for the write-off, which is a statistic.
+        *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
+    }
+}
+
+impl History {
+    /// What a window of the journal says, in an order that is the same whenever it is read.
+    fn of(window: Window) -> Self {
+        let entries = window.entries.into_iter();
+        let mut entries: Vec<_> = entries
+            .flat_map(|(account, chunks)| chunks.into_iter().map(move |chunk| (account, chunk)))
+            .collect();
+        entries.sort_by_key(|(account, chunk)| (*account, chunk.first_seq));
+        let mut usage: Vec<_> = window.usage.into_iter().collect();
+        usage.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let used = window.used.into_iter();
+        let mut used: Vec<_> = used.map(|((account, key), at)| (key, account, at)).collect();
+        used.sort();
+        Self { entries, usage, used, doubts: window.in_doubt }
+    }
+}
