@@ -62,6 +62,8 @@ fn only_one_place_names_each_heavy_dependency() {
             ],
         ),
         ("rmcp::", &["src/mcp/"]),
+        ("tokio_postgres", &["src/fleet/postgres"]),
+        ("deadpool_postgres", &["src/fleet/postgres"]),
     ] {
         for path in files_below("src", "rs") {
             let file = relative(&path);

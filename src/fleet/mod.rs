@@ -9,7 +9,9 @@
 //! | `lease` | what a node and the treasury say to each other |
 //! | `borrower` | the node's side of leases, pure |
 //! | `treasury` | the treasury's rules, pure: what simulations run over |
+//! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
 
 pub mod borrower;
 pub mod lease;
+pub mod postgres;
 pub mod treasury;

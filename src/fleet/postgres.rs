@@ -1,0 +1,360 @@
+//! The database of a fleet: connections, transactions, notifications and the schema.
+//!
+//! A caller hears one of three things of what failed: it was not done, it may have been done, or it
+//! cannot be done ([`DbError`]). What it should do with the money follows from that alone.
+
+mod error;
+mod listen;
+pub mod migrate;
+mod tls;
+mod transaction;
+mod url;
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{
+    Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
+};
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::{Config, NoTls, Row};
+
+pub use self::error::DbError;
+pub use self::listen::Announced;
+pub use self::transaction::Transaction;
+pub use self::url::{Host, hosts_of};
+use crate::secret::Secret;
+
+/// A value of a statement, in the place of its `$1`, `$2` and so on.
+pub type Param<'a> = &'a (dyn tokio_postgres::types::ToSql + Sync);
+
+/// For one address to accept a connection: a machine that is there does so in a round trip.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// For a connection with all that belongs to it (addresses that do not answer, TLS, the password): two
+/// addresses are tried within it.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// For a connection of the pool to become free: no transaction takes longer than a fraction of this.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The server ends a statement that takes longer: half of the shortest term that is usual.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
+/// The client gives up on a transaction or a query: later than the server, which says why.
+const WORK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The server ends a transaction whose client says nothing: a stopped node must not keep rows locked.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Without an answer to what was sent, the kernel gives up on a connection after this.
+const USER_TIMEOUT: Duration = Duration::from_secs(3);
+/// A connection on which nothing is said is asked this often whether it still stands.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+/// Unanswered questions after which it does not.
+const KEEPALIVE_RETRIES: u32 = 3;
+/// A migration may rewrite a large table, and waits for one that another process runs.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Whether the connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsMode {
+    /// It is not: for a database on the same machine.
+    Disable,
+    /// It must be, and the server must prove its name with a certificate that is trusted.
+    VerifyFull,
+}
+
+/// Where the database is, and how to talk to it.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// `postgres://user@host:port/database`, without a password; several hosts with commas between
+    /// them, of which the one that takes writes is used.
+    pub url: String,
+    /// The user's password.
+    pub password: Option<Secret>,
+    /// Whether the connection is encrypted.
+    pub tls: TlsMode,
+    /// Certificates that are trusted, as PEM. Default: those of the machine.
+    pub ca_file: Option<PathBuf>,
+    /// The most connections at one time, beside the one that listens.
+    pub connections_max: usize,
+    /// The name under which the database lists the connections.
+    pub application: String,
+}
+
+/// How something that was asked of the database ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// It was refused because others did the same at the same time; it is tried again.
+    Retried,
+    /// It was not done.
+    Unavailable,
+    /// It may have been done.
+    Unknown,
+    /// It cannot be done.
+    Failed,
+}
+
+/// What is asked of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A transaction, once per try.
+    Transaction,
+    /// A query outside a transaction.
+    Query,
+}
+
+/// Something that was asked, for counters.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrip {
+    /// What was asked.
+    pub asked: Asked,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took, with the wait for a connection.
+    pub took: Duration,
+}
+
+/// Is told of everything that is asked of the database.
+pub type Observer = Box<dyn Fn(RoundTrip) + Send + Sync>;
+
+/// For how long things may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    statement: Duration,
+    work: Duration,
+}
+
+/// The database. Cheap to clone.
+#[derive(Clone)]
+pub struct Db {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pool: Pool,
+    config: Config,
+    tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
+    limits: Limits,
+    /// Where the database is, for messages.
+    place: String,
+    observer: Option<Observer>,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Db({})", self.shared.place)
+    }
+}
+
+impl Db {
+    /// Proves that the database is there, can be written to, and has the schema of this version.
+    ///
+    /// # Errors
+    /// What to do about it, in words for the operator. Within [`OPEN_TIMEOUT`] per step.
+    pub async fn connect(
+        options: &PostgresOptions,
+        observer: Option<Observer>,
+    ) -> Result<Self, DbError> {
+        let limits = Limits { statement: STATEMENT_TIMEOUT, work: WORK_TIMEOUT };
+        let db = Self::open(options, observer, limits).await?;
+        migrate::check(&db).await?;
+        Ok(db)
+    }
+
+    /// The same for `tollgate migrate`: whatever its schema, and with time for long statements.
+    ///
+    /// # Errors
+    /// As [`Db::connect`].
+    pub async fn for_migrations(options: &PostgresOptions) -> Result<Self, DbError> {
+        let limits = Limits { statement: MIGRATION_TIMEOUT, work: MIGRATION_TIMEOUT };
+        Self::open(options, None, limits).await
+    }
+
+    async fn open(
+        options: &PostgresOptions,
+        observer: Option<Observer>,
+        limits: Limits,
+    ) -> Result<Self, DbError> {
+        let place = url::place(&url::hosts_of(&options.url).map_err(DbError::Failed)?);
+        let config = config(options, limits)?;
+        let recycling_method = RecyclingMethod::Fast;
+        let recycling = ManagerConfig { recycling_method };
+        let tls = match options.tls {
+            TlsMode::Disable => None,
+            TlsMode::VerifyFull => Some(tls::connector(options.ca_file.as_deref())?),
+        };
+        let manager = match &tls {
+            None => Manager::from_config(config.clone(), NoTls, recycling),
+            Some(tls) => Manager::from_config(config.clone(), tls.clone(), recycling),
+        };
+        let pool = Pool::builder(manager)
+            .max_size(options.connections_max.max(1))
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(WAIT_TIMEOUT))
+            .create_timeout(Some(OPEN_TIMEOUT))
+            .recycle_timeout(Some(CONNECT_TIMEOUT))
+            .build()
+            .map_err(|error| DbError::Failed(error.to_string()))?;
+        let shared = Shared { pool, config, tls, limits, place, observer };
+        let db = Self { shared: Arc::new(shared) };
+        db.query("SELECT 1", &[]).await?;
+        Ok(db)
+    }
+
+    /// Where the database is, such as `db.internal:5432`, for messages.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.shared.place
+    }
+
+    /// Reads with one statement, which is prepared once per connection. What writes belongs into
+    /// [`Db::transact`]: here nobody can tell whether a statement without an answer was done.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`.
+    pub async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DbError> {
+        let begun = Instant::now();
+        let asked = async {
+            let mut lent = self.lend().await?;
+            let rows = lent.query(sql, params).await;
+            // An error that the server has answered with leaves the connection as it was.
+            lent.whole = rows.as_ref().map_or_else(error::is_an_answer, |_| true);
+            rows.map_err(|error| error::classify(&error).named(self.place()))
+        };
+        let rows = self.within(asked).await;
+        self.observe(Asked::Query, Outcome::of(&rows), begun);
+        rows
+    }
+
+    /// A connection of the pool.
+    async fn lend(&self) -> Result<Lent, DbError> {
+        let object = self.shared.pool.get().await.map_err(|error| self.no_connection(error))?;
+        Ok(Lent { object: Some(object), whole: false })
+    }
+
+    fn no_connection(&self, error: PoolError) -> DbError {
+        let place = self.place();
+        match error {
+            PoolError::Backend(error) => error::classify(&error).named(place),
+            PoolError::Timeout(TimeoutType::Wait) => DbError::Unavailable(format!(
+                "every connection to PostgreSQL at {place} is in use; store.postgres.connections \
+                 says how many there may be"
+            )),
+            PoolError::Timeout(_) => DbError::Unavailable(format!(
+                "PostgreSQL at {place} did not answer within {} s",
+                OPEN_TIMEOUT.as_secs()
+            )),
+            error => DbError::Unavailable(format!("PostgreSQL at {place}: {error}")),
+        }
+    }
+
+    /// Gives up on what takes too long. Its connection is closed, since it was not given back whole.
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, DbError>>,
+    ) -> Result<T, DbError> {
+        let limit = self.shared.limits.work;
+        match tokio::time::timeout(limit, work).await {
+            Ok(result) => result,
+            Err(_) => Err(DbError::Unavailable(format!(
+                "PostgreSQL at {} did not answer within {} s",
+                self.place(),
+                limit.as_secs()
+            ))),
+        }
+    }
+
+    fn observe(&self, asked: Asked, outcome: Outcome, begun: Instant) {
+        if let Some(observer) = &self.shared.observer {
+            observer(RoundTrip { asked, outcome, took: begun.elapsed() });
+        }
+    }
+}
+
+impl Outcome {
+    fn of<T>(result: &Result<T, DbError>) -> Self {
+        match result {
+            Ok(_) => Self::Done,
+            Err(DbError::Unavailable(_)) => Self::Unavailable,
+            Err(DbError::Unknown(_)) => Self::Unknown,
+            Err(DbError::Failed(_)) => Self::Failed,
+        }
+    }
+}
+
+/// A connection that goes back to the pool only if it was left whole; otherwise it is closed, and the
+/// server rolls back what was begun on it.
+struct Lent {
+    object: Option<Object>,
+    whole: bool,
+}
+
+impl Lent {
+    /// The client, while the connection is lent.
+    fn client(&self) -> Result<&Object, tokio_postgres::Error> {
+        self.object.as_ref().ok_or_else(tokio_postgres::Error::__private_api_timeout)
+    }
+
+    async fn query(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let client = self.client()?;
+        let statement = client.prepare_cached(sql).await?;
+        client.query(&statement, params).await
+    }
+
+    async fn execute(&self, sql: &str, params: &[Param<'_>]) -> Result<u64, tokio_postgres::Error> {
+        let client = self.client()?;
+        let statement = client.prepare_cached(sql).await?;
+        client.execute(&statement, params).await
+    }
+
+    async fn batch(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
+        self.client()?.batch_execute(sql).await
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(object) = self.object.take()
+            && !self.whole
+        {
+            drop(Object::take(object));
+        }
+    }
+}
+
+/// What the client is told of addresses, names and times.
+fn config(options: &PostgresOptions, limits: Limits) -> Result<Config, DbError> {
+    let refused = |error: &dyn fmt::Display| {
+        DbError::Failed(format!("store.postgres.url cannot be used: {error}"))
+    };
+    let mut config = Config::from_str(&options.url).map_err(|error| refused(&error))?;
+    if let Some(password) = &options.password {
+        config.password(password.expose());
+    }
+    config
+        .ssl_mode(match options.tls {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::VerifyFull => SslMode::Require,
+        })
+        .application_name(&options.application)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_user_timeout(USER_TIMEOUT)
+        .keepalives(true)
+        .keepalives_idle(KEEPALIVE)
+        .keepalives_interval(KEEPALIVE)
+        .keepalives_retries(KEEPALIVE_RETRIES)
+        // Of several hosts, the primary; and a standby alone is no database for money.
+        .target_session_attrs(TargetSessionAttrs::ReadWrite)
+        .options(format!(
+            "-c statement_timeout={} -c idle_in_transaction_session_timeout={}",
+            limits.statement.as_millis(),
+            SILENCE_TIMEOUT.as_millis(),
+        ));
+    Ok(config)
+}

@@ -1,0 +1,153 @@
+//! What other nodes announce. It only makes things sooner: a poll stands behind every announcement.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{AsyncMessage, Client, Connection, Error, NoTls, Socket};
+
+use super::{CONNECT_TIMEOUT, Db, OPEN_TIMEOUT};
+
+/// Announcements that wait for the node. What does not fit is dropped, and found by the poll.
+const WAITING_MAX: usize = 256;
+/// The wait before a lost connection is made again; it doubles with each failure.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// The longest such wait: the poll does the work meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Something that was announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// On which channel.
+    pub channel: String,
+    /// What was said. Nothing when the connection is new: what was said before it is lost, so look.
+    pub payload: String,
+}
+
+/// Why listening ended.
+enum Ended {
+    /// Nobody reads what is heard.
+    Unread,
+    /// The database knows no LISTEN.
+    Unsupported,
+    /// The connection broke.
+    Broken(String),
+}
+
+impl Db {
+    /// Listens to `channels` on a connection of its own, which is made again when it breaks, until the
+    /// receiver is dropped. From a database without LISTEN nothing is heard.
+    pub fn listen(&self, channels: &'static [&'static str]) -> mpsc::Receiver<Announced> {
+        let (heard, receiver) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(listen(self.clone(), channels, heard));
+        receiver
+    }
+}
+
+async fn listen(db: Db, channels: &'static [&'static str], heard: mpsc::Sender<Announced>) {
+    let mut wait = FIRST_WAIT;
+    loop {
+        let mut connected = false;
+        match Box::pin(hear(&db, channels, &heard, &mut connected)).await {
+            Ended::Unread => return,
+            Ended::Unsupported => {
+                log::info!(
+                    place = db.place();
+                    "the database knows no LISTEN: changes of other nodes are found by polling"
+                );
+                return;
+            }
+            Ended::Broken(cause) => {
+                log::debug!(place = db.place(), cause = cause.as_str(); "listening broke off");
+            }
+        }
+        wait = if connected { FIRST_WAIT } else { (wait * 2).min(WAIT_MAX) };
+        tokio::select! {
+            () = heard.closed() => return,
+            () = tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)) => {}
+        }
+    }
+}
+
+/// Connects and listens until the connection ends.
+async fn hear(
+    db: &Db,
+    channels: &[&str],
+    heard: &mpsc::Sender<Announced>,
+    connected: &mut bool,
+) -> Ended {
+    let config = &db.shared.config;
+    let broken = |error: Error| Ended::Broken(error.to_string());
+    let late = || Ended::Broken("no answer".to_owned());
+    match &db.shared.tls {
+        None => match tokio::time::timeout(OPEN_TIMEOUT, config.connect(NoTls)).await {
+            Ok(Ok((client, connection))) => {
+                attend(client, connection, channels, heard, connected).await
+            }
+            Ok(Err(error)) => broken(error),
+            Err(_) => late(),
+        },
+        Some(tls) => match tokio::time::timeout(OPEN_TIMEOUT, config.connect(tls.clone())).await {
+            Ok(Ok((client, connection))) => {
+                attend(client, connection, channels, heard, connected).await
+            }
+            Ok(Err(error)) => broken(error),
+            Err(_) => late(),
+        },
+    }
+}
+
+async fn attend<S>(
+    client: Client,
+    mut connection: Connection<Socket, S>,
+    channels: &[&str],
+    heard: &mpsc::Sender<Announced>,
+    connected: &mut bool,
+) -> Ended
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let statements = channels.iter().map(|channel| format!("LISTEN {channel};"));
+    let statements = statements.collect::<String>();
+    let begin = tokio::time::timeout(CONNECT_TIMEOUT, client.batch_execute(&statements));
+    let mut begin = std::pin::pin!(begin);
+    loop {
+        let message = tokio::select! {
+            () = heard.closed() => return Ended::Unread,
+            begun = &mut begin, if !*connected => match begun {
+                Ok(Ok(())) => {
+                    *connected = true;
+                    for channel in channels {
+                        announce(heard, channel, "");
+                    }
+                    continue;
+                }
+                Ok(Err(error)) if is_unsupported(&error) => return Ended::Unsupported,
+                Ok(Err(error)) => return Ended::Broken(error.to_string()),
+                Err(_) => return Ended::Broken("no answer".to_owned()),
+            },
+            message = poll_fn(|context| connection.poll_message(context)) => message,
+        };
+        match message {
+            Some(Ok(AsyncMessage::Notification(said))) => {
+                announce(heard, said.channel(), said.payload());
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Ended::Broken(error.to_string()),
+            None => return Ended::Broken("the server ended the connection".to_owned()),
+        }
+    }
+}
+
+fn announce(heard: &mpsc::Sender<Announced>, channel: &str, payload: &str) {
+    let announced = Announced { channel: channel.to_owned(), payload: payload.to_owned() };
+    // A full queue: the node has enough to look at, and polls besides.
+    drop(heard.try_send(announced));
+}
+
+fn is_unsupported(error: &Error) -> bool {
+    error.code().is_some_and(|code| {
+        *code == SqlState::FEATURE_NOT_SUPPORTED || *code == SqlState::SYNTAX_ERROR
+    })
+}

@@ -1,0 +1,48 @@
+//! Whom the connection to the database trusts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::DbError;
+
+/// Makes connections to servers that prove their name with a certificate of `ca_file`, or of one of the
+/// machine's authorities.
+///
+/// # Errors
+/// When the certificates cannot be read.
+pub(super) fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, DbError> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        Some(path) => {
+            let refused = |error: &dyn std::fmt::Display| {
+                let path = path.display();
+                DbError::Failed(format!("store.postgres.ca_file {path} cannot be used: {error}"))
+            };
+            let read = CertificateDer::pem_file_iter(path).map_err(|error| refused(&error))?;
+            for certificate in read {
+                let certificate = certificate.map_err(|error| refused(&error))?;
+                roots.add(certificate).map_err(|error| refused(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(refused(&"there is no certificate in it"));
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            // One that cannot be read is one authority less; the server's own may be among the others.
+            roots.add_parsable_certificates(found.certs);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| DbError::Failed(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}

@@ -1,0 +1,233 @@
+//! Transactions: all of it or nothing, and an honest word about which.
+
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio_postgres::{Error, Row};
+
+use super::{Asked, Db, DbError, Lent, Outcome, Param, error};
+
+/// The most tries of one transaction. Each conflict means that another one got through, so this many
+/// in a row come only from a row that hundreds want at once.
+const TRIES_MAX: u32 = 12;
+/// The wait before the second try is random below this, and doubles with each try.
+const FIRST_WAIT: Duration = Duration::from_millis(4);
+/// The longest wait between two tries.
+const WAIT_MAX: Duration = Duration::from_millis(200);
+
+/// A transaction that has begun. `'env` is what its work may borrow.
+pub struct Transaction<'env> {
+    lent: Lent,
+    place: &'env str,
+    /// The first thing that went wrong: the server refuses everything behind it.
+    first_failure: Mutex<Option<Failure>>,
+    borrowed: PhantomData<&'env ()>,
+}
+
+struct Failure {
+    conflict: bool,
+    broken: bool,
+    error: DbError,
+}
+
+/// How a try ended.
+enum Tried<T> {
+    Ended(Result<T, DbError>),
+    /// Nothing was done, and it may go better on another try.
+    Again(DbError),
+}
+
+impl Transaction<'_> {
+    /// Rows of a statement, which is prepared once per connection.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`. The transaction can only be rolled back then.
+    pub async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DbError> {
+        self.keep(self.lent.query(sql, params).await)
+    }
+
+    /// The only row.
+    ///
+    /// # Errors
+    /// As [`Transaction::query`], and when there is none or more than one.
+    pub async fn query_one(&self, sql: &str, params: &[Param<'_>]) -> Result<Row, DbError> {
+        let found = self.query_opt(sql, params).await?;
+        found.ok_or_else(|| DbError::Failed(format!("one row was expected of: {sql}")))
+    }
+
+    /// The only row, if there is one.
+    ///
+    /// # Errors
+    /// As [`Transaction::query`], and when there is more than one.
+    pub async fn query_opt(&self, sql: &str, params: &[Param<'_>]) -> Result<Option<Row>, DbError> {
+        let mut rows = self.query(sql, params).await?;
+        let row = rows.pop();
+        if rows.is_empty() {
+            return Ok(row);
+        }
+        Err(DbError::Failed(format!("at most one row was expected of: {sql}")))
+    }
+
+    /// How many rows a statement changed.
+    ///
+    /// # Errors
+    /// As [`Transaction::query`].
+    pub async fn execute(&self, sql: &str, params: &[Param<'_>]) -> Result<u64, DbError> {
+        self.keep(self.lent.execute(sql, params).await)
+    }
+
+    /// Several statements without values and without rows, such as a migration.
+    ///
+    /// # Errors
+    /// As [`Transaction::query`].
+    pub async fn batch(&self, sql: &str) -> Result<(), DbError> {
+        self.keep(self.lent.batch(sql).await)
+    }
+
+    fn keep<T>(&self, result: Result<T, Error>) -> Result<T, DbError> {
+        result.map_err(|cause| {
+            let error = error::classify(&cause).named(self.place);
+            let (conflict, broken) = (error::is_a_conflict(&cause), !error::is_an_answer(&cause));
+            let failure = Failure { conflict, broken, error: error.clone() };
+            self.first_failure.lock().get_or_insert(failure);
+            error
+        })
+    }
+}
+
+impl Db {
+    /// Does `work` in a transaction and commits it. It is begun again, a bounded number of times, when
+    /// others were in its way or its connection broke before the end: so `work` is done several times,
+    /// and must do the same each time.
+    ///
+    /// # Errors
+    /// See [`DbError`]: `Unavailable` and `Failed` say that nothing was done. An error of `work` itself
+    /// rolls back and is handed on.
+    pub async fn transact<'env, T, W>(&'env self, work: W) -> Result<T, DbError>
+    where
+        T: Send,
+        W: for<'a> Fn(&'a Transaction<'env>) -> BoxFuture<'a, Result<T, DbError>> + Send + Sync,
+    {
+        let mut wait = FIRST_WAIT;
+        let deadline = Instant::now() + self.shared.limits.work;
+        let mut tries = 0;
+        loop {
+            let begun = Instant::now();
+            tries += 1;
+            let again = match Box::pin(self.attempt(&work, deadline)).await {
+                Tried::Ended(result) => {
+                    self.observe(Asked::Transaction, Outcome::of(&result), begun);
+                    return result;
+                }
+                Tried::Again(error) => error,
+            };
+            if tries == TRIES_MAX || Instant::now() + wait >= deadline {
+                let result = Err(again);
+                self.observe(Asked::Transaction, Outcome::of(&result), begun);
+                return result;
+            }
+            self.observe(Asked::Transaction, Outcome::Retried, begun);
+            tokio::time::sleep(wait.mul_f64(fastrand::f64())).await;
+            wait = (wait * 2).min(WAIT_MAX);
+        }
+    }
+
+    async fn attempt<'env, T, W>(&'env self, work: &W, deadline: Instant) -> Tried<T>
+    where
+        T: Send,
+        W: for<'a> Fn(&'a Transaction<'env>) -> BoxFuture<'a, Result<T, DbError>> + Send + Sync,
+    {
+        let before_commit = tokio::time::timeout_at(deadline.into(), self.prepare(work));
+        let (transaction, value) = match before_commit.await {
+            Ok(Ok(done)) => done,
+            Ok(Err(tried)) => return tried,
+            Err(_) => return Tried::Ended(Err(self.too_late())),
+        };
+        self.commit(transaction.lent, value).await
+    }
+
+    /// Begins a transaction and does the work in it: everything up to COMMIT.
+    async fn prepare<'env, T, W>(&'env self, work: &W) -> Result<(Transaction<'env>, T), Tried<T>>
+    where
+        T: Send,
+        W: for<'a> Fn(&'a Transaction<'env>) -> BoxFuture<'a, Result<T, DbError>> + Send + Sync,
+    {
+        let lent = self.lend().await.map_err(|error| Tried::Ended(Err(error)))?;
+        let place = self.place();
+        let first_failure = Mutex::new(None);
+        let mut transaction = Transaction { lent, place, first_failure, borrowed: PhantomData };
+        // Whatever the server's default: every statement here is safe at this level, and none needs
+        // more.
+        if let Err(error) = transaction.batch("BEGIN ISOLATION LEVEL READ COMMITTED").await {
+            return Err(transaction.tried(Err(error)));
+        }
+        let result = work(&transaction).await;
+        let failed = transaction.first_failure.lock().is_some();
+        match result {
+            Ok(value) if !failed => Ok((transaction, value)),
+            result => {
+                let broken = transaction.first_failure.lock().as_ref().is_some_and(|f| f.broken);
+                if !broken {
+                    transaction.lent.whole = transaction.lent.batch("ROLLBACK").await.is_ok();
+                }
+                Err(transaction.tried(result.map(|_| ())))
+            }
+        }
+    }
+
+    async fn commit<T>(&self, mut lent: Lent, value: T) -> Tried<T> {
+        // A connection that has ended by now takes no COMMIT: that is known to be not done.
+        if lent.client().map_or(true, |client| client.is_closed()) {
+            let error = DbError::Unavailable("the connection broke before COMMIT".to_owned());
+            return Tried::Again(error.named(self.place()));
+        }
+        let commit = tokio::time::timeout(super::WORK_TIMEOUT, lent.batch("COMMIT")).await;
+        match commit {
+            Ok(Ok(())) => {
+                lent.whole = true;
+                Tried::Ended(Ok(value))
+            }
+            Ok(Err(cause)) => {
+                lent.whole = error::is_an_answer(&cause);
+                let error = error::classify_commit(&cause).named(self.place());
+                match error {
+                    DbError::Unavailable(_) if error::is_a_conflict(&cause) => Tried::Again(error),
+                    error => Tried::Ended(Err(error)),
+                }
+            }
+            Err(_) => {
+                let late =
+                    format!("no answer to COMMIT within {} s", super::WORK_TIMEOUT.as_secs());
+                Tried::Ended(Err(DbError::Unknown(late).named(self.place())))
+            }
+        }
+    }
+
+    fn too_late(&self) -> DbError {
+        let limit = self.shared.limits.work.as_secs();
+        DbError::Unavailable(format!("the transaction was not done within {limit} s"))
+            .named(self.place())
+    }
+}
+
+impl Transaction<'_> {
+    /// What a try without COMMIT came to: the first failure of a statement decides, whatever the work
+    /// made of it.
+    fn tried<T>(self, result: Result<(), DbError>) -> Tried<T> {
+        match (self.first_failure.into_inner(), result) {
+            (Some(Failure { error, conflict, broken }), _) if conflict || broken => {
+                match error {
+                    // It broke while nothing was sent that could stay.
+                    DbError::Unavailable(_) => Tried::Again(error),
+                    error => Tried::Ended(Err(error)),
+                }
+            }
+            (_, Err(error)) => Tried::Ended(Err(error)),
+            // PostgreSQL answers COMMIT with success here, and rolls back.
+            (Some(Failure { error, .. }), Ok(())) => Tried::Ended(Err(error)),
+            (None, Ok(())) => Tried::Ended(Err(DbError::Failed("no failure".to_owned()))),
+        }
+    }
+}
