@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
 use crate::ledger::error::LedgerError;
-use crate::ledger::record::Record;
 use crate::ledger::store::Store;
 use crate::ledger::task::is_recent;
 use crate::ledger::{AccountId, Ledger, Seq};
@@ -112,7 +111,7 @@ pub struct Written<T> {
 pub struct By<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) actor: Actor,
-    asked: Asked,
+    pub(super) asked: Asked,
 }
 
 impl Ledger {
@@ -143,14 +142,6 @@ impl Ledger {
         let found = self.query(acts).await?;
         Ok(found.into_iter().map(|(seq, act)| ListedAct { seq, act }).collect())
     }
-}
-
-/// What a call of [`By::once`] comes to.
-pub(super) enum Once<T> {
-    /// It happened now, and the last record of it has this place.
-    First(T, Seq),
-    /// It happened before, to the thing of this id.
-    Again { account: AccountId, subject: String, seq: Seq },
 }
 
 /// Acts that are recognised when they are repeated.
@@ -193,31 +184,6 @@ impl Ids {
     }
 }
 
-/// Where a write puts down who made it.
-pub(super) struct Pen<'a> {
-    by: &'a By<'a>,
-    what: &'static str,
-    at: UnixMs,
-    act: Option<Arc<Act>>,
-}
-
-impl Pen<'_> {
-    /// The record of the act, on this account and about this thing.
-    pub(super) fn act(&mut self, account: AccountId, subject: impl ToString) -> Record {
-        let act = Arc::new(Act {
-            account,
-            by: self.by.actor.clone(),
-            what: self.what.to_owned(),
-            subject: subject.to_string(),
-            id: self.by.asked.id.clone(),
-            digest: self.by.asked.digest,
-            at: self.at,
-        });
-        self.act = Some(Arc::clone(&act));
-        Record::Acted(act)
-    }
-}
-
 impl By<'_> {
     /// The same for a request that may be repeated.
     #[must_use]
@@ -230,7 +196,7 @@ impl By<'_> {
     /// # Errors
     /// [`LedgerError::OtherRequest`].
     pub fn was_done(&self, what: &'static str, account: AccountId) -> Result<bool, LedgerError> {
-        Ok(self.done(&self.ledger.ids.lock(), what, account)?.is_some())
+        Ok(self.done(what, account)?.is_some())
     }
 
     /// Notes what was done outside of the ledger. It is on disk before this returns.
@@ -243,62 +209,31 @@ impl By<'_> {
         account: AccountId,
         subject: &str,
     ) -> Result<Written<()>, LedgerError> {
-        let noted = self.once(what, account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
-            if account != AccountId::HOUSE && core.account(account).is_none() {
-                return Err(LedgerError::UnknownAccount(account));
+        let noted = self.write(what, account, |locked, pen| {
+            if account != AccountId::HOUSE {
+                locked.state(account)?;
             }
-            let act = pen.act(account, subject);
-            Ok(((), self.ledger.commit(&mut core, act)?))
+            Ok(((), vec![pen.act(account, subject)]))
         });
-        let written = match &noted? {
-            Once::First((), seq) => (*seq, false),
-            Once::Again { seq, .. } => (*seq, true),
-        };
-        self.ledger.journal.durable(written.0).await?;
-        Ok(Written { value: (), repeated: written.1 })
+        Ok(Written { value: (), repeated: noted.await?.place().1 })
     }
 
-    /// Makes a write, unless this caller made it before under the same id. `write` commits records
-    /// that end with the pen's act and gives the place of the last. Writes that carry an id come one
-    /// after the other; operators make few.
-    pub(super) fn once<T>(
+    /// The write that this caller made before under the same id: on which account, on what and
+    /// where its act stands.
+    pub(super) fn done(
         &self,
-        what: &'static str,
-        account: AccountId,
-        write: impl FnOnce(&mut Pen<'_>) -> Result<(T, Seq), LedgerError>,
-    ) -> Result<Once<T>, LedgerError> {
-        let at = UnixMs::now();
-        let mut pen = Pen { by: self, what, at, act: None };
-        if self.asked.id.is_none() {
-            return write(&mut pen).map(|(value, seq)| Once::First(value, seq));
-        }
-        let mut ids = self.ledger.ids.lock();
-        if let Some(done) = self.done(&ids, what, account)? {
-            let (account, subject) = (done.account, done.subject.clone());
-            return Ok(Once::Again { account, subject, seq: done.seq });
-        }
-        let (value, seq) = write(&mut pen)?;
-        if let Some(act) = pen.act {
-            ids.remember(seq, &act);
-        }
-        Ok(Once::First(value, seq))
-    }
-
-    fn done<'i>(
-        &self,
-        ids: &'i Ids,
         what: &str,
         account: AccountId,
-    ) -> Result<Option<&'i Done>, LedgerError> {
+    ) -> Result<Option<(AccountId, String, Seq)>, LedgerError> {
         let Some(id) = &self.asked.id else { return Ok(None) };
         super::admin::check_text(id)?;
+        let ids = self.ledger.ids.lock();
         let known = ids.0.get(&(self.actor.clone(), scope(&self.actor, account), id.clone()));
         match known.filter(|done| is_recent(done.at, (UnixMs::now(), IDS_KEPT))) {
             Some(done) if done.digest != self.asked.digest || done.what != what => {
                 Err(LedgerError::OtherRequest)
             }
-            known => Ok(known),
+            known => Ok(known.map(|done| (done.account, done.subject.clone(), done.seq))),
         }
     }
 }

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use crate::clock::UnixMs;
-use crate::ledger::act::{By, Once, Written};
+use crate::ledger::act::{By, Written};
 use crate::ledger::code::parsed;
 use crate::ledger::core::{Core, Decision};
 use crate::ledger::error::LedgerError;
 use crate::ledger::record::{Key, Record};
+use crate::ledger::write::Once;
 use crate::ledger::{
     Account, AccountId, CodeId, HoldId, KeyId, KeyLimits, KeyLimitsPatch, Ledger, Seq,
 };
@@ -67,15 +68,13 @@ impl By<'_> {
     pub async fn create_account(&self, name: &str) -> Result<Written<Account>, LedgerError> {
         check_text(name)?;
         let (id, at) = (AccountId::random(), UnixMs::now());
-        let once = self.once("account.create", id, |pen| {
-            let mut core = self.ledger.shard(id).lock();
+        let once = self.write("account.create", id, |_, pen| {
             let created = Record::AccountCreated { account: id, name: name.to_owned(), at };
-            let act = pen.act(id, id);
-            Ok((id, self.ledger.commit_all(&mut core, [created, act])?))
-        })?;
-        let (seq, repeated) = once.place();
+            Ok((id, vec![created, pen.act(id, id)]))
+        });
+        let once = once.await?;
+        let (_, repeated) = once.place();
         let (Once::First(id, _) | Once::Again { account: id, .. }) = once;
-        self.ledger.journal.durable(seq).await?;
         let value = self.ledger.account(id).ok_or(LedgerError::UnknownAccount(id))?;
         Ok(Written { value, repeated })
     }
@@ -154,18 +153,15 @@ impl By<'_> {
             created_at: at,
             updated_at: at,
         });
-        let once = self.once("key.create", account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
-            if core.account(account).is_none() {
-                return Err(LedgerError::UnknownAccount(account));
-            }
+        let once = self.write("key.create", account, |locked, pen| {
+            locked.state(account)?;
             let limited = (new.limits != KeyLimits::default()).then_some(new.limits);
             let created = Record::KeyCreated(Arc::clone(&key));
-            let act = pen.act(account, key.id);
-            Ok(((), self.ledger.set_key(&mut core, (created, act), &key, limited)?))
-        })?;
-        let (seq, repeated) = once.place();
-        self.ledger.journal.durable(seq).await?;
+            let records = [Some(created), limits_of(&key, limited), Some(pen.act(account, key.id))];
+            Ok(((), records.into_iter().flatten().collect()))
+        });
+        let once = once.await?;
+        let (_, repeated) = once.place();
         let value = match once {
             Once::First((), _) => (Some(secret), key),
             Once::Again { subject, .. } => (None, self.ledger.known_key(parsed(&subject)?)?),
@@ -188,12 +184,11 @@ impl By<'_> {
         }
         check_models(patch.models.as_ref().and_then(Option::as_deref))?;
         let account = self.ledger.known_key(id)?.account;
-        let once = self.once("key.update", account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
+        let once = self.write("key.update", account, |_, pen| {
             // Read again under the lock, so that no change made meanwhile is undone.
             let mut key = Key::clone(&*self.ledger.known_key(id)?);
-            key.name = patch.name.unwrap_or(key.name);
-            key.models = patch.models.unwrap_or(key.models);
+            key.name = patch.name.clone().unwrap_or(key.name);
+            key.models = patch.models.clone().unwrap_or(key.models);
             key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
             key.disabled = patch.disabled.unwrap_or(key.disabled);
             key.updated_at = UnixMs::now();
@@ -202,12 +197,11 @@ impl By<'_> {
             check_limits(&limits)?;
             let limited = (patch.limits != KeyLimitsPatch::default()).then_some(limits);
             let updated = Record::KeyUpdated(Arc::clone(&key));
-            let act = pen.act(account, id);
-            let seq = self.ledger.set_key(&mut core, (updated, act), &key, limited)?;
-            Ok((key, seq))
-        })?;
-        let (seq, repeated) = once.place();
-        self.ledger.journal.durable(seq).await?;
+            let records = [Some(updated), limits_of(&key, limited), Some(pen.act(account, id))];
+            Ok((key, records.into_iter().flatten().collect()))
+        });
+        let once = once.await?;
+        let (_, repeated) = once.place();
         let value = match once {
             Once::First(key, _) => key,
             Once::Again { .. } => self.ledger.known_key(id)?,
@@ -215,28 +209,22 @@ impl By<'_> {
         Ok(Written { value, repeated })
     }
 
-    /// Does what `decide` says unless it was done before, and waits until it is on disk either way:
-    /// a repeated call may overtake the first one's flush.
+    /// Does what `decide` says unless it was done before.
     async fn give(
         &self,
         (what, account, id): (&'static str, AccountId, &str),
-        decide: impl FnOnce(&Core) -> Result<Decision, LedgerError>,
+        decide: impl Fn(&Core) -> Result<Decision, LedgerError>,
     ) -> Result<Granted, LedgerError> {
-        let once = self.once(what, account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
-            match decide(&core)? {
-                Decision::Repeated(seq) => Ok((Granted { seq, repeated: true }, seq)),
-                Decision::New(record) => {
-                    let records = [record, pen.act(account, id)];
-                    let last = self.ledger.commit_all(&mut core, records)?;
-                    // The act stands behind it.
-                    Ok((Granted { seq: last.saturating_sub(1), repeated: false }, last))
-                }
-            }
-        })?;
-        self.ledger.journal.durable(once.place().0).await?;
-        Ok(match once {
-            Once::First(granted, _) => granted,
+        let once = self.write(what, account, |locked, pen| {
+            Ok(match decide(locked.core(account))? {
+                Decision::Repeated(seq) => (Some(seq), Vec::new()),
+                Decision::New(record) => (None, vec![record, pen.act(account, id)]),
+            })
+        });
+        // The act stands behind it.
+        Ok(match once.await? {
+            Once::First(Some(seq), _) => Granted { seq, repeated: true },
+            Once::First(None, last) => Granted { seq: last.saturating_sub(1), repeated: false },
             Once::Again { seq, .. } => Granted { seq: seq.saturating_sub(1), repeated: true },
         })
     }
@@ -306,30 +294,12 @@ impl Ledger {
     fn known_key(&self, id: KeyId) -> Result<Arc<Key>, LedgerError> {
         self.key_by_id(id).ok_or(LedgerError::UnknownKey(id))
     }
+}
 
-    /// Writes what a key is from here on, its limits if they change, and who said so, and lets calls
-    /// see it.
-    fn set_key(
-        &self,
-        core: &mut Core,
-        (record, act): (Record, Record),
-        key: &Arc<Key>,
-        limits: Option<KeyLimits>,
-    ) -> Result<Seq, LedgerError> {
-        let limited = limits.map(|limits| Record::KeyLimited {
-            account: key.account,
-            key: key.id,
-            limits,
-            at: key.updated_at,
-        });
-        let seq = self.commit_all(core, [record].into_iter().chain(limited).chain([act]))?;
-        let mut keys = self.keys.write();
-        keys.insert(Arc::clone(key));
-        if let Some(limits) = limits {
-            keys.limit(key.id, limits);
-        }
-        Ok(seq)
-    }
+/// The record of what a key may use from here on, if that changes.
+fn limits_of(key: &Key, limits: Option<KeyLimits>) -> Option<Record> {
+    let Key { account, id, updated_at, .. } = *key;
+    limits.map(|limits| Record::KeyLimited { account, key: id, limits, at: updated_at })
 }
 
 pub(super) fn check_text(text: &str) -> Result<(), LedgerError> {

@@ -1,27 +1,27 @@
 //! Codes that operators hand out: for credit, or to sign up with. They are the house's, not a
 //! customer's, and live in its shard.
 //!
-//! A use of a code touches two accounts. The house is locked first, and both records reach the disk in
-//! one group: one counts the use, the other gives what the code is good for.
+//! A use of a code touches two accounts, and both records reach the disk in one group: one counts the
+//! use, the other gives what the code is good for.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
 use crate::ledger::account::Account;
-use crate::ledger::act::{By, Once, Pen, Written};
+use crate::ledger::act::{By, Written};
 use crate::ledger::admin::check_text;
-use crate::ledger::core::{Core, Decision};
+use crate::ledger::core::Decision;
 use crate::ledger::error::LedgerError;
 use crate::ledger::people::{Login, check_password, normal_email};
 use crate::ledger::record::Record;
-use crate::ledger::{AccountId, CodeId, Ledger, Seq, shard_index};
+use crate::ledger::write::{Decided, Locked, Once, Pen};
+use crate::ledger::{AccountId, CodeId, Ledger, Seq};
 use crate::money::Nanousd;
 use crate::secret::{KeyHash, Secret};
 
@@ -248,29 +248,7 @@ impl House {
     }
 }
 
-/// The house and an account, locked in this order.
-struct Both<'a> {
-    house: MutexGuard<'a, Core>,
-    /// `None` where the house's shard is the account's too.
-    account: Option<MutexGuard<'a, Core>>,
-}
-
-impl Both<'_> {
-    fn account(&mut self) -> &mut Core {
-        match &mut self.account {
-            Some(core) => core,
-            None => &mut self.house,
-        }
-    }
-}
-
 impl Ledger {
-    fn lock_with_house(&self, account: AccountId) -> Both<'_> {
-        let house = self.shard(AccountId::HOUSE).lock();
-        let is_apart = shard_index(account) != shard_index(AccountId::HOUSE);
-        Both { house, account: is_apart.then(|| self.shard(account).lock()) }
-    }
-
     /// All codes, oldest first.
     #[must_use]
     pub fn codes(&self) -> Vec<IssuedCode> {
@@ -296,23 +274,6 @@ impl Ledger {
         let found = core.house.usable(presented, CodeKind::Invite, (None, UnixMs::now()));
         found.map_err(LedgerError::Code)
     }
-
-    /// Counts a use of a code and gives what it is good for. Both cores are locked and everything was
-    /// decided.
-    fn commit_use(
-        &self,
-        both: &mut Both<'_>,
-        code: &Code,
-        (account, grant): (AccountId, Option<Record>),
-        at: UnixMs,
-    ) -> Result<(), LedgerError> {
-        let used = Record::CodeUsed { code: code.id, by: account, at };
-        self.commit(&mut both.house, used)?;
-        if let Some(grant) = grant {
-            self.commit(both.account(), grant)?;
-        }
-        Ok(())
-    }
 }
 
 impl By<'_> {
@@ -337,20 +298,17 @@ impl By<'_> {
             note: new.note,
             created_at: at,
         });
-        let once = self.once("code.create", AccountId::HOUSE, |pen| {
-            let mut core = self.ledger.shard(AccountId::HOUSE).lock();
-            if core.house.codes.len() >= CODES_MAX {
+        let once = self.write("code.create", AccountId::HOUSE, |locked, pen| {
+            if locked.house().codes.len() >= CODES_MAX {
                 return Err(LedgerError::Invalid("there are too many codes"));
             }
-            let act = pen.act(AccountId::HOUSE, code.id);
             let created = Record::CodeCreated(Arc::clone(&code));
-            Ok((code.id, self.ledger.commit_all(&mut core, [created, act])?))
-        })?;
-        let (id, seq, repeated) = match once {
-            Once::First(id, seq) => (id, seq, false),
-            Once::Again { subject, seq, .. } => (parsed(&subject)?, seq, true),
+            Ok((code.id, vec![created, pen.act(AccountId::HOUSE, code.id)]))
+        });
+        let (id, repeated) = match once.await? {
+            Once::First(id, _) => (id, false),
+            Once::Again { subject, .. } => (parsed(&subject)?, true),
         };
-        self.ledger.journal.durable(seq).await?;
         let issued = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
         Ok(Written { value: ((!repeated).then_some(secret), issued), repeated })
     }
@@ -360,17 +318,14 @@ impl By<'_> {
     /// # Errors
     /// [`LedgerError::UnknownCode`], [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
     pub async fn revoke_code(&self, id: CodeId) -> Result<Written<IssuedCode>, LedgerError> {
-        let once = self.once("code.revoke", AccountId::HOUSE, |pen| {
-            let mut core = self.ledger.shard(AccountId::HOUSE).lock();
-            if !core.house.codes.contains_key(&id) {
+        let once = self.write("code.revoke", AccountId::HOUSE, |locked, pen| {
+            if !locked.house().codes.contains_key(&id) {
                 return Err(LedgerError::UnknownCode(id));
             }
-            let act = pen.act(AccountId::HOUSE, id);
             let revoked = Record::CodeRevoked { code: id, at: UnixMs::now() };
-            Ok(((), self.ledger.commit_all(&mut core, [revoked, act])?))
-        })?;
-        let (seq, repeated) = once.place();
-        self.ledger.journal.durable(seq).await?;
+            Ok(((), vec![revoked, pen.act(AccountId::HOUSE, id)]))
+        });
+        let (_, repeated) = once.await?.place();
         let value = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
         Ok(Written { value, repeated })
     }
@@ -385,9 +340,10 @@ impl By<'_> {
         account: AccountId,
         presented: &str,
     ) -> Result<Written<Nanousd>, LedgerError> {
-        let once =
-            self.once("code.redeem", account, |pen| self.redeem_now(pen, account, presented))?;
-        let (seq, repeated) = once.place();
+        let decide =
+            |locked: &Locked<'_>, pen: &Pen<'_>| redeeming(locked, pen, account, presented);
+        let once = self.write("code.redeem", account, decide).await?;
+        let (_, repeated) = once.place();
         let amount = match once {
             Once::First(amount, _) => amount,
             Once::Again { subject, .. } => {
@@ -396,37 +352,7 @@ impl By<'_> {
                 issued.code.amount.unwrap_or(Nanousd::ZERO)
             }
         };
-        self.ledger.journal.durable(seq).await?;
         Ok(Written { value: amount, repeated })
-    }
-
-    fn redeem_now(
-        &self,
-        pen: &mut Pen<'_>,
-        account: AccountId,
-        presented: &str,
-    ) -> Result<(Nanousd, Seq), LedgerError> {
-        let ledger = self.ledger;
-        let mut both = ledger.lock_with_house(account);
-        if both.account().account(account).is_none() {
-            return Err(LedgerError::UnknownAccount(account));
-        }
-        let at = UnixMs::now();
-        let house = &both.house.house;
-        let code = house.usable(presented, CodeKind::Credit, (Some(account), at));
-        let code = code.map_err(LedgerError::Code)?;
-        let amount = code.amount.unwrap_or(Nanousd::ZERO);
-        let id = code.id.to_string();
-        let grant = match both.account().decide_grant(account, &id, amount, at)? {
-            Decision::New(grant) => grant,
-            // Its use would stand with it.
-            Decision::Repeated(_) => return Err(LedgerError::Code(CodeRefusal::UsedBefore)),
-        };
-        let together = ledger.journal.together()?;
-        ledger.commit_use(&mut both, &code, (account, Some(grant)), at)?;
-        let seq = ledger.commit(both.account(), pen.act(account, code.id))?;
-        drop(together);
-        Ok((amount, seq))
     }
 
     /// Opens an account with a login, uses the invite and gives its amount and that of the trial: all
@@ -441,58 +367,67 @@ impl By<'_> {
         check_password(&new.password)?;
         let email = normal_email(&new.email)?;
         let account = AccountId::random();
-        let once = self.once("account.sign_up", account, |pen| {
-            let seq = self.sign_up_now(pen, (account, email), new)?;
-            Ok(((), seq))
-        })?;
-        self.ledger.journal.durable(once.place().0).await?;
+        self.write("account.sign_up", account, |locked, pen| {
+            // All who give or take an address have locked the house.
+            if self.ledger.emails.lock().contains_key(&email) {
+                return Err(LedgerError::EmailTaken);
+            }
+            signing_up(locked, pen, (account, &email), new)
+        })
+        .await?;
         self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))
     }
+}
 
-    fn sign_up_now(
-        &self,
-        pen: &mut Pen<'_>,
-        (account, email): (AccountId, String),
-        new: &SignUp,
-    ) -> Result<Seq, LedgerError> {
-        let ledger = self.ledger;
-        let mut both = ledger.lock_with_house(account);
-        let mut emails = ledger.emails.lock();
-        if emails.contains_key(&email) {
-            return Err(LedgerError::EmailTaken);
-        }
-        let at = UnixMs::now();
-        let invite = match &new.invite {
-            None => None,
-            Some(typed) => {
-                let found = both.house.house.usable(typed, CodeKind::Invite, (None, at));
-                Some(found.map_err(LedgerError::Code)?)
-            }
+/// What a use of a code for credit comes to.
+fn redeeming(
+    locked: &Locked<'_>,
+    pen: &Pen<'_>,
+    account: AccountId,
+    presented: &str,
+) -> Decided<Nanousd> {
+    locked.state(account)?;
+    let at = UnixMs::now();
+    let code = locked.house().usable(presented, CodeKind::Credit, (Some(account), at));
+    let code = code.map_err(LedgerError::Code)?;
+    let amount = code.amount.unwrap_or(Nanousd::ZERO);
+    let grant =
+        match locked.core(account).decide_grant(account, &code.id.to_string(), amount, at)? {
+            Decision::New(grant) => grant,
+            // Its use would stand with it.
+            Decision::Repeated(_) => return Err(LedgerError::Code(CodeRefusal::UsedBefore)),
         };
-        let login = Arc::new(Login {
-            account,
-            email: email.clone(),
-            password: new.password.clone(),
-            since: at,
-        });
-        let created = Record::AccountCreated { account, name: new.name.clone(), at };
-        let together = ledger.journal.together()?;
-        ledger.commit(both.account(), created)?;
-        ledger.commit(both.account(), Record::LoginSet(login))?;
-        emails.insert(email, account);
-        if let Some(code) = invite {
-            let id = code.id.to_string();
-            let grant = code.amount.map(|amount| Record::Granted { account, id, amount, at });
-            ledger.commit_use(&mut both, &code, (account, grant), at)?;
-        }
-        if let Some(amount) = new.trial {
-            let id = TRIAL.to_owned();
-            ledger.commit(both.account(), Record::Granted { account, id, amount, at })?;
-        }
-        let seq = ledger.commit(both.account(), pen.act(account, account))?;
-        drop(together);
-        Ok(seq)
+    let used = Record::CodeUsed { code: code.id, by: account, at };
+    Ok((amount, vec![used, grant, pen.act(account, code.id)]))
+}
+
+/// What it takes to open an account with a login.
+fn signing_up(
+    locked: &Locked<'_>,
+    pen: &Pen<'_>,
+    (account, email): (AccountId, &str),
+    new: &SignUp,
+) -> Decided<()> {
+    let at = UnixMs::now();
+    let login = Arc::new(Login {
+        account,
+        email: email.to_owned(),
+        password: new.password.clone(),
+        since: at,
+    });
+    let created = Record::AccountCreated { account, name: new.name.clone(), at };
+    let mut records = vec![created, Record::LoginSet(login)];
+    if let Some(typed) = &new.invite {
+        let found = locked.house().usable(typed, CodeKind::Invite, (None, at));
+        let code = found.map_err(LedgerError::Code)?;
+        records.push(Record::CodeUsed { code: code.id, by: account, at });
+        let id = code.id.to_string();
+        records.extend(code.amount.map(|amount| Record::Granted { account, id, amount, at }));
     }
+    let id = TRIAL.to_owned();
+    records.extend(new.trial.map(|amount| Record::Granted { account, id, amount, at }));
+    records.push(pen.act(account, account));
+    Ok(((), records))
 }
 
 /// The id of a thing that an act is about. The act was written with it.

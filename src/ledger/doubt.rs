@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::clock::UnixMs;
-use crate::ledger::act::{By, Once, Written};
+use crate::ledger::act::{By, Written};
 use crate::ledger::admin::check_text;
 use crate::ledger::code::check_note;
 use crate::ledger::core::Decision;
@@ -13,6 +13,7 @@ use crate::ledger::error::LedgerError;
 use crate::ledger::hold::Settlement;
 use crate::ledger::record::Record;
 use crate::ledger::task::{Stage, Task, TaskSettlement, ending};
+use crate::ledger::write::Once;
 use crate::ledger::{AccountId, HoldId, Seq, TaskId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
@@ -44,8 +45,8 @@ impl By<'_> {
             Some(_) => self.ledger.query(move |store| store.charged(account, hold)).await?,
             None => None,
         };
-        let once = self.once("doubt.resolve", account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
+        let once = self.write("doubt.resolve", account, |locked, pen| {
+            let core = locked.core(account);
             let doubts = core.accounts.get(&account).map(|state| &state.people.doubts);
             if !doubts.is_some_and(|doubts| doubts.contains(&hold)) {
                 return Err(LedgerError::NotInDoubt(hold));
@@ -61,11 +62,9 @@ impl By<'_> {
             };
             let resolved = Record::DoubtResolved { account, hold, note: note.to_owned(), at };
             let records = [Some(resolved), given, Some(pen.act(account, hold))];
-            let seq = self.ledger.commit_all(&mut core, records.into_iter().flatten())?;
-            Ok(((), seq))
-        })?;
-        let (seq, repeated) = once.place();
-        self.ledger.journal.durable(seq).await?;
+            Ok(((), records.into_iter().flatten().collect()))
+        });
+        let (_, repeated) = once.await?.place();
         Ok(Written { value: (), repeated })
     }
 
@@ -82,8 +81,8 @@ impl By<'_> {
         (state, document): (&str, String),
         charge: Option<Nanousd>,
     ) -> Result<(Option<Arc<Task>>, Seq), LedgerError> {
-        let once = self.once("task.resolve", account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
+        let once = self.write_now("task.resolve", account, |locked, pen| {
+            let core = locked.core(account);
             let task = core
                 .task(id)
                 .filter(|task| task.intent.account == account && task.stage == Stage::InDoubt);
@@ -101,11 +100,10 @@ impl By<'_> {
                     ));
                 }
             };
-            let (records, task) =
-                ending(&core, &before, (state, document), settlement, UnixMs::now());
-            let act = pen.act(account, id);
-            let seq = self.ledger.commit_all(&mut core, records.into_iter().chain([act]))?;
-            Ok((task, seq))
+            let end = (state, document.clone());
+            let (mut records, task) = ending(core, &before, end, settlement, UnixMs::now());
+            records.push(pen.act(account, id));
+            Ok((task, records))
         })?;
         Ok(match once {
             Once::First(task, seq) => (Some(task), seq),
@@ -120,10 +118,9 @@ impl By<'_> {
     /// [`LedgerError::OtherRequest`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
     pub fn announce_again(&self, task: Task) -> Result<Written<Seq>, LedgerError> {
         let (account, id) = (task.intent.account, task.id());
-        let once = self.once("task.announce", account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
-            let records = [Record::Task(Arc::new(task)), pen.act(account, id)];
-            Ok(((), self.ledger.commit_all(&mut core, records)?))
+        let task = Arc::new(task);
+        let once = self.write_now("task.announce", account, |_, pen| {
+            Ok(((), vec![Record::Task(Arc::clone(&task)), pen.act(account, id)]))
         })?;
         let (value, repeated) = once.place();
         Ok(Written { value, repeated })

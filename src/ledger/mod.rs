@@ -24,6 +24,7 @@
 //! | `report` | what a node of a fleet tells the treasury |
 //! | `recovery` | opening: load, replay, rebuild, end what a crash left open |
 //! | `verify` | the whole journal checked |
+//! | `write` | how writes of people are decided and made, and what memory keeps beside the core |
 //! | `export` | records as JSON and CSV |
 //! | `scan` | the whole journal read while the ledger is open |
 //!
@@ -31,8 +32,8 @@
 //! place in the journal, apply. The journal's order within an account is therefore the order of the
 //! decisions, and a replay gives the same state.
 //!
-//! Who needs several locks takes them in this order: the ids of writes, the house's shard, the
-//! account's shard, keys or addresses.
+//! Who needs several locks takes them in this order: the house's shard, the shards of accounts by
+//! their places, and then one of keys, addresses and the ids of writes.
 
 mod account;
 mod act;
@@ -65,6 +66,7 @@ mod submit;
 mod task;
 mod usage;
 mod verify;
+mod write;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -179,7 +181,7 @@ impl Options {
 pub struct Ledger {
     shards: Vec<Mutex<Core>>,
     keys: RwLock<Keys>,
-    /// Writes that are recognised when they are repeated. Locked before any shard.
+    /// Writes that are recognised when they are repeated. Locked behind all shards.
     ids: Mutex<Ids>,
     /// Whose account an address opens. Locked behind all shards.
     emails: Mutex<HashMap<String, AccountId>>,
@@ -319,6 +321,7 @@ impl Ledger {
     fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, Stopped> {
         let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
         let seq = self.journal.enqueue(record.clone(), hold)?;
+        self.reflect(core, seq, &record);
         if let Err(violation) = core.apply(seq, &record) {
             // The decision and the rules contradict each other. To go on would put memory and
             // journal apart; the record has most likely not reached the disk.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
-use crate::ledger::act::{By, Once, Written};
+use crate::ledger::act::{By, Written};
 use crate::ledger::admin::check_text;
 use crate::ledger::core::{AccountState, Core};
 use crate::ledger::error::LedgerError;
 use crate::ledger::record::{Key, Record};
-use crate::ledger::{Account, AccountId, HoldId, Ledger, RatesPatch, Seq};
+use crate::ledger::{Account, AccountId, HoldId, Ledger, RatesPatch};
 use crate::secret::KeyHash;
 
 /// The longest address of a login, in bytes (RFC 5321, section 4.5.3.1.3, without the brackets).
@@ -208,34 +208,20 @@ impl By<'_> {
             Some(false) => "account.resume",
             None => "account.update",
         };
-        let once = self.once(what, account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
-            if core.account(account).is_none() {
-                return Err(LedgerError::UnknownAccount(account));
-            }
+        let once = self.write(what, account, |locked, pen| {
+            locked.state(account)?;
             let at = UnixMs::now();
             let rates = self.ledger.rates_with(account, &patch.rates);
-            let AccountPatch { name, suspended, .. } = patch;
+            let (name, suspended) = (patch.name.clone(), patch.suspended);
             let records = [
                 name.map(|name| Record::AccountRenamed { account, name, at }),
                 suspended.map(|suspended| Record::AccountSuspended { account, suspended, at }),
                 rates.map(|rates| Record::AccountLimited { account, rates, at }),
                 Some(pen.act(account, account)),
             ];
-            let seq = self.ledger.commit_all(&mut core, records.into_iter().flatten())?;
-            let mut keys = self.ledger.keys.write();
-            match suspended {
-                Some(true) => drop(keys.suspended.insert(account)),
-                Some(false) => drop(keys.suspended.remove(&account)),
-                None => {}
-            }
-            if let Some(rates) = rates {
-                keys.rates.insert(account, rates);
-            }
-            Ok(((), seq))
-        })?;
-        let (seq, repeated) = once.place();
-        self.ledger.journal.durable(seq).await?;
+            Ok(((), records.into_iter().flatten().collect()))
+        });
+        let (_, repeated) = once.await?.place();
         let value = self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         Ok(Written { value, repeated })
     }
@@ -254,28 +240,18 @@ impl By<'_> {
     ) -> Result<Written<Arc<Login>>, LedgerError> {
         check_password(password)?;
         let email = normal_email(email)?;
-        let once = self.once("login.set", account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
-            let state = core.accounts.get(&account).ok_or(LedgerError::UnknownAccount(account))?;
-            let mut emails = self.ledger.emails.lock();
-            if emails.get(&email).is_some_and(|owner| *owner != account) {
+        let once = self.write("login.set", account, |locked, pen| {
+            let before = locked.state(account)?.people.login.as_ref();
+            // All who give or take an address have locked the house.
+            if self.ledger.emails.lock().get(&email).is_some_and(|owner| *owner != account) {
                 return Err(LedgerError::EmailTaken);
             }
-            let before = state.people.login.clone();
-            let since = UnixMs::now().max(before.as_ref().map_or(UnixMs(0), |login| login.since));
+            let since = UnixMs::now().max(before.map_or(UnixMs(0), |login| login.since));
             let password = password.to_owned();
             let login = Login { account, email: email.clone(), password, since };
-            let act = pen.act(account, account);
-            let set = Record::LoginSet(Arc::new(login));
-            let seq = self.ledger.commit_all(&mut core, [set, act])?;
-            if let Some(before) = before {
-                emails.remove(&before.email);
-            }
-            emails.insert(email.clone(), account);
-            Ok(((), seq))
-        })?;
-        let (seq, repeated) = once.place();
-        self.ledger.journal.durable(seq).await?;
+            Ok(((), vec![Record::LoginSet(Arc::new(login)), pen.act(account, account)]))
+        });
+        let (_, repeated) = once.await?.place();
         let value = self.ledger.login(account).ok_or(LedgerError::UnknownAccount(account))?;
         Ok(Written { value, repeated })
     }
@@ -290,13 +266,12 @@ impl By<'_> {
         session: SessionId,
         until: UnixMs,
     ) -> Result<(), LedgerError> {
-        let once = self.once("session.end", account, |pen| {
-            let mut core = self.ledger.shard(account).lock();
-            let record = ending(&core, account, session, until)?;
-            let act = pen.act(account, account);
-            Ok(((), self.ledger.commit_all(&mut core, [record, act])?))
-        })?;
-        Ok(self.ledger.journal.durable(once.place().0).await?)
+        self.write("session.end", account, |locked, pen| {
+            let record = ending(locked.core(account), account, session, until)?;
+            Ok(((), vec![record, pen.act(account, account)]))
+        })
+        .await?;
+        Ok(())
     }
 }
 
@@ -319,14 +294,4 @@ fn ending(
         let since = UnixMs(at.0.saturating_add(1)).max(login.since);
         Record::LoginSet(Arc::new(Login { since, ..Login::clone(login) }))
     })
-}
-
-impl<T> Once<T> {
-    /// The place of the last record, and whether it was written before.
-    pub(super) fn place(&self) -> (Seq, bool) {
-        match self {
-            Self::First(_, seq) => (*seq, false),
-            Self::Again { seq, .. } => (*seq, true),
-        }
-    }
 }
