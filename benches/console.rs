@@ -46,7 +46,7 @@ const VIDEOS: usize = 20_000;
 const ANNOUNCED_EVERY: usize = 400;
 /// Customers whom nobody has seen since they came.
 const OTHERS: usize = 10_000;
-/// How many of them are opened at one time, so that they share flushes.
+/// How many of them, and of the videos, are made at one time, so that they share flushes.
 const OTHERS_AT_ONCE: usize = 500;
 /// A year of ten models and five keys: as many rows of usage, though all on one day.
 const MODELS: usize = 365;
@@ -243,8 +243,12 @@ async fn fill(
         futures_util::future::try_join_all(opened).await?;
     }
     let mut video = TaskId::random();
-    for number in 0..videos {
-        video = film(&ledger, account, models.first().context("a model")?, number)?;
+    let model = models.first().context("a model")?;
+    for first in (0..videos).step_by(OTHERS_AT_ONCE) {
+        let numbers = first..videos.min(first + OTHERS_AT_ONCE);
+        let films = numbers.map(|number| film(&ledger, account, model, number));
+        let made = futures_util::future::try_join_all(films).await?;
+        video = *made.last().context("a video")?;
     }
     ensure!(log.figures().dropped == Default::default(), "records were dropped");
     log.close();
@@ -298,7 +302,7 @@ fn call(
 }
 
 /// A video that was made, and announced if it is its turn.
-fn film(
+async fn film(
     ledger: &Arc<Ledger>,
     account: AccountId,
     model: &Arc<str>,
@@ -337,14 +341,15 @@ fn film(
         stage: Stage::Submitting,
         webhook: if is_announced { Webhook::Delivered } else { Webhook::None },
     };
-    ledger.open_task(hold, Arc::new(task), Duration::ZERO)?;
+    ledger.open_task(hold, Arc::new(task), Duration::ZERO).await?;
     let taken = Stage::Submitted { upstream_id: format!("native-{number}") };
-    ledger.change_task((account, id), |task| Task { stage: taken, ..task.clone() })?;
+    let change = |task: &Task| Task { stage: taken.clone(), ..task.clone() };
+    ledger.change_task((account, id), change).await?;
     let document = json!({"video_url": format!("https://cdn.example/{number}.mp4")}).to_string();
     let usage = Usage { seconds: 5, ..Usage::default() };
     let settlement = Settlement { charge: amount, usage, source: UsageSource::Upstream };
     let settled = TaskSettlement::Post(settlement);
-    ledger.end_task((account, id), ("succeeded", document), settled)?;
+    ledger.end_task((account, id), ("succeeded", document), settled).await?;
     Ok(id)
 }
 

@@ -16,7 +16,6 @@ pub mod tasks;
 pub mod outbound;
 pub mod ledger;
 pub mod fleet;
-pub mod fleet;
 
 // What it is told, and what it tells.
 pub mod config;

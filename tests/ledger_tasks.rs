@@ -96,8 +96,7 @@ fn seconds(task: &Task, seconds: u64) -> TaskSettlement {
 async fn opened(ledger: &Arc<Ledger>, account: AccountId) -> Arc<Task> {
     let hold = hold(ledger, account);
     let task = task(&hold, account, None);
-    let seq = ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).expect("opened");
-    ledger.task_durable(seq).await.expect("on disk");
+    ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).await.expect("opened");
     task
 }
 
@@ -105,8 +104,7 @@ async fn submitted(ledger: &Arc<Ledger>, account: AccountId, upstream_id: &str) 
     let task = opened(ledger, account).await;
     let stage = Stage::Submitted { upstream_id: upstream_id.to_owned() };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
-    let seq = ledger.change_task((account, task.id()), change).expect("open").expect("changed");
-    ledger.task_durable(seq).await.expect("on disk");
+    ledger.change_task((account, task.id()), change).await.expect("open").expect("changed");
     task
 }
 
@@ -132,13 +130,12 @@ async fn a_task_and_its_hold_outlive_the_process_and_end_once() {
     let by_upstream = restarted.task(account, "up-1").await.expect("read").expect("there");
     assert_eq!(by_upstream.id(), taken.id());
 
-    let end = |ledger: &Arc<Ledger>| {
+    let end = async |ledger: &Arc<Ledger>| {
         let what = ("succeeded", "{\"video_url\":\"u\"}".to_owned());
-        ledger.end_task((account, taken.id()), what, seconds(&taken, 4)).expect("open")
+        ledger.end_task((account, taken.id()), what, seconds(&taken, 4)).await.expect("open")
     };
-    let (_, seq) = end(&restarted).expect("the first ends it");
-    assert!(end(&restarted).is_none(), "the second finds it ended");
-    restarted.task_durable(seq).await.expect("on disk");
+    assert!(end(&restarted).await.is_some(), "the first ends it");
+    assert!(end(&restarted).await.is_none(), "the second finds it ended");
     assert_eq!(balance(&restarted, account), (10, 4));
 
     let (_copy, again) = after_crash(copy.path());
@@ -166,7 +163,7 @@ async fn many_who_see_the_end_settle_once() {
             tokio::spawn(async move {
                 let what = ("succeeded", "null".to_owned());
                 let end = ledger.end_task((account, taken.id()), what, seconds(&taken, 1));
-                end.expect("open").is_some()
+                end.await.expect("open").is_some()
             })
         });
         let mut firsts = 0;
@@ -195,7 +192,7 @@ async fn a_crash_at_any_moment_leaves_task_and_hold_together() {
                 let taken = submitted(&ledger, account, &format!("up-{round}")).await;
                 let end = if round % 3 == 0 { TaskSettlement::Void } else { seconds(&taken, 0) };
                 let what = ("failed", "null".to_owned());
-                ledger.end_task((account, taken.id()), what, end).expect("open");
+                ledger.end_task((account, taken.id()), what, end).await.expect("open");
                 // Each image is replayed from the beginning: what is written must not outgrow that.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -226,16 +223,16 @@ async fn stages_go_one_way_only() {
     let ledger = open(dir.path());
     let account = account(&ledger).await;
     let taken = submitted(&ledger, account, "up-1").await;
-    let to = |stage: Stage| {
-        let change = |task: &Task| Task { stage, ..task.clone() };
-        ledger.change_task((account, taken.id()), change).expect("open")
+    let to = async |stage: Stage| {
+        let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
+        ledger.change_task((account, taken.id()), change).await.expect("open")
     };
     let submitted_anew = Stage::Submitted { upstream_id: "up-2".to_owned() };
     for stage in [Stage::Submitting, Stage::InDoubt, submitted_anew] {
-        assert_eq!(to(stage.clone()), None, "{stage:?}");
+        assert_eq!(to(stage.clone()).await, None, "{stage:?}");
     }
-    let unknown = ledger.change_task((account, TaskId::random()), Task::clone).expect("open");
-    assert_eq!(unknown, None);
+    let unknown = ledger.change_task((account, TaskId::random()), Task::clone).await;
+    assert_eq!(unknown.expect("open"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,25 +243,21 @@ async fn a_repeated_submit_is_recognised_also_after_a_restart() {
     let repeat = Repeat { key: [1; 32], body: [2; 32] };
     let first = hold(&ledger, account);
     let known = task(&first, account, Some(repeat));
-    let seq = ledger.open_task(first, Arc::clone(&known), REPEATED_WITHIN).expect("opened");
-    ledger.task_durable(seq).await.expect("on disk");
+    ledger.open_task(first, Arc::clone(&known), REPEATED_WITHIN).await.expect("opened");
     let second = hold(&ledger, account);
     let twin = task(&second, account, Some(repeat));
-    assert!(matches!(ledger.open_task(second, twin, REPEATED_WITHIN), Err(LedgerError::Conflict)));
+    let again = ledger.open_task(second, twin, REPEATED_WITHIN).await;
+    assert!(matches!(again, Err(LedgerError::Conflict)), "{again:?}");
     assert_eq!(balance(&ledger, account), (10, 0), "the second hold is given back");
     let (_copy, restarted) = after_crash(dir.path());
     let (now, other) = (UnixMs::now(), Repeat { body: [3; 32], ..repeat });
-    assert_eq!(
-        restarted.repeated(account, &repeat, (now, REPEATED_WITHIN)),
-        Repeated::Same(known.id())
-    );
-    assert_eq!(restarted.repeated(account, &other, (now, REPEATED_WITHIN)), Repeated::Other);
+    let repeated = async |repeat, at| {
+        restarted.repeated(account, repeat, (at, REPEATED_WITHIN)).await.expect("read")
+    };
+    assert_eq!(repeated(&repeat, now).await, Repeated::Same(known.id()));
+    assert_eq!(repeated(&other, now).await, Repeated::Other);
     let later = UnixMs(now.0 + 25 * 3600 * 1000);
-    assert_eq!(
-        restarted.repeated(account, &repeat, (later, REPEATED_WITHIN)),
-        Repeated::New,
-        "a day later"
-    );
+    assert_eq!(repeated(&repeat, later).await, Repeated::New, "a day later");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,7 +269,7 @@ async fn what_ended_long_ago_is_forgotten() {
     for round in 0..3 {
         let taken = submitted(&ledger, account, &format!("up-{round}")).await;
         let what = ("failed", "null".to_owned());
-        ledger.end_task((account, taken.id()), what, TaskSettlement::Void).expect("open");
+        ledger.end_task((account, taken.id()), what, TaskSettlement::Void).await.expect("open");
         ids.push(taken.id().to_string());
     }
     let open_one = submitted(&ledger, account, "up-open").await;

@@ -11,7 +11,7 @@ use super::caller::Caller;
 use super::error::{Answer, ApiError};
 use super::request::Path;
 use super::value::Time;
-use crate::ledger::{AccountId, HoldId, Stage, Task, TaskId};
+use crate::ledger::{AccountId, HoldId, Task, TaskId};
 use crate::tasks::Announced;
 
 /// Every submit of which nobody knows whether its upstream took it.
@@ -50,11 +50,9 @@ impl From<&Task> for TaskView {
 }
 
 /// `GET /admin/v1/tasks/in-doubt`, oldest first.
-pub(super) async fn in_doubt(State(state): State<AdminState>) -> Json<TasksInDoubt> {
-    let mut tasks = state.ledger.tasks_in_work();
-    tasks.retain(|task| matches!(task.stage, Stage::InDoubt));
-    tasks.sort_by_key(|task| (task.intent.at, task.id()));
-    Json(TasksInDoubt { data: tasks.iter().map(|task| TaskView::from(&**task)).collect() })
+pub(super) async fn in_doubt(State(state): State<AdminState>) -> Answer<Json<TasksInDoubt>> {
+    let tasks = state.ledger.tasks_in_doubt().await?;
+    Ok(Json(TasksInDoubt { data: tasks.iter().map(|task| TaskView::from(&**task)).collect() }))
 }
 
 /// What an account's receivers check the signatures of webhooks with.

@@ -81,7 +81,9 @@ pub(super) async fn repeated(
     let Some(mark) = mark else { return Ok(None) };
     let conflict =
         |message: &'static str| Err(GatewayError::new(ErrorKind::IdempotencyConflict, message));
-    match gateway.ledger.repeated(key.account, &mark.repeat, (UnixMs::now(), mark.within)) {
+    let when = (UnixMs::now(), mark.within);
+    let repeated = gateway.ledger.repeated(key.account, &mark.repeat, when).await;
+    match repeated.map_err(|error| unreadable(&error))? {
         Repeated::New => Ok(None),
         Repeated::Other => conflict("This Idempotency-Key was used with another request."),
         Repeated::Same(id) => {
@@ -213,14 +215,14 @@ async fn submit(
             Ok(upstream_id) => {
                 let stage = Stage::Submitted { upstream_id };
                 let task = stand(gateway, &task, stage).await?;
-                gateway.tasks.follow(&task);
+                gateway.tasks.follow(&task).await;
                 return Ok(task);
             }
             Err(Failed::Next(_, error)) => sending.last_failure = Some(error),
             Err(Failed::InDoubt(outcome, error)) => {
                 // Whatever comes of it, the upstream is not asked again.
                 if let Ok(task) = stand(gateway, &task, Stage::InDoubt).await {
-                    gateway.tasks.doubt(&task);
+                    gateway.tasks.doubt(&task).await;
                 }
                 log::warn!("{} is in doubt: {error}", task.id());
                 return Err(Failed::InDoubt(outcome, error));
@@ -279,15 +281,14 @@ async fn open(
         webhook,
     });
     let within = sending.mark.map_or(Duration::ZERO, |mark| mark.within);
-    let opened = gateway.ledger.open_task(hold, Arc::clone(&task), within);
-    let seq = opened.map_err(|error| match error {
+    let opened = gateway.ledger.open_task(hold, Arc::clone(&task), within).await;
+    opened.map_err(|error| match error {
         LedgerError::Conflict => {
             let message = "The same request is under way.";
             Failed::Ours(GatewayError::new(ErrorKind::IdempotencyConflict, message))
         }
         error => unrecorded(&error),
     })?;
-    gateway.ledger.task_durable(seq).await.map_err(|error| unrecorded(&error))?;
     Ok(task)
 }
 
@@ -317,22 +318,17 @@ async fn stand(
 
 async fn save(gateway: &Gateway, next: Task) -> std::result::Result<Arc<Task>, Failed> {
     let id = (next.intent.account, next.id());
-    let changed = gateway.ledger.change_task(id, |_| next.clone());
-    match changed.map_err(|error| unrecorded(&error))? {
-        Some(seq) => {
-            gateway.ledger.task_durable(seq).await.map_err(|error| unrecorded(&error))?;
-            Ok(Arc::new(next))
-        }
-        None => Err(internal("the task has ended")),
-    }
+    let changed = gateway.ledger.change_task(id, |_| next.clone()).await;
+    let changed = changed.map_err(|error| unrecorded(&error))?;
+    changed.ok_or_else(|| internal("the task has ended"))
 }
 
 /// No upstream took the task: the money is free again.
 async fn reject(gateway: &Gateway, task: &Task) {
     let id = (task.intent.account, task.id());
     let document = json!({"error": {"code": "rejected", "message": "No upstream took the task."}});
-    let ended = gateway.ledger.end_task(id, ("failed", document.to_string()), TaskSettlement::Void);
-    if let Err(error) = ended {
+    let what = ("failed", document.to_string());
+    if let Err(error) = gateway.ledger.end_task(id, what, TaskSettlement::Void).await {
         log::error!("{} could not be ended: {error}", task.id());
     }
 }

@@ -9,7 +9,7 @@ use crate::clock::UnixMs;
 use crate::ledger::error::LedgerError;
 use crate::ledger::record::Record;
 use crate::ledger::store::Store;
-use crate::ledger::{AccountId, Ledger, Seq, Stage, Task, TaskId};
+use crate::ledger::{AccountId, Ledger, Stage, Task, TaskId};
 
 /// The longest reason for a failed try that is kept, in bytes.
 const ERROR_BYTES_MAX: usize = 256;
@@ -135,24 +135,20 @@ impl Ledger {
     }
 
     /// Changes a task after a try to announce its end, and notes what came of the try, together;
-    /// `None` when the task cannot become so.
+    /// `None` when the task cannot become so. Both are on disk when this returns.
     ///
     /// # Errors
     /// [`LedgerError::Stopped`].
-    pub fn announced(
+    pub async fn announced(
         &self,
-        (account, id): (AccountId, TaskId),
+        id: (AccountId, TaskId),
         tried: Tried,
-        change: impl FnOnce(&Task) -> Task,
-    ) -> Result<Option<Seq>, LedgerError> {
-        let mut core = self.shard(account).lock();
-        let Some(before) = core.task(id) else { return Ok(None) };
-        let after = change(before);
-        if !before.can_become(&after) {
-            return Ok(None);
-        }
-        let tried = Record::Announced { account, task: id, tried: Arc::new(tried) };
-        let seq = self.commit_all(&mut core, [tried, Record::Task(Arc::new(after))])?;
-        Ok(Some(seq))
+        change: impl Fn(&Task) -> Task + Send,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (account, task) = id;
+        let tried = Record::Announced { account, task, tried: Arc::new(tried) };
+        let Some((task, seq)) = self.alter_task(id, change, Some(tried))? else { return Ok(None) };
+        self.task_durable(seq).await?;
+        Ok(Some(task))
     }
 }

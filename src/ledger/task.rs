@@ -222,13 +222,23 @@ pub enum Repeated {
 }
 
 impl Ledger {
-    /// Opens a task that `hold` pays for. From here on only its end ends the hold. Not on disk yet:
-    /// see [`Ledger::task_durable`].
+    /// Opens a task that `hold` pays for. From here on only its end ends the hold. It is on disk
+    /// when this returns.
     ///
     /// # Errors
     /// [`LedgerError::Stopped`]; the hold is voided then. [`LedgerError::Conflict`] when a submit
     /// of the same name has come within `repeat_within`; the hold is voided then as well.
-    pub fn open_task(
+    pub async fn open_task(
+        &self,
+        hold: Hold,
+        task: Arc<Task>,
+        repeat_within: Duration,
+    ) -> Result<(), LedgerError> {
+        let seq = self.enter_task(hold, task, repeat_within)?;
+        self.task_durable(seq).await
+    }
+
+    fn enter_task(
         &self,
         hold: Hold,
         task: Arc<Task>,
@@ -254,29 +264,57 @@ impl Ledger {
         }
     }
 
-    /// Changes a task that has not ended, and says at which place; `None` when it cannot become so.
+    /// Changes a task that has not ended, and gives it as it is then; `None` when it cannot become
+    /// so. The change is on disk when this returns.
     ///
     /// # Errors
     /// [`LedgerError::Stopped`].
-    pub fn change_task(
+    pub async fn change_task(
+        &self,
+        id: (AccountId, TaskId),
+        change: impl Fn(&Task) -> Task + Send,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let Some((task, seq)) = self.alter_task(id, change, None)? else { return Ok(None) };
+        self.task_durable(seq).await?;
+        Ok(Some(task))
+    }
+
+    /// Changes a task, together with a record that goes before; `None` when it cannot become so.
+    pub(super) fn alter_task(
         &self,
         (account, id): (AccountId, TaskId),
         change: impl FnOnce(&Task) -> Task,
-    ) -> Result<Option<Seq>, LedgerError> {
+        beside: Option<Record>,
+    ) -> Result<Option<(Arc<Task>, Seq)>, LedgerError> {
         let mut core = self.shard(account).lock();
         let Some(before) = core.task(id) else { return Ok(None) };
         let after = change(before);
         if !before.can_become(&after) {
             return Ok(None);
         }
-        Ok(Some(self.commit(&mut core, Record::Task(Arc::new(after)))?))
+        let after = Arc::new(after);
+        let records = beside.into_iter().chain([Record::Task(Arc::clone(&after))]);
+        let seq = self.commit_all(&mut core, records)?;
+        Ok(Some((after, seq)))
     }
 
-    /// Ends a task and its hold, in one group commit; `None` when it has ended before.
+    /// Ends a task and its hold, in one group commit, and gives it as it is then; `None` when it has
+    /// ended before. The end is on disk when this returns.
     ///
     /// # Errors
     /// [`LedgerError::Stopped`].
-    pub fn end_task(
+    pub async fn end_task(
+        &self,
+        id: (AccountId, TaskId),
+        what: (&str, String),
+        settlement: TaskSettlement,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let Some((task, seq)) = self.finish_task(id, what, settlement)? else { return Ok(None) };
+        self.task_durable(seq).await?;
+        Ok(Some(task))
+    }
+
+    fn finish_task(
         &self,
         (account, id): (AccountId, TaskId),
         (state, document): (&str, String),
@@ -300,7 +338,18 @@ impl Ledger {
         Ok(self.journal.durable(seq).await?)
     }
 
-    /// The tasks for which something remains to be done, in no order.
+    /// The tasks of which nobody knows whether their upstream took them, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn tasks_in_doubt(&self) -> Result<Vec<Arc<Task>>, LedgerError> {
+        let mut tasks = self.tasks_in_work();
+        tasks.retain(|task| matches!(task.stage, Stage::InDoubt));
+        tasks.sort_by_key(|task| (task.intent.at, task.id()));
+        Ok(tasks)
+    }
+
+    /// The tasks for which something remains to be done, in no order: what a start takes up.
     #[must_use]
     pub fn tasks_in_work(&self) -> Vec<Arc<Task>> {
         let shards = self.shards.iter();
@@ -314,9 +363,14 @@ impl Ledger {
     }
 
     /// The task, while something remains to be done for it.
-    #[must_use]
-    pub fn task_in_work(&self, account: AccountId, id: TaskId) -> Option<Arc<Task>> {
-        self.shard(account).lock().task(id).cloned()
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn task_in_work(
+        &self,
+        (account, id): (AccountId, TaskId),
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        Ok(self.shard(account).lock().task(id).cloned())
     }
 
     /// The task of this id, or of this upstream's id, if it is the account's.
@@ -345,14 +399,16 @@ impl Ledger {
     }
 
     /// Whether a submit was made less than `within` before `at`.
-    #[must_use]
-    pub fn repeated(
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn repeated(
         &self,
         account: AccountId,
         repeat: &Repeat,
         (at, within): (UnixMs, Duration),
-    ) -> Repeated {
-        self.shard(account).lock().repeated(account, repeat, (at, within))
+    ) -> Result<Repeated, LedgerError> {
+        Ok(self.shard(account).lock().repeated(account, repeat, (at, within)))
     }
 
     /// Forgets tasks that ended before `before`, at most `limit` of them, and says how many.

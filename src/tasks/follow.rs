@@ -1,16 +1,16 @@
 //! Asking upstreams how tasks are, and what the answers mean for the money.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::agenda::Due;
 use super::{Tasks, as_ms, codec_of, facts_of};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Upstream;
 use crate::finished::{Settled, TaskEnded};
-use crate::ledger::{AccountId, KEPT_MS, Settlement, Stage, Task, TaskId, TaskSettlement, Webhook};
+use crate::ledger::{KEPT_MS, Settlement, Stage, Task, TaskSettlement, Webhook};
 use crate::outbound::OutboundError;
 use crate::price::{Usage, UsageSource};
 use crate::protocols::task::{Report, TaskState};
@@ -27,29 +27,6 @@ const SPACING: Duration = Duration::from_millis(2);
 /// How often ended tasks are forgotten, and how many at a time.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 const FORGET_MAX: usize = 10_000;
-
-/// When a task must be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
-    pub(super) at: UnixMs,
-    pub(super) account: AccountId,
-    pub(super) task: TaskId,
-    /// Its upstream is to be asked at this very time: the slot is taken.
-    pub(super) has_slot: bool,
-}
-
-impl Ord for Due {
-    /// The earliest is the greatest: that is what a heap gives first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.task).cmp(&(self.at, self.task))
-    }
-}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
 
 /// When a task that is in doubt is given up.
 #[must_use]
@@ -68,19 +45,8 @@ pub(super) async fn run(tasks: Arc<Tasks>) {
                 log::warn!("old tasks could not be forgotten: {error}");
             }
         }
-        let now = UnixMs::now();
-        let next = tasks.due.lock().peek().copied();
-        let wait = next.map_or(FORGET_INTERVAL, |due| {
-            Duration::from_millis(due.at.0.saturating_sub(now.0)).min(FORGET_INTERVAL)
-        });
-        if !wait.is_zero() {
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = tasks.earlier.notified() => {}
-            }
-            continue;
-        }
-        let Some(due) = tasks.due.lock().pop() else { continue };
+        let wait_max = FORGET_INTERVAL.saturating_sub(forgotten.elapsed());
+        let Some(due) = tasks.agenda.next(wait_max).await else { continue };
         let tasks = Arc::clone(&tasks);
         // Never closed, so there is always a place sooner or later.
         let Ok(place) = Arc::clone(&tasks).parallel_place().await else { return };
@@ -100,7 +66,11 @@ impl Tasks {
 
     /// Does what is due for a task.
     async fn attend(&self, due: Due) {
-        let Some(task) = self.ledger.task_in_work(due.account, due.task) else { return };
+        let task = match self.ledger.task_in_work((due.account, due.task)).await {
+            Ok(Some(task)) => task,
+            Ok(None) => return,
+            Err(error) => return log::warn!("{} could not be read: {error}", due.task),
+        };
         match (&task.stage, task.webhook) {
             (Stage::Ended(_), Webhook::Due { .. }) => self.announce(&task).await,
             (Stage::Ended(_), _) => {}
@@ -110,15 +80,17 @@ impl Tasks {
                     && let Some(later) = self.slot_of(&task)
                 {
                     let at = UnixMs(UnixMs::now().0 + as_ms(later).max(1));
-                    self.push(Due { at, has_slot: true, ..due });
+                    self.agenda.push(Due { at, has_slot: true, ..due });
                     return;
                 }
                 self.refresh(&task, Duration::ZERO).await;
-                let is_over = UnixMs::now() >= task.intent.expires_at;
-                if is_over && self.is_open(due.account, due.task) {
+                if !self.is_open(&task).await {
+                    return;
+                }
+                if UnixMs::now() >= task.intent.expires_at {
                     self.expire(&task).await;
-                } else if self.is_open(due.account, due.task) {
-                    self.schedule(&task, self.next_look(&task));
+                } else {
+                    self.schedule(&task, self.next_look(&task)).await;
                 }
             }
         }
@@ -154,17 +126,15 @@ impl Tasks {
     /// Asks how a task is, unless that was done within `fresh`, and ends it if it has ended. Of many who
     /// want to know, one asks.
     pub(super) async fn refresh(&self, task: &Task, fresh: Duration) {
-        let Some(live) = self.live(task) else { return };
-        let _one = live.asking.lock().await;
+        let Some(live) = self.live(task).await else { return };
+        let mut asked = live.asked.lock().await;
         let is_fresh = |asked: Instant| asked.elapsed() < fresh;
-        if live.said.lock().asked.is_some_and(is_fresh)
-            || !self.is_open(task.intent.account, task.id())
-        {
+        if asked.is_some_and(is_fresh) || !self.is_open(task).await {
             return;
         }
-        let asked = self.ask(task).await;
-        live.said.lock().asked = Some(Instant::now());
-        match asked {
+        let answer = self.ask(task).await;
+        *asked = Some(Instant::now());
+        match answer {
             Ok(report) if report.state.is_end() => {
                 self.end(task, report).await;
                 live.changed.notify_waiters();
@@ -234,7 +204,7 @@ impl Tasks {
     /// Nobody could find out what became of a submit: nobody pays.
     async fn give_up_doubt(&self, task: &Task) {
         if UnixMs::now() < doubt_ends_at(task) {
-            self.schedule(task, doubt_ends_at(task));
+            self.schedule(task, doubt_ends_at(task)).await;
             return;
         }
         let document = json!({"error": {
@@ -253,24 +223,24 @@ impl Tasks {
     ) {
         let id = (task.intent.account, task.id());
         let ended = self.ledger.end_task(id, (state.as_str(), document.to_string()), settlement);
-        match ended {
-            Ok(Some((task, seq))) => {
-                if let Err(error) = self.ledger.task_durable(seq).await {
-                    log::error!("the end of {} may be lost: {error}", task.id());
-                }
-                self.has_ended(&task, state, settlement);
-            }
+        match ended.await {
+            Ok(Some(task)) => self.has_ended(&task, state, settlement).await,
             Ok(None) => {}
             Err(error) => log::error!("{} could not be ended: {error}", task.id()),
         }
     }
 
     /// The end of a task is on disk: it is told, and announced when that is due.
-    pub(super) fn has_ended(&self, task: &Task, state: TaskState, settlement: TaskSettlement) {
+    pub(super) async fn has_ended(
+        &self,
+        task: &Task,
+        state: TaskState,
+        settlement: TaskSettlement,
+    ) {
         self.report_end(task, state, settlement);
-        self.live.lock().remove(&task.id());
+        self.live.let_go(task.id());
         if let Webhook::Due { at, .. } = task.webhook {
-            self.schedule(task, at);
+            self.schedule(task, at).await;
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! | File | What it knows |
 //! |---|---|
+//! | `agenda` | which task must be looked at when |
+//! | `live` | what an upstream said last of tasks that have not ended |
 //! | `follow` | asking upstreams, at due times and within a budget, and what the answers mean for the money |
 //! | `operate` | what operators do with single tasks |
 //! | `webhook` | announcing ends, signed, until they are taken |
@@ -11,29 +13,32 @@
 //! `processing → queued → running → succeeded | failed | expired | cancelled`, with any number of steps
 //! left out, and never back from an end.
 
+mod agenda;
 mod follow;
+mod live;
 mod operate;
 mod webhook;
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::clock::UnixMs;
 use crate::config::ConfigHandle;
-use crate::ledger::{AccountId, Ledger, LedgerError, Stage, Task, TaskId, Webhook};
+use crate::ledger::{AccountId, Ledger, LedgerError, Stage, Task, Webhook};
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::protocols::Dialect;
 use crate::protocols::task::{Facts, Shown, TaskCodec, TaskState, task_codec};
 use crate::request_log::RequestLog;
-use follow::Due;
+use agenda::{Agenda, Due};
 pub use follow::doubt_ends_at as given_up_at;
+use live::{AllLive, Live, Said};
 pub use operate::{Announced, Resolution};
 use webhook::Signer;
 
@@ -56,46 +61,12 @@ pub struct Tasks {
     metrics: Arc<Metrics>,
     requests: Arc<RequestLog>,
     signer: Signer,
-    live: Mutex<HashMap<TaskId, Arc<Live>>>,
-    due: Mutex<BinaryHeap<Due>>,
-    /// Something is due earlier than was thought.
-    earlier: Notify,
+    live: AllLive,
+    agenda: Agenda,
     parallel: Arc<Semaphore>,
     waiting: Semaphore,
     /// When an upstream may be asked next, by its name and that of the credential.
     slots: Mutex<HashMap<String, Instant>>,
-}
-
-/// What is known of a task in work beyond the ledger.
-struct Live {
-    said: Mutex<Said>,
-    /// One question at a time.
-    asking: tokio::sync::Mutex<()>,
-    changed: Notify,
-}
-
-impl Live {
-    fn new(task: &Task) -> Self {
-        let said = Said {
-            state: TaskState::Processing,
-            document: Value::Null,
-            asked: None,
-            changed_at: task.intent.at,
-        };
-        Self {
-            said: Mutex::new(said),
-            asking: tokio::sync::Mutex::default(),
-            changed: Notify::new(),
-        }
-    }
-}
-
-/// What the upstream said last.
-struct Said {
-    state: TaskState,
-    document: Value,
-    asked: Option<Instant>,
-    changed_at: UnixMs,
 }
 
 /// Too many customers wait already.
@@ -123,27 +94,31 @@ impl Tasks {
             metrics,
             requests,
             signer: Signer::kept_in(data_dir)?,
-            live: Mutex::default(),
-            due: Mutex::default(),
-            earlier: Notify::new(),
+            live: AllLive::default(),
+            agenda: Agenda::default(),
             parallel: Arc::new(Semaphore::new(PARALLEL_MAX)),
             waiting: Semaphore::new(waiting),
             slots: Mutex::default(),
         });
-        tasks.resume();
-        tokio::spawn(follow::run(Arc::clone(&tasks)));
+        // Looked for at once: what is submitted from here on is this process's own.
+        let left = tasks.ledger.tasks_in_work();
+        let resumed = Arc::clone(&tasks);
+        tokio::spawn(async move {
+            resumed.resume(left).await;
+            follow::run(resumed).await;
+        });
         Ok(tasks)
     }
 
     /// Takes up what the last process left. A submit that was under way is in doubt now: the upstream
     /// may have taken it, so it is not repeated.
-    fn resume(&self) {
-        for task in self.ledger.tasks_in_work() {
+    async fn resume(&self, left: Vec<Arc<Task>>) {
+        for task in left {
             let at = match (&task.stage, task.webhook) {
                 (Stage::Submitting, _) => {
                     let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
                     let id = (task.intent.account, task.id());
-                    if let Err(error) = self.ledger.change_task(id, doubt) {
+                    if let Err(error) = self.ledger.change_task(id, doubt).await {
                         log::error!("{} cannot be put in doubt: {error}", task.id());
                     }
                     log::warn!("{} is in doubt: its submit was under way", task.id());
@@ -153,19 +128,19 @@ impl Tasks {
                 (Stage::Ended(_), Webhook::Due { at, .. }) => at,
                 (Stage::Submitted { .. } | Stage::Ended(_), _) => UnixMs::now(),
             };
-            self.schedule(&task, at);
+            self.schedule(&task, at).await;
         }
     }
 
     /// A task was submitted: it is followed from now on.
-    pub fn follow(&self, task: &Task) {
+    pub async fn follow(&self, task: &Task) {
         let first = self.config.load().tasks.poll_min;
-        self.schedule(task, UnixMs(UnixMs::now().0 + as_ms(first)));
+        self.schedule(task, UnixMs(UnixMs::now().0 + as_ms(first))).await;
     }
 
     /// Nobody knows whether the upstream took a task: it is given up when it can be.
-    pub fn doubt(&self, task: &Task) {
-        self.schedule(task, follow::doubt_ends_at(task));
+    pub async fn doubt(&self, task: &Task) {
+        self.schedule(task, follow::doubt_ends_at(task)).await;
     }
 
     /// The record of an account's task, by the id that the customer knows.
@@ -195,12 +170,12 @@ impl Tasks {
         let deadline = Instant::now() + WAIT_MAX;
         let (account, id) = (task.intent.account, task.id());
         while Instant::now() < deadline
-            && let Some(live) = self.live(task)
+            && let Some(live) = self.live(task).await
         {
             let changed = live.changed.notified();
             let left = deadline.saturating_duration_since(Instant::now());
             drop(tokio::time::timeout(left, self.refresh(task, WAITING_POLL)).await);
-            if self.is_open(account, id) {
+            if self.is_open(task).await {
                 drop(tokio::time::timeout(left.min(WAITING_POLL), changed).await);
             }
         }
@@ -231,11 +206,8 @@ impl Tasks {
                 (state, serde_json::from_str(&ended.document).unwrap_or_default(), ended.at)
             }
             None => {
-                let live = self.live.lock().get(&task.id()).cloned();
-                match live.as_ref().map(|live| live.said.lock()) {
-                    Some(said) => (said.state, said.document.clone(), said.changed_at),
-                    None => (TaskState::Processing, Value::Null, task.intent.at),
-                }
+                let Said { state, document, changed_at } = self.live.said(task);
+                (state, document, changed_at)
             }
         };
         let own = task.id().to_string();
@@ -251,32 +223,31 @@ impl Tasks {
         })
     }
 
-    fn is_open(&self, account: AccountId, id: TaskId) -> bool {
-        self.ledger.task_in_work(account, id).is_some_and(|task| task.ended().is_none())
-    }
-
-    /// What is known of a task that has not ended; `None` once it has. The end removes the entry when
-    /// the ledger has it, so that one which is made under the same lock before that does not stay.
-    fn live(&self, task: &Task) -> Option<Arc<Live>> {
-        let mut live = self.live.lock();
-        self.is_open(task.intent.account, task.id()).then(|| {
-            let new = || Arc::new(Live::new(task));
-            Arc::clone(live.entry(task.id()).or_insert_with(new))
-        })
-    }
-
-    fn schedule(&self, task: &Task, at: UnixMs) {
-        self.push(Due { at, account: task.intent.account, task: task.id(), has_slot: false });
-    }
-
-    fn push(&self, due: Due) {
-        let mut all = self.due.lock();
-        let is_first = all.peek().is_none_or(|first| due.at < first.at);
-        all.push(due);
-        drop(all);
-        if is_first {
-            self.earlier.notify_one();
+    /// Whether a task has not ended. Where that cannot be read it counts as open: whoever ends it
+    /// finds out.
+    async fn is_open(&self, task: &Task) -> bool {
+        match self.ledger.task_in_work((task.intent.account, task.id())).await {
+            Ok(known) => known.is_some_and(|task| task.ended().is_none()),
+            Err(error) => {
+                log::warn!("{} could not be read: {error}", task.id());
+                true
+            }
         }
+    }
+
+    /// What is known of a task that has not ended; `None` once it has.
+    async fn live(&self, task: &Task) -> Option<Arc<Live>> {
+        let live = self.live.entry(task);
+        if self.is_open(task).await {
+            return Some(live);
+        }
+        self.live.let_go(task.id());
+        None
+    }
+
+    async fn schedule(&self, task: &Task, at: UnixMs) {
+        let due = Due { at, account: task.intent.account, task: task.id(), has_slot: false };
+        self.agenda.push(due);
     }
 }
 

@@ -56,7 +56,7 @@ impl Tasks {
         let due = Webhook::Due { tries: 0, at: UnixMs::now() };
         let written = by.announce_again(Task { webhook: due, ..Task::clone(&task) })?;
         self.ledger.task_durable(written.value).await?;
-        self.schedule(&task, UnixMs::now());
+        self.schedule(&task, UnixMs::now()).await;
         Ok(Announced::Due)
     }
 
@@ -89,7 +89,7 @@ impl Tasks {
                 let (usage, source) = (Usage::ZERO, UsageSource::Estimated);
                 TaskSettlement::Post(Settlement { charge, usage, source })
             });
-            self.has_ended(&task, TaskState::Failed, settlement);
+            self.has_ended(&task, TaskState::Failed, settlement).await;
         }
         Ok(repeated)
     }

@@ -114,11 +114,11 @@ impl Tasks {
         };
         let id = (task.intent.account, task.id());
         let change = |task: &Task| Task { webhook: next, ..task.clone() };
-        match self.ledger.announced(id, Tried::now(came_of_it), change) {
+        match self.ledger.announced(id, Tried::now(came_of_it), change).await {
             Err(error) => log::warn!("the announcement of {} is forgotten: {error}", task.id()),
             Ok(_) => {
                 if let Webhook::Due { at, .. } = next {
-                    self.schedule(task, at);
+                    self.schedule(task, at).await;
                 }
             }
         }

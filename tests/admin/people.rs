@@ -284,10 +284,9 @@ async fn task_in_doubt(admin: &Admin, account: tollgate::ledger::AccountId, key:
         webhook: Webhook::Due { tries: 0, at: UnixMs::now() },
     };
     let id = task.id();
-    admin.ledger.open_task(hold, Arc::new(task), REPEATED_WITHIN).expect("opened");
+    admin.ledger.open_task(hold, Arc::new(task), REPEATED_WITHIN).await.expect("opened");
     let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
-    let seq = admin.ledger.change_task((account, id), doubt).expect("open").expect("changed");
-    admin.ledger.task_durable(seq).await.expect("on disk");
+    admin.ledger.change_task((account, id), doubt).await.expect("open").expect("changed");
     tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     id
 }
@@ -339,7 +338,7 @@ async fn a_task_in_doubt_is_ended_by_hand_and_tasks_are_listed() {
     // Its end is announced to nobody who listens.
     let tried = Tried::now(Err("nobody listens".to_owned()));
     let due = |task: &Task| Task { webhook: Webhook::GivenUp, ..task.clone() };
-    admin.ledger.announced((id, voided), tried, due).expect("open");
+    admin.ledger.announced((id, voided), tried, due).await.expect("open");
     let path = format!("/admin/v1/accounts/{id}/tasks/{voided}");
     let shown = admin.get(&path).await;
     assert_eq!(shown["webhook"]["url"], "http://127.0.0.1:9/hook");

@@ -10,7 +10,7 @@ use super::done;
 use super::form::{Fit, Typed, Unfit, at_amount, new_once};
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
-use crate::ledger::{AccountId, DoubtRefund, HoldId, InDoubt, Stage, Task, TaskId};
+use crate::ledger::{AccountId, DoubtRefund, HoldId, InDoubt, Task, TaskId};
 use crate::tasks::{Resolution, given_up_at};
 use crate::web::{Frame, Page, show};
 
@@ -81,9 +81,10 @@ async fn shown(operator: &Operator, frame: Frame, typed: Typed, wanted: Wanted) 
     let has_more = holds.len() > PAGE;
     holds.truncate(PAGE);
     let last = holds.last().filter(|_| has_more).map(|last| last.call.hold);
-    let mut tasks = operator.ledger().tasks_in_work();
-    tasks.retain(|task| matches!(task.stage, Stage::InDoubt));
-    tasks.sort_by_key(|task| (task.intent.at, task.id()));
+    let tasks = match operator.ledger().tasks_in_doubt().await {
+        Ok(tasks) => tasks,
+        Err(error) => return operator.failed(error),
+    };
     Page(Doubts {
         frame,
         sent: typed.text("about").to_owned(),

@@ -7,7 +7,7 @@ use super::access::Operator;
 use super::series::{self, Day, Hour};
 use crate::admin::upstreams::{self, TargetState};
 use crate::clock::UnixMs;
-use crate::ledger::{LedgerError, Stage};
+use crate::ledger::LedgerError;
 use crate::metrics::Minute;
 use crate::money::Nanousd;
 use crate::web::{Frame, Page, show};
@@ -162,8 +162,7 @@ async fn warnings(
 ) -> Result<Vec<Warning>, LedgerError> {
     let admin = operator.admin();
     let holds = admin.ledger.in_doubt().await?.len();
-    let tasks = admin.ledger.tasks_in_work();
-    let tasks = tasks.iter().filter(|task| matches!(task.stage, Stage::InDoubt)).count();
+    let tasks = admin.ledger.tasks_in_doubt().await?.len();
     let open = upstreams.iter().filter(|one| one.open > 0).count();
     let unhealthy = upstreams.iter().filter(|one| !one.healthy).count();
     let counted = |count: usize, one: &str, many: &str, path| {

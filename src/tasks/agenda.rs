@@ -1,0 +1,113 @@
+//! Which task must be looked at when.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::clock::UnixMs;
+use crate::ledger::{AccountId, TaskId};
+
+/// When a task must be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) at: UnixMs,
+    pub(super) account: AccountId,
+    pub(super) task: TaskId,
+    /// Its upstream is to be asked at this very time: the slot is taken.
+    pub(super) has_slot: bool,
+}
+
+impl Ord for Due {
+    /// The earliest is the greatest: that is what a heap gives first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.task).cmp(&(self.at, self.task))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What is due, in memory: a start fills it from the ledger.
+#[derive(Default)]
+pub(super) struct Agenda {
+    due: Mutex<BinaryHeap<Due>>,
+    /// Something is due earlier than was thought.
+    earlier: Notify,
+}
+
+impl Agenda {
+    pub(super) fn push(&self, due: Due) {
+        let mut all = self.due.lock();
+        let is_first = all.peek().is_none_or(|first| due.at < first.at);
+        all.push(due);
+        drop(all);
+        if is_first {
+            self.earlier.notify_one();
+        }
+    }
+
+    /// Waits for the next that is due; `None` when there was none within `wait_max`.
+    pub(super) async fn next(&self, wait_max: Duration) -> Option<Due> {
+        tokio::time::timeout(wait_max, async {
+            loop {
+                let earlier = self.earlier.notified();
+                let now = UnixMs::now();
+                let first = self.due.lock().peek().map(|first| first.at);
+                let wait = first.map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
+                match wait {
+                    Some(Duration::ZERO) => {
+                        if let Some(due) = self.due.lock().pop() {
+                            return due;
+                        }
+                    }
+                    Some(wait) => drop(tokio::time::timeout(wait, earlier).await),
+                    None => earlier.await,
+                }
+            }
+        })
+        .await
+        .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(task: TaskId, at: u64) -> Due {
+        Due { at: UnixMs(at), account: AccountId::random(), task, has_slot: false }
+    }
+
+    #[tokio::test]
+    async fn what_is_due_comes_in_the_order_of_its_times() {
+        let (agenda, now) = (Agenda::default(), UnixMs::now().0);
+        let [early, late, never] = [TaskId::random(), TaskId::random(), TaskId::random()];
+        agenda.push(due(never, now + 3_600_000));
+        agenda.push(due(late, now + 60));
+        agenda.push(due(early, now));
+        let wait = Duration::from_secs(10);
+        assert_eq!(agenda.next(wait).await.map(|due| due.task), Some(early));
+        assert_eq!(agenda.next(wait).await.map(|due| due.task), Some(late));
+        assert!(UnixMs::now().0 >= now + 60, "not before its time");
+        assert_eq!(agenda.next(Duration::from_millis(20)).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_is_due_earlier_is_not_waited_past() {
+        let (agenda, now) = (Agenda::default(), UnixMs::now().0);
+        let [early, never] = [TaskId::random(), TaskId::random()];
+        agenda.push(due(never, now + 3_600_000));
+        let push = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            agenda.push(due(early, now));
+        };
+        let (next, ()) = tokio::join!(agenda.next(Duration::from_secs(10)), push);
+        assert_eq!(next.map(|due| due.task), Some(early));
+    }
+}
