@@ -9,9 +9,231 @@
 //! | `lease` | what a node and the treasury say to each other |
 //! | `borrower` | the node's side of leases, pure |
 //! | `treasury` | the treasury's rules, pure: what simulations run over |
+//! | `node` | a node at work: it joins, and exchanges for as long as it runs |
+//! | `identity` | which node a data directory belongs to |
 //! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
 
 pub mod borrower;
+mod identity;
 pub mod lease;
+pub mod node;
 pub mod postgres;
 pub mod treasury;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use self::borrower::{ANSWER_WAIT, RECALL_WAIT, Verdict};
+use self::identity::Identity;
+use self::lease::Epoch;
+use self::postgres::{Db, DbError, Observer, PostgresOptions};
+use crate::ledger::{AccountId, NodeId};
+use crate::money::Nanousd;
+
+/// Nobody waits longer for money than for an answer and a recall together.
+const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
+
+/// How a node joins its fleet.
+#[derive(Clone, Debug)]
+pub struct FleetOptions {
+    /// The database.
+    pub postgres: PostgresOptions,
+    /// What operators call this node.
+    pub name: String,
+    /// How long the node may spend what it was lent after it has last heard of the treasury.
+    pub term: Duration,
+    /// The data directory, which becomes this node's.
+    pub data_dir: PathBuf,
+}
+
+/// Why a node cannot join.
+#[derive(Debug)]
+pub enum FleetError {
+    /// The database says so.
+    Db(DbError),
+    /// The data directory cannot be used.
+    Io {
+        /// Which file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The data directory belongs to a node of another fleet, or of this one before it was restored.
+    OtherFleet(PathBuf),
+}
+
+impl fmt::Display for FleetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Db(error) => write!(f, "{error}"),
+            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::OtherFleet(dir) => write!(
+                f,
+                "{}: this is the data of a node that the database does not know. Start the node on \
+                 an empty directory; what is in this one is its own copy",
+                dir.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FleetError {}
+
+impl From<DbError> for FleetError {
+    fn from(error: DbError) -> Self {
+        Self::Db(error)
+    }
+}
+
+/// What a ledger has of its fleet: the database, and the money that this node may spend.
+pub struct Fleet {
+    db: Db,
+    node: NodeId,
+    name: String,
+    term: Duration,
+    began: Instant,
+    /// Until when holds may be made, in nanoseconds since `began`.
+    spend_until_ns: AtomicU64,
+    epoch: AtomicU64,
+    /// What the node is to look at with its next exchange.
+    inbox: Mutex<Vec<Arrival>>,
+    /// Something is in the inbox.
+    hurry: Notify,
+}
+
+/// Something that a node's next exchange is to see to.
+enum Arrival {
+    /// Someone waits for money.
+    Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<Verdict> },
+    /// Little is left of an account here.
+    RunsLow(AccountId),
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fleet({}, {:?})", self.node, self.db)
+    }
+}
+
+impl Fleet {
+    /// Connects to the database and finds out which node this is: the one that the data directory
+    /// belongs to, or a new one. The node has not joined then.
+    ///
+    /// # Errors
+    /// [`FleetError`], in words for the operator.
+    pub async fn open(
+        options: FleetOptions,
+        observer: Option<Observer>,
+    ) -> Result<Arc<Self>, FleetError> {
+        let db = Db::connect(&options.postgres, observer).await?;
+        let node = own_node(&db, &options.name, &options.data_dir).await?;
+        Ok(Arc::new(Self {
+            db,
+            node,
+            name: options.name,
+            term: options.term,
+            began: Instant::now(),
+            spend_until_ns: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
+            inbox: Mutex::default(),
+            hurry: Notify::new(),
+        }))
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Which node this is.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// What operators call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long it may spend what it was lent after it has last heard of the treasury.
+    #[must_use]
+    pub fn term(&self) -> Duration {
+        self.term
+    }
+
+    /// The node's life: what it writes under an older one is refused.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether holds may be made now: whether the treasury was heard of within the term.
+    #[must_use]
+    pub fn may_spend(&self) -> bool {
+        as_ns(self.began.elapsed()) < self.spend_until_ns.load(Ordering::Acquire)
+    }
+
+    /// How much longer holds may be made, unless the treasury is heard of.
+    #[must_use]
+    pub fn term_left(&self) -> Duration {
+        let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
+        until.saturating_sub(self.began.elapsed())
+    }
+
+    /// Now, as this node counts.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Waits for so much money of an account, for which someone has waited since `since`.
+    pub(crate) async fn wait_for(
+        &self,
+        account: AccountId,
+        amount: Nanousd,
+        since: Duration,
+    ) -> Verdict {
+        let (tell, told) = oneshot::channel();
+        self.inbox.lock().push(Arrival::Waits { account, amount, since, tell });
+        self.hurry.notify_one();
+        match tokio::time::timeout(WAIT_MAX, told).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(_)) | Err(_) => Verdict::CutOff,
+        }
+    }
+
+    /// An account runs low here.
+    pub(crate) fn runs_low(&self, account: AccountId) {
+        self.inbox.lock().push(Arrival::RunsLow(account));
+        self.hurry.notify_one();
+    }
+}
+
+/// The node that the directory belongs to, or a new one.
+async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetError> {
+    let io = |source| FleetError::Io { path: data_dir.to_owned(), source };
+    std::fs::create_dir_all(data_dir).map_err(io)?;
+    let fleet = db.fleet().await?;
+    if let Some(known) = Identity::find(data_dir).map_err(io)? {
+        return match known.fleet == fleet {
+            true => Ok(known.node),
+            false => Err(FleetError::OtherFleet(data_dir.to_owned())),
+        };
+    }
+    let node = db.new_node(name).await?;
+    Identity { fleet, node }.keep(data_dir).map_err(io)?;
+    Ok(node)
+}
+
+fn as_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -4,6 +4,7 @@
 //! cannot be done ([`DbError`]). What it should do with the money follows from that alone.
 
 mod error;
+pub(crate) mod exchange;
 mod listen;
 pub mod migrate;
 mod tls;

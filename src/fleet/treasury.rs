@@ -1,7 +1,8 @@
 //! The treasury's rules as a pure state machine: no I/O, no clock.
 //!
-//! PostgreSQL keeps the same rules in SQL (`postgres/exchange.rs`); one contract suite runs over both,
-//! and the simulation of a fleet runs over this one.
+//! PostgreSQL keeps the rows: an exchange there locks those that it touches, puts them into a
+//! [`Treasury`], lets this decide, and writes what has changed (`postgres/exchange.rs`). The simulation
+//! of a fleet runs over a whole one.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::BTreeMap;
@@ -51,22 +52,25 @@ impl Purse {
 
 /// A node as the treasury knows it. Times are since any moment.
 #[derive(Clone, Debug, Default)]
-struct Node {
-    epoch: Epoch,
-    turn: Turn,
-    answer: Answer,
-    reported: Seq,
-    term_ends: Duration,
-    is_suspended: bool,
-    leases: BTreeMap<AccountId, Nanousd>,
+pub(super) struct Node {
+    pub(super) epoch: Epoch,
+    pub(super) turn: Turn,
+    pub(super) answer: Answer,
+    pub(super) reported: Seq,
+    pub(super) term_ends: Duration,
+    pub(super) is_suspended: bool,
+    pub(super) leases: BTreeMap<AccountId, Nanousd>,
 }
 
-/// All money of a fleet.
+/// All money of a fleet, or as much of it as an exchange touches.
 #[derive(Clone, Debug, Default)]
 pub struct Treasury {
-    accounts: BTreeMap<AccountId, Purse>,
-    nodes: BTreeMap<NodeId, Node>,
-    recalls: BTreeMap<AccountId, Duration>,
+    pub(super) accounts: BTreeMap<AccountId, Purse>,
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    /// Accounts that a node is short of, and until when the others are asked for them.
+    pub(super) recalls: BTreeMap<AccountId, Duration>,
+    /// The last place of the directory.
+    pub(super) directory: Seq,
 }
 
 /// Moves `amount` from one part of a purse to another. Both are parts of one sum that fits.
@@ -153,7 +157,7 @@ impl Treasury {
         let answer = Answer {
             loans: next.lend(id, &exchange.asks, now)?,
             recalled: next.recalled(id, now),
-            directory: 0,
+            directory: next.directory,
             nodes: next.alive(now),
         };
         if let Some(row) = next.nodes.get_mut(&id) {

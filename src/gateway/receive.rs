@@ -86,7 +86,7 @@ pub(super) async fn receive(
     let candidates = gateway.balancer.candidates(&snapshot, targets, affinity);
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated)?;
     exchange.permit = Some(permit);
-    let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated)?;
+    let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated).await?;
     exchange.stage = Stage::Sending(Box::new(Sending {
         admitted,
         body,

@@ -289,7 +289,7 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
 
 fn exhausted(refusal: Refusal) -> GatewayError {
     let (kind, message) = match refusal {
-        Refusal::DiskFull | Refusal::Stopped | Refusal::UnknownAccount => (
+        Refusal::DiskFull | Refusal::CutOff | Refusal::Stopped | Refusal::UnknownAccount => (
             ErrorKind::Overloaded,
             "The answer was cut: it reached what was held for it, and the gateway can hold no more \
              at the moment. What was delivered is charged.",

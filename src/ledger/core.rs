@@ -51,6 +51,17 @@ pub(super) struct AccountState {
     pub(super) spendings: Spendings,
     /// What is known of the customer.
     pub(super) people: People,
+    /// How fast a node of a fleet spends it.
+    pub(super) pace: Pace,
+}
+
+/// How fast money is set aside: what a node of a fleet borrows by. Not kept over a start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// The sum of all that was set aside.
+    pub(super) reserved: Nanousd,
+    /// With less than this available the borrower is told, once.
+    pub(super) low: Nanousd,
 }
 
 /// A grant that was made, kept so that its id is granted once.
@@ -366,6 +377,7 @@ impl Core {
             rates: Rates::NONE,
             spendings: Spendings::default(),
             people: People::default(),
+            pace: Pace::default(),
         };
         self.accounts.insert(state.account.id, state);
     }
@@ -393,6 +405,30 @@ impl Core {
             state.spendings.restore_held(hold.reservation.key, hold.amount);
         }
         self.holds.insert(id, hold);
+    }
+
+    /// How fast an account is spent here.
+    pub(super) fn pace(&self, account: AccountId) -> Pace {
+        self.accounts.get(&account).map(|state| state.pace).unwrap_or_default()
+    }
+
+    /// Whoever sets money aside is to say when less than `below` is left.
+    pub(super) fn watch(&mut self, account: AccountId, below: Nanousd) {
+        if let Some(state) = self.accounts.get_mut(&account) {
+            state.pace.low = below;
+        }
+    }
+
+    /// Counts what was set aside. Says whether the account runs low, once.
+    pub(super) fn passed(&mut self, account: AccountId, amount: Nanousd) -> bool {
+        let Some(state) = self.accounts.get_mut(&account) else { return false };
+        let pace = &mut state.pace;
+        pace.reserved = pace.reserved.checked_add(amount).unwrap_or(Nanousd::MAX);
+        let is_low = state.account.balance.available < pace.low;
+        if is_low {
+            pace.low = Nanousd::ZERO;
+        }
+        is_low
     }
 
     pub(super) fn state_mut(&mut self, account: AccountId) -> Option<&mut AccountState> {

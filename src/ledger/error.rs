@@ -31,6 +31,9 @@ pub enum Refusal {
     UnknownAccount,
     /// The disk is nearly full; the rest is kept for settlements.
     DiskFull,
+    /// A node of a fleet has not heard of the treasury for so long that its leases are over, or needs
+    /// money and gets no answer.
+    CutOff,
     /// The ledger is closed.
     Stopped,
 }
@@ -49,6 +52,7 @@ impl fmt::Display for Refusal {
             }
             Self::UnknownAccount => f.write_str("there is no such account"),
             Self::DiskFull => f.write_str("the ledger's disk is nearly full"),
+            Self::CutOff => f.write_str("the treasury does not answer, and the leases are over"),
             Self::Stopped => f.write_str("the ledger is closed"),
         }
     }

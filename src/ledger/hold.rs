@@ -84,7 +84,7 @@ impl Ledger {
             at: UnixMs::now(),
         });
         let account = reserve.account;
-        let seq = self.set_aside(account, |core| core.decide_reserve(reservation))?;
+        let seq = self.set_aside(account, amount, |core| core.decide_reserve(reservation))?;
         Ok(Hold {
             ledger: Arc::clone(self),
             account,
@@ -98,14 +98,29 @@ impl Ledger {
     fn set_aside(
         &self,
         account: AccountId,
+        amount: Nanousd,
         decide: impl FnOnce(&Core) -> Result<Record, Refusal>,
     ) -> Result<Seq, Refusal> {
         if self.journal.is_disk_full() {
             return Err(Refusal::DiskFull);
         }
+        let Some(fleet) = &self.fleet else {
+            let mut core = self.shard(account).lock();
+            let record = decide(&core)?;
+            return self.commit(&mut core, record).map_err(|_| Refusal::Stopped);
+        };
+        if !fleet.may_spend() {
+            return Err(Refusal::CutOff);
+        }
         let mut core = self.shard(account).lock();
         let record = decide(&core)?;
-        self.commit(&mut core, record).map_err(|_| Refusal::Stopped)
+        let seq = self.commit(&mut core, record).map_err(|_| Refusal::Stopped)?;
+        let is_low = core.passed(account, amount);
+        drop(core);
+        if is_low {
+            fleet.runs_low(account);
+        }
+        Ok(seq)
     }
 }
 
@@ -131,8 +146,9 @@ impl Hold {
             return Ok(());
         }
         let (account, id, at) = (self.account, self.id, UnixMs::now());
-        self.last_seq =
-            self.ledger.set_aside(account, |core| core.decide_extend(account, id, amount, at))?;
+        self.last_seq = self
+            .ledger
+            .set_aside(account, amount, |core| core.decide_extend(account, id, amount, at))?;
         // The account's `held` has taken the same sum without overflow.
         self.amount = self.amount.checked_add(amount).unwrap_or(Nanousd::MAX);
         Ok(())

@@ -6,6 +6,7 @@
 //! | File | What it knows |
 //! |---|---|
 //! | `hold` | the money path: set aside, extend, post, void |
+//! | `lend` | what a node of a fleet does with leased money |
 //! | `admin` | accounts, grants, refunds, keys |
 //! | `act` | who did what, and writes that are made once |
 //! | `people` | logins, sessions, suspended accounts |
@@ -47,6 +48,7 @@ mod doubt;
 mod error;
 mod export;
 mod hold;
+mod lend;
 mod ids;
 mod journal;
 mod limit;
@@ -86,6 +88,7 @@ use self::journal::{Journal, Stopped};
 use self::lock::DirectoryLock;
 use self::projector::Backlog;
 use self::store::Store;
+use crate::fleet::Fleet;
 use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::secret::KeyHash;
@@ -104,9 +107,11 @@ pub use self::ids::{
     AccountId, CodeId, HoldId, KeyId, NodeId, ParseIdError, RequestId, Seq, TaskId,
 };
 pub use self::journal::records::Records;
+pub(crate) use self::lend::LocalMoney;
 pub use self::limit::{KeyLimitsPatch, RatesPatch};
 pub use self::offline::OfflineRecords;
 pub use self::people::{AccountPatch, Login, SessionId, normal_email};
+pub(crate) use self::projection::UsageCell;
 pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
 pub use self::recovery::Recovery;
@@ -159,8 +164,8 @@ pub struct Options {
     pub on_commit: Option<OnCommit>,
     /// New holds are refused while fewer bytes than this are free.
     pub disk_free_bytes_min: u64,
-    /// Whose journal it is. One that is there already must be this node's.
-    pub node: NodeId,
+    /// The fleet that it is to be a node of. A journal that is there already must be this node's.
+    pub fleet: Option<Arc<Fleet>>,
 }
 
 impl Options {
@@ -172,7 +177,7 @@ impl Options {
             recovery: RecoveryPolicy::default(),
             on_commit: None,
             disk_free_bytes_min: journal::committer::FREE_BYTES_MIN,
-            node: NodeId::SINGLE,
+            fleet: None,
         }
     }
 }
@@ -193,6 +198,8 @@ pub struct Ledger {
     dir: PathBuf,
     /// Places of those who read the whole journal at one time.
     scans: Arc<Semaphore>,
+    /// The fleet that it is a node of.
+    fleet: Option<Arc<Fleet>>,
     /// Locked for as long as the ledger is open.
     _lock: DirectoryLock,
 }

@@ -55,15 +55,20 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         sync_directory(dir).map_err(OpenError::io(dir))?;
     }
     let (mut state, sled_rebuilt) = load_or_rebuild(dir)?;
+    let node = options.fleet.as_ref().map_or(NodeId::SINGLE, |fleet| fleet.node());
     if state.end == Position::default() {
-        state.end = Position::begin(options.node);
+        state.end = Position::begin(node);
     }
     let found = NodeId::of(state.end.seq);
-    if found != options.node {
-        return Err(OpenError::OtherNode { dir: dir.clone(), found, expected: options.node });
+    if found != node {
+        return Err(OpenError::OtherNode { dir: dir.clone(), found, expected: node });
     }
     let mut writer = Writer::open(&journal_dir, state.end)?;
-    let ended = end_open_holds(&mut state, &mut writer, options.recovery)?;
+    let ended = match &options.fleet {
+        None => end_open_holds(&mut state, &mut writer, options.recovery)?,
+        // Its treasury may have taken some of them; it is asked when the node joins.
+        Some(_) => Vec::new(),
+    };
     let end = writer.position();
 
     let journal = Arc::new(Journal::new(end.seq));
@@ -103,6 +108,7 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         threads: Mutex::new(threads),
         dir: options.dir,
         scans: Arc::new(Semaphore::new(SCANS_MAX)),
+        fleet: options.fleet,
         _lock: lock,
     });
     let recovery = Recovery {

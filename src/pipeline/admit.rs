@@ -33,8 +33,8 @@ pub struct Admitted {
 ///
 /// # Errors
 /// `InsufficientBalance`, `BalanceHeld`, `RateLimited` when the key may not spend so much, or
-/// `Overloaded` when the store takes no new holds.
-pub fn admit(
+/// `Overloaded` when the store takes no new holds, or a node of a fleet is cut off from its treasury.
+pub async fn admit(
     ledger: &Arc<Ledger>,
     request: RequestId,
     validated: Validated,
@@ -48,7 +48,7 @@ pub fn admit(
     let amount = most(&prices, call.as_ref());
     let floor = prices.cost(&call.floor()).min(amount);
     let hold = ledger
-        .reserve(Reserve {
+        .admit(Reserve {
             account: resolved.key.account,
             key: resolved.key.id,
             model: Arc::clone(&resolved.model.id),
@@ -56,6 +56,7 @@ pub fn admit(
             amount,
             floor,
         })
+        .await
         .map_err(|refusal| refused(&refusal, amount))?;
     Ok(Admitted { resolved, call, payment: Payment::Held(hold), prices })
 }
@@ -87,7 +88,7 @@ fn refused(refusal: &Refusal, amount: Nanousd) -> GatewayError {
         Refusal::UnknownAccount => {
             GatewayError::new(ErrorKind::PermissionDenied, "This API key's account is closed.")
         }
-        Refusal::DiskFull | Refusal::Stopped => GatewayError::new(
+        Refusal::DiskFull | Refusal::CutOff | Refusal::Stopped => GatewayError::new(
             ErrorKind::Overloaded,
             "The gateway cannot take new requests at the moment. Try again shortly.",
         )

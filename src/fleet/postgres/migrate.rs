@@ -18,7 +18,11 @@ pub struct Migration {
 }
 
 /// All of them, in their order. A step that a release had is never changed.
-pub const MIGRATIONS: &[Migration] = &[];
+pub const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "treasury",
+    sql: include_str!("migrations/0001_treasury.sql"),
+}];
 
 /// Makes the table of the steps that were taken. Its row 0 is what processes that migrate at the same
 /// time lock, one after another.

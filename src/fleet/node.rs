@@ -1,0 +1,260 @@
+//! A node at work: it joins, and exchanges with the treasury for as long as it runs.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use super::borrower::{Borrower, Verdict, Waiter};
+use super::lease::{Answer, Exchange, Joined, Refused};
+use super::postgres::DbError;
+use super::{Arrival, Fleet, FleetError, as_ns};
+use crate::ledger::{AccountId, Ledger, LocalMoney, RecoveryPolicy};
+
+/// How soon an exchange without an answer is sent again; twice as late with each time.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// The latest. A node finds a database that is back within this.
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// How often nodes are looked for that have fallen silent.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a node that must join again looks whether its last holds have ended.
+const DRAIN_POLL: Duration = Duration::from_millis(200);
+/// How long a node that stops waits for its last exchange. What it has out goes to suspense otherwise,
+/// until it joins again.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A node that has joined.
+pub struct Node {
+    fleet: Arc<Fleet>,
+    ledger: Arc<Ledger>,
+    policy: RecoveryPolicy,
+    money: LocalMoney,
+    borrower: Borrower,
+    /// Who waits for money.
+    waiting: HashMap<Waiter, (AccountId, oneshot::Sender<Verdict>)>,
+    swept_at: Duration,
+}
+
+/// Why a node goes on no longer.
+enum Ended {
+    /// It is to stop.
+    Stopped,
+    /// It must join again before it goes on.
+    OutOfOrder,
+    /// It must not go on.
+    ShutOut,
+}
+
+/// Joins the fleet: ends what a crash left open, and gives back all that this node had. The ledger must
+/// have been opened for this fleet.
+///
+/// # Errors
+/// [`FleetError`]. The node has nothing to spend then.
+pub async fn join(
+    fleet: &Arc<Fleet>,
+    ledger: &Arc<Ledger>,
+    policy: RecoveryPolicy,
+) -> Result<Node, FleetError> {
+    let version = env!("CARGO_PKG_VERSION");
+    let joined = fleet.db.join(fleet.node, &fleet.name, version).await?;
+    let joined = joined.ok_or_else(|| FleetError::OtherFleet(ledger.dir().to_owned()))?;
+    fleet.epoch.store(joined.epoch, Ordering::Release);
+    let in_doubt = ledger.end_left_open(policy, &HashSet::new());
+    if in_doubt > 0 {
+        log::warn!("{in_doubt} holds that a crash left open are in doubt");
+    }
+    ledger.give_back_everything();
+    let mut node = Node {
+        fleet: Arc::clone(fleet),
+        ledger: Arc::clone(ledger),
+        policy,
+        money: LocalMoney::new(ledger),
+        borrower: Borrower::new(fleet.node, joined, fleet.term),
+        waiting: HashMap::new(),
+        swept_at: Duration::ZERO,
+    };
+    node.clear(joined).await?;
+    Ok(node)
+}
+
+impl Node {
+    /// Reports all that the treasury has not heard, and says that nothing is left.
+    async fn clear(&mut self, joined: Joined) -> Result<(), FleetError> {
+        self.borrower = Borrower::new(self.fleet.node, joined, self.fleet.term);
+        loop {
+            let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
+            let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            match self.fleet.db.exchange(&exchange, self.fleet.term).await? {
+                Ok(answer) => self.take(&answer),
+                Err(refused) => {
+                    let said = format!("the treasury refuses {}: {refused:?}", self.fleet.node);
+                    return Err(FleetError::Db(DbError::Failed(said)));
+                }
+            }
+            if exchange.is_clear {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Exchanges until it is told to stop. Gives back what is left then.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            match self.go_on(&mut stop).await {
+                Ended::Stopped => return self.leave().await,
+                Ended::ShutOut => return self.fleet.spend_until_ns.store(0, Ordering::Release),
+                Ended::OutOfOrder => self.join_again(&mut stop).await,
+            }
+        }
+    }
+
+    async fn go_on(&mut self, stop: &mut watch::Receiver<bool>) -> Ended {
+        let mut retry = RETRY_FIRST;
+        loop {
+            if self.wait_until_due(stop).await {
+                return Ended::Stopped;
+            }
+            let exchange = self.next();
+            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+                Ok(Ok(answer)) => {
+                    retry = RETRY_FIRST;
+                    self.take(&answer);
+                    self.sweep().await;
+                }
+                Ok(Err(Refused::OutOfOrder { reported, turn })) => {
+                    log::error!(
+                        "the treasury has forgotten exchanges of {}: it has {turn} of {} and the \
+                         journal up to {reported}. The node takes no calls until it has joined again",
+                        self.fleet.node,
+                        exchange.turn
+                    );
+                    return Ended::OutOfOrder;
+                }
+                Ok(Err(refused)) => {
+                    log::error!(
+                        "{} is shut out of the fleet ({refused:?}): another process has joined in \
+                         its place. It takes no calls any more",
+                        self.fleet.node
+                    );
+                    return Ended::ShutOut;
+                }
+                Err(error) => {
+                    self.unanswered(&error);
+                    tokio::time::sleep(retry).await;
+                    retry = retry.saturating_mul(2).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    /// Waits until an exchange is due. Says whether the node is to stop.
+    async fn wait_until_due(&self, stop: &mut watch::Receiver<bool>) -> bool {
+        let now = self.fleet.now();
+        let wait = self.borrower.due_at(now).saturating_sub(now);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => false,
+            () = self.fleet.hurry.notified() => false,
+            _ = stop.wait_for(|stop| *stop) => true,
+        }
+    }
+
+    /// The exchange to send now. Reads the journal, and waits for what is given back to be on disk.
+    fn next(&mut self) -> Exchange {
+        for arrival in std::mem::take(&mut *self.fleet.inbox.lock()) {
+            match arrival {
+                Arrival::Waits { account, amount, since, tell } => {
+                    let waiter = self.borrower.wait(account, amount, since);
+                    self.waiting.insert(waiter, (account, tell));
+                }
+                Arrival::RunsLow(account) => self.borrower.runs_low(account),
+            }
+        }
+        let gone = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
+        gone.for_each(|(waiter, (account, _))| self.borrower.forget(account, waiter));
+        let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
+        tokio::task::block_in_place(|| borrower.exchange(now, money))
+    }
+
+    fn take(&mut self, answer: &Answer) {
+        let told = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
+        let until = as_ns(self.borrower.spend_until());
+        self.fleet.spend_until_ns.store(until, Ordering::Release);
+        self.tell(told);
+    }
+
+    fn unanswered(&mut self, error: &DbError) {
+        log::warn!("the treasury does not answer: {error}");
+        let told = self.borrower.unanswered(self.fleet.now());
+        self.tell(told);
+    }
+
+    fn tell(&mut self, told: Vec<(Waiter, Verdict)>) {
+        for (waiter, verdict) in told {
+            if let Some((_, tell)) = self.waiting.remove(&waiter) {
+                // Who went away needs no answer.
+                tell.send(verdict).ok();
+            }
+        }
+    }
+
+    /// Looks for nodes that have fallen silent, and puts what they have out into suspense.
+    async fn sweep(&mut self) {
+        let now = self.fleet.now();
+        if now.saturating_sub(self.swept_at) < SWEEP_INTERVAL {
+            return;
+        }
+        self.swept_at = now;
+        match self.fleet.db.sweep().await {
+            Ok(nodes) => nodes.iter().for_each(|node| {
+                log::error!("{node} has fallen silent: what it has out is in suspense");
+            }),
+            Err(error) => log::warn!("silent nodes cannot be looked for: {error}"),
+        }
+    }
+
+    /// Waits until no hold is open, so that what is left can be given back, and joins anew.
+    async fn join_again(&mut self, stop: &mut watch::Receiver<bool>) {
+        self.fleet.spend_until_ns.store(0, Ordering::Release);
+        self.waiting.clear();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(DRAIN_POLL) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+            if self.ledger.open_holds() > 0 {
+                continue;
+            }
+            match join(&self.fleet, &self.ledger, self.policy).await {
+                Ok(node) => {
+                    *self = node;
+                    return;
+                }
+                Err(error) => log::error!("the node cannot join again: {error}"),
+            }
+        }
+    }
+
+    /// Gives back what no hold covers and reports it, if the treasury answers in time.
+    async fn leave(mut self) {
+        self.fleet.spend_until_ns.store(0, Ordering::Release);
+        self.ledger.give_back_everything();
+        let last = async {
+            // One that is under way may have to be repeated first.
+            for _ in 0..2 {
+                let exchange = self.next();
+                let Ok(Ok(answer)) = self.fleet.db.exchange(&exchange, self.fleet.term).await
+                else {
+                    return;
+                };
+                self.borrower.answered(&answer, self.fleet.now(), &mut self.money);
+            }
+        };
+        if tokio::time::timeout(LEAVE_TIMEOUT, last).await.is_err() {
+            log::warn!(
+                "the treasury did not hear what this node gives back: it is in suspense soon"
+            );
+        }
+    }
+}

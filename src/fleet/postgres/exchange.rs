@@ -1,0 +1,451 @@
+//! Exchanges in SQL: the rows that one touches are locked in their order, the rules of
+//! [`Treasury`] decide, and what has changed is written.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+
+use super::{Db, DbError, Transaction};
+use crate::fleet::lease::{Answer, Exchange, Joined, Refused, Report};
+use crate::fleet::treasury::{Node, Purse, TERMS_WAITED, Treasury};
+use crate::ledger::{AccountId, History, NodeId, UsageCell, UsageTotal};
+use crate::money::Nanousd;
+
+/// A moment of the model, which only compares. Terms of nodes that are alive end after it.
+const NOW: Duration = Duration::from_secs(1);
+
+/// Takes a turn. Nothing is changed when it is not this node's next one.
+const TAKE_TURN: &str = "UPDATE tollgate.nodes
+    SET turn = $3, seen_at = now(), term_ends = now() + $4::bigint * interval '1 millisecond'
+    WHERE id = $1 AND epoch = $2 AND turn = $3 - 1
+    RETURNING reported, suspended_at IS NOT NULL, (SELECT seq FROM tollgate.head)";
+
+/// The nodes in their term, and accounts of this node's that others are short of.
+const ALIVE: &str = "SELECT id, '' FROM tollgate.nodes WHERE term_ends > now() AND id <> $1
+    UNION ALL
+    SELECT 0, r.account FROM tollgate.recalls r
+    JOIN tollgate.leases l ON l.account = r.account AND l.node = $1 AND l.amount > 0
+    WHERE r.until > now()";
+
+const OVERDUE: &str = "SELECT id FROM tollgate.nodes
+    WHERE suspended_at IS NULL AND term_ends < now() ORDER BY id FOR UPDATE SKIP LOCKED";
+
+const LOCK_OVERDUE: &str = "SELECT id FROM tollgate.accounts
+    WHERE id IN (SELECT account FROM tollgate.leases WHERE node = ANY($1))
+    ORDER BY id FOR UPDATE";
+
+const SUSPEND: &str = "UPDATE tollgate.accounts a
+    SET leased = a.leased - l.amount, suspense = a.suspense + l.amount
+    FROM (SELECT account, SUM(amount)::bigint AS amount FROM tollgate.leases
+          WHERE node = ANY($1) GROUP BY account) l
+    WHERE a.id = l.account";
+
+const MARK_SUSPENDED: &str = "UPDATE tollgate.nodes SET suspended_at = now() WHERE id = ANY($1)";
+
+/// Locks the accounts that an exchange touches, in their order, so that no two wait for each other.
+const LOCK_ACCOUNTS: &str =
+    "SELECT id, granted, available, leased, held, spent, suspense, written_off
+    FROM tollgate.accounts
+    WHERE id = ANY($1)
+       OR $2 AND id IN (SELECT account FROM tollgate.leases WHERE node = $3)
+    ORDER BY id FOR UPDATE";
+
+const PUT_ACCOUNTS: &str = "UPDATE tollgate.accounts a
+    SET available = d.available, leased = d.leased, spent = d.spent, suspense = d.suspense,
+        written_off = d.written_off
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+        AS d (id, available, leased, spent, suspense, written_off)
+    WHERE a.id = d.id";
+
+const PUT_LEASES: &str = "INSERT INTO tollgate.leases (node, account, amount)
+    SELECT $1, d.account, d.amount FROM unnest($2::text[], $3::bigint[]) AS d (account, amount)
+    ON CONFLICT (account, node) DO UPDATE SET amount = EXCLUDED.amount";
+
+const PUT_USAGE: &str = "INSERT INTO tollgate.usage AS u
+    (account, hour, key, model, calls, charged, written_off, input_tokens, cache_read_tokens,
+     cache_write_tokens, cache_write_1h_tokens, output_tokens, images, seconds, characters)
+    SELECT * FROM unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
+        $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
+        $13::bigint[], $14::bigint[], $15::bigint[])
+    ON CONFLICT (account, hour, key, model) DO UPDATE SET
+        calls = u.calls + EXCLUDED.calls,
+        charged = u.charged + EXCLUDED.charged,
+        written_off = u.written_off + EXCLUDED.written_off,
+        input_tokens = u.input_tokens + EXCLUDED.input_tokens,
+        cache_read_tokens = u.cache_read_tokens + EXCLUDED.cache_read_tokens,
+        cache_write_tokens = u.cache_write_tokens + EXCLUDED.cache_write_tokens,
+        cache_write_1h_tokens = u.cache_write_1h_tokens + EXCLUDED.cache_write_1h_tokens,
+        output_tokens = u.output_tokens + EXCLUDED.output_tokens,
+        images = u.images + EXCLUDED.images,
+        seconds = u.seconds + EXCLUDED.seconds,
+        characters = u.characters + EXCLUDED.characters";
+
+const PUT_ENTRIES: &str =
+    "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[])";
+
+const PUT_KEYS_USED: &str = "INSERT INTO tollgate.keys_used AS k (key, account, at)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
+    ON CONFLICT (key) DO UPDATE SET at = GREATEST(k.at, EXCLUDED.at)";
+
+const PUT_DOUBTS: &str = "INSERT INTO tollgate.in_doubt (hold, account, at, bytes)
+    SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[])
+    ON CONFLICT (hold) DO NOTHING";
+
+/// Asks the nodes that have money of an account for it.
+const RECALL: &str = "INSERT INTO tollgate.recalls (account, until)
+    SELECT d.account, now() + interval '1 second' FROM unnest($1::text[]) AS d (account)
+    ON CONFLICT (account) DO UPDATE SET until = EXCLUDED.until";
+
+/// What came of an exchange.
+pub(crate) type Exchanged = Result<Answer, Refused>;
+
+/// A number of the database's signed type. Places, times and counters stay far below its end.
+pub(super) fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// A number that is never negative.
+pub(super) fn count(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// An id that this program has written.
+pub(super) fn id<T: std::str::FromStr>(text: &str) -> Result<T, DbError> {
+    text.parse().map_err(|_| DbError::Failed(format!("{text:?} is no id of this program")))
+}
+
+pub(super) fn encoded(value: &impl serde::Serialize) -> Result<Vec<u8>, DbError> {
+    postcard::to_stdvec(value).map_err(|error| DbError::Failed(error.to_string()))
+}
+
+impl Db {
+    /// What tells this fleet from others.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub(crate) async fn fleet(&self) -> Result<String, DbError> {
+        let rows = self.query("SELECT fleet FROM tollgate.head", &[]).await?;
+        let row = rows.first();
+        let row = row.ok_or_else(|| DbError::Failed("tollgate.head is empty".to_owned()))?;
+        Ok(row.try_get(0)?)
+    }
+
+    /// Makes a node, and says which.
+    ///
+    /// # Errors
+    /// [`DbError`]. After `Unknown` a node may stay behind that never joins.
+    pub(crate) async fn new_node(&self, name: &str) -> Result<NodeId, DbError> {
+        const ADD: &str = "INSERT INTO tollgate.nodes
+            (id, name, version, epoch, turn, answer, reported)
+            SELECT COALESCE(MAX(id), 0) + 1, $1, '', 0, 0, ''::bytea,
+                (COALESCE(MAX(id), 0) + 1)::bigint * 281474976710656
+            FROM tollgate.nodes ON CONFLICT (id) DO NOTHING RETURNING id";
+        let add = self.transact(|tx| async move { tx.query_opt(ADD, &[&name]).await }.boxed());
+        let added = add.await?;
+        let Some(row) = added else {
+            return Err(DbError::Unavailable("another node was made at the same time".to_owned()));
+        };
+        let number: i32 = row.try_get(0)?;
+        let node = u16::try_from(number).ok().and_then(NodeId::from_number);
+        node.ok_or_else(|| DbError::Failed("there are too many nodes".to_owned()))
+    }
+
+    /// A process joins as a node: the one before it is shut out from here on. `None` if there is no
+    /// such node.
+    ///
+    /// # Errors
+    /// [`DbError`]; joining again is safe.
+    pub(crate) async fn join(
+        &self,
+        node: NodeId,
+        name: &str,
+        version: &str,
+    ) -> Result<Option<Joined>, DbError> {
+        const JOIN: &str = "UPDATE tollgate.nodes
+            SET epoch = epoch + 1, name = $2, version = $3, joined_at = now()
+            WHERE id = $1 RETURNING epoch, turn, reported";
+        let node = i32::from(node.number());
+        let join = self.transact(|tx| {
+            async move { tx.query_opt(JOIN, &[&node, &name, &version]).await }.boxed()
+        });
+        let row = join.await?;
+        let Some(row) = row else { return Ok(None) };
+        Ok(Some(Joined {
+            epoch: count(row.try_get(0)?),
+            turn: count(row.try_get(1)?),
+            reported: count(row.try_get(2)?),
+        }))
+    }
+
+    /// Does an exchange, once however often it is sent.
+    ///
+    /// # Errors
+    /// [`DbError`]: sent again as it is, it is done or answered as it was.
+    pub(crate) async fn exchange(
+        &self,
+        exchange: &Exchange,
+        term: Duration,
+    ) -> Result<Exchanged, DbError> {
+        self.transact(|tx| Box::pin(do_exchange(tx, exchange, term))).await
+    }
+
+    /// Puts what nodes have out whose term is over into suspense. Says which nodes.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub(crate) async fn sweep(&self) -> Result<Vec<NodeId>, DbError> {
+        let ids = self.transact(|tx| Box::pin(suspend_overdue(tx))).await?;
+        let node = |id: i32| u16::try_from(id).ok().and_then(NodeId::from_number);
+        Ok(ids.into_iter().filter_map(node).collect())
+    }
+}
+
+async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<i32>, DbError> {
+    let rows = tx.query(OVERDUE, &[]).await?;
+    let ids = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i32>, _>>()?;
+    if !ids.is_empty() {
+        tx.query(LOCK_OVERDUE, &[&ids]).await?;
+        tx.execute(SUSPEND, &[&ids]).await?;
+        tx.execute(MARK_SUSPENDED, &[&ids]).await?;
+    }
+    Ok(ids)
+}
+
+async fn do_exchange(
+    tx: &Transaction<'_>,
+    exchange: &Exchange,
+    term: Duration,
+) -> Result<Exchanged, DbError> {
+    let node = i32::from(exchange.node.number());
+    let (epoch, turn) = (number(exchange.epoch), number(exchange.turn));
+    let waited_ms = number(u64::try_from(term.as_millis()).unwrap_or(u64::MAX));
+    let waited_ms = waited_ms.saturating_mul(i64::from(TERMS_WAITED));
+    let Some(row) = tx.query_opt(TAKE_TURN, &[&node, &epoch, &turn, &waited_ms]).await? else {
+        return why_not(tx, exchange).await;
+    };
+    let own = Node {
+        epoch: exchange.epoch,
+        turn: exchange.turn.saturating_sub(1),
+        reported: count(row.try_get(0)?),
+        is_suspended: row.try_get(1)?,
+        ..Node::default()
+    };
+    let mut before = Treasury { directory: count(row.try_get(2)?), ..Treasury::default() };
+    before.nodes.insert(exchange.node, own);
+    load(tx, &mut before, exchange).await?;
+    let mut after = before.clone();
+    let answer = match after.exchange(exchange, NOW, term) {
+        Ok(answer) => answer,
+        // The turn is given back with all the rest.
+        Err(refused) => {
+            return Err(DbError::Failed(format!("the exchange is refused: {refused:?}")));
+        }
+    };
+    store(tx, exchange.node, &before, &after).await?;
+    if let Some(report) = &exchange.report {
+        put_history(tx, report).await?;
+    }
+    let reported = after.nodes.get(&exchange.node).map_or(0, |node| number(node.reported));
+    let kept = encoded(&answer)?;
+    tx.execute(
+        "UPDATE tollgate.nodes SET answer = $2, reported = $3, suspended_at = NULL WHERE id = $1",
+        &[&node, &kept, &reported],
+    )
+    .await?;
+    Ok(Ok(answer))
+}
+
+/// Why a turn could not be taken: it was taken before, or is not this node's to take.
+async fn why_not(tx: &Transaction<'_>, exchange: &Exchange) -> Result<Exchanged, DbError> {
+    const STANDING: &str = "SELECT epoch, turn, reported, answer FROM tollgate.nodes WHERE id = $1";
+    let node = i32::from(exchange.node.number());
+    let Some(row) = tx.query_opt(STANDING, &[&node]).await? else {
+        return Ok(Err(Refused::UnknownNode));
+    };
+    let (epoch, turn) = (count(row.try_get(0)?), count(row.try_get(1)?));
+    if epoch != exchange.epoch {
+        return Ok(Err(Refused::Superseded));
+    }
+    if turn != exchange.turn {
+        return Ok(Err(Refused::OutOfOrder { reported: count(row.try_get(2)?), turn }));
+    }
+    let answer = postcard::from_bytes(row.try_get(3)?);
+    answer.map(Ok).map_err(|error| DbError::Failed(format!("an answer cannot be read: {error}")))
+}
+
+/// Locks and loads what an exchange touches.
+async fn load(
+    tx: &Transaction<'_>,
+    treasury: &mut Treasury,
+    exchange: &Exchange,
+) -> Result<(), DbError> {
+    let node = i32::from(exchange.node.number());
+    for row in tx.query(ALIVE, &[&node]).await? {
+        let (other, account): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
+        match u16::try_from(other).ok().and_then(NodeId::from_number) {
+            Some(other) => {
+                let alive = Node { term_ends: Duration::MAX, ..Node::default() };
+                treasury.nodes.insert(other, alive);
+            }
+            None => {
+                treasury.recalls.insert(id(account)?, Duration::MAX);
+            }
+        }
+    }
+    let own = treasury.nodes.get(&exchange.node);
+    let all_own = exchange.is_clear || own.is_some_and(|own| own.is_suspended);
+    let reported = exchange.report.iter().flat_map(|report| &report.settled);
+    let touched: BTreeSet<AccountId> = reported
+        .map(|settled| settled.account)
+        .chain(exchange.asks.iter().map(|ask| ask.account))
+        .collect();
+    if touched.is_empty() && !all_own {
+        return Ok(());
+    }
+    let touched: Vec<String> = touched.iter().map(AccountId::to_string).collect();
+    for row in tx.query(LOCK_ACCOUNTS, &[&touched, &all_own, &node]).await? {
+        let amount = |column| row.try_get(column).map(Nanousd::new);
+        let purse = Purse {
+            granted: amount(1)?,
+            available: amount(2)?,
+            leased: amount(3)?,
+            held: amount(4)?,
+            spent: amount(5)?,
+            suspense: amount(6)?,
+            written_off: amount(7)?,
+        };
+        treasury.accounts.insert(id(row.try_get(0)?)?, purse);
+    }
+    const LEASES: &str = "SELECT account, amount FROM tollgate.leases
+        WHERE node = $1 AND (account = ANY($2) OR $3)";
+    for row in tx.query(LEASES, &[&node, &touched, &all_own]).await? {
+        let (account, amount) = (id(row.try_get(0)?)?, Nanousd::new(row.try_get(1)?));
+        if let Some(own) = treasury.nodes.get_mut(&exchange.node) {
+            own.leases.insert(account, amount);
+        }
+    }
+    Ok(())
+}
+
+/// Writes what has changed.
+async fn store(
+    tx: &Transaction<'_>,
+    node: NodeId,
+    before: &Treasury,
+    after: &Treasury,
+) -> Result<(), DbError> {
+    let changed =
+        after.accounts.iter().filter(|(id, purse)| before.accounts.get(id) != Some(*purse));
+    let changed: Vec<_> = changed.collect();
+    if !changed.is_empty() {
+        let ids: Vec<String> = changed.iter().map(|(id, _)| id.to_string()).collect();
+        let part = |part: fn(&Purse) -> Nanousd| -> Vec<i64> {
+            changed.iter().map(|(_, purse)| part(purse).get()).collect()
+        };
+        let (available, leased) = (part(|purse| purse.available), part(|purse| purse.leased));
+        let (spent, suspense) = (part(|purse| purse.spent), part(|purse| purse.suspense));
+        let written_off = part(|purse| purse.written_off);
+        tx.execute(PUT_ACCOUNTS, &[&ids, &available, &leased, &spent, &suspense, &written_off])
+            .await?;
+    }
+    let none = std::collections::BTreeMap::new();
+    let leases = |treasury: &Treasury| {
+        treasury.nodes.get(&node).map_or_else(|| none.clone(), |node| node.leases.clone())
+    };
+    let (old, new) = (leases(before), leases(after));
+    let number = i32::from(node.number());
+    let put: Vec<_> = new.iter().filter(|(id, amount)| old.get(id) != Some(*amount)).collect();
+    if !put.is_empty() {
+        let ids: Vec<String> = put.iter().map(|(id, _)| id.to_string()).collect();
+        let amounts: Vec<i64> = put.iter().map(|(_, amount)| amount.get()).collect();
+        tx.execute(PUT_LEASES, &[&number, &ids, &amounts]).await?;
+    }
+    let gone = old.keys().filter(|id| !new.contains_key(id)).map(AccountId::to_string);
+    let gone: Vec<String> = gone.collect();
+    if !gone.is_empty() {
+        let remove = "DELETE FROM tollgate.leases WHERE node = $1 AND account = ANY($2)";
+        tx.execute(remove, &[&number, &gone]).await?;
+    }
+    let recalled =
+        after.recalls.iter().filter(|(id, until)| before.recalls.get(id) != Some(*until));
+    let recalled: Vec<String> = recalled.map(|(id, _)| id.to_string()).collect();
+    if !recalled.is_empty() {
+        tx.execute(RECALL, &[&recalled]).await?;
+        tx.execute("NOTIFY tollgate_recall", &[]).await?;
+    }
+    Ok(())
+}
+
+/// Writes what statements, usage and the list of doubts need.
+pub(super) async fn put_history(tx: &Transaction<'_>, report: &Report) -> Result<(), DbError> {
+    let History { entries, usage, used, doubts } = &report.history;
+    if !entries.is_empty() {
+        let accounts: Vec<String> = entries.iter().map(|(id, _)| id.to_string()).collect();
+        let place = |place: u64| number(place);
+        let first: Vec<i64> = entries.iter().map(|(_, chunk)| place(chunk.first_seq)).collect();
+        let last: Vec<i64> = entries.iter().map(|(_, chunk)| place(chunk.last_seq)).collect();
+        let at: Vec<i64> = entries.iter().map(|(_, chunk)| number(chunk.last_at.0)).collect();
+        let bytes: Vec<&[u8]> = entries.iter().map(|(_, chunk)| &chunk.bytes[..]).collect();
+        tx.execute(PUT_ENTRIES, &[&accounts, &first, &last, &at, &bytes]).await?;
+    }
+    put_usage(tx, usage).await?;
+    if !used.is_empty() {
+        let keys: Vec<String> = used.iter().map(|(key, ..)| key.to_string()).collect();
+        let accounts: Vec<String> =
+            used.iter().map(|(_, account, _)| account.to_string()).collect();
+        let at: Vec<i64> = used.iter().map(|(.., at)| number(at.0)).collect();
+        tx.execute(PUT_KEYS_USED, &[&keys, &accounts, &at]).await?;
+    }
+    if !doubts.is_empty() {
+        let holds = doubts.iter().filter_map(|doubt| doubt.record.open_hold());
+        let holds: Vec<i64> = holds.map(|hold| number(hold.number())).collect();
+        let accounts: Vec<String> =
+            doubts.iter().map(|doubt| doubt.record.account().to_string()).collect();
+        let at: Vec<i64> = doubts.iter().map(|doubt| number(doubt.record.at().0)).collect();
+        let bytes = doubts.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;
+        tx.execute(PUT_DOUBTS, &[&holds, &accounts, &at, &bytes]).await?;
+    }
+    Ok(())
+}
+
+/// Adds to the sums of usage.
+pub(super) async fn put_usage(
+    tx: &Transaction<'_>,
+    usage: &[(UsageCell, UsageTotal)],
+) -> Result<(), DbError> {
+    if usage.is_empty() {
+        return Ok(());
+    }
+    let accounts: Vec<String> = usage.iter().map(|(cell, _)| cell.account.to_string()).collect();
+    let hours: Vec<i32> =
+        usage.iter().map(|(cell, _)| i32::try_from(cell.time).unwrap_or(i32::MAX)).collect();
+    let keys: Vec<String> = usage.iter().map(|(cell, _)| cell.key.to_string()).collect();
+    let models: Vec<&str> = usage.iter().map(|(cell, _)| &*cell.model).collect();
+    let money = |of: fn(&UsageTotal) -> Nanousd| -> Vec<i64> {
+        usage.iter().map(|(_, total)| of(total).get()).collect()
+    };
+    let units = |of: fn(&UsageTotal) -> u64| -> Vec<i64> {
+        usage.iter().map(|(_, total)| number(of(total))).collect()
+    };
+    let params: [super::Param<'_>; 15] = [
+        &accounts,
+        &hours,
+        &keys,
+        &models,
+        &units(|total| total.calls),
+        &money(|total| total.charged),
+        &money(|total| total.written_off),
+        &units(|total| total.usage.input_tokens),
+        &units(|total| total.usage.cache_read_tokens),
+        &units(|total| total.usage.cache_write_tokens),
+        &units(|total| total.usage.cache_write_1h_tokens),
+        &units(|total| total.usage.output_tokens),
+        &units(|total| total.usage.images),
+        &units(|total| total.usage.seconds),
+        &units(|total| total.usage.characters),
+    ];
+    tx.execute(PUT_USAGE, &params).await?;
+    Ok(())
+}
