@@ -101,7 +101,7 @@ impl ApiError {
         Self::request(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
     }
 
-    /// Too many ask for the same at one time.
+    /// It cannot be had now: too many ask for the same at one time, or what it needs is away.
     pub(super) fn crowded(message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind: "api_error",
@@ -167,6 +167,7 @@ impl From<LedgerError> for ApiError {
             LedgerError::RefundTooLarge { .. } => Self::invalid("amount", message),
             LedgerError::Invalid(_) => Self::malformed(message),
             LedgerError::Stopped => Self::unavailable(),
+            LedgerError::Unavailable(_) => Self::crowded(message),
             LedgerError::Busy => Self::busy(message),
             LedgerError::Journal(cause) | LedgerError::Store(cause) => Self::internal(cause),
         }

@@ -10,10 +10,12 @@
 //! | `borrower` | the node's side of leases, pure |
 //! | `treasury` | the treasury's rules, pure: what simulations run over |
 //! | `node` | a node at work: it joins, and exchanges for as long as it runs |
+//! | `directory` | a node's part of the log of what people wrote |
 //! | `identity` | which node a data directory belongs to |
 //! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
 
 pub mod borrower;
+pub mod directory;
 mod identity;
 pub mod lease;
 pub mod node;
@@ -31,6 +33,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use self::borrower::{ANSWER_WAIT, RECALL_WAIT, Verdict};
+use self::directory::Directory;
 use self::identity::Identity;
 use self::lease::Epoch;
 use self::postgres::{Db, DbError, Observer, PostgresOptions};
@@ -95,6 +98,7 @@ impl From<DbError> for FleetError {
 /// What a ledger has of its fleet: the database, and the money that this node may spend.
 pub struct Fleet {
     db: Db,
+    directory: Arc<Directory>,
     node: NodeId,
     name: String,
     term: Duration,
@@ -135,6 +139,7 @@ impl Fleet {
         let db = Db::connect(&options.postgres, observer).await?;
         let node = own_node(&db, &options.name, &options.data_dir).await?;
         Ok(Arc::new(Self {
+            directory: Arc::new(Directory::new(db.clone())),
             db,
             node,
             name: options.name,
@@ -151,6 +156,12 @@ impl Fleet {
     #[must_use]
     pub fn db(&self) -> &Db {
         &self.db
+    }
+
+    /// This node's part of the log of what people wrote.
+    #[must_use]
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
     }
 
     /// Which node this is.

@@ -1,5 +1,7 @@
 //! A node at work: it joins, and exchanges with the treasury for as long as it runs.
 
+pub mod follow;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +49,7 @@ enum Ended {
     ShutOut,
 }
 
-/// Joins the fleet: ends what a crash left open, and gives back all that this node had. The ledger must
+/// Joins the fleet: takes over what people wrote, ends what a crash left open, and gives back all that this node had. The ledger must
 /// have been opened for this fleet.
 ///
 /// # Errors
@@ -61,6 +63,9 @@ pub async fn join(
     let joined = fleet.db.join(fleet.node, &fleet.name, version).await?;
     let joined = joined.ok_or_else(|| FleetError::OtherFleet(ledger.dir().to_owned()))?;
     fleet.epoch.store(joined.epoch, Ordering::Release);
+    // Accounts must be there before money of them is.
+    let followed = ledger.catch_up().await;
+    followed.map_err(|error| FleetError::Db(DbError::Unavailable(error.to_string())))?;
     let in_doubt = ledger.end_left_open(policy, &HashSet::new());
     if in_doubt > 0 {
         log::warn!("{in_doubt} holds that a crash left open are in doubt");

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::clock::UnixMs;
 use crate::ledger::act::{By, Written};
 use crate::ledger::code::parsed;
-use crate::ledger::core::{Core, Decision};
+use crate::ledger::core::Decision;
 use crate::ledger::error::LedgerError;
 use crate::ledger::record::{Key, Record};
-use crate::ledger::write::Once;
+use crate::ledger::write::{Locked, Once};
 use crate::ledger::{
     Account, AccountId, CodeId, HoldId, KeyId, KeyLimits, KeyLimitsPatch, Ledger, Seq,
 };
@@ -95,7 +95,7 @@ impl By<'_> {
         if id.parse::<CodeId>().is_ok() {
             return Err(LedgerError::Invalid("ids of codes name what was given for them"));
         }
-        let decide = |core: &Core| core.decide_grant(account, id, amount, UnixMs::now());
+        let decide = |locked: &Locked<'_>| locked.decide_grant(account, id, amount, UnixMs::now());
         self.give(("grant", account, id), decide).await
     }
 
@@ -112,18 +112,19 @@ impl By<'_> {
         amount: Nanousd,
     ) -> Result<Granted, LedgerError> {
         check_text(id)?;
-        if self.ledger.account(account).is_none() {
-            return Err(LedgerError::UnknownAccount(account));
-        }
+        let opened = self.ledger.fresh(|| self.ledger.account(account)).await?;
+        opened.ok_or(LedgerError::UnknownAccount(account))?;
         let known = self.ledger.shard(account).lock().refund(account, id);
         let charged = match known {
             // Whether it is the same refund is decided below; its charge is not asked for again.
             Some(_) => Some(Nanousd::ZERO),
-            None => self.ledger.query(move |store| store.charged(account, hold)).await?,
+            None => self.ledger.charged(account, hold).await?,
         };
         let charged = charged.ok_or(LedgerError::UnknownHold(hold))?;
-        let decide =
-            |core: &Core| core.decide_refund((account, id), (hold, charged), amount, UnixMs::now());
+        let decide = |locked: &Locked<'_>| {
+            let (core, at) = (locked.core(account), UnixMs::now());
+            core.decide_refund((account, id), (hold, charged), amount, at)
+        };
         self.give(("refund", account, id), decide).await
     }
 
@@ -183,7 +184,8 @@ impl By<'_> {
             check_text(name)?;
         }
         check_models(patch.models.as_ref().and_then(Option::as_deref))?;
-        let account = self.ledger.known_key(id)?.account;
+        let key = self.ledger.fresh(|| self.ledger.key_by_id(id)).await?;
+        let account = key.ok_or(LedgerError::UnknownKey(id))?.account;
         let once = self.write("key.update", account, |_, pen| {
             // Read again under the lock, so that no change made meanwhile is undone.
             let mut key = Key::clone(&*self.ledger.known_key(id)?);
@@ -213,10 +215,10 @@ impl By<'_> {
     async fn give(
         &self,
         (what, account, id): (&'static str, AccountId, &str),
-        decide: impl Fn(&Core) -> Result<Decision, LedgerError>,
+        decide: impl Fn(&Locked<'_>) -> Result<Decision, LedgerError>,
     ) -> Result<Granted, LedgerError> {
         let once = self.write(what, account, |locked, pen| {
-            Ok(match decide(locked.core(account))? {
+            Ok(match decide(locked)? {
                 Decision::Repeated(seq) => (Some(seq), Vec::new()),
                 Decision::New(record) => (None, vec![record, pen.act(account, id)]),
             })

@@ -22,6 +22,10 @@ use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 
+/// Why a grant is refused for its amount.
+pub(super) const UNFIT_GRANT: LedgerError =
+    LedgerError::Invalid("a grant must be above zero and fit the account");
+
 /// The state of some accounts: all of them, or a shard.
 #[derive(Debug, Default)]
 pub struct Core {
@@ -165,16 +169,34 @@ impl Core {
         amount: Nanousd,
         at: UnixMs,
     ) -> Result<Decision, LedgerError> {
-        let state = self.state(account)?;
-        if let Some(grant) = state.grants.get(id) {
+        let decision = self.decide_grant_elsewhere(account, id, amount, at)?;
+        if let Decision::New(record) = &decision {
+            let account = &self.state(account)?.account;
+            let fits = Movement::of(record, None).and_then(|movement| account.after(&movement));
+            fits.map_err(|_| UNFIT_GRANT)?;
+        }
+        Ok(decision)
+    }
+
+    /// The same where only a part of the account's money is here: whether the amount fits the account
+    /// is decided where all of it is.
+    ///
+    /// # Errors
+    /// As [`Core::decide_grant`].
+    pub fn decide_grant_elsewhere(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        if let Some(grant) = self.state(account)?.grants.get(id) {
             return repeated(grant.amount == amount, grant.seq);
         }
-        let record = Record::Granted { account, id: id.to_owned(), amount, at };
-        let fits = Movement::of(&record, None).and_then(|movement| state.account.after(&movement));
-        if amount <= Nanousd::ZERO || fits.is_err() {
-            return Err(LedgerError::Invalid("a grant must be above zero and fit the account"));
+        if amount <= Nanousd::ZERO {
+            return Err(UNFIT_GRANT);
         }
-        Ok(Decision::New(record))
+        Ok(Decision::New(Record::Granted { account, id: id.to_owned(), amount, at }))
     }
 
     /// A refund of `amount` on `hold`, which was settled for `charged`.

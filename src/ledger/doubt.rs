@@ -42,13 +42,12 @@ impl By<'_> {
         check_note(note)?;
         refund.as_ref().map_or(Ok(()), |refund| check_text(&refund.id))?;
         let charged = match refund {
-            Some(_) => self.ledger.query(move |store| store.charged(account, hold)).await?,
+            Some(_) => self.ledger.charged(account, hold).await?,
             None => None,
         };
         let once = self.write("doubt.resolve", account, |locked, pen| {
             let core = locked.core(account);
-            let doubts = core.accounts.get(&account).map(|state| &state.people.doubts);
-            if !doubts.is_some_and(|doubts| doubts.contains(&hold)) {
+            if !locked.may_be_in_doubt(account, hold) {
                 return Err(LedgerError::NotInDoubt(hold));
             }
             let at = UnixMs::now();

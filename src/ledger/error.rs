@@ -95,6 +95,9 @@ pub enum LedgerError {
     Invalid(&'static str),
     /// The ledger closed before the change was on disk.
     Stopped,
+    /// The database that the nodes of a fleet share cannot be reached, or did not say what became of
+    /// the change. Whether it was made is known by repeating the request with the same id.
+    Unavailable(String),
     /// The whole journal is being read by as many as may do so at one time.
     Busy,
     /// The journal cannot be read.
@@ -124,6 +127,9 @@ impl fmt::Display for LedgerError {
             ),
             Self::Invalid(what) => f.write_str(what),
             Self::Stopped => f.write_str("the ledger closed before the change was on disk"),
+            Self::Unavailable(cause) => {
+                write!(f, "the shared database cannot be reached or used now: {cause}")
+            }
             Self::Busy => f.write_str("the journal is being read by as many as may do so at once"),
             Self::Journal(cause) => write!(f, "the journal cannot be read: {cause}"),
             Self::Store(cause) => write!(f, "the sled ledger failed: {cause}"),

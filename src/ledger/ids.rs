@@ -60,6 +60,12 @@ impl NodeId {
     pub fn begin(self) -> Seq {
         Seq::from(self.0) << SEQ_BITS
     }
+
+    /// The last place that it can have.
+    #[must_use]
+    pub fn end(self) -> Seq {
+        self.begin() | ((1 << SEQ_BITS) - 1)
+    }
 }
 
 impl fmt::Display for NodeId {
@@ -205,6 +211,19 @@ id!(
     /// A code to redeem or to sign up with, `code_` and 16 hex digits. Random, and no secret.
     CodeId(u64), "code_", 16
 );
+
+id!(
+    /// A write of a fleet's directory, `write_` and 32 hex digits. Random: it is made once.
+    WriteId(u128), "write_", 32
+);
+
+impl WriteId {
+    /// A new random id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(u128::from(random_number()) << 64 | u128::from(random_number()))
+    }
+}
 
 impl CodeId {
     /// A new random id.

@@ -27,6 +27,7 @@
 //! | `verify` | the whole journal checked |
 //! | `write` | how writes of people are decided and made, and what memory keeps beside the core |
 //! | `export` | records as JSON and CSV |
+//! | `follow` | writes of a node of a fleet, and what it takes over of other nodes' |
 //! | `scan` | the whole journal read while the ledger is open |
 //!
 //! Decisions are taken in memory, under the lock of the account's shard: decide, give the record its
@@ -47,6 +48,7 @@ mod delivery;
 mod doubt;
 mod error;
 mod export;
+mod follow;
 mod hold;
 mod lend;
 mod ids;
@@ -75,7 +77,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -89,6 +91,7 @@ use self::lock::DirectoryLock;
 use self::projector::Backlog;
 use self::store::Store;
 use crate::fleet::Fleet;
+use crate::fleet::directory::Directory;
 use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::secret::KeyHash;
@@ -104,7 +107,7 @@ pub use self::error::{LedgerError, OpenError, Refusal, Violation};
 pub use self::export::{CSV_COLUMNS, ExportFormat, Exported};
 pub use self::hold::{Hold, Posted, Reserve, Settlement};
 pub use self::ids::{
-    AccountId, CodeId, HoldId, KeyId, NodeId, ParseIdError, RequestId, Seq, TaskId,
+    AccountId, CodeId, HoldId, KeyId, NodeId, ParseIdError, RequestId, Seq, TaskId, WriteId,
 };
 pub use self::journal::records::Records;
 pub(crate) use self::lend::LocalMoney;
@@ -119,7 +122,7 @@ pub use self::report::History;
 pub use self::scan::Scan;
 pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::statement::{Call, Entry, EntryKind, InDoubt};
-pub use self::store::CallName;
+pub use self::store::{CallName, charged_in};
 pub use self::task::{
     Ended, Intent, KEPT_MS, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook,
 };
@@ -200,6 +203,8 @@ pub struct Ledger {
     scans: Arc<Semaphore>,
     /// The fleet that it is a node of.
     fleet: Option<Arc<Fleet>>,
+    /// What a node of a fleet follows; empty in a single gateway.
+    directory: OnceLock<Arc<Directory>>,
     /// Locked for as long as the ledger is open.
     _lock: DirectoryLock,
 }

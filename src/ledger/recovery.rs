@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,7 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
     let mut ids = Ids::default();
     let acts = store.acts_with_ids(UnixMs::now()).map_err(store_error)?;
     acts.iter().for_each(|(seq, act)| ids.remember(*seq, act));
+    let directory = options.fleet.as_ref().map(|fleet| Arc::clone(fleet.directory()));
     let ledger = Arc::new(Ledger {
         shards: state.cores.into_iter().map(Mutex::new).collect(),
         keys: RwLock::new(keys),
@@ -108,6 +109,7 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         threads: Mutex::new(threads),
         dir: options.dir,
         scans: Arc::new(Semaphore::new(SCANS_MAX)),
+        directory: directory.map_or_else(OnceLock::new, OnceLock::from),
         fleet: options.fleet,
         _lock: lock,
     });

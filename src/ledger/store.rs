@@ -308,17 +308,8 @@ impl Store {
         let before = self.db.range(entries_key(account, 0)..=reaches.clone()).next_back();
         let begin = before.transpose()?.map_or_else(|| sled::IVec::from(reaches), |(key, _)| key);
         for row in self.db.range(begin..entries_key(account, Seq::MAX).into()) {
-            for journaled in read_chunk(&row?.1)? {
-                match journaled.record {
-                    Record::Posted { hold: ended, charged, .. }
-                    | Record::Recovered { hold: ended, charged, .. }
-                        if ended == hold =>
-                    {
-                        return Ok(Some(charged));
-                    }
-                    Record::Voided { hold: ended, .. } if ended == hold => return Ok(None),
-                    _ => {}
-                }
+            if let Some(charged) = charged_in(&row?.1, hold)? {
+                return Ok(charged);
             }
         }
         Ok(None)
@@ -350,7 +341,25 @@ fn entries_key(account: AccountId, first_seq: Seq) -> Vec<u8> {
     key(ENTRIES, &[&account.number().to_be_bytes(), &first_seq.to_be_bytes()])
 }
 
-fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, StoreError> {
+/// What the hold was charged, if its end is in this chunk of a statement; `Some(None)` for one that
+/// ended without a charge.
+///
+/// # Errors
+/// For bytes that are no chunk.
+pub fn charged_in(chunk: &[u8], hold: HoldId) -> Result<Option<Option<Nanousd>>, postcard::Error> {
+    Ok(read_chunk(chunk)?.into_iter().find_map(|journaled| match journaled.record {
+        Record::Posted { hold: ended, charged, .. }
+        | Record::Recovered { hold: ended, charged, .. }
+            if ended == hold =>
+        {
+            Some(Some(charged))
+        }
+        Record::Voided { hold: ended, .. } if ended == hold => Some(None),
+        _ => None,
+    }))
+}
+
+fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, postcard::Error> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
         let (journaled, rest) = postcard::take_from_bytes(bytes)?;

@@ -15,11 +15,12 @@ use parking_lot::MutexGuard;
 use crate::clock::UnixMs;
 use crate::ledger::act::{Act, By};
 use crate::ledger::code::House;
-use crate::ledger::core::{AccountState, Core};
+use crate::ledger::core::{AccountState, Core, Decision};
 use crate::ledger::error::LedgerError;
 use crate::ledger::journal::Stopped;
 use crate::ledger::record::Record;
-use crate::ledger::{AccountId, Ledger, Seq, fatal, shard_index};
+use crate::ledger::{AccountId, HoldId, Ledger, Seq, fatal, shard_index};
+use crate::money::Nanousd;
 
 /// What a call of [`By::write`] comes to.
 pub(super) enum Once<T> {
@@ -50,7 +51,11 @@ pub(super) struct Pen<'a> {
     at: UnixMs,
 }
 
-impl Pen<'_> {
+impl<'a> Pen<'a> {
+    pub(super) fn new(by: &'a By<'a>, what: &'static str) -> Self {
+        Self { by, what, at: UnixMs::now() }
+    }
+
     /// The record of the act, on this account and about this thing.
     pub(super) fn act(&self, account: AccountId, subject: impl ToString) -> Record {
         Record::Acted(Arc::new(Act {
@@ -66,13 +71,17 @@ impl Pen<'_> {
 }
 
 /// The shards of some accounts and of the house, locked by their places: the house's is the first.
-pub(super) struct Locked<'a>(Vec<(usize, MutexGuard<'a, Core>)>);
+pub(super) struct Locked<'a> {
+    shards: Vec<(usize, MutexGuard<'a, Core>)>,
+    /// Whether money is given elsewhere: in a fleet.
+    is_fleet: bool,
+}
 
 impl Locked<'_> {
     /// The core of one of the accounts.
     pub(super) fn core(&self, account: AccountId) -> &Core {
         let place = shard_index(account);
-        match self.0.iter().find(|(locked, _)| *locked == place) {
+        match self.shards.iter().find(|(locked, _)| *locked == place) {
             Some((_, core)) => core,
             None => fatal("a write looks at an account that it has not locked"),
         }
@@ -80,7 +89,7 @@ impl Locked<'_> {
 
     fn core_mut(&mut self, account: AccountId) -> &mut Core {
         let place = shard_index(account);
-        match self.0.iter_mut().find(|(locked, _)| *locked == place) {
+        match self.shards.iter_mut().find(|(locked, _)| *locked == place) {
             Some((_, core)) => core,
             None => fatal("a write changes an account that it has not locked"),
         }
@@ -99,6 +108,30 @@ impl Locked<'_> {
         let state = self.core(account).accounts.get(&account);
         state.ok_or(LedgerError::UnknownAccount(account))
     }
+
+    /// See [`Core::decide_grant`]. In a fleet the treasury says whether the amount fits the account,
+    /// of which only a part is here.
+    pub(super) fn decide_grant(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        let core = self.core(account);
+        if self.is_fleet {
+            core.decide_grant_elsewhere(account, id, amount, at)
+        } else {
+            core.decide_grant(account, id, amount, at)
+        }
+    }
+
+    /// Whether a call that a crash left open can be taken off the list of those in doubt. In a fleet
+    /// the treasury has the list.
+    pub(super) fn may_be_in_doubt(&self, account: AccountId, hold: HoldId) -> bool {
+        let state = self.core(account).accounts.get(&account);
+        self.is_fleet || state.is_some_and(|state| state.people.doubts.contains(&hold))
+    }
 }
 
 impl Ledger {
@@ -106,7 +139,8 @@ impl Ledger {
     pub(super) fn lock(&self, accounts: impl IntoIterator<Item = AccountId>) -> Locked<'_> {
         let mut places: BTreeSet<_> = accounts.into_iter().map(shard_index).collect();
         places.insert(shard_index(AccountId::HOUSE));
-        Locked(places.into_iter().map(|place| (place, self.shards[place].lock())).collect())
+        let shards = places.into_iter().map(|place| (place, self.shards[place].lock())).collect();
+        Locked { shards, is_fleet: self.directory().is_some() }
     }
 
     /// Commits records of locked accounts as one group, and gives the place of the last; without any,
@@ -169,7 +203,10 @@ impl By<'_> {
         account: AccountId,
         decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
     ) -> Result<Once<T>, LedgerError> {
-        let once = self.write_now(what, account, decide)?;
+        let once = match self.ledger.directory() {
+            Some(directory) => self.write_shared(directory, (what, account), decide).await?,
+            None => self.write_now(what, account, decide)?,
+        };
         self.ledger.journal.durable(once.place().0).await?;
         Ok(once)
     }
@@ -182,7 +219,7 @@ impl By<'_> {
         account: AccountId,
         decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
     ) -> Result<Once<T>, LedgerError> {
-        let pen = Pen { by: self, what, at: UnixMs::now() };
+        let pen = Pen::new(self, what);
         let mut locked = self.ledger.lock([account]);
         if let Some((account, subject, seq)) = self.done(what, account)? {
             return Ok(Once::Again { account, subject, seq });

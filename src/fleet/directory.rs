@@ -1,0 +1,153 @@
+//! What a node has of its fleet's directory: the way to it, whose turn it is, and how things stand.
+//!
+//! The directory is a log of what operators and customers wrote, the same for all nodes. A node
+//! decides on what it has followed so far; if others have written meanwhile, it follows, and decides
+//! again. So every decision was taken on all that stands before it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::postgres::directory::{Appended, Pulled};
+use super::postgres::{Db, DbError};
+use crate::ledger::{AccountId, HoldId, Record, Seq};
+use crate::money::Nanousd;
+
+/// The most writes that are pulled at one time: some 500 bytes each, and a new node pulls all.
+const PULLED_MAX: u32 = 1000;
+
+/// A node's part of the directory.
+#[derive(Debug)]
+pub struct Directory {
+    db: Db,
+    turn: Mutex<()>,
+    /// The last place that the database was seen to have.
+    head: AtomicU64,
+    /// Why nothing more is followed.
+    stopped: OnceLock<Arc<str>>,
+}
+
+/// Whoever has it writes, or takes over what others wrote: one after the other in each node.
+pub struct Turn<'a>(#[expect(dead_code, reason = "holding it is its use")] MutexGuard<'a, ()>);
+
+/// A write of the directory that this version understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its place.
+    pub seq: Seq,
+    /// What it came to.
+    pub records: Vec<Record>,
+}
+
+/// How far the directory goes, as far as it was pulled and is understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// In order and without a gap.
+    pub groups: Vec<Group>,
+    /// Whether nothing stood behind them.
+    pub is_last: bool,
+}
+
+impl Directory {
+    /// The directory in this database.
+    #[must_use]
+    pub fn new(db: Db) -> Self {
+        Self { db, turn: Mutex::new(()), head: AtomicU64::new(0), stopped: OnceLock::new() }
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// The last place that the database was seen to have.
+    #[must_use]
+    pub fn head(&self) -> Seq {
+        self.head.load(Ordering::Relaxed)
+    }
+
+    /// Why this node follows no further; it still serves, with what it has followed. Another version,
+    /// or another database, is needed then.
+    #[must_use]
+    pub fn stopped(&self) -> Option<Arc<str>> {
+        self.stopped.get().cloned()
+    }
+
+    /// Waits until it is one's turn.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        Turn(self.turn.lock().await)
+    }
+
+    /// Writes records behind `after`: see [`Db::append`].
+    pub(crate) async fn append(
+        &self,
+        _turn: &Turn<'_>,
+        (after, write_id): (Seq, &str),
+        records: &[Record],
+    ) -> Result<Appended, DbError> {
+        self.go_on()?;
+        let appended = self.db.append(after, write_id, records).await?;
+        if let Appended::At(seq) = appended {
+            self.head.fetch_max(seq, Ordering::Relaxed);
+        }
+        Ok(appended)
+    }
+
+    /// What stands behind `after`. Stops for good at what it cannot take.
+    pub(crate) async fn pull(&self, _turn: &Turn<'_>, after: Seq) -> Result<Page, DbError> {
+        self.go_on()?;
+        let Pulled { head, groups } = self.db.pull(after, PULLED_MAX).await?;
+        self.head.store(head, Ordering::Relaxed);
+        if head < after {
+            return Err(self.stop(format!(
+                "it ends at {head}, and this node has followed it up to {after}: it is another \
+                 fleet's, or was restored to an earlier state"
+            )));
+        }
+        let mut page = Page { groups: Vec::with_capacity(groups.len()), is_last: true };
+        for (group, seq) in groups.into_iter().zip(after.saturating_add(1)..) {
+            let records = match postcard::from_bytes(&group.bytes) {
+                _ if group.seq != seq => Err(format!("there is nothing at {seq}")),
+                Ok(records) => Ok(records),
+                Err(error) => Err(format!(
+                    "what stands at {seq} is not known to this version ({error}): upgrade this node"
+                )),
+            };
+            match records {
+                Ok(records) => page.groups.push(Group { seq, records }),
+                // What comes before it is taken over first.
+                Err(_) if !page.groups.is_empty() => break,
+                Err(why) => return Err(self.stop(why)),
+            }
+        }
+        page.is_last = page.groups.last().map_or(after, |group| group.seq) >= head;
+        if !page.is_last && page.groups.is_empty() {
+            return Err(self.stop(format!("it ends at {head}, and nothing stands behind {after}")));
+        }
+        Ok(page)
+    }
+
+    /// What a settled hold was charged, whichever node settled it: see [`Db::charged`].
+    pub(crate) async fn charged(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+    ) -> Result<Option<Nanousd>, DbError> {
+        self.db.charged(account, hold).await
+    }
+
+    fn go_on(&self) -> Result<(), DbError> {
+        match self.stopped.get() {
+            None => Ok(()),
+            Some(why) => Err(DbError::Failed(format!("this node follows no further: {why}"))),
+        }
+    }
+
+    fn stop(&self, why: String) -> DbError {
+        log::error!(place = self.db.place(); "the fleet's directory is followed no further: {why}");
+        let why = self.stopped.get_or_init(|| why.into());
+        DbError::Failed(format!("this node follows no further: {why}"))
+    }
+}

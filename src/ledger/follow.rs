@@ -1,0 +1,212 @@
+//! Writes of a node of a fleet. What people write stands in the fleet's directory first; a node takes
+//! it over into its own journal, its own writes as well as those of others, in one order.
+//!
+//! Money that is given or given back moves in the treasury, in the transaction that writes it down:
+//! here it is known, as [`Record::Central`], and moves nothing.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock::UnixMs;
+use crate::fleet::directory::{Directory, Group, Turn};
+use crate::fleet::postgres::DbError;
+use crate::fleet::postgres::directory::{Appended, Refused};
+use crate::ledger::act::By;
+use crate::ledger::core::UNFIT_GRANT;
+use crate::ledger::error::LedgerError;
+use crate::ledger::record::Record;
+use crate::ledger::write::{Decided, Locked, Once, Pen};
+use crate::ledger::{AccountId, HoldId, Ledger, Seq, WriteId};
+use crate::money::Nanousd;
+
+/// How long a write is decided again because other nodes were faster: a thousand times a round trip.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// After each write of another node that came before, the wait before the next try is random below
+/// this: so that of many nodes none is always the slowest.
+const WAIT_MAX: Duration = Duration::from_millis(10);
+
+/// What was decided on what this node has followed.
+enum Drawn<T> {
+    /// It was made before, or changes nothing.
+    Settled(Once<T>),
+    /// This is to be written behind `after`.
+    New { value: T, records: Vec<Record>, after: Seq },
+}
+
+impl Ledger {
+    /// Makes the ledger a node of a fleet: from here on its writes go through the directory. To be
+    /// called once, before anything is written.
+    pub fn join(&self, directory: Arc<Directory>) {
+        if self.directory.set(directory).is_err() {
+            log::error!("a ledger cannot join a second fleet");
+        }
+    }
+
+    /// What a node of a fleet follows; `None` in a single gateway.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Arc<Directory>> {
+        self.directory.get()
+    }
+
+    /// The last place of the directory that was taken over; zero in a single gateway.
+    #[must_use]
+    pub fn followed(&self) -> Seq {
+        self.lock([]).house().followed
+    }
+
+    /// Takes over what other nodes have written by now, and says how many writes that were.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
+    pub async fn catch_up(&self) -> Result<usize, LedgerError> {
+        let Some(directory) = self.directory() else { return Ok(0) };
+        let turn = directory.turn().await;
+        self.catch_up_in(directory, &turn).await
+    }
+
+    async fn catch_up_in(
+        &self,
+        directory: &Directory,
+        turn: &Turn<'_>,
+    ) -> Result<usize, LedgerError> {
+        let mut count = 0_usize;
+        loop {
+            let page = directory.pull(turn, self.followed()).await.map_err(unavailable)?;
+            count = count.saturating_add(page.groups.len());
+            for group in page.groups {
+                self.take_over(turn, group)?;
+            }
+            if page.is_last {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Commits a write of the directory, and that it was followed, as one group. Gives the place of the
+    /// write's last record.
+    fn take_over(&self, _turn: &Turn<'_>, group: Group) -> Result<Seq, LedgerError> {
+        let Group { seq, mut records } = group;
+        let mut locked = self.lock(records.iter().map(Record::account));
+        records.push(Record::Followed { seq, at: UnixMs::now() });
+        let last = self.commit_group(&mut locked, records)?;
+        Ok(last.saturating_sub(1))
+    }
+
+    /// What is found here; in a node of a fleet that finds nothing, what is found after it has followed
+    /// the directory to its end.
+    pub(super) async fn fresh<T>(
+        &self,
+        look: impl Fn() -> Option<T>,
+    ) -> Result<Option<T>, LedgerError> {
+        if let Some(found) = look() {
+            return Ok(Some(found));
+        }
+        self.catch_up().await?;
+        Ok(look())
+    }
+
+    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    pub(super) async fn charged(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+    ) -> Result<Option<Nanousd>, LedgerError> {
+        match self.directory() {
+            Some(directory) => directory.charged(account, hold).await.map_err(unavailable),
+            None => self.query(move |store| store.charged(account, hold)).await,
+        }
+    }
+}
+
+impl By<'_> {
+    /// Makes a write of a node of a fleet: decides on what was followed so far, writes it down behind
+    /// that, and takes it over. Where others came before, it follows them and decides again. A refusal
+    /// stands only if nothing came before it either.
+    pub(super) async fn write_shared<T>(
+        &self,
+        directory: &Directory,
+        (what, account): (&'static str, AccountId),
+        decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
+    ) -> Result<Once<T>, LedgerError> {
+        let (ledger, begun) = (self.ledger, Instant::now());
+        let (pen, write_id) = (Pen::new(self, what), WriteId::random().to_string());
+        let turn = directory.turn().await;
+        loop {
+            match self.draw(&pen, (what, account), &decide) {
+                Ok(Drawn::Settled(once)) => return Ok(once),
+                Ok(Drawn::New { value, records, after }) => {
+                    let appended = directory.append(&turn, (after, &write_id), &records).await;
+                    match appended.map_err(unavailable)? {
+                        Appended::At(seq) => {
+                            let last = ledger.take_over(&turn, Group { seq, records })?;
+                            return Ok(Once::First(value, last));
+                        }
+                        Appended::Refused(refused) => return Err(refused.into()),
+                        Appended::Behind => ledger.catch_up_in(directory, &turn).await?,
+                    };
+                }
+                Err(refusal) => {
+                    if ledger.catch_up_in(directory, &turn).await? == 0 {
+                        return Err(refusal);
+                    }
+                }
+            }
+            if begun.elapsed() >= WRITE_TIMEOUT {
+                let busy = "other nodes were faster for too long; nothing was changed";
+                return Err(LedgerError::Unavailable(busy.to_owned()));
+            }
+            tokio::time::sleep(WAIT_MAX.mul_f64(fastrand::f64())).await;
+        }
+    }
+
+    fn draw<T>(
+        &self,
+        pen: &Pen<'_>,
+        (what, account): (&'static str, AccountId),
+        decide: &impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
+    ) -> Result<Drawn<T>, LedgerError> {
+        let mut locked = self.ledger.lock([account]);
+        if let Some((account, subject, seq)) = self.done(what, account)? {
+            return Ok(Drawn::Settled(Once::Again { account, subject, seq }));
+        }
+        let (value, records) = decide(&locked, pen)?;
+        if records.is_empty() {
+            let seen = self.ledger.commit_group(&mut locked, records)?;
+            return Ok(Drawn::Settled(Once::First(value, seen)));
+        }
+        let records = records.into_iter().map(central).collect();
+        Ok(Drawn::New { value, records, after: locked.house().followed })
+    }
+}
+
+/// What a record is in a fleet, where the treasury has the money and the list of doubts.
+fn central(record: Record) -> Record {
+    match record {
+        Record::Granted { .. } | Record::Refunded { .. } | Record::DoubtResolved { .. } => {
+            Record::Central(Arc::new(record))
+        }
+        record => record,
+    }
+}
+
+fn unavailable(error: DbError) -> LedgerError {
+    if let DbError::Failed(why) = &error {
+        log::error!("the fleet's directory: {why}");
+    }
+    LedgerError::Unavailable(error.to_string())
+}
+
+impl From<Refused> for LedgerError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::UnknownAccount(account) => Self::UnknownAccount(account),
+            Refused::GivenBefore => Self::Conflict,
+            Refused::DoesNotFit => UNFIT_GRANT,
+            Refused::NotSpent => {
+                Self::Invalid("a refund cannot exceed what the account has spent in all")
+            }
+            Refused::NotInDoubt(hold) => Self::NotInDoubt(hold),
+        }
+    }
+}
