@@ -39,8 +39,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// For a connection with all that belongs to it (addresses that do not answer, TLS, the password): two
 /// addresses are tried within it.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// For a connection of the pool to become free: no transaction takes longer than a fraction of this.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// For a connection of the pool to become free: shorter than what it is for, so that the reason is told.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The server ends a statement that takes longer: half of the shortest term that is usual.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The client gives up on a transaction or a query: later than the server, which says why.
@@ -360,3 +360,6 @@ fn config(options: &PostgresOptions, limits: Limits) -> Result<Config, DbError> 
         ));
     Ok(config)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ mod http;
 mod install;
 pub(crate) mod node;
 mod pages;
+pub(crate) mod postgres;
 pub(crate) mod python;
 mod recorder;
 mod tool;

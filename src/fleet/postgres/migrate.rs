@@ -288,3 +288,6 @@ async fn take_next(
 fn digest(sql: &str) -> String {
     Sha256::digest(sql.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+use std::path::Path;
+
+use super::*;
+use crate::fleet::postgres::{PostgresOptions, TlsMode};
+use crate::fleet::server::Postgres;
+
+const ONE: Migration = Migration {
+    version: 1,
+    name: "one",
+    sql: "CREATE TABLE tollgate.one (id TEXT PRIMARY KEY, n BIGINT NOT NULL);
+          INSERT INTO tollgate.one VALUES ('a', 1);",
+};
+const TWO: Migration = Migration {
+    version: 2,
+    name: "two",
+    sql: "CREATE TABLE tollgate.two (id TEXT PRIMARY KEY);
+          UPDATE tollgate.one SET n = n + 1;",
+};
+
+async fn opened(name: &str) -> (Db, String) {
+    let (name, url) = Postgres::shared().database(name);
+    let options = PostgresOptions {
+        url,
+        password: None,
+        tls: TlsMode::Disable,
+        ca_file: None,
+        connections_max: 2,
+        application: "tollgate tests".to_owned(),
+    };
+    (Db::for_migrations(&options).await.expect("a database"), name)
+}
+
+#[tokio::test]
+async fn each_step_is_taken_once() {
+    let (db, name) = opened("steps").await;
+    assert_eq!(standing_for(&db, &[ONE]).await, Ok(Standing::Missing));
+    assert_eq!(up_to(&db, &[ONE]).await, Ok(vec!["one"]));
+    assert_eq!(standing_for(&db, &[ONE]).await, Ok(Standing::Current));
+    let behind = Standing::Behind { at: 1, needs: 2 };
+    assert_eq!(standing_for(&db, &[ONE, TWO]).await, Ok(behind));
+    assert_eq!(up_to(&db, &[ONE, TWO]).await, Ok(vec!["two"]));
+    assert_eq!(up_to(&db, &[ONE, TWO]).await, Ok(vec![]));
+    assert_eq!(Postgres::shared().sql(&name, "SELECT n FROM tollgate.one"), "2");
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_and_left_alone() {
+    let (db, name) = opened("misfits").await;
+    up_to(&db, &[ONE, TWO]).await.expect("both");
+    let ahead = Standing::Ahead { at: 2, knows: 1 };
+    assert_eq!(standing_for(&db, &[ONE]).await, Ok(ahead));
+    let error = up_to(&db, &[ONE]).await.expect_err("from the future");
+    assert!(error.message().contains("from the future"), "{error}");
+    let other = Migration { sql: "CREATE TABLE tollgate.other (id TEXT)", ..ONE };
+    assert_eq!(standing_for(&db, &[other, TWO]).await, Ok(Standing::Changed { version: 1 }));
+    up_to(&db, &[other, TWO]).await.expect_err("another program's");
+    Postgres::shared().sql(&name, "DROP TABLE tollgate.one");
+    let table = "one".to_owned();
+    assert_eq!(standing_for(&db, &[ONE, TWO]).await, Ok(Standing::Incomplete { table }));
+    let error = check_for(&db, &[ONE, TWO]).await.expect_err("a table is gone");
+    assert!(error.message().contains("tollgate.one is missing"), "{error}");
+}
+
+#[tokio::test]
+async fn a_step_that_fails_leaves_nothing_behind() {
+    let (db, name) = opened("failing").await;
+    let broken = Migration { sql: "CREATE TABLE tollgate.half (id TEXT); SELECT 1 / 0", ..TWO };
+    let error = up_to(&db, &[ONE, broken]).await.expect_err("a division by zero");
+    assert!(error.message().contains("step 2 (two)"), "{error}");
+    assert_eq!(standing_for(&db, &[ONE]).await, Ok(Standing::Current), "the first stays");
+    let half = "SELECT count(*) FROM information_schema.tables WHERE table_name = 'half'";
+    assert_eq!(Postgres::shared().sql(&name, half), "0");
+    assert_eq!(up_to(&db, &[ONE, TWO]).await, Ok(vec!["two"]), "and the next can be taken");
+}
+
+#[tokio::test]
+async fn processes_that_migrate_at_once_take_each_step_once() {
+    for round in 0..10 {
+        let (first, name) = opened("at_once").await;
+        let url = Postgres::shared().url_of(&name);
+        let options = |application: &str| PostgresOptions {
+            url: url.clone(),
+            password: None,
+            tls: TlsMode::Disable,
+            ca_file: None,
+            connections_max: 1,
+            application: application.to_owned(),
+        };
+        let second = Db::for_migrations(&options("second")).await.expect("a database");
+        let third = Db::for_migrations(&options("third")).await.expect("a database");
+        let steps = [ONE, TWO];
+        let (a, b, c) =
+            tokio::join!(up_to(&first, &steps), up_to(&second, &steps), up_to(&third, &steps));
+        let all = [a, b, c].into_iter().flat_map(|done| done.expect("all succeed"));
+        let mut applied = all.collect::<Vec<_>>();
+        applied.sort_unstable();
+        assert_eq!(applied, ["one", "two"], "round {round}");
+        assert_eq!(Postgres::shared().sql(&name, "SELECT n FROM tollgate.one"), "2");
+    }
+}
+
+#[test]
+fn the_list_has_every_file_and_no_gap() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fleet/postgres/migrations");
+    let files = std::fs::read_dir(directory).expect("files").map(|entry| {
+        let path = entry.expect("an entry").path();
+        (path.file_name().expect("a name").to_string_lossy().into_owned(), path)
+    });
+    let mut files = files.filter(|(name, _)| !name.starts_with("0000")).collect::<Vec<_>>();
+    files.sort();
+    assert_eq!(files.len(), MIGRATIONS.len(), "a file is not in the list, or the other way round");
+    for (at, (step, (file, path))) in MIGRATIONS.iter().zip(&files).enumerate() {
+        assert_eq!(step.version, i64::try_from(at + 1).expect("a number"), "{}", step.name);
+        assert_eq!(*file, format!("{:04}_{}.sql", step.version, step.name));
+        assert_eq!(std::fs::read_to_string(path).expect("text"), step.sql, "{file}");
+    }
+}
+
+#[test]
+fn tables_are_read_from_the_steps() {
+    assert_eq!(tables(&[ONE, TWO]), ["one", "two"]);
+    let gone = Migration { sql: "DROP TABLE tollgate.one;", ..TWO };
+    assert!(tables(&[ONE, gone]).is_empty());
+}
