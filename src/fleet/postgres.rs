@@ -361,5 +361,11 @@ fn config(options: &PostgresOptions, limits: Limits) -> Result<Config, DbError> 
     Ok(config)
 }
 
+/// Real servers for the unit tests.
+#[cfg(test)]
+#[path = "../../tests/harness/postgres.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
+pub(crate) mod server;
+
 #[cfg(test)]
 mod tests;

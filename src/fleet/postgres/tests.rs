@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::fleet::server::{Cut, Postgres, ReplicatedPair};
+use crate::fleet::postgres::server::{Cut, Postgres, ReplicatedPair};
 
 fn options(url: &str) -> PostgresOptions {
     PostgresOptions {

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::fleet::postgres::{PostgresOptions, TlsMode};
-use crate::fleet::server::Postgres;
+use crate::fleet::postgres::server::Postgres;
 
 const ONE: Migration = Migration {
     version: 1,
