@@ -244,22 +244,34 @@ impl Node {
     /// Gives back what no hold covers and reports it, if the treasury answers in time.
     async fn leave(mut self) {
         self.fleet.spend_until_ns.store(0, Ordering::Release);
-        self.ledger.give_back_everything();
-        let last = async {
-            // One that is under way may have to be repeated first.
-            for _ in 0..2 {
-                let exchange = self.next();
-                let Ok(Ok(answer)) = self.fleet.db.exchange(&exchange, self.fleet.term).await
-                else {
-                    return;
-                };
-                self.borrower.answered(&answer, self.fleet.now(), &mut self.money);
-            }
-        };
-        if tokio::time::timeout(LEAVE_TIMEOUT, last).await.is_err() {
+        if tokio::time::timeout(LEAVE_TIMEOUT, self.settle_up()).await.is_err() {
             log::warn!(
                 "the treasury did not hear what this node gives back: it is in suspense soon"
             );
+        }
+    }
+
+    async fn settle_up(&mut self) {
+        loop {
+            // An exchange that is under way may still bring something.
+            self.ledger.give_back_everything();
+            let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
+            let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            if exchange.is_clear && self.ledger.open_holds() > 0 {
+                return;
+            }
+            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+                Ok(Ok(answer)) => {
+                    let now = self.fleet.now();
+                    let told = self.borrower.answered(&answer, now, &mut self.money);
+                    self.tell(told);
+                }
+                Ok(Err(_)) => return,
+                Err(_) => tokio::time::sleep(RETRY_FIRST).await,
+            }
+            if exchange.is_clear {
+                return;
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod admin;
 pub(crate) mod child;
 mod demo;
 mod digest;
+pub(crate) mod fleet;
 mod gateway;
 mod http;
 mod install;

@@ -17,8 +17,8 @@ const NOW: Duration = Duration::from_secs(1);
 
 /// Takes a turn. Nothing is changed when it is not this node's next one.
 const TAKE_TURN: &str = "UPDATE tollgate.nodes
-    SET turn = $3, seen_at = now(), term_ends = now() + $4::bigint * interval '1 millisecond'
-    WHERE id = $1 AND epoch = $2 AND turn = $3 - 1
+    SET turn = $3::bigint, seen_at = now(), term_ends = now() + $4::bigint * interval '1 millisecond'
+    WHERE id = $1 AND epoch = $2 AND turn = $3::bigint - 1
     RETURNING reported, suspended_at IS NOT NULL, (SELECT seq FROM tollgate.head)";
 
 /// The nodes in their term, and accounts of this node's that others are short of.

@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use super::*;
-use crate::fleet::postgres::{PostgresOptions, TlsMode};
 use crate::fleet::postgres::server::Postgres;
+use crate::fleet::postgres::{PostgresOptions, TlsMode};
 
 const ONE: Migration = Migration {
     version: 1,

@@ -1,0 +1,117 @@
+//! Nodes of a fleet inside a test's process, on a real database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tollgate::fleet::postgres::{Db, PostgresOptions, TlsMode, migrate};
+use tollgate::fleet::{Fleet, FleetOptions, node};
+use tollgate::ledger::{
+    AccountId, KeyId, Ledger, Options, RecoveryPolicy, RequestId, Reserve, Settlement,
+};
+use tollgate::money::Nanousd;
+use tollgate::price::{Usage, UsageSource};
+
+/// So many nano-dollars.
+pub(crate) fn money(nanousd: i64) -> Nanousd {
+    Nanousd::new(nanousd)
+}
+
+/// A call that can cost so much.
+pub(crate) fn reserve(account: AccountId, amount: i64) -> Reserve {
+    Reserve {
+        account,
+        key: KeyId::from_number(7),
+        model: "model-a".into(),
+        request: RequestId::new(),
+        amount: money(amount),
+        floor: money(1),
+    }
+}
+
+/// What a call came to.
+pub(crate) fn cost(nanousd: i64) -> Settlement {
+    let usage = Usage { input_tokens: 3, output_tokens: 5, ..Usage::default() };
+    Settlement { charge: money(nanousd), usage, source: UsageSource::Upstream }
+}
+
+/// How to reach a database of the harness.
+pub(crate) fn options(url: &str) -> PostgresOptions {
+    PostgresOptions {
+        url: url.to_owned(),
+        password: None,
+        tls: TlsMode::Disable,
+        ca_file: None,
+        connections_max: 6,
+        application: "tollgate-test".to_owned(),
+    }
+}
+
+/// Some nodes of one fleet.
+pub(crate) struct InProcess {
+    /// Their ledgers.
+    pub(crate) ledgers: Vec<Arc<Ledger>>,
+    dirs: Vec<TempDir>,
+    stop: watch::Sender<bool>,
+    at_work: Vec<JoinHandle<()>>,
+    following: Vec<JoinHandle<()>>,
+}
+
+impl InProcess {
+    /// Makes the schema, and starts so many nodes.
+    pub(crate) async fn start(url: &str, nodes: usize) -> Self {
+        let db = Db::for_migrations(&options(url)).await.expect("the database");
+        migrate::up(&db).await.expect("the schema");
+        let (stop, _) = watch::channel(false);
+        let (ledgers, dirs, at_work) = (Vec::new(), Vec::new(), Vec::new());
+        let mut fleet = Self { ledgers, dirs, stop, at_work, following: Vec::new() };
+        for number in 0..nodes {
+            fleet.join(url, &format!("node-{number}")).await;
+        }
+        fleet
+    }
+
+    /// Starts one more node.
+    pub(crate) async fn join(&mut self, url: &str, name: &str) {
+        let dir = TempDir::new().expect("a directory");
+        let fleet = FleetOptions {
+            postgres: options(url),
+            name: name.to_owned(),
+            term: Duration::from_secs(10),
+            data_dir: dir.path().to_owned(),
+        };
+        let fleet = Fleet::open(fleet, None).await.expect("the fleet");
+        let options = Options { fleet: Some(Arc::clone(&fleet)), ..Options::new(dir.path()) };
+        let (ledger, _) = Ledger::open(options).expect("the ledger");
+        let joined = node::join(&fleet, &ledger, RecoveryPolicy::Void).await.expect("joins");
+        self.at_work.push(tokio::spawn(joined.run(self.stop.subscribe())));
+        self.following.push(tokio::spawn(node::follow::follow(Arc::clone(&ledger))));
+        self.ledgers.push(ledger);
+        self.dirs.push(dir);
+    }
+
+    /// A new account with so much money, which all nodes know.
+    pub(crate) async fn account_with(&self, nanousd: i64) -> AccountId {
+        let first = &self.ledgers[0];
+        let account = first.create_account("test").await.expect("an account").id;
+        first.grant(account, "initial", money(nanousd)).await.expect("a grant");
+        for ledger in &self.ledgers {
+            ledger.catch_up().await.expect("follows");
+        }
+        account
+    }
+
+    /// Stops all nodes; what they have goes back.
+    pub(crate) async fn stop(mut self) {
+        self.stop.send_replace(true);
+        for at_work in self.at_work.drain(..) {
+            at_work.await.expect("no panic");
+        }
+        self.following.iter().for_each(JoinHandle::abort);
+        for ledger in &self.ledgers {
+            ledger.close();
+        }
+    }
+}
