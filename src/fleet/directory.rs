@@ -145,7 +145,8 @@ impl Directory {
         }
     }
 
-    fn stop(&self, why: String) -> DbError {
+    /// Follows no further, for good.
+    pub(crate) fn stop(&self, why: String) -> DbError {
         log::error!(place = self.db.place(); "the fleet's directory is followed no further: {why}");
         let why = self.stopped.get_or_init(|| why.into());
         DbError::Failed(format!("this node follows no further: {why}"))

@@ -49,8 +49,8 @@ enum Ended {
     ShutOut,
 }
 
-/// Joins the fleet: takes over what people wrote, ends what a crash left open, and gives back all that this node had. The ledger must
-/// have been opened for this fleet.
+/// Joins the fleet: takes over what people wrote, ends what a crash left open, and gives back all that
+/// this node had. The ledger must have been opened for this fleet.
 ///
 /// # Errors
 /// [`FleetError`]. The node has nothing to spend then.

@@ -150,7 +150,7 @@ pub(super) struct House {
 }
 
 /// A code as it is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CodeState {
     pub(super) code: Arc<Code>,
     pub(super) revoked_at: Option<UnixMs>,
@@ -223,6 +223,20 @@ impl House {
             }
             _ => Err("the house has no money, no keys and no tasks"),
         }
+    }
+
+    /// What of it these records touch.
+    pub(super) fn excerpt(&self, records: &[Record]) -> Self {
+        let mut excerpt = Self { followed: self.followed, ..Self::default() };
+        for record in records {
+            let (Record::CodeRevoked { code, .. } | Record::CodeUsed { code, .. }) = record else {
+                continue;
+            };
+            if let Some(state) = self.codes.get(code) {
+                excerpt.codes.insert(*code, state.clone());
+            }
+        }
+        excerpt
     }
 
     pub(super) fn restore(&mut self, code: Arc<Code>, revoked_at: Option<UnixMs>) {

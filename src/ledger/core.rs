@@ -37,7 +37,7 @@ pub struct Core {
     pub(super) house: House,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AccountState {
     pub(super) account: Account,
     pub(super) keys: HashMap<KeyId, Arc<Key>>,

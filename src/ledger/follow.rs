@@ -13,14 +13,15 @@ use crate::fleet::directory::{Directory, Group, Turn};
 use crate::fleet::postgres::DbError;
 use crate::fleet::postgres::directory::{Appended, Refused};
 use crate::ledger::act::By;
-use crate::ledger::core::UNFIT_GRANT;
-use crate::ledger::error::LedgerError;
+use crate::ledger::core::{Core, UNFIT_GRANT};
+use crate::ledger::error::{LedgerError, Violation};
 use crate::ledger::record::Record;
 use crate::ledger::write::{Decided, Locked, Once, Pen};
 use crate::ledger::{AccountId, HoldId, Ledger, Seq, WriteId};
 use crate::money::Nanousd;
 
-/// How long a write is decided again because other nodes were faster: a thousand times a round trip.
+/// How long a write waits for its turn, and then is decided again because other nodes were faster: a
+/// thousand times a round trip.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After each write of another node that came before, the wait before the next try is random below
 /// this: so that of many nodes none is always the slowest.
@@ -35,18 +36,10 @@ enum Drawn<T> {
 }
 
 impl Ledger {
-    /// Makes the ledger a node of a fleet: from here on its writes go through the directory. To be
-    /// called once, before anything is written.
-    pub fn join(&self, directory: Arc<Directory>) {
-        if self.directory.set(directory).is_err() {
-            log::error!("a ledger cannot join a second fleet");
-        }
-    }
-
     /// What a node of a fleet follows; `None` in a single gateway.
     #[must_use]
     pub fn directory(&self) -> Option<&Arc<Directory>> {
-        self.directory.get()
+        self.fleet.as_ref().map(|fleet| fleet.directory())
     }
 
     /// The last place of the directory that was taken over; zero in a single gateway.
@@ -75,12 +68,32 @@ impl Ledger {
             let page = directory.pull(turn, self.followed()).await.map_err(unavailable)?;
             count = count.saturating_add(page.groups.len());
             for group in page.groups {
+                if let Err(violation) = self.rehearse(&group.records) {
+                    let why =
+                        format!("what stands at {} is not allowed here: {violation}", group.seq);
+                    return Err(unavailable(directory.stop(why)));
+                }
                 self.take_over(turn, group)?;
             }
             if page.is_last {
                 return Ok(count);
             }
         }
+    }
+
+    /// Whether the rules of this version allow what another node wrote, on a copy of what it touches: a
+    /// node of a newer version may have others, and this one is to serve on.
+    fn rehearse(&self, records: &[Record]) -> Result<(), Violation> {
+        let locked = self.lock(records.iter().map(Record::account));
+        let mut copy = Core { house: locked.house().excerpt(records), ..Core::default() };
+        for record in records {
+            let account = record.account();
+            if let Ok(state) = locked.state(account) {
+                copy.accounts.entry(account).or_insert_with(|| state.clone());
+            }
+        }
+        drop(locked);
+        records.iter().try_for_each(|record| copy.apply(0, record))
     }
 
     /// Commits a write of the directory, and that it was followed, as one group. Gives the place of the
@@ -131,7 +144,8 @@ impl By<'_> {
     ) -> Result<Once<T>, LedgerError> {
         let (ledger, begun) = (self.ledger, Instant::now());
         let (pen, write_id) = (Pen::new(self, what), WriteId::random().to_string());
-        let turn = directory.turn().await;
+        let busy = |_| LedgerError::Unavailable("other writes of this node wait for it".to_owned());
+        let turn = tokio::time::timeout(WRITE_TIMEOUT, directory.turn()).await.map_err(busy)?;
         loop {
             match self.draw(&pen, (what, account), &decide) {
                 Ok(Drawn::Settled(once)) => return Ok(once),

@@ -77,7 +77,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -91,7 +91,6 @@ use self::lock::DirectoryLock;
 use self::projector::Backlog;
 use self::store::Store;
 use crate::fleet::Fleet;
-use crate::fleet::directory::Directory;
 use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::secret::KeyHash;
@@ -203,8 +202,6 @@ pub struct Ledger {
     scans: Arc<Semaphore>,
     /// The fleet that it is a node of.
     fleet: Option<Arc<Fleet>>,
-    /// What a node of a fleet follows; empty in a single gateway.
-    directory: OnceLock<Arc<Directory>>,
     /// Locked for as long as the ledger is open.
     _lock: DirectoryLock,
 }

@@ -50,7 +50,7 @@ impl fmt::Debug for Login {
 }
 
 /// What is known of an account beyond its money and keys.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct People {
     pub(super) login: Option<Arc<Login>>,
     /// Sessions that were logged out, and when they would have ended.

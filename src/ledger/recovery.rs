@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use super::scan::SCANS_MAX;
 use super::statement::{InDoubt, in_doubt};
 use super::store::{Store, StoreError};
 use super::{
-    HoldId, Keys, Ledger, NodeId, OpenError, Options, RecoveryPolicy, audit, new_cores,
+    AccountId, HoldId, Keys, Ledger, NodeId, OpenError, Options, RecoveryPolicy, audit, new_cores,
     shard_index, sync_directory,
 };
 use crate::clock::UnixMs;
@@ -86,18 +86,10 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         spawn("ledger-sled", dir, move || projector.run())?,
         spawn("ledger-journal", dir, move || committer.run())?,
     ];
-    let mut keys = Keys::default();
-    let mut emails = HashMap::new();
-    for account in state.cores.iter().flat_map(|core| core.accounts.values()) {
-        account.keys.values().for_each(|key| keys.insert(Arc::clone(key)));
-        keys.restore_limits(account);
-        let email = account.people.login.as_ref().map(|login| login.email.clone());
-        emails.extend(email.map(|email| (email, account.account.id)));
-    }
+    let (keys, emails) = beside(&state.cores);
     let mut ids = Ids::default();
     let acts = store.acts_with_ids(UnixMs::now()).map_err(store_error)?;
     acts.iter().for_each(|(seq, act)| ids.remember(*seq, act));
-    let directory = options.fleet.as_ref().map(|fleet| Arc::clone(fleet.directory()));
     let ledger = Arc::new(Ledger {
         shards: state.cores.into_iter().map(Mutex::new).collect(),
         keys: RwLock::new(keys),
@@ -109,7 +101,6 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         threads: Mutex::new(threads),
         dir: options.dir,
         scans: Arc::new(Semaphore::new(SCANS_MAX)),
-        directory: directory.map_or_else(OnceLock::new, OnceLock::from),
         fleet: options.fleet,
         _lock: lock,
     });
@@ -121,6 +112,19 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
         took: began.elapsed(),
     };
     Ok((ledger, recovery))
+}
+
+/// What memory keeps beside the cores: keys and addresses.
+fn beside(cores: &[Core]) -> (Keys, HashMap<String, AccountId>) {
+    let mut keys = Keys::default();
+    let mut emails = HashMap::new();
+    for account in cores.iter().flat_map(|core| core.accounts.values()) {
+        account.keys.values().for_each(|key| keys.insert(Arc::clone(key)));
+        keys.restore_limits(account);
+        let email = account.people.login.as_ref().map(|login| login.email.clone());
+        emails.extend(email.map(|email| (email, account.account.id)));
+    }
+    (keys, emails)
 }
 
 fn spawn(

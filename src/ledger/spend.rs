@@ -158,7 +158,7 @@ pub(super) struct Spending {
 }
 
 /// The same for the keys of an account.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Spendings(HashMap<KeyId, Spending>);
 
 impl Spendings {
