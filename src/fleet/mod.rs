@@ -11,6 +11,7 @@
 //! | `treasury` | the treasury's rules, pure: what simulations run over |
 //! | `node` | a node at work: it joins, and exchanges for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
+//! | `secrets` | keys that all nodes have in common |
 //! | `identity` | which node a data directory belongs to |
 //! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
 
@@ -20,6 +21,7 @@ mod identity;
 pub mod lease;
 pub mod node;
 pub mod postgres;
+mod secrets;
 pub mod treasury;
 
 use std::fmt;
@@ -138,6 +140,7 @@ impl Fleet {
     ) -> Result<Arc<Self>, FleetError> {
         let db = Db::connect(&options.postgres, observer).await?;
         let node = own_node(&db, &options.name, &options.data_dir).await?;
+        secrets::share(&db, &options.data_dir).await?;
         Ok(Arc::new(Self {
             directory: Arc::new(Directory::new(db.clone())),
             db,

@@ -8,6 +8,7 @@ mod error;
 pub(crate) mod exchange;
 mod listen;
 pub mod migrate;
+mod secrets;
 mod tls;
 mod transaction;
 mod url;
