@@ -452,9 +452,13 @@ fn the_examples_of_the_page_work() {
     let litellm = include_str!("fixtures/litellm/priced.yaml");
     std::fs::write(directory.join("config.yaml"), litellm).expect("a file");
     operated.call("gpt-4o-mini");
+    let (_, database) = harness::postgres::Postgres::shared().database("page");
+    let routes = std::fs::read_to_string(directory.join("routes.yaml")).expect("the file");
+    let fleet = format!("{routes}store: {{ postgres: {{ url: '{database}' }} }}\n");
+    std::fs::write(directory.join("fleet.yaml"), fleet).expect("a file");
     let blocks: Vec<&str> =
         page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 16, "the blocks of the page");
+    assert_eq!(blocks.len(), 17, "the blocks of the page");
     let binary =
         std::path::Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("a directory");
     let script =

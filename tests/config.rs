@@ -32,13 +32,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An environment in which every variable whose name ends with `_KEY` or `_TOKEN` is set, and
-/// `TEST_TLS` names the directory of certificates.
+/// An environment in which every variable whose name ends with `_KEY`, `_TOKEN` or `_PG_PASSWORD` is
+/// set, and `TEST_TLS` names the directory of certificates.
 fn env(name: &str) -> Option<String> {
     if name == "TEST_TLS" {
         return Some(root().join("tests/config/tls").display().to_string());
     }
-    (name.ends_with("_KEY") || name.ends_with("_TOKEN")).then(|| format!("value-of-{name}"))
+    let is_set = ["_KEY", "_TOKEN", "_PG_PASSWORD"].iter().any(|ending| name.ends_with(ending));
+    is_set.then(|| format!("value-of-{name}"))
 }
 
 /// Whether the expected texts are written instead of compared.
@@ -256,7 +257,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 36, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 39, "the number of files in tests/config/invalid");
 }
 
 #[test]
@@ -459,7 +460,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 21, "the number of examples in docs/configuration.md");
+    assert_eq!(blocks.len(), 22, "the number of examples in docs/configuration.md");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

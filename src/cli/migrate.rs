@@ -1,4 +1,6 @@
-//! `tollgate migrate`: from the configurations of other gateways to ours.
+//! `tollgate migrate`: from the configurations of other gateways to ours, and the schema of a fleet.
+
+mod database;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use clap::{Args, Subcommand};
 use super::exit::{CODES, PARTLY};
 use crate::config::{self, Diagnostic, Migrated, Severity};
 
-/// Make our two files of the configuration of another gateway.
+/// Make our two files of the configuration of another gateway, or the schema of a fleet's database.
 #[derive(Args, Debug)]
 pub(super) struct MigrateArgs {
     #[command(subcommand)]
@@ -29,6 +31,8 @@ Examples:
 
 {CODES} 6 it is done, but something was left out."))]
     Litellm(Litellm),
+    Up(database::Up),
+    Status(database::Status),
 }
 
 #[derive(Args, Debug)]
@@ -45,9 +49,23 @@ impl MigrateArgs {
     /// Runs the command and says with what to exit.
     ///
     /// # Errors
-    /// When the file cannot be read, or the files cannot be written.
+    /// What stopped it, for the person at the terminal.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let MigrateCommand::Litellm(Litellm { config, out }) = self.command;
+        match self.command {
+            MigrateCommand::Litellm(command) => command.run(),
+            MigrateCommand::Up(command) => command.run(),
+            MigrateCommand::Status(command) => command.run(),
+        }
+    }
+}
+
+impl Litellm {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the files cannot be written.
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let Self { config, out } = self;
         let bytes =
             std::fs::read(&config).with_context(|| format!("cannot read {}", config.display()))?;
         let migrated = match config::litellm(&config.to_string_lossy(), &bytes) {

@@ -91,7 +91,7 @@ enum Command {
     Route(route::RouteArgs),
     /// The ledger: what happened to an account's money, checks and exports.
     Ledger(ledger::LedgerArgs),
-    /// Make our two files of the configuration of another gateway.
+    /// Make our two files of the configuration of another gateway, or the schema of a fleet's database.
     Migrate(migrate::MigrateArgs),
     /// Print what a shell needs to complete these commands.
     Completions(completions::Completions),

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::spans::SECRET_FIELDS;
+use super::spans::{SECRET_FIELDS, is_telling};
 
 /// Hex digits of a secret's fingerprint: enough to see that another one was written, and too few to
 /// find out which.
@@ -41,10 +41,8 @@ fn mask(value: &mut Value, is_secret: bool) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
-                // A URL may bring a password, which is refused later.
-                let is_telling = |text: &str| key == "base_url" && text.contains(['@', '?']);
                 let names_secret = SECRET_FIELDS.iter().any(|field| key.starts_with(field))
-                    || value.as_str().is_some_and(is_telling);
+                    || value.as_str().is_some_and(|text| is_telling(key, text));
                 mask(value, (is_secret || names_secret) && key != "file");
             }
         }

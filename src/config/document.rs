@@ -8,7 +8,7 @@ use serde_yaml::Value;
 
 use super::diagnostic::{Diagnostic, Place, Severity};
 use super::expand::{Env, Expansion, Unfilled};
-use super::spans::{Mark, Path, SECRET_FIELDS, Spans, Step, syntax_help};
+use super::spans::{Mark, Path, SECRET_FIELDS, Spans, Step, URL_FIELDS, is_telling, syntax_help};
 use super::{described, shape};
 
 /// The largest file that is read, in bytes: ten thousand models are about 3 MiB.
@@ -252,7 +252,7 @@ fn place(text: &str, mark: Mark) -> Place {
 /// A line of a text that could not be parsed, so that it is not known where values end: whatever
 /// comes after the name of a secret field, or of a URL with an `@`, is overwritten.
 fn guarded(mut place: Place) -> Place {
-    let url = ["base_url"].into_iter().filter(|_| place.text.contains('@'));
+    let url = URL_FIELDS.into_iter().filter(|_| place.text.contains('@'));
     let after_name = SECRET_FIELDS.into_iter().chain(url).filter_map(|name| {
         let at = place.text.find(name)?;
         let rest = place.text.get(at + name.len()..)?;
@@ -270,9 +270,8 @@ fn guarded(mut place: Place) -> Place {
 fn masked(text: &str, spans: &Spans) -> String {
     let mut lines: Vec<Vec<char>> = text.split('\n').map(|line| line.chars().collect()).collect();
     for (path, mark, typed) in spans.scalars() {
-        let is_url = path.last_key() == Some("base_url");
-        let is_secret =
-            (path.is_secret() && !typed.contains("${")) || (is_url && typed.contains(['@', '?']));
+        let tells = path.last_key().is_some_and(|key| is_telling(key, typed));
+        let is_secret = (path.is_secret() && !typed.contains("${")) || tells;
         if is_secret && let Some(line) = lines.get_mut(mark.line.saturating_sub(1)) {
             let from = mark.column.saturating_sub(1);
             for character in

@@ -14,6 +14,7 @@ pub mod snapshot;
 
 mod certificate;
 mod compile;
+mod database_url;
 mod described;
 mod diagnostic;
 mod document;

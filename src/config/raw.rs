@@ -4,6 +4,7 @@
 mod console;
 mod models;
 mod routes;
+mod store;
 
 use std::marker::PhantomData;
 
@@ -13,6 +14,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 pub(super) use console::*;
 pub(super) use models::*;
 pub(super) use routes::*;
+pub(super) use store::*;
 
 /// A mapping from names to values that keeps the order of the file.
 #[derive(Debug)]

@@ -202,6 +202,7 @@ fn restart_only(started: &Snapshot, now: &Snapshot) -> Vec<&'static str> {
         ("console.path", started.console.path != now.console.path),
         ("store.data_dir", started.store.data_dir != now.store.data_dir),
         ("store.recovery", started.store.recovery != now.store.recovery),
+        ("store.postgres", started.store.postgres != now.store.postgres),
         ("request_log", started.request_log != now.request_log),
         ("mcp.enabled", started.mcp.enabled != now.mcp.enabled),
         ("mcp.path", started.mcp.path != now.mcp.path),

@@ -10,6 +10,7 @@ use rust_decimal::Decimal;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
+use super::database_url::DatabaseUrl;
 use super::network::Network;
 use super::rate::{Dollars, PerMillion, PerUnit};
 use super::snapshot::Affinity;
@@ -62,6 +63,7 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
         ImageSize::FORMAT => check::<ImageSize>(text),
         Network::FORMAT => check::<Network>(text),
         BaseUrl::FORMAT => check::<BaseUrl>(text),
+        DatabaseUrl::FORMAT => check::<DatabaseUrl>(text),
         Dollars::FORMAT => check::<Dollars>(text),
         PerMillion::FORMAT => check::<PerMillion>(text),
         PerUnit::FORMAT => check::<PerUnit>(text),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::certificate::Certificate;
+use crate::fleet::postgres::PostgresOptions;
 use crate::ledger::RecoveryPolicy;
 use crate::limits::Rates;
 use crate::money::Nanousd;
@@ -152,13 +153,26 @@ pub struct Operator {
     pub token: Secret,
 }
 
-/// The embedded store.
+/// Where money is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     /// The directory of journal and sled ledger; one process at a time.
     pub data_dir: PathBuf,
     /// What happens to holds that a crash left open.
     pub recovery: RecoveryPolicy,
+    /// The database of a fleet, unless this is the only gateway.
+    pub postgres: Option<Postgres>,
+}
+
+/// The database of a fleet, and this gateway's place in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Postgres {
+    /// How to reach the database.
+    pub options: PostgresOptions,
+    /// What operators call this gateway.
+    pub node: String,
+    /// How long it goes on without the database.
+    pub lease: Duration,
 }
 
 /// What is kept of finished requests for people to look at.

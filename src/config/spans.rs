@@ -193,7 +193,21 @@ impl Spans {
 }
 
 /// Fields that hold secrets, in either file.
-pub(super) const SECRET_FIELDS: [&str; 2] = ["credential", "token"];
+pub(super) const SECRET_FIELDS: [&str; 3] = ["credential", "token", "password"];
+
+/// Fields that hold URLs, which may bring a password that is refused later.
+pub(super) const URL_FIELDS: [&str; 2] = ["base_url", "url"];
+
+/// Whether such a URL says more than where something is.
+pub(super) fn is_telling(field: &str, text: &str) -> bool {
+    let user = text.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
+    match field {
+        "base_url" => text.contains(['@', '?']),
+        // A user's name alone is no secret.
+        "url" => text.contains('?') || user.is_some_and(|(user, _)| user.contains(':')),
+        _ => false,
+    }
+}
 
 /// Deeper than any field is, and shallow enough for every recursion over a document.
 const DEPTH_MAX: usize = 32;

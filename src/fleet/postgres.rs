@@ -28,8 +28,9 @@ use tokio_postgres::{Config, NoTls, Row};
 
 pub use self::error::DbError;
 pub use self::listen::Announced;
+pub use self::tls::authorities_of;
 pub use self::transaction::Transaction;
-pub use self::url::{Host, hosts_of};
+pub use self::url::{Host, UrlError, hosts_of};
 use crate::secret::Secret;
 
 /// A value of a statement, in the place of its `$1`, `$2` and so on.
@@ -67,7 +68,7 @@ pub enum TlsMode {
 }
 
 /// Where the database is, and how to talk to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// `postgres://user@host:port/database`, without a password; several hosts with commas between
     /// them, of which the one that takes writes is used.
@@ -180,7 +181,8 @@ impl Db {
         observer: Option<Observer>,
         limits: Limits,
     ) -> Result<Self, DbError> {
-        let place = url::place(&url::hosts_of(&options.url).map_err(DbError::Failed)?);
+        let hosts = url::hosts_of(&options.url).map_err(|error| no_url(&error))?;
+        let place = url::place(&hosts);
         let config = config(options, limits)?;
         let recycling_method = RecyclingMethod::Fast;
         let recycling = ManagerConfig { recycling_method };
@@ -331,12 +333,13 @@ impl Drop for Lent {
     }
 }
 
+fn no_url(error: &dyn fmt::Display) -> DbError {
+    DbError::Failed(format!("store.postgres.url cannot be used: {error}"))
+}
+
 /// What the client is told of addresses, names and times.
 fn config(options: &PostgresOptions, limits: Limits) -> Result<Config, DbError> {
-    let refused = |error: &dyn fmt::Display| {
-        DbError::Failed(format!("store.postgres.url cannot be used: {error}"))
-    };
-    let mut config = Config::from_str(&options.url).map_err(|error| refused(&error))?;
+    let mut config = Config::from_str(&options.url).map_err(|error| no_url(&error))?;
     if let Some(password) = &options.password {
         config.password(password.expose());
     }

@@ -21,6 +21,7 @@ mod mcp;
 mod models;
 mod prices;
 mod routes;
+mod store;
 mod upstreams;
 
 /// The upstreams of `routes.yaml`, in whatever state they are.

@@ -1,7 +1,6 @@
 //! `routes.yaml`: listeners, admin, store, limits, upstreams and routes.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::config::snapshot::{
 };
 use crate::config::spans::Path;
 use crate::config::{Overrides, raw};
-use crate::ledger::{REPEATED_WITHIN, RecoveryPolicy};
+use crate::ledger::REPEATED_WITHIN;
 use crate::protocols::{self, Dialect, Operation};
 use crate::request_log::SIZE_MIN;
 use crate::secret::Secret;
@@ -53,7 +52,7 @@ pub(super) fn compile(
 ) -> Compiled {
     let admin = super::admin::compile(document, raw.admin, overrides);
     let listeners = super::listeners::compile(document, &raw.listeners, &admin, overrides);
-    let store = store(document, raw.store, overrides);
+    let store = super::store::compile(document, raw.store, overrides);
     let limits = limits(document, &raw.limits);
     let tasks = tasks(document, raw.tasks, overrides);
     let access_log =
@@ -86,20 +85,6 @@ pub(super) fn compile(
         upstreams,
         routes,
     }
-}
-
-fn store(document: &mut Document, raw: raw::Store, overrides: &Overrides) -> Store {
-    if raw.data_dir.is_empty() {
-        let path = Path::root().key("store").key("data_dir");
-        document
-            .note(Fault::at_value(&path, "the data directory has no name").help("such as `data`"));
-    }
-    let recovery = match raw.recovery {
-        raw::Recovery::Void => RecoveryPolicy::Void,
-        raw::Recovery::Floor => RecoveryPolicy::Floor,
-    };
-    let data_dir = overrides.data_dir.clone().unwrap_or_else(|| PathBuf::from(raw.data_dir));
-    Store { data_dir, recovery }
 }
 
 fn request_log(document: &mut Document, raw: &raw::RequestLog) -> RequestLog {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::{Console, Entries};
+use super::{Console, Entries, Store};
 use crate::config::network::Network;
 use crate::config::scalar::{
     Address, AffinityName, DialectName, OperationName, Period, SecretText, Share, Size,
@@ -138,33 +138,6 @@ pub(in crate::config) struct Operator {
     pub(in crate::config) name: String,
     /// Their bearer token.
     pub(in crate::config) token: SecretText,
-}
-
-/// Where the ledger is kept.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(in crate::config) struct Store {
-    /// The directory of the ledger, for one process at a time. Default: `data`.
-    pub(in crate::config) data_dir: String,
-    /// What becomes of calls that a crash left open. Default: `void`.
-    pub(in crate::config) recovery: Recovery,
-}
-
-impl Default for Store {
-    fn default() -> Self {
-        Self { data_dir: "data".to_owned(), recovery: Recovery::Void }
-    }
-}
-
-/// What becomes of calls that a crash left open.
-#[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(title = "a way of recovery", inline)]
-pub(in crate::config) enum Recovery {
-    /// The customer pays nothing.
-    Void,
-    /// The customer pays the least that the call must have cost: its estimated input.
-    Floor,
 }
 
 /// How the gateway stops.

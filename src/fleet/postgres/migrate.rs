@@ -116,27 +116,36 @@ pub async fn steps(db: &Db) -> Result<Vec<Step>, DbError> {
 }
 
 async fn check_for(db: &Db, migrations: &[Migration]) -> Result<(), DbError> {
-    let (place, up) = (db.place(), "run `tollgate migrate up`");
-    let wrong = match standing_for(db, migrations).await? {
-        Standing::Current => return Ok(()),
+    match standing_for(db, migrations).await? {
+        Standing::Current => Ok(()),
+        standing => Err(refusal(db.place(), &standing)),
+    }
+}
+
+/// Why this version does not work with a schema, and what to do.
+#[must_use]
+pub fn refusal(place: &str, standing: &Standing) -> DbError {
+    let up = "run `tollgate migrate up`";
+    let wrong = match standing {
+        Standing::Current => "the schema is the one of this version".to_owned(),
         Standing::Missing => format!("there is no schema `tollgate` yet: {up}"),
         Standing::Behind { at, needs } => {
-            format!("the schema is at step {at} and this version needs {needs}: {up}")
+            format!("the schema is at step {at} and this version needs step {needs}: {up}")
         }
         Standing::Ahead { at, knows } => format!(
-            "the schema is from the future: it is at step {at} and this version knows {knows}; \
-             run a newer version of tollgate"
+            "the schema is from the future: it is at step {at} and this version knows {knows}; run \
+             a newer version of tollgate"
         ),
         Standing::Changed { version } => format!(
             "step {version} of the schema is not the one that this version has: another program, \
              or an unreleased version, has made it; see `tollgate migrate status`"
         ),
         Standing::Incomplete { table } => format!(
-            "the table tollgate.{table} is missing though the schema is at its last step: restore \
-             the database from a backup"
+            "the table tollgate.{table} is missing though every step was taken: restore the \
+             database from a backup"
         ),
     };
-    Err(DbError::Failed(format!("PostgreSQL at {place}: {wrong}")))
+    DbError::Failed(format!("PostgreSQL at {place}: {wrong}"))
 }
 
 async fn standing_for(db: &Db, migrations: &[Migration]) -> Result<Standing, DbError> {

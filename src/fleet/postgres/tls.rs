@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -16,28 +16,18 @@ use super::DbError;
 /// # Errors
 /// When the certificates cannot be read.
 pub(super) fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, DbError> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            let refused = |error: &dyn std::fmt::Display| {
-                let path = path.display();
-                DbError::Failed(format!("store.postgres.ca_file {path} cannot be used: {error}"))
-            };
-            let read = CertificateDer::pem_file_iter(path).map_err(|error| refused(&error))?;
-            for certificate in read {
-                let certificate = certificate.map_err(|error| refused(&error))?;
-                roots.add(certificate).map_err(|error| refused(&error))?;
-            }
-            if roots.is_empty() {
-                return Err(refused(&"there is no certificate in it"));
-            }
-        }
+    let roots = match ca_file {
+        Some(path) => authorities_of(path).map_err(|error| {
+            let path = path.display();
+            DbError::Failed(format!("store.postgres.ca_file {path} cannot be used: {error}"))
+        })?,
         None => {
-            let found = rustls_native_certs::load_native_certs();
+            let mut roots = RootCertStore::empty();
             // One that cannot be read is one authority less; the server's own may be among the others.
-            roots.add_parsable_certificates(found.certs);
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots
         }
-    }
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -45,4 +35,25 @@ pub(super) fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, DbE
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
+}
+
+/// The certificates of a file, as whom to trust.
+///
+/// # Errors
+/// Why they cannot be used.
+pub fn authorities_of(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| told(&error))?;
+    for certificate in read {
+        let certificate = certificate.map_err(|error| told(&error))?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
+}
+
+fn told(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        error => format!("it is not PEM: {error:?}"),
+    }
 }

@@ -37,44 +37,69 @@ pub(super) fn place(hosts: &[Host]) -> String {
     hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// Why a text is not the address of a database. It does not repeat the text, which may have a password
+/// in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UrlError {
+    /// What is wrong.
+    pub message: &'static str,
+    /// What to write instead.
+    pub help: &'static str,
+}
+
+const EXAMPLE: &str = "such as `postgres://tollgate@db.internal:5432/tollgate`";
+
+impl UrlError {
+    fn new(message: &'static str) -> Self {
+        Self { message, help: EXAMPLE }
+    }
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.message, self.help)
+    }
+}
+
 /// The machines of `postgres://user@host:port,host:port/database`. A Unix socket's directory is
 /// written with `%2F` for its slashes.
 ///
 /// # Errors
-/// What is wrong with the address; a password in it is, and is not repeated.
-pub fn hosts_of(url: &str) -> Result<Vec<Host>, String> {
-    let example = "such as postgres://tollgate@db.internal:5432/tollgate";
+/// What is wrong with the address.
+pub fn hosts_of(url: &str) -> Result<Vec<Host>, UrlError> {
     let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    let rest = rest.ok_or_else(|| format!("it begins with postgres://, {example}"))?;
+    let rest = rest.ok_or(UrlError::new("a database's URL begins with `postgres://`"))?;
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
     let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     if user.contains(':') {
-        return Err("there is a password in it; it belongs into `password`".to_owned());
+        let help = "put it into `password`, out of `${VAR}` or `{file: PATH}`";
+        return Err(UrlError { message: "this URL has a password in it", help });
     }
     if user.is_empty() {
-        return Err(format!("it names no user, {example}"));
+        return Err(UrlError::new("this URL names no user"));
     }
-    if database.contains('?') || hosts.contains('?') {
-        return Err("parameters behind `?` are not read; there is a field for each".to_owned());
+    if url.contains(['?', '#']) {
+        let help = "end it with the database; there are fields for the rest";
+        return Err(UrlError { message: "this URL has parameters", help });
     }
     if database.is_empty() || database.contains('/') {
-        return Err(format!("it names no database, {example}"));
+        return Err(UrlError::new("this URL names no database"));
     }
-    hosts.split(',').map(|host| host_of(host, example)).collect()
+    hosts.split(',').map(host_of).collect()
 }
 
-fn host_of(text: &str, example: &str) -> Result<Host, String> {
+fn host_of(text: &str) -> Result<Host, UrlError> {
     // The colons of an IPv6 address are within brackets.
     let colon = text.rfind(':').filter(|at| text.rfind(']').is_none_or(|bracket| bracket < *at));
     let (name, port) = match colon {
         None => (text, PORT),
         Some(at) => {
             let port = text[at + 1..].parse().ok().filter(|port| *port > 0);
-            (&text[..at], port.ok_or_else(|| format!("{:?} is no port", &text[at + 1..]))?)
+            (&text[..at], port.ok_or(UrlError::new("this URL's port is not a port"))?)
         }
     };
     if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err(format!("it names no host, {example}"));
+        return Err(UrlError::new("this URL names no host"));
     }
     let name = name.replace("%2F", "/").replace("%2f", "/");
     Ok(Host { name, port })
@@ -85,7 +110,7 @@ mod tests {
     use super::*;
 
     fn read(url: &str) -> Result<String, String> {
-        hosts_of(url).map(|hosts| place(&hosts))
+        hosts_of(url).map(|hosts| place(&hosts)).map_err(|error| error.to_string())
     }
 
     #[test]
