@@ -198,3 +198,20 @@ pub(super) async fn wrong_method() -> ApiError {
         "This path does not take this method; see the `Allow` header.",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fleet_without_its_database_is_unavailable_and_says_so() {
+        let cause = "PostgreSQL at db.internal:5432: connection refused".to_owned();
+        let error = ApiError::from(LedgerError::Unavailable(cause));
+        assert_eq!(
+            (error.status, error.code),
+            (StatusCode::SERVICE_UNAVAILABLE, "service_unavailable")
+        );
+        assert!(error.message.starts_with("the shared database cannot be reached"));
+        assert!(error.message.contains("db.internal:5432"));
+    }
+}
