@@ -34,15 +34,17 @@ pub(super) struct AccountView {
     limits: RatesView,
 }
 
-/// `granted` is the sum of the other three.
+/// `granted` is the sum of the other three. In a fleet it is what the nodes have reported: within a
+/// second, unless one is cut off.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Balance")]
 pub(super) struct BalanceView {
     /// Everything ever paid in.
     pub(super) granted: Nanousd,
-    /// What can be spent now.
+    /// What can be spent now. In a fleet what nodes have out to spend, with what they set aside of it
+    /// for calls in flight.
     pub(super) available: Nanousd,
-    /// What is set aside for calls in flight.
+    /// What is set aside for calls in flight; in a fleet for open tasks, and what silent nodes have out.
     pub(super) held: Nanousd,
     /// What settled calls have cost, less refunds.
     pub(super) spent: Nanousd,
@@ -56,6 +58,13 @@ impl From<Balance> for BalanceView {
 }
 
 impl AccountView {
+    /// With the figures that the whole fleet has of it.
+    async fn now(state: &AdminState, account: Account) -> Answer<Self> {
+        let shown = state.ledger.with_figures(vec![account]).await?;
+        let account = shown.into_iter().next().ok_or_else(unknown_account)?;
+        Ok(Self::of(state, account))
+    }
+
     fn of(state: &AdminState, account: Account) -> Self {
         Self {
             id: account.id,
@@ -85,7 +94,7 @@ pub(super) async fn create(
 ) -> Answer<Once<AccountView>> {
     checked("name", &new.name)?;
     let written = caller.by(&state).create_account(&new.name).await?;
-    let body = AccountView::of(&state, written.value);
+    let body = AccountView::now(&state, written.value).await?;
     Ok(Once { repeated: written.repeated, body })
 }
 
@@ -114,12 +123,11 @@ pub(super) async fn list(
                 || account.id.to_string().starts_with(&query)
         });
     }
-    let page = Page { limit, after };
-    Ok(Json(page.list(
-        accounts,
-        |account| account.id,
-        |account| AccountView::of(&state, account),
-    )?))
+    let page = Page { limit, after }.list(accounts, |account| account.id, |account| account)?;
+    let (accounts, next_after) = page.parts();
+    let accounts = state.ledger.with_figures(accounts).await?;
+    let shown = accounts.into_iter().map(|account| AccountView::of(&state, account));
+    Ok(Json(List::of(shown.collect(), next_after)))
 }
 
 /// `GET /admin/v1/accounts/{account}`
@@ -161,7 +169,7 @@ pub(super) async fn update(
     let rates: RatesPatch = limits.map(|Object(limits)| limits.into()).unwrap_or_default();
     let patch = ledger::AccountPatch { name, suspended, rates };
     let written = caller.by(&state).update_account(account.id, patch).await?;
-    Ok(Json(AccountView::of(&state, written.value)))
+    Ok(Json(AccountView::now(&state, written.value).await?))
 }
 
 /// The account that a path names.

@@ -196,6 +196,11 @@ impl<View, Id> List<View, Id> {
     pub(super) fn of(data: Vec<View>, next_after: Option<Id>) -> Self {
         Self { data, has_more: next_after.is_some(), next_after }
     }
+
+    /// What it lists, and what the next page is asked for with.
+    pub(super) fn parts(self) -> (Vec<View>, Option<Id>) {
+        (self.data, self.next_after)
+    }
 }
 
 impl<Id: Copy + PartialEq + Serialize> Page<Id> {

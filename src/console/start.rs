@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 
 use super::address::GatewayUrl;
 use super::customer::{Answer, Customer};
@@ -36,10 +36,14 @@ pub(super) async fn page(
     State(console): State<Console>,
     customer: Customer,
     url: GatewayUrl,
-) -> Response {
-    let keys = console.ledger.keys_of(customer.account.id);
+) -> Answer {
+    let id = customer.account.id;
+    let account = console.ledger.durable_account(id).await;
+    let account = account.map_err(|error| customer.failed(&console, &error))?;
+    let account = account.as_ref().unwrap_or(&customer.account);
+    let keys = console.ledger.keys_of(id);
     let has_key = keys.iter().any(|key| !playground::is_its(key));
-    let available = customer.account.balance.available;
+    let available = account.balance.available;
     let page = Start {
         frame: customer.frame(&console, ""),
         available,
@@ -50,7 +54,7 @@ pub(super) async fn page(
         snippets: Snippets::of(&console.config.load(), &url.0, PLACEHOLDER),
         once: super::once(),
     };
-    Page(page).into_response()
+    Ok(Page(page).into_response())
 }
 
 /// `POST /start`

@@ -9,6 +9,7 @@ pub(crate) mod exchange;
 mod listen;
 pub mod migrate;
 mod secrets;
+mod reads;
 mod tls;
 mod transaction;
 mod url;

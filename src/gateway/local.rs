@@ -90,11 +90,11 @@ impl<'a> Local<'a> {
             }
             Self::Usage => usage::answer(ledger, key, query, UnixMs::now()).await,
             Self::Balance => {
-                let unreadable =
-                    || GatewayError::new(ErrorKind::Internal, "The account could not be read.");
                 let account = ledger.durable_account(key.account).await;
-                let account =
-                    account.map_err(|error| unreadable().cause(error))?.ok_or_else(unreadable)?;
+                let account = account.and_then(|account| {
+                    account.ok_or(crate::ledger::LedgerError::UnknownAccount(key.account))
+                });
+                let account = account.map_err(|error| usage::unread("balance", &error))?;
                 Ok(json!({
                     "object": "balance",
                     "currency": "USD",

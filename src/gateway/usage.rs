@@ -1,11 +1,15 @@
 //! `GET /v1/usage`: what the key's account has used, by day, model and key.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::error::{ErrorKind, GatewayError};
-use crate::ledger::{Grain, Key, KeyId, Ledger, UsageTotal};
+use crate::ledger::{Grain, Key, KeyId, Ledger, LedgerError, UsageTotal};
 
+/// When to ask again for what a fleet's database has: a failover takes seconds.
+const RETRY_DATABASE: Duration = Duration::from_secs(5);
 /// Days that are shown when the customer does not say.
 const DAYS_DEFAULT: u64 = 30;
 /// The most days: a year.
@@ -23,9 +27,7 @@ pub(super) async fn answer(
     let begin = UnixMs(today.saturating_sub((days - 1) * MS_PER_DAY));
     let rows =
         ledger.usage_lately(key.account, Grain::Day, begin..UnixMs(today + MS_PER_DAY)).await;
-    let mut rows = rows.map_err(|error| {
-        GatewayError::new(ErrorKind::Internal, "The usage could not be read.").cause(error)
-    })?;
+    let mut rows = rows.map_err(|error| unread("usage", &error))?;
     rows.sort_by(|a, b| (a.begin, &a.model, a.key).cmp(&(b.begin, &b.model, b.key)));
     let data: Vec<Value> =
         rows.iter().map(|row| shown(row.begin, &row.model, row.key, &row.total)).collect();
@@ -36,6 +38,19 @@ pub(super) async fn answer(
         "to": date(UnixMs(today)),
         "data": data,
     }))
+}
+
+/// Why there is no usage or balance to tell of.
+pub(super) fn unread(what: &str, error: &LedgerError) -> GatewayError {
+    match error {
+        LedgerError::Unavailable(_) => GatewayError::new(
+            ErrorKind::Overloaded,
+            format!("The {what} cannot be read at the moment. Try again shortly."),
+        )
+        .retry_after(RETRY_DATABASE),
+        _ => GatewayError::new(ErrorKind::Internal, format!("The {what} could not be read.")),
+    }
+    .cause(error)
 }
 
 fn days(query: Option<&str>) -> Result<u64, GatewayError> {

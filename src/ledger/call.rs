@@ -1,7 +1,9 @@
 //! What happened to the money of one call, from its hold to its last refund.
 
 use crate::clock::UnixMs;
+use crate::fleet::Fleet;
 use crate::ledger::error::LedgerError;
+use crate::ledger::follow::unavailable;
 use crate::ledger::record::{Journaled, OpenHold};
 use crate::ledger::statement::{self, Call, Entry};
 use crate::ledger::{AccountId, CallName, HoldId, Ledger, Seq};
@@ -27,10 +29,12 @@ pub struct CallMoney {
 
 impl Ledger {
     /// What happened to the money of a call of an account. `None` if there is no such call, or if it
-    /// lies so far behind the place where it is looked for that the search ends before.
+    /// lies so far behind the place where it is looked for that the search ends before. In a fleet it
+    /// is a call of any node that has reported it; the refunds have no places there.
     ///
     /// # Errors
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet
+    /// [`LedgerError::Unavailable`].
     pub async fn call_money(
         &self,
         account: AccountId,
@@ -39,6 +43,9 @@ impl Ledger {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         if let Some((id, hold)) = self.open_call(account, name) {
             return Ok(Some(money(id, &hold, None, Vec::new())));
+        }
+        if let Some(fleet) = self.fleet() {
+            return self.ended_call(fleet, account, name).await;
         }
         // What has ended by now is what the query sees.
         let end = self.query(move |store| store.end_of_call(account, name)).await?;
@@ -50,6 +57,25 @@ impl Ledger {
         });
         let refunds = refunds.await?.into_iter().flatten().filter_map(statement::entry);
         Ok(Some(money(id, &hold, statement::entry(ended), refunds.collect())))
+    }
+
+    /// The same in a fleet, of a call that is not open here.
+    async fn ended_call(
+        &self,
+        fleet: &Fleet,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<CallMoney>, LedgerError> {
+        let db = fleet.db();
+        let end = match db.end_of_call(account, name).await.map_err(unavailable)? {
+            Some(end) => Some(end),
+            // This node's own, which it has yet to report.
+            None => self.query(move |store| store.end_of_call(account, name)).await?,
+        };
+        let Some((ended, hold, id)) = end.and_then(parts) else { return Ok(None) };
+        let refunds = db.refunds_of(account, id, REFUNDS_MAX).await.map_err(unavailable)?;
+        let refunds = refunds.into_iter().filter_map(statement::entry).collect();
+        Ok(Some(money(id, &hold, statement::entry(ended), refunds)))
     }
 
     fn open_call(&self, account: AccountId, name: CallName) -> Option<(HoldId, OpenHold)> {

@@ -204,9 +204,10 @@ fn central(record: Record) -> Record {
     }
 }
 
-fn unavailable(error: DbError) -> LedgerError {
+/// What a failure of the fleet's database is to who reads or writes.
+pub(super) fn unavailable(error: DbError) -> LedgerError {
     if let DbError::Failed(why) = &error {
-        log::error!("the fleet's directory: {why}");
+        log::error!("the fleet's database: {why}");
     }
     LedgerError::Unavailable(error.to_string())
 }

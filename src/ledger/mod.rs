@@ -27,6 +27,7 @@
 //! | `verify` | the whole journal checked |
 //! | `write` | how writes of people are decided and made, and what memory keeps beside the core |
 //! | `export` | records as JSON and CSV |
+//! | `figures` | what accounts have, as it is shown |
 //! | `follow` | writes of a node of a fleet, and what it takes over of other nodes' |
 //! | `scan` | the whole journal read while the ledger is open |
 //!
@@ -48,6 +49,7 @@ mod delivery;
 mod doubt;
 mod error;
 mod export;
+mod figures;
 mod follow;
 mod hold;
 mod lend;
@@ -104,6 +106,7 @@ pub use self::delivery::{ListedTask, TaskFilter, TaskPage, Tried};
 pub use self::doubt::DoubtRefund;
 pub use self::error::{LedgerError, OpenError, Refusal, Violation};
 pub use self::export::{CSV_COLUMNS, ExportFormat, Exported};
+pub use self::figures::Totals;
 pub use self::hold::{Hold, Posted, Reserve, Settlement};
 pub use self::ids::{
     AccountId, CodeId, HoldId, KeyId, NodeId, ParseIdError, RequestId, Seq, TaskId, WriteId,
@@ -121,6 +124,7 @@ pub use self::report::History;
 pub use self::scan::Scan;
 pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::statement::{Call, Entry, EntryKind, InDoubt};
+pub(crate) use self::store::read_chunk;
 pub use self::store::{CallName, charged_in};
 pub use self::task::{
     Ended, Intent, KEPT_MS, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook,
@@ -259,24 +263,15 @@ impl Ledger {
         keys
     }
 
-    /// The account of this id, as it is now.
+    /// The account of this id, as it is now. In a fleet its money is what this node has: see
+    /// [`Ledger::durable_account`].
     #[must_use]
     pub fn account(&self, id: AccountId) -> Option<Account> {
         self.shard(id).lock().account(id).cloned()
     }
 
-    /// The account of this id, once all that it shows is on disk: what a crash could still take back
-    /// is told to nobody.
-    ///
-    /// # Errors
-    /// [`LedgerError::Stopped`] when the ledger closed before that.
-    pub async fn durable_account(&self, id: AccountId) -> Result<Option<Account>, LedgerError> {
-        let account = self.account(id);
-        self.journal.durable(self.journal.last_seq()).await?;
-        Ok(account)
-    }
-
-    /// All accounts, oldest first.
+    /// All accounts, oldest first. In a fleet their money is what this node has: see
+    /// [`Ledger::with_figures`].
     #[must_use]
     pub fn accounts(&self) -> Vec<Account> {
         let shards = self.shards.iter();
@@ -286,7 +281,7 @@ impl Ledger {
         accounts
     }
 
-    /// What all calls cost beyond what their accounts could pay.
+    /// What all calls of this node cost beyond what their accounts could pay.
     #[must_use]
     pub fn written_off(&self) -> Nanousd {
         self.accounts().iter().fold(Nanousd::ZERO, |sum, account| {

@@ -1,4 +1,5 @@
-//! What happened to an account's money, for people and for the API: read from sled.
+//! What happened to an account's money, for people and for the API: read from sled, or from the
+//! database that the nodes of a fleet share.
 
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use serde::Serialize;
 
 use crate::clock::UnixMs;
 use crate::ledger::error::LedgerError;
+use crate::ledger::follow::unavailable;
 use crate::ledger::record::{Journaled, OpenHold, Record, VoidReason};
 use crate::ledger::store::{Store, StoreError};
 use crate::ledger::{AccountId, HoldId, KeyId, Ledger, RequestId, Seq};
@@ -19,7 +21,7 @@ const ENTRIES_MAX: usize = 1000;
 /// One line of an account's statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Its place in the journal: what the next page is asked for with.
+    /// Its place in the journal, or in a fleet's statement: what the next page is asked for with.
     pub seq: Seq,
     /// When it happened.
     pub at: UnixMs,
@@ -110,8 +112,13 @@ impl Ledger {
     /// `before`. Everything that happened before the call is in it. Holds are listed while they are
     /// open; the entry of a hold's end says what was held.
     ///
+    /// In a fleet these are the entries of all nodes, in the order in which they were reported: within
+    /// a second, unless a node is cut off. Holds that are open, of which only their own nodes know, are
+    /// not listed there.
+    ///
     /// # Errors
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet
+    /// [`LedgerError::Unavailable`].
     pub async fn entries(
         &self,
         account: AccountId,
@@ -121,6 +128,10 @@ impl Ledger {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let limit = limit.min(ENTRIES_MAX);
         let before = before.unwrap_or(Seq::MAX);
+        if let Some(fleet) = self.fleet() {
+            let found = fleet.db().entries(account, before, limit).await.map_err(unavailable)?;
+            return Ok(found.into_iter().filter_map(entry).collect());
+        }
         let open = self.open_entries(account, before);
         let ended = self.query(move |store| store.entries(account, before, limit)).await?;
         let mut entries: Vec<_> = ended.into_iter().filter_map(entry).collect();
@@ -146,12 +157,15 @@ impl Ledger {
             .collect()
     }
 
-    /// The calls that were in flight in crashes, oldest first.
+    /// The calls that were in flight in crashes, of any node, oldest first.
     ///
     /// # Errors
-    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].
     pub async fn in_doubt(&self) -> Result<Vec<InDoubt>, LedgerError> {
-        let found = self.query(Store::in_doubt).await?;
+        let found = match self.fleet() {
+            Some(fleet) => fleet.db().in_doubt().await.map_err(unavailable)?,
+            None => self.query(Store::in_doubt).await?,
+        };
         Ok(found.iter().filter_map(in_doubt).collect())
     }
 

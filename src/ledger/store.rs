@@ -359,7 +359,8 @@ pub fn charged_in(chunk: &[u8], hold: HoldId) -> Result<Option<Option<Nanousd>>,
     }))
 }
 
-fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, postcard::Error> {
+/// The entries of a chunk of a statement.
+pub(crate) fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, postcard::Error> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
         let (journaled, rest) = postcard::take_from_bytes(bytes)?;

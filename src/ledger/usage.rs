@@ -1,4 +1,5 @@
-//! What was used: by an account's keys and models, and by everybody, in hours and in days.
+//! What was used: by an account's keys and models, and by everybody, in hours and in days. In a fleet
+//! the shared database knows it of all nodes.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 
 use crate::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 use crate::ledger::error::LedgerError;
+use crate::ledger::follow::unavailable;
 use crate::ledger::projection::{UsageCell, UsageTotal};
 use crate::ledger::{AccountId, KeyId, Ledger};
 
@@ -71,7 +73,8 @@ impl Ledger {
     /// The usage of an account in all hours that `range` touches, by hour, key and model.
     ///
     /// # Errors
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet
+    /// [`LedgerError::Unavailable`].
     pub async fn usage(
         &self,
         account: AccountId,
@@ -79,7 +82,13 @@ impl Ledger {
     ) -> Result<Vec<UsageRow>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let hours = Grain::Hour.touched(&range);
-        let found = self.query(move |store| store.usage(account, Grain::Hour, hours)).await?;
+        let found = match self.fleet() {
+            Some(fleet) => {
+                let found = fleet.db().usage(account, Grain::Hour, hours).await;
+                found.map_err(unavailable)?
+            }
+            None => self.query(move |store| store.usage(account, Grain::Hour, hours)).await?,
+        };
         Ok(rows(Grain::Hour, found))
     }
 
@@ -88,7 +97,7 @@ impl Ledger {
     /// is one row for each day, key and model.
     ///
     /// # Errors
-    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Unavailable`].
     pub async fn usage_lately(
         &self,
         account: AccountId,
@@ -97,7 +106,10 @@ impl Ledger {
     ) -> Result<Vec<UsageRow>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let times = grain.touched(&range);
-        let found = self.ask(move |store| store.usage(account, grain, times)).await?;
+        let found = match self.fleet() {
+            Some(fleet) => fleet.db().usage(account, grain, times).await.map_err(unavailable)?,
+            None => self.ask(move |store| store.usage(account, grain, times)).await?,
+        };
         Ok(rows(grain, found))
     }
 
@@ -105,14 +117,17 @@ impl Ledger {
     /// model, as of a few seconds ago.
     ///
     /// # Errors
-    /// [`LedgerError::Store`].
+    /// [`LedgerError::Store`] and [`LedgerError::Unavailable`].
     pub async fn usage_of_all(
         &self,
         grain: Grain,
         range: Range<UnixMs>,
     ) -> Result<Vec<UsageOfAll>, LedgerError> {
         let times = grain.touched(&range);
-        let found = self.ask(move |store| store.usage_of_all(grain, times)).await?;
+        let found = match self.fleet() {
+            Some(fleet) => fleet.db().usage_of_all(grain, times).await.map_err(unavailable)?,
+            None => self.ask(move |store| store.usage_of_all(grain, times)).await?,
+        };
         let row = |(time, model, total)| UsageOfAll { begin: grain.begin(time), model, total };
         Ok(found.into_iter().map(row).collect())
     }
@@ -121,13 +136,16 @@ impl Ledger {
     /// seconds ago. Keys that never were are left out.
     ///
     /// # Errors
-    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Store`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Unavailable`].
     pub async fn keys_last_used(
         &self,
         account: AccountId,
     ) -> Result<HashMap<KeyId, UnixMs>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        self.ask(move |store| store.keys_last_used(account)).await
+        match self.fleet() {
+            Some(fleet) => fleet.db().keys_last_used(account).await.map_err(unavailable),
+            None => self.ask(move |store| store.keys_last_used(account)).await,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One customer: money and limits. What else there is of a customer has tabs of its own.
 
 use askama::Template;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 
 use super::access::{Operator, Visit};
@@ -59,8 +60,8 @@ pub(super) struct Customer {
     head: Head,
     typed: Typed,
     once: String,
-    balance: Balance,
-    written_off: Nanousd,
+    /// What it has, or why that cannot be told now.
+    figures: Result<(Balance, Nanousd), String>,
     rates: TypedRates,
     /// The password that was just made.
     made: Option<Secret>,
@@ -89,29 +90,39 @@ impl From<Rates> for TypedRates {
 /// `GET /operator/customers/{account}`
 pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
     let frame = operator.frame(HERE);
-    shown(&operator, frame, Typed::default(), (account, None)).into_response()
+    let page = shown(&operator, frame, Typed::default(), (account, None)).await;
+    let is_whole = page.0.figures.is_ok();
+    let status = if is_whole { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, page).into_response()
 }
 
-pub(super) fn shown(
+/// The page of a customer; without figures where they cannot be read, since a password is shown once.
+pub(super) async fn shown(
     operator: &Operator,
     frame: Frame,
     typed: Typed,
     (account, made): (Account, Option<Secret>),
 ) -> Page<Customer> {
+    let figures = match operator.ledger().durable_account(account.id).await {
+        Ok(now) => {
+            let now = now.as_ref().unwrap_or(&account);
+            Ok((now.balance, now.written_off))
+        }
+        Err(error) => Err(error.to_string()),
+    };
     Page(Customer {
         frame,
         head: Head::of(operator.ledger(), &account, ""),
         typed,
         once: new_once(),
-        balance: account.balance,
-        written_off: account.written_off,
+        figures,
         rates: operator.ledger().account_rates(account.id).into(),
         made,
     })
 }
 
 /// On to the customer's page if it was done; the form once more if not.
-fn ended(
+async fn ended(
     operator: &Operator,
     account: Account,
     typed: Typed,
@@ -121,7 +132,7 @@ fn ended(
         Ok(()) => done::then(&format!("/customers/{}", account.id), word),
         Err(unfit) => {
             let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
-            (status, shown(operator, frame, typed, (account, None))).into_response()
+            (status, shown(operator, frame, typed, (account, None)).await).into_response()
         }
     }
 }
@@ -129,7 +140,7 @@ fn ended(
 /// `POST /operator/customers/{account}/grants`
 pub(super) async fn grant(Visit { operator, account }: Visit, typed: Typed) -> Response {
     let came_of_it = granted(&operator, account.id, &typed).await;
-    ended(&operator, account, typed, (came_of_it, "granted"))
+    ended(&operator, account, typed, (came_of_it, "granted")).await
 }
 
 async fn granted(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
@@ -149,7 +160,7 @@ pub(super) async fn suspend(Visit { operator, account }: Visit, typed: Typed) ->
     let suspended = typed.text("to") != "resumed";
     let came_of_it = suspended_now(&operator, account.id, suspended, &typed).await;
     let word = if suspended { "suspended" } else { "resumed" };
-    ended(&operator, account, typed, (came_of_it, word))
+    ended(&operator, account, typed, (came_of_it, word)).await
 }
 
 async fn suspended_now(
@@ -166,7 +177,7 @@ async fn suspended_now(
 /// `POST /operator/customers/{account}/name`
 pub(super) async fn rename(Visit { operator, account }: Visit, typed: Typed) -> Response {
     let came_of_it = renamed(&operator, account.id, &typed).await;
-    ended(&operator, account, typed, (came_of_it, "renamed"))
+    ended(&operator, account, typed, (came_of_it, "renamed")).await
 }
 
 async fn renamed(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
@@ -179,7 +190,7 @@ async fn renamed(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<
 /// `POST /operator/customers/{account}/limits`
 pub(super) async fn limit(Visit { operator, account }: Visit, typed: Typed) -> Response {
     let came_of_it = limited(&operator, account.id, &typed).await;
-    ended(&operator, account, typed, (came_of_it, "limited"))
+    ended(&operator, account, typed, (came_of_it, "limited")).await
 }
 
 async fn limited(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {

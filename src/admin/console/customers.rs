@@ -8,7 +8,7 @@ use super::access::{Asked, Operator};
 use super::done;
 use super::form::{Fit, Typed, new_once};
 use crate::clock::UnixMs;
-use crate::ledger::{Account, AccountId, Balance, Ledger};
+use crate::ledger::{Account, AccountId, Balance, Ledger, LedgerError};
 use crate::web::{Frame, Page, show};
 
 /// Customers on one page.
@@ -54,10 +54,18 @@ impl Row {
 
 /// `GET /operator/customers`
 pub(super) async fn page(operator: Operator, Asked(asked): Asked<Wanted>) -> Response {
-    shown(&operator, operator.frame("/customers"), Typed::default(), asked).into_response()
+    match shown(&operator, operator.frame("/customers"), Typed::default(), asked).await {
+        Ok(page) => page.into_response(),
+        Err(error) => operator.failed(error),
+    }
 }
 
-fn shown(operator: &Operator, frame: Frame, typed: Typed, asked: Wanted) -> Page<Customers> {
+async fn shown(
+    operator: &Operator,
+    frame: Frame,
+    typed: Typed,
+    asked: Wanted,
+) -> Result<Page<Customers>, LedgerError> {
     let ledger = operator.ledger();
     let q = asked.q.trim().to_lowercase();
     let place = |account: &Account| (account.created_at, account.id);
@@ -70,9 +78,9 @@ fn shown(operator: &Operator, frame: Frame, typed: Typed, asked: Wanted) -> Page
     // Newest first.
     let older = found.len().checked_sub(PAGE + 1).and_then(|at| found.get(at + 1));
     let older = older.map(|last| link(&asked.q, last.id));
-    let rows = found.into_iter().rev().take(PAGE).map(|account| Row::of(ledger, account));
-    let rows = rows.collect();
-    Page(Customers { frame, typed, once: new_once(), q: asked.q, rows, older })
+    let found = ledger.with_figures(found.into_iter().rev().take(PAGE).collect()).await?;
+    let rows = found.into_iter().map(|account| Row::of(ledger, account)).collect();
+    Ok(Page(Customers { frame, typed, once: new_once(), q: asked.q, rows, older }))
 }
 
 fn fits(ledger: &Ledger, account: &Account, q: &str) -> bool {
@@ -93,7 +101,10 @@ pub(super) async fn create(operator: Operator, typed: Typed) -> Response {
         Ok(id) => done::then(&format!("/customers/{id}"), "created"),
         Err(unfit) => {
             let (status, typed, frame) = typed.refused(unfit, operator.frame("/customers"));
-            (status, shown(&operator, frame, typed, Wanted::default())).into_response()
+            match shown(&operator, frame, typed, Wanted::default()).await {
+                Ok(page) => (status, page).into_response(),
+                Err(error) => operator.failed(error),
+            }
         }
     }
 }

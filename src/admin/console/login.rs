@@ -26,11 +26,11 @@ pub(super) async fn set(Visit { operator, account }: Visit, typed: Typed) -> Res
                     frame.saying(Tone::Bad, "This password was made before. It is not shown again.")
                 }
             };
-            shown(&operator, frame, Typed::default(), (account, password)).into_response()
+            shown(&operator, frame, Typed::default(), (account, password)).await.into_response()
         }
         Err(unfit) => {
             let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
-            (status, shown(&operator, frame, typed, (account, None))).into_response()
+            (status, shown(&operator, frame, typed, (account, None)).await).into_response()
         }
     }
 }

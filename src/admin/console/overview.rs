@@ -7,7 +7,7 @@ use super::access::Operator;
 use super::series::{self, Day, Hour};
 use crate::admin::upstreams::{self, TargetState};
 use crate::clock::UnixMs;
-use crate::ledger::LedgerError;
+use crate::ledger::{LedgerError, Totals};
 use crate::metrics::Minute;
 use crate::money::Nanousd;
 use crate::web::{Frame, Page, show};
@@ -43,20 +43,9 @@ struct Figures {
     spent_today: Nanousd,
     in_flight: u64,
     open_holds: u64,
-    customers: usize,
-    money: Money,
+    totals: Totals,
     upstreams: Vec<Upstream>,
     warnings: Vec<Warning>,
-}
-
-/// What all accounts have together.
-#[derive(Default)]
-struct Money {
-    granted: Nanousd,
-    available: Nanousd,
-    held: Nanousd,
-    spent: Nanousd,
-    written_off: Nanousd,
 }
 
 struct Upstream {
@@ -106,20 +95,7 @@ pub(super) async fn refreshed(operator: Operator) -> Response {
 
 async fn figures(operator: &Operator) -> Result<Figures, LedgerError> {
     let admin = operator.admin();
-    let (mut money, mut customers) = (Money::default(), 0);
-    for account in admin.ledger.accounts() {
-        let balance = account.balance;
-        for (sum, more) in [
-            (&mut money.granted, balance.granted),
-            (&mut money.available, balance.available),
-            (&mut money.held, balance.held),
-            (&mut money.spent, balance.spent),
-            (&mut money.written_off, account.written_off),
-        ] {
-            *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
-        }
-        customers += 1;
-    }
+    let totals = admin.ledger.totals().await?;
     let at = UnixMs::now();
     let (spent_hour, spent_today) = series::spent(&admin.ledger, at).await?;
     let upstreams = upstreams(operator);
@@ -134,8 +110,7 @@ async fn figures(operator: &Operator) -> Result<Figures, LedgerError> {
         loaded_at: admin.config.loaded_at(),
         in_flight: admin.metrics.in_flight(),
         open_holds: admin.ledger.open_holds(),
-        customers,
-        money,
+        totals,
         upstreams,
         warnings,
     })

@@ -18,7 +18,9 @@ use super::address::GatewayUrl;
 use super::customer::{Answer, Customer};
 use super::{Console, keys};
 use crate::clock::UnixMs;
-use crate::ledger::{Entry, EntryKind, Key, KeyPatch, LedgerError, NewKey, RequestId};
+use crate::ledger::{
+    CallMoney, CallName, EntryKind, Key, KeyPatch, LedgerError, NewKey, RequestId,
+};
 use crate::money::Nanousd;
 use crate::web::{Frame, Page, ShowsMedia};
 
@@ -26,9 +28,6 @@ use crate::web::{Frame, Page, ShowsMedia};
 const KEY_NAME: &str = "Playground";
 /// How long one works.
 const KEY_LIFETIME_MS: u64 = 3_600_000;
-/// Entries of the account that a call is looked for in: its own is among the newest, unless a program
-/// makes hundreds of calls at the same time.
-const ENTRIES_LOOKED_AT: usize = 300;
 
 /// Whether a key is one of the playground's.
 pub(super) fn is_its(key: &Key) -> bool {
@@ -127,30 +126,22 @@ pub(super) async fn cost(
     let Ok(request) = call.request.parse::<RequestId>() else {
         return Ok(refused(StatusCode::NOT_FOUND, "There is no such call."));
     };
-    let entries = console.ledger.entries(customer.account.id, None, ENTRIES_LOOKED_AT).await;
-    let entries = entries.map_err(|error| customer.failed(&console, &error))?;
-    match billed(&entries, request) {
-        Some(billed) => Ok(Json(billed).into_response()),
+    let name = CallName::Request(request, request.began_at());
+    let money = console.ledger.call_money(customer.account.id, name).await;
+    match money.map_err(|error| customer.failed(&console, &error))? {
+        Some(money) => Ok(Json(billed(&money)).into_response()),
         None => Ok(refused(StatusCode::NOT_FOUND, "There is no such call.")),
     }
 }
 
-/// What a call came to; `None` where it has no entry.
-fn billed(entries: &[Entry], request: RequestId) -> Option<Value> {
-    let own = |entry: &&Entry| entry.call.as_ref().is_some_and(|call| call.request == request);
-    let (mut charged, mut held, mut is_known) = (Nanousd::ZERO, Nanousd::ZERO, false);
-    for entry in entries.iter().filter(own) {
-        is_known = true;
-        match &entry.kind {
-            EntryKind::Settlement { charged: more, .. } | EntryKind::InDoubt { charged: more } => {
-                charged = charged.checked_add(*more).unwrap_or(Nanousd::MAX);
-            }
-            EntryKind::Hold => {
-                let more = entry.call.as_ref().map_or(Nanousd::ZERO, |call| call.held);
-                held = held.checked_add(more).unwrap_or(Nanousd::MAX);
-            }
-            EntryKind::Void { .. } | EntryKind::Grant { .. } | EntryKind::Refund { .. } => {}
+/// What a call came to.
+fn billed(money: &CallMoney) -> Value {
+    let (charged, held) = match money.end.as_ref().map(|end| &end.kind) {
+        None => (Nanousd::ZERO, money.call.held),
+        Some(EntryKind::Settlement { charged, .. } | EntryKind::InDoubt { charged }) => {
+            (*charged, Nanousd::ZERO)
         }
-    }
-    is_known.then(|| json!({"charged": charged, "held": held, "settled": held.is_zero()}))
+        Some(_) => (Nanousd::ZERO, Nanousd::ZERO),
+    };
+    json!({"charged": charged, "held": held, "settled": money.end.is_some()})
 }

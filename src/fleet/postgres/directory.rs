@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::exchange::encoded;
 use super::{Db, DbError, Transaction};
 use crate::clock::UnixMs;
-use crate::ledger::{AccountId, HoldId, NodeId, Record, Seq, charged_in};
+use crate::ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq};
 use crate::money::Nanousd;
 
 /// On which channel a write is announced.
@@ -17,9 +18,6 @@ pub const CHANNEL: &str = "tollgate_directory";
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first wait before that is asked again; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// The most chunks of a statement that one query reads: at 16 KB each, what fits a packet or two
-/// hundred.
-const CHUNKS_MAX: i64 = 64;
 
 /// What an attempt to write comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,39 +181,6 @@ impl Db {
         }
         Ok(pulled)
     }
-
-    /// What a settled hold of an account was charged, whichever node settled it; `None` if there is
-    /// none of this id, as far as nodes have reported.
-    ///
-    /// # Errors
-    /// See [`DbError`]; never `Unknown`.
-    pub async fn charged(
-        &self,
-        account: AccountId,
-        hold: HoldId,
-    ) -> Result<Option<Nanousd>, DbError> {
-        // A hold ends behind its beginning, in the journal of the same node.
-        const SQL: &str = "SELECT number, last_seq, bytes FROM tollgate.entries
-            WHERE account = $1 AND last_seq <= $3 AND (last_seq, number) > ($2, $4)
-            ORDER BY last_seq, number LIMIT $5";
-        let account = account.to_string();
-        let (mut from, mut number) = (place(hold.number().saturating_sub(1))?, i64::MAX);
-        let to = place(NodeId::of(hold.number()).end())?;
-        loop {
-            let rows = self.query(SQL, &[&account, &from, &to, &number, &CHUNKS_MAX]).await?;
-            for row in &rows {
-                (number, from) = (row.try_get(0)?, row.try_get(1)?);
-                let found = charged_in(row.try_get(2)?, hold);
-                let unreadable = |error| DbError::Failed(format!("a statement's chunk: {error}"));
-                if let Some(charged) = found.map_err(unreadable)? {
-                    return Ok(charged);
-                }
-            }
-            if rows.is_empty() {
-                return Ok(None);
-            }
-        }
-    }
 }
 
 /// The transaction of a write. The row of the head is what writers queue at: of two that have followed
@@ -250,7 +215,7 @@ async fn write(
         )
         .await?;
     for record in row.records {
-        if let Some(why) = take_effect(transaction, record).await? {
+        if let Some(why) = take_effect(transaction, record, seq).await? {
             *refused.lock() = Some(why);
             return Err(DbError::Failed("the treasury refuses the write".to_owned()));
         }
@@ -258,10 +223,11 @@ async fn write(
     Ok(Appended::At(read_place(seq)?))
 }
 
-/// Does to the treasury's money what a record says; tells why it cannot be.
+/// Does to the treasury's money what a record at this place says; tells why it cannot be.
 async fn take_effect(
     transaction: &Transaction<'_>,
     record: &Record,
+    seq: i64,
 ) -> Result<Option<Refused>, DbError> {
     match record {
         Record::AccountCreated { account, name, at } => {
@@ -276,9 +242,13 @@ async fn take_effect(
         }
         Record::Central(record) => match &**record {
             Record::Granted { account, id, amount, at } => {
+                put_line(transaction, record, seq).await?;
                 give(transaction, (*account, id), *amount, *at).await
             }
-            Record::Refunded { .. } => give_back(transaction, record).await,
+            Record::Refunded { .. } => {
+                put_line(transaction, record, seq).await?;
+                give_back(transaction, record).await
+            }
             Record::DoubtResolved { account, hold, .. } => {
                 let sql = "DELETE FROM tollgate.in_doubt WHERE hold = $1 AND account = $2";
                 let (number, account) = (place(hold.number())?, account.to_string());
@@ -289,6 +259,17 @@ async fn take_effect(
         },
         _ => Ok(None),
     }
+}
+
+/// Writes the line of a statement: as a node reports those of its calls, and once for all nodes.
+async fn put_line(transaction: &Transaction<'_>, record: &Record, seq: i64) -> Result<(), DbError> {
+    const SQL: &str = "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
+        VALUES ($1, $2, $2, $3, $4)";
+    let seq = NodeId::DIRECTORY.begin() | read_place(seq)?;
+    let line = Journaled { seq, record: record.clone(), hold: None };
+    let (account, at) = (record.account().to_string(), at_ms(record.at()));
+    transaction.execute(SQL, &[&account, &place(seq)?, &at, &encoded(&line)?]).await?;
+    Ok(())
 }
 
 async fn give(

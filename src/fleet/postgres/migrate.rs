@@ -18,11 +18,10 @@ pub struct Migration {
 }
 
 /// All of them, in their order. A step that a release had is never changed.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "treasury",
-    sql: include_str!("migrations/0001_treasury.sql"),
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "treasury", sql: include_str!("migrations/0001_treasury.sql") },
+    Migration { version: 4, name: "reads", sql: include_str!("migrations/0004_reads.sql") },
+];
 
 /// Makes the table of the steps that were taken. Its row 0 is what processes that migrate at the same
 /// time lock, one after another.

@@ -30,7 +30,7 @@ pub enum CallName {
 
 impl CallName {
     /// Whether `journaled` ends the hold that is meant.
-    fn is_ended_by(self, journaled: &Journaled) -> bool {
+    pub(crate) fn is_ended_by(self, journaled: &Journaled) -> bool {
         let is_meant = match self {
             Self::Hold(id, _) => journaled.record.open_hold() == Some(id),
             Self::Request(id, _) => {

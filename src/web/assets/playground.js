@@ -17,6 +17,7 @@
   const POLL_MS = 2_000;
   const POLLS_MAX = 600;
   const COST_POLLS_MAX = 20;
+  const UNKNOWN_POLLS_MAX = 5;
   let kind = setup.models[0].kind;
   let language = "curl";
   let messages = [];
@@ -156,6 +157,11 @@
     if (!request) return;
     for (let asked = 0; asked < COST_POLLS_MAX; asked += 1) {
       const told = await fetch(`${setup.cost}?request=${encodeURIComponent(request)}`, { redirect: "manual" });
+      // Another node of a fleet may have made the call, and reports it within a second.
+      if (told.status === 404 && asked < UNKNOWN_POLLS_MAX) {
+        await wait(300);
+        continue;
+      }
       if (!told.ok) return;
       const { charged, held, settled } = await told.json();
       place.cost.textContent = settled ? `Cost: $${charged}` : `Set aside for it: $${held}`;
