@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod serve;
+mod stores;
 mod listen;
 mod demo;
 mod check;

@@ -18,6 +18,7 @@ use super::files::Files;
 use super::handover::{self, Handover, Inherited, Successor};
 use super::listen::{self, Bound};
 use super::signals::Signals;
+use super::stores::Stores;
 use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
@@ -25,7 +26,7 @@ use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
 use crate::console::{self, ConsoleParts};
 use crate::gateway::{Deadline, GatewayParts, Hosted, Inward, check_upstreams};
-use crate::ledger::{self, Ledger, OpenError};
+use crate::ledger::Ledger;
 use crate::logging;
 use crate::mcp;
 use crate::metrics::Metrics;
@@ -181,10 +182,8 @@ pub(super) fn run(
     // Drops what the deadline has cut. Each request is settled as it is dropped, so the ledger
     // closes behind them.
     runtime.shutdown_timeout(CUT_TIMEOUT);
-    let result = served.map(|(ledger, requests, successor)| {
-        // Both belong to the next process as soon as the ledger does.
-        requests.close();
-        ledger.close();
+    let result = served.map(|(stores, successor)| {
+        stores.close();
         // What waits for the ledger goes on when this is dropped.
         drop(successor);
         ExitCode::SUCCESS
@@ -200,7 +199,7 @@ async fn serve(
     start: Start,
     mut inherited: Inherited,
     ready: impl FnOnce(&Running) -> anyhow::Result<()>,
-) -> anyhow::Result<(Arc<Ledger>, Arc<RequestLog>, Option<Successor>)> {
+) -> anyhow::Result<(Stores, Option<Successor>)> {
     let Start { sources, overrides, config, role, .. } = start;
     let mut signals = Signals::listen()?;
     // Before the wait for a predecessor, which may be longer than a watchdog's interval.
@@ -217,8 +216,8 @@ async fn serve(
     if role == Role::TakesOver {
         handover::wait_for_predecessor(grace)?;
     }
-    let ledger = open_ledger(&config, &metrics, role)?;
-    let requests = open_request_log(&config)?;
+    let mut stores = Stores::open(&config, &metrics, role).await?;
+    let (ledger, requests) = (Arc::clone(&stores.ledger), Arc::clone(&stores.requests));
     let admin_token = admin_token::configured_or_made(&config)?;
     let urls = listeners.iter().map(Bound::url).collect();
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
@@ -226,23 +225,9 @@ async fn serve(
     let (stop, stopped) = watch::channel(false);
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
     let tasks = start_tasks(&handle, &ledger, &outbound, &metrics, &requests)?;
-    let balancer = Balancer::new(&handle.load());
-    let deadline = Arc::new(Deadline::default());
-    let mut parts = GatewayParts {
-        config: Arc::clone(&handle),
-        ledger: Arc::clone(&ledger),
-        metrics: Arc::clone(&metrics),
-        requests: Arc::clone(&requests),
-        outbound,
-        tasks: Arc::clone(&tasks),
-        balancer: Arc::clone(&balancer),
-        limits: Arc::default(),
-        deadline: Arc::clone(&deadline),
-        hosted: Vec::new(),
-        inward: Inward::default(),
-    };
     let passwords = Passwords::default();
-    parts.hosted = hosted(&parts, &passwords)?;
+    let parts = parts(&handle, &stores, &metrics, (outbound, &tasks), &passwords)?;
+    let (balancer, deadline) = (Arc::clone(&parts.balancer), Arc::clone(&parts.deadline));
     let open = Arc::new(AtomicUsize::new(0));
     let services = listen::start(&parts, listeners, &stopped, &open)?;
     let state = AdminState {
@@ -272,7 +257,8 @@ async fn serve(
     services.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
     watching.iter().chain([&watchdog]).for_each(tokio::task::JoinHandle::abort);
-    Ok((ledger, requests, successor))
+    stores.leave().await;
+    Ok((stores, successor))
 }
 
 /// What is done every few seconds: upstreams are checked, files looked at, figures read.
@@ -302,50 +288,29 @@ fn handover(
     Ok(Some(Arc::new(Handover::prepare(sockets)?)))
 }
 
-fn open_ledger(
-    config: &Snapshot,
+/// What the gateway is made of.
+fn parts(
+    config: &Arc<ConfigHandle>,
+    stores: &Stores,
     metrics: &Arc<Metrics>,
-    role: Role,
-) -> anyhow::Result<Arc<Ledger>> {
-    let observer = Arc::clone(metrics);
-    let open = || {
-        let observer = Arc::clone(&observer);
-        Ledger::open(ledger::Options {
-            recovery: config.store.recovery,
-            on_commit: Some(Box::new(move |commit| {
-                observer.journal_committed(commit.took, commit.records);
-            })),
-            ..ledger::Options::new(&config.store.data_dir)
-        })
+    (outbound, tasks): (Outbound, &Arc<Tasks>),
+    passwords: &Passwords,
+) -> anyhow::Result<GatewayParts> {
+    let mut parts = GatewayParts {
+        config: Arc::clone(config),
+        ledger: Arc::clone(&stores.ledger),
+        metrics: Arc::clone(metrics),
+        requests: Arc::clone(&stores.requests),
+        outbound,
+        tasks: Arc::clone(tasks),
+        balancer: Balancer::new(&config.load()),
+        limits: Arc::default(),
+        deadline: Arc::default(),
+        hosted: Vec::new(),
+        inward: Inward::default(),
     };
-    let opened = match role {
-        Role::TakesOver => {
-            handover::once_unlocked(open, |error| matches!(error, OpenError::InUse(_)))
-        }
-        Role::Demonstrates | Role::Serves => open(),
-    };
-    let (ledger, recovery) = opened.with_context(|| {
-        format!("cannot open the ledger in {}", config.store.data_dir.display())
-    })?;
-    log::info!(
-        "ledger open: {} records replayed, {} holds in doubt, {} ms",
-        recovery.records_replayed,
-        recovery.in_doubt.len(),
-        recovery.took.as_millis(),
-    );
-    Ok(ledger)
-}
-
-/// Where the request log is in the data directory.
-const REQUESTS: &str = "requests";
-
-/// After the ledger, whose lock keeps others away from it too.
-fn open_request_log(config: &Snapshot) -> anyhow::Result<Arc<RequestLog>> {
-    if !config.request_log.enabled {
-        return Ok(RequestLog::off());
-    }
-    let dir = config.store.data_dir.join(REQUESTS);
-    RequestLog::open(dir, config.request_log.size_max).context("cannot start the request log")
+    parts.hosted = hosted(&parts, passwords)?;
+    Ok(parts)
 }
 
 /// The gateway's own services on the customers' listeners.

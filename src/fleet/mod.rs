@@ -70,6 +70,8 @@ pub enum FleetError {
         /// Why.
         source: io::Error,
     },
+    /// The data directory has the ledger of a gateway that is in no fleet.
+    SingleLedger(PathBuf),
     /// The data directory belongs to a node of another fleet, or of this one before it was restored.
     OtherFleet(PathBuf),
 }
@@ -79,6 +81,12 @@ impl fmt::Display for FleetError {
         match self {
             Self::Db(error) => write!(f, "{error}"),
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::SingleLedger(dir) => write!(
+                f,
+                "{}: this is the ledger of a gateway that is in no fleet. Move it in with `tollgate \
+                 migrate ledger --to postgres`, then start the node on an empty directory",
+                dir.display()
+            ),
             Self::OtherFleet(dir) => write!(
                 f,
                 "{}: this is the data of a node that the database does not know. Start the node on \
@@ -242,6 +250,9 @@ async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetE
             true => Ok(known.node),
             false => Err(FleetError::OtherFleet(data_dir.to_owned())),
         };
+    }
+    if data_dir.join("journal").exists() {
+        return Err(FleetError::SingleLedger(data_dir.to_owned()));
     }
     let node = db.new_node(name).await?;
     Identity { fleet, node }.keep(data_dir).map_err(io)?;

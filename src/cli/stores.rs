@@ -1,0 +1,139 @@
+//! What a gateway keeps: its ledger, what is remembered of requests, and its place in a fleet.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::handover;
+use super::serve::Role;
+use crate::config::snapshot::{Postgres, Snapshot};
+use crate::fleet::{Fleet, FleetOptions, node};
+use crate::ledger::{self, Ledger, OpenError};
+use crate::metrics::Metrics;
+use crate::request_log::RequestLog;
+
+/// What outlives every request.
+pub(super) struct Stores {
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) requests: Arc<RequestLog>,
+    node: Option<AtWork>,
+}
+
+/// A node of a fleet at work.
+struct AtWork {
+    stop: watch::Sender<bool>,
+    exchanging: JoinHandle<()>,
+    following: JoinHandle<()>,
+}
+
+impl Stores {
+    /// Opens them, and joins the fleet if there is one.
+    pub(super) async fn open(
+        config: &Snapshot,
+        metrics: &Arc<Metrics>,
+        role: Role,
+    ) -> anyhow::Result<Self> {
+        let fleet = match &config.store.postgres {
+            Some(postgres) => Some(open_fleet(config, postgres).await?),
+            None => None,
+        };
+        let ledger = open_ledger(config, metrics, role, fleet.as_ref())?;
+        // After the ledger, whose lock keeps others away from it too.
+        let requests = open_request_log(config)?;
+        let node = match &fleet {
+            Some(fleet) => Some(join(fleet, &ledger, config).await?),
+            None => None,
+        };
+        Ok(Self { ledger, requests, node })
+    }
+
+    /// Gives back what the node has of the fleet's money, as far as no call still needs it.
+    pub(super) async fn leave(&mut self) {
+        let Some(node) = self.node.take() else { return };
+        node.following.abort();
+        node.stop.send_replace(true);
+        if node.exchanging.await.is_err() {
+            log::error!("the node's exchanges had ended in a panic");
+        }
+    }
+
+    /// Closes them: both belong to the next process as soon as the ledger does.
+    pub(super) fn close(&self) {
+        self.requests.close();
+        self.ledger.close();
+    }
+}
+
+async fn open_fleet(config: &Snapshot, postgres: &Postgres) -> anyhow::Result<Arc<Fleet>> {
+    let options = FleetOptions {
+        postgres: postgres.options.clone(),
+        name: postgres.node.clone(),
+        term: postgres.lease,
+        data_dir: config.store.data_dir.clone(),
+    };
+    Fleet::open(options, None).await.context("cannot join the fleet")
+}
+
+async fn join(
+    fleet: &Arc<Fleet>,
+    ledger: &Arc<Ledger>,
+    config: &Snapshot,
+) -> anyhow::Result<AtWork> {
+    let joined = node::join(fleet, ledger, config.store.recovery).await;
+    let joined = joined.context("cannot join the fleet")?;
+    log::info!("{} ({}) has joined the fleet", fleet.node(), fleet.name());
+    let (stop, stopped) = watch::channel(false);
+    let exchanging = tokio::spawn(joined.run(stopped));
+    let following = tokio::spawn(node::follow::follow(Arc::clone(ledger)));
+    Ok(AtWork { stop, exchanging, following })
+}
+
+fn open_ledger(
+    config: &Snapshot,
+    metrics: &Arc<Metrics>,
+    role: Role,
+    fleet: Option<&Arc<Fleet>>,
+) -> anyhow::Result<Arc<Ledger>> {
+    let observer = Arc::clone(metrics);
+    let open = || {
+        let observer = Arc::clone(&observer);
+        Ledger::open(ledger::Options {
+            recovery: config.store.recovery,
+            fleet: fleet.cloned(),
+            on_commit: Some(Box::new(move |commit| {
+                observer.journal_committed(commit.took, commit.records);
+            })),
+            ..ledger::Options::new(&config.store.data_dir)
+        })
+    };
+    let opened = match role {
+        Role::TakesOver => {
+            handover::once_unlocked(open, |error| matches!(error, OpenError::InUse(_)))
+        }
+        Role::Demonstrates | Role::Serves => open(),
+    };
+    let (ledger, recovery) = opened.with_context(|| {
+        format!("cannot open the ledger in {}", config.store.data_dir.display())
+    })?;
+    log::info!(
+        "ledger open: {} records replayed, {} holds in doubt, {} ms",
+        recovery.records_replayed,
+        recovery.in_doubt.len(),
+        recovery.took.as_millis(),
+    );
+    Ok(ledger)
+}
+
+/// Where the request log is in the data directory.
+const REQUESTS: &str = "requests";
+
+/// After the ledger, whose lock keeps others away from it too.
+fn open_request_log(config: &Snapshot) -> anyhow::Result<Arc<RequestLog>> {
+    if !config.request_log.enabled {
+        return Ok(RequestLog::off());
+    }
+    let dir = config.store.data_dir.join(REQUESTS);
+    RequestLog::open(dir, config.request_log.size_max).context("cannot start the request log")
+}
