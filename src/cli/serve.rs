@@ -25,7 +25,7 @@ use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
 use crate::console::{self, ConsoleParts};
-use crate::gateway::{Deadline, GatewayParts, Hosted, Inward, check_upstreams};
+use crate::gateway::{GatewayParts, Hosted, Inward, check_upstreams};
 use crate::ledger::Ledger;
 use crate::logging;
 use crate::mcp;
