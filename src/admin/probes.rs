@@ -74,7 +74,7 @@ impl Output for Counted {
 pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Counted> {
     let encode = move || {
         let (open_holds, written_off) = (state.ledger.open_holds(), state.ledger.written_off());
-        let open_tasks = state.ledger.open_tasks();
+        let open_tasks = state.tasks.open();
         let (upstreams, circuits) = upstreams::figures(&state);
         state.metrics.show_targets(&upstreams, &circuits);
         let ledger = LedgerFigures { open_holds, open_tasks, written_off };

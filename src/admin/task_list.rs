@@ -207,7 +207,7 @@ pub(super) async fn show(
     let id: TaskId = task.parse().map_err(|_| unknown())?;
     let found = one(&state, id).await?.filter(|found| found.task.intent.account == account);
     let found = found.ok_or_else(unknown)?;
-    let record = state.tasks.shown(&found.task);
+    let record = state.tasks.shown(&found.task).await;
     Ok(Json(OneTask { task: found.into(), record }))
 }
 

@@ -58,9 +58,9 @@ struct Row {
 }
 
 impl Row {
-    fn of(console: &Console, listed: &ListedTask, keys: &KeyNames) -> Self {
+    async fn of(console: &Console, listed: &ListedTask, keys: &KeyNames) -> Self {
         let task = &listed.task;
-        let record = Record::of(&console.tasks, task);
+        let record = Record::of(&console.tasks, task).await;
         Self {
             id: task.id(),
             short: short(task.id()),
@@ -127,10 +127,14 @@ pub(super) async fn page(
     let keys = KeyNames::of(&console, &customer);
     let address =
         |after: TaskId| console.at(&format!("/videos?state={}&after={after}", asked.state));
+    let mut rows = Vec::with_capacity(found.tasks.len());
+    for listed in &found.tasks {
+        rows.push(Row::of(&console, listed, &keys).await);
+    }
     let shown = Videos {
         frame: customer.frame(&console, "/videos"),
         states: STATES,
-        rows: found.tasks.iter().map(|listed| Row::of(&console, listed, &keys)).collect(),
+        rows,
         older: found.next_after.map(address),
         is_first: asked.after.is_none(),
         state: asked.state,

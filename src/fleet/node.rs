@@ -2,7 +2,7 @@
 
 pub mod follow;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -66,7 +66,11 @@ pub async fn join(
     // Accounts must be there before money of them is.
     let followed = ledger.catch_up().await;
     followed.map_err(|error| FleetError::Db(DbError::Unavailable(error.to_string())))?;
-    let in_doubt = ledger.end_left_open(policy, &HashSet::new());
+    // None of them can go to the treasury any more, now that the node has another life.
+    let handed_over = ledger.handed_over().await;
+    let handed_over =
+        handed_over.map_err(|error| FleetError::Db(DbError::Unavailable(error.to_string())))?;
+    let in_doubt = ledger.end_left_open(policy, &handed_over);
     if in_doubt > 0 {
         log::warn!("{in_doubt} holds that a crash left open are in doubt");
     }

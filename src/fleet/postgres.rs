@@ -10,6 +10,7 @@ mod listen;
 pub mod migrate;
 mod secrets;
 mod reads;
+pub mod tasks;
 mod tls;
 mod transaction;
 mod url;

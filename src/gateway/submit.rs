@@ -39,6 +39,8 @@ pub(super) struct Mark {
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The longest such mark.
 const MARK_BYTES_MAX: usize = 255;
+/// When to try again while the database of a fleet is away: a standby takes over in that time.
+const RETRY_CUT_OFF: Duration = Duration::from_secs(5);
 /// An upstream's answer to a submit.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -417,10 +419,22 @@ fn too_many_wait() -> GatewayError {
 }
 
 fn unreadable(error: &LedgerError) -> GatewayError {
+    if let LedgerError::Unavailable(_) = error {
+        return cut_off(error);
+    }
     GatewayError::new(ErrorKind::Internal, "The task could not be read.").cause(error)
 }
 
+/// What all nodes of a fleet share cannot be reached: that passes.
+fn cut_off(cause: &LedgerError) -> GatewayError {
+    let message = "Tasks cannot be taken or read at the moment. Try again shortly.";
+    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_CUT_OFF).cause(cause)
+}
+
 fn unrecorded(error: &LedgerError) -> Failed {
+    if let LedgerError::Unavailable(_) = error {
+        return Failed::Ours(cut_off(error));
+    }
     let message = "The gateway could not record the task.";
     Failed::Ours(GatewayError::new(ErrorKind::Internal, message).cause(error))
 }

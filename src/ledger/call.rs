@@ -3,7 +3,6 @@
 use crate::clock::UnixMs;
 use crate::fleet::Fleet;
 use crate::ledger::error::LedgerError;
-use crate::ledger::follow::unavailable;
 use crate::ledger::record::{Journaled, OpenHold};
 use crate::ledger::statement::{self, Call, Entry};
 use crate::ledger::{AccountId, CallName, HoldId, Ledger, Seq};
@@ -67,13 +66,13 @@ impl Ledger {
         name: CallName,
     ) -> Result<Option<CallMoney>, LedgerError> {
         let db = fleet.db();
-        let end = match db.end_of_call(account, name).await.map_err(unavailable)? {
+        let end = match db.end_of_call(account, name).await? {
             Some(end) => Some(end),
             // This node's own, which it has yet to report.
             None => self.query(move |store| store.end_of_call(account, name)).await?,
         };
         let Some((ended, hold, id)) = end.and_then(parts) else { return Ok(None) };
-        let refunds = db.refunds_of(account, id, REFUNDS_MAX).await.map_err(unavailable)?;
+        let refunds = db.refunds_of(account, id, REFUNDS_MAX).await?;
         let refunds = refunds.into_iter().filter_map(statement::entry).collect();
         Ok(Some(money(id, &hold, statement::entry(ended), refunds)))
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
+use crate::fleet::postgres::tasks::SharedTask;
 use crate::ledger::error::LedgerError;
 use crate::ledger::record::Record;
 use crate::ledger::store::Store;
@@ -95,7 +96,7 @@ impl Ledger {
     /// `next_after` tells. `None` if there is no such task as `after`.
     ///
     /// # Errors
-    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn tasks(
         &self,
         account: Option<AccountId>,
@@ -104,6 +105,9 @@ impl Ledger {
         limit: usize,
     ) -> Result<Option<TaskPage>, LedgerError> {
         let limit = limit.min(TASKS_MAX);
+        if let Some(shared) = self.shared_tasks() {
+            return Self::shared_page(&shared, account, filter.as_ref(), after, limit).await;
+        }
         let list = move |store: &Store| {
             let is_wanted = |task: &Task| filter.as_ref().is_none_or(|filter| filter.wants(task));
             store.tasks(account, after, limit, is_wanted)
@@ -117,8 +121,14 @@ impl Ledger {
     /// The task of this id, whosever it is, until it is forgotten.
     ///
     /// # Errors
-    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn listed_task(&self, id: TaskId) -> Result<Option<ListedTask>, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            let found = shared.any_task(id).await?;
+            let listed =
+                |found: SharedTask| ListedTask { task: (*found.task).clone(), tried: found.tried };
+            return Ok(found.map(listed));
+        }
         self.query(move |store| {
             let Some(task) = store.task(AccountId::HOUSE, Some(id), "")? else { return Ok(None) };
             Ok(Some(ListedTask { task, tried: store.tried(id)? }))
@@ -129,8 +139,11 @@ impl Ledger {
     /// The last try to announce the end of a task; `None` before the first.
     ///
     /// # Errors
-    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn tried(&self, task: TaskId) -> Result<Option<Tried>, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            return Ok(shared.any_task(task).await?.and_then(|found| found.tried));
+        }
         self.query(move |store| store.tried(task)).await
     }
 
@@ -143,8 +156,11 @@ impl Ledger {
         &self,
         id: (AccountId, TaskId),
         tried: Tried,
-        change: impl Fn(&Task) -> Task + Send,
+        change: impl Fn(&Task) -> Task + Send + Sync,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            return Self::change_shared(&shared, id, &change, Some(&tried)).await;
+        }
         let (account, task) = id;
         let tried = Record::Announced { account, task, tried: Arc::new(tried) };
         let Some((task, seq)) = self.alter_task(id, change, Some(tried))? else { return Ok(None) };

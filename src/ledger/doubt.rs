@@ -10,13 +10,12 @@ use crate::ledger::admin::check_text;
 use crate::ledger::code::check_note;
 use crate::ledger::core::Decision;
 use crate::ledger::error::LedgerError;
-use crate::ledger::hold::Settlement;
 use crate::ledger::record::Record;
-use crate::ledger::task::{Stage, Task, TaskSettlement, ending};
+use crate::ledger::shared::resolution;
+use crate::ledger::task::{Stage, Task, ending};
 use crate::ledger::write::Once;
-use crate::ledger::{AccountId, HoldId, Seq, TaskId};
+use crate::ledger::{AccountId, HoldId, TaskId};
 use crate::money::Nanousd;
-use crate::price::{Usage, UsageSource};
 
 /// A refund that goes with a resolved doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,60 +67,54 @@ impl By<'_> {
     }
 
     /// Ends a task whose submit is in doubt, and its hold with it: with a charge of at most the hold,
-    /// or without one. Gives the task, unless the same request has ended it before, and the place of
-    /// the end.
+    /// or without one. Gives the task, unless the same request has ended it before. It is on disk when
+    /// this returns.
     ///
     /// # Errors
     /// [`LedgerError::NoDoubt`], [`LedgerError::Invalid`] for a charge that is not above zero or
     /// beyond the hold, [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
-    pub fn resolve_task(
+    pub async fn resolve_task(
         &self,
         (account, id): (AccountId, TaskId),
         (state, document): (&str, String),
         charge: Option<Nanousd>,
-    ) -> Result<(Option<Arc<Task>>, Seq), LedgerError> {
-        let once = self.write_now("task.resolve", account, |locked, pen| {
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        if let Some(shared) = self.ledger.shared_tasks() {
+            return self.resolve_shared(&shared, (account, id), (state, document), charge).await;
+        }
+        let once = self.write("task.resolve", account, |locked, pen| {
             let core = locked.core(account);
             let task = core
                 .task(id)
                 .filter(|task| task.intent.account == account && task.stage == Stage::InDoubt);
             let before = Arc::clone(task.ok_or(LedgerError::NoDoubt(id))?);
             let held = core.hold(before.intent.hold).map_or(Nanousd::ZERO, |hold| hold.amount);
-            let settlement = match charge {
-                None => TaskSettlement::Void,
-                Some(charge) if Nanousd::ZERO < charge && charge <= held => {
-                    let (usage, source) = (Usage::ZERO, UsageSource::Estimated);
-                    TaskSettlement::Post(Settlement { charge, usage, source })
-                }
-                Some(_) => {
-                    return Err(LedgerError::Invalid(
-                        "the charge must be above zero and within the hold",
-                    ));
-                }
-            };
+            let settlement = resolution(charge, held)?;
             let end = (state, document.clone());
             let (mut records, task) = ending(core, &before, end, settlement, UnixMs::now());
             records.push(pen.act(account, id));
             Ok((task, records))
-        })?;
-        Ok(match once {
-            Once::First(task, seq) => (Some(task), seq),
-            Once::Again { seq, .. } => (None, seq),
+        });
+        Ok(match once.await? {
+            Once::First(task, _) => Some(task),
+            Once::Again { .. } => None,
         })
     }
 
-    /// Takes a task that has ended into work again, for its announcement, and gives the place of
-    /// that.
+    /// Takes a task that has ended into work again, for its announcement. It is on disk when this
+    /// returns.
     ///
     /// # Errors
     /// [`LedgerError::OtherRequest`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
-    pub fn announce_again(&self, task: Task) -> Result<Written<Seq>, LedgerError> {
+    pub async fn announce_again(&self, task: Task) -> Result<(), LedgerError> {
+        if let Some(shared) = self.ledger.shared_tasks() {
+            return self.announce_shared(&shared, &task).await;
+        }
         let (account, id) = (task.intent.account, task.id());
         let task = Arc::new(task);
-        let once = self.write_now("task.announce", account, |_, pen| {
+        let once = self.write("task.announce", account, |_, pen| {
             Ok(((), vec![Record::Task(Arc::clone(&task)), pen.act(account, id)]))
-        })?;
-        let (value, repeated) = once.place();
-        Ok(Written { value, repeated })
+        });
+        once.await.map(|_| ())
     }
 }

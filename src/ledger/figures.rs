@@ -2,7 +2,6 @@
 //! figures of [`Ledger::account`] are what one node has to spend.
 
 use crate::ledger::error::LedgerError;
-use crate::ledger::follow::unavailable;
 use crate::ledger::{Account, AccountId, Balance, Ledger};
 use crate::money::Nanousd;
 
@@ -60,7 +59,7 @@ impl Ledger {
             return Ok(accounts);
         };
         let ids: Vec<AccountId> = accounts.iter().map(|account| account.id).collect();
-        let found = fleet.db().balances(&ids).await.map_err(unavailable)?;
+        let found = fleet.db().balances(&ids).await?;
         for account in &mut accounts {
             let figures = found.get(&account.id).copied().unwrap_or_default();
             (account.balance, account.written_off) = figures;
@@ -74,7 +73,7 @@ impl Ledger {
     /// In a fleet [`LedgerError::Unavailable`].
     pub async fn totals(&self) -> Result<Totals, LedgerError> {
         if let Some(fleet) = self.fleet() {
-            return fleet.db().totals().await.map_err(unavailable);
+            return Ok(fleet.db().totals().await?);
         }
         let mut totals = Totals::default();
         self.accounts().iter().for_each(|account| totals.add(account));

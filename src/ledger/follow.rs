@@ -65,13 +65,13 @@ impl Ledger {
     ) -> Result<usize, LedgerError> {
         let mut count = 0_usize;
         loop {
-            let page = directory.pull(turn, self.followed()).await.map_err(unavailable)?;
+            let page = directory.pull(turn, self.followed()).await?;
             count = count.saturating_add(page.groups.len());
             for group in page.groups {
                 if let Err(violation) = self.rehearse(&group.records) {
                     let why =
                         format!("what stands at {} is not allowed here: {violation}", group.seq);
-                    return Err(unavailable(directory.stop(why)));
+                    return Err(directory.stop(why).into());
                 }
                 self.take_over(turn, group)?;
             }
@@ -126,7 +126,7 @@ impl Ledger {
         hold: HoldId,
     ) -> Result<Option<Nanousd>, LedgerError> {
         match self.directory() {
-            Some(directory) => directory.charged(account, hold).await.map_err(unavailable),
+            Some(directory) => Ok(directory.charged(account, hold).await?),
             None => self.query(move |store| store.charged(account, hold)).await,
         }
     }
@@ -151,7 +151,7 @@ impl By<'_> {
                 Ok(Drawn::Settled(once)) => return Ok(once),
                 Ok(Drawn::New { value, records, after }) => {
                     let appended = directory.append(&turn, (after, &write_id), &records).await;
-                    match appended.map_err(unavailable)? {
+                    match appended? {
                         Appended::At(seq) => {
                             let last = ledger.take_over(&turn, Group { seq, records })?;
                             return Ok(Once::First(value, last));
@@ -204,12 +204,13 @@ fn central(record: Record) -> Record {
     }
 }
 
-/// What a failure of the fleet's database is to who reads or writes.
-pub(super) fn unavailable(error: DbError) -> LedgerError {
-    if let DbError::Failed(why) = &error {
-        log::error!("the fleet's database: {why}");
+impl From<DbError> for LedgerError {
+    fn from(error: DbError) -> Self {
+        if let DbError::Failed(why) = &error {
+            log::error!("the fleet's database: {why}");
+        }
+        Self::Unavailable(error.to_string())
     }
-    LedgerError::Unavailable(error.to_string())
 }
 
 impl From<Refused> for LedgerError {

@@ -193,6 +193,11 @@ impl Hold {
         Posted { charged: post.charged, written_off: post.written_off }
     }
 
+    /// The ledger that it is of.
+    pub(super) fn ledger(&self) -> Arc<Ledger> {
+        Arc::clone(&self.ledger)
+    }
+
     /// A task has taken it over: only the task's end ends it from here on.
     pub(super) fn pass_on(mut self) {
         self.is_open = false;

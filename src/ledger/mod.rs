@@ -15,7 +15,7 @@
 //! | `delivery` | lists of tasks, and what came of announcing their ends |
 //! | `limit` | what keys and accounts may use |
 //! | `spend` | what a key has spent on a day and in a month, and may still |
-//! | `task` | work that outlives its request, and the hold that pays for it |
+//! | `task` | work that outlives its request, and the hold that pays for it; `shared`, where a fleet keeps it |
 //! | `statement` | entries, calls in doubt |
 //! | `usage` | what was used, by hour and by day |
 //! | `call` | what happened to the money of one call |
@@ -65,6 +65,7 @@ mod record;
 mod recovery;
 mod report;
 mod scan;
+mod shared;
 mod spend;
 mod statement;
 mod store;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::error::OpenError;
+use super::error::{OpenError, Violation};
 use super::journal::segment::{self, Position, Reader};
 use super::projection::{Chunk, UsageCell, UsageTotal, Window};
 use super::record::{Journaled, OpenHold, Record};
@@ -168,6 +168,13 @@ fn settle(settled: &mut BTreeMap<AccountId, Settled>, record: &Record) {
 }
 
 impl History {
+    /// What one record says.
+    pub(crate) fn of_record(journaled: Journaled) -> Result<Self, Violation> {
+        let mut window = Window::default();
+        window.add(journaled)?;
+        Ok(Self::of(window))
+    }
+
     /// What a window of the journal says, in an order that is the same whenever it is read.
     fn of(window: Window) -> Self {
         let entries = window.entries.into_iter();

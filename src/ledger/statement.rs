@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::clock::UnixMs;
 use crate::ledger::error::LedgerError;
-use crate::ledger::follow::unavailable;
 use crate::ledger::record::{Journaled, OpenHold, Record, VoidReason};
 use crate::ledger::store::{Store, StoreError};
 use crate::ledger::{AccountId, HoldId, KeyId, Ledger, RequestId, Seq};
@@ -129,7 +128,7 @@ impl Ledger {
         let limit = limit.min(ENTRIES_MAX);
         let before = before.unwrap_or(Seq::MAX);
         if let Some(fleet) = self.fleet() {
-            let found = fleet.db().entries(account, before, limit).await.map_err(unavailable)?;
+            let found = fleet.db().entries(account, before, limit).await?;
             return Ok(found.into_iter().filter_map(entry).collect());
         }
         let open = self.open_entries(account, before);
@@ -163,7 +162,7 @@ impl Ledger {
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].
     pub async fn in_doubt(&self) -> Result<Vec<InDoubt>, LedgerError> {
         let found = match self.fleet() {
-            Some(fleet) => fleet.db().in_doubt().await.map_err(unavailable)?,
+            Some(fleet) => fleet.db().in_doubt().await?,
             None => self.query(Store::in_doubt).await?,
         };
         Ok(found.iter().filter_map(in_doubt).collect())

@@ -228,12 +228,16 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Stopped`]; the hold is voided then. [`LedgerError::Conflict`] when a submit
     /// of the same name has come within `repeat_within`; the hold is voided then as well.
+    /// [`LedgerError::Unavailable`] in a fleet; the hold ends then, if not at once.
     pub async fn open_task(
         &self,
         hold: Hold,
         task: Arc<Task>,
         repeat_within: Duration,
     ) -> Result<(), LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            return Self::open_shared(&shared, hold, &task, repeat_within).await;
+        }
         let seq = self.enter_task(hold, task, repeat_within)?;
         self.task_durable(seq).await
     }
@@ -272,8 +276,11 @@ impl Ledger {
     pub async fn change_task(
         &self,
         id: (AccountId, TaskId),
-        change: impl Fn(&Task) -> Task + Send,
+        change: impl Fn(&Task) -> Task + Send + Sync,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            return Self::change_shared(&shared, id, &change, None).await;
+        }
         let Some((task, seq)) = self.alter_task(id, change, None)? else { return Ok(None) };
         self.task_durable(seq).await?;
         Ok(Some(task))
@@ -309,6 +316,9 @@ impl Ledger {
         what: (&str, String),
         settlement: TaskSettlement,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            return Self::end_shared(&shared, id, what, settlement).await;
+        }
         let Some((task, seq)) = self.finish_task(id, what, settlement)? else { return Ok(None) };
         self.task_durable(seq).await?;
         Ok(Some(task))
@@ -331,18 +341,18 @@ impl Ledger {
     }
 
     /// Waits until the record at `seq` is on disk.
-    ///
-    /// # Errors
-    /// [`LedgerError::Stopped`] when the ledger closed before that.
-    pub async fn task_durable(&self, seq: Seq) -> Result<(), LedgerError> {
+    pub(super) async fn task_durable(&self, seq: Seq) -> Result<(), LedgerError> {
         Ok(self.journal.durable(seq).await?)
     }
 
     /// The tasks of which nobody knows whether their upstream took them, oldest first.
     ///
     /// # Errors
-    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn tasks_in_doubt(&self) -> Result<Vec<Arc<Task>>, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            return Ok(shared.in_doubt().await?);
+        }
         let mut tasks = self.tasks_in_work();
         tasks.retain(|task| matches!(task.stage, Stage::InDoubt));
         tasks.sort_by_key(|task| (task.intent.at, task.id()));
@@ -365,23 +375,30 @@ impl Ledger {
     /// The task, while something remains to be done for it.
     ///
     /// # Errors
-    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn task_in_work(
         &self,
         (account, id): (AccountId, TaskId),
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            let found = shared.any_task(id).await?.map(|found| found.task);
+            return Ok(found.filter(|task| !task.is_done() && task.intent.account == account));
+        }
         Ok(self.shard(account).lock().task(id).cloned())
     }
 
     /// The task of this id, or of this upstream's id, if it is the account's.
     ///
     /// # Errors
-    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn task(
         &self,
         account: AccountId,
         id: &str,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            return Ok(shared.task(account, id).await?.map(|found| found.task));
+        }
         let own: Option<TaskId> = id.parse().ok();
         {
             let core = self.shard(account).lock();
@@ -401,13 +418,16 @@ impl Ledger {
     /// Whether a submit was made less than `within` before `at`.
     ///
     /// # Errors
-    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn repeated(
         &self,
         account: AccountId,
         repeat: &Repeat,
         (at, within): (UnixMs, Duration),
     ) -> Result<Repeated, LedgerError> {
+        if let Some(shared) = self.shared_tasks() {
+            return Ok(shared.repeated(account, repeat, (at, within)).await?);
+        }
         Ok(self.shard(account).lock().repeated(account, repeat, (at, within)))
     }
 
@@ -421,11 +441,15 @@ impl Ledger {
             shard.lock().forget_submits(now);
         }
         self.forget_people(now);
-        self.query(move |store| {
+        let own = self.query(move |store| {
             store.forget_sessions(now)?;
             store.forget_tasks(before, limit)
-        })
-        .await
+        });
+        let own = own.await?;
+        match self.shared_tasks() {
+            None => Ok(own),
+            Some(shared) => Ok(shared.forget(before, REPEATED_WITHIN, limit).await?),
+        }
     }
 }
 
@@ -439,10 +463,22 @@ pub(super) fn ending(
 ) -> (Vec<Record>, Arc<Task>) {
     let Intent { account, hold, .. } = *before.intent;
     let (mut records, charged, usage) = end_hold(core, account, hold, settlement, at);
+    let task = Arc::new(ended_as(before, (state, &document), (charged, usage), at));
+    records.push(Record::Task(Arc::clone(&task)));
+    (records, task)
+}
+
+/// A task as it is with this end.
+pub(super) fn ended_as(
+    before: &Task,
+    (state, document): (&str, &str),
+    (charged, usage): (Nanousd, Usage),
+    at: UnixMs,
+) -> Task {
     let ended = Ended {
         upstream_id: before.upstream_id().map(str::to_owned),
         state: state.to_owned(),
-        document: bounded(document),
+        document: bounded(document).to_owned(),
         charged,
         usage,
         at,
@@ -451,9 +487,7 @@ pub(super) fn ending(
         Webhook::Due { tries, .. } => Webhook::Due { tries, at },
         other => other,
     };
-    let task = Arc::new(Task { stage: Stage::Ended(ended), webhook, ..Task::clone(before) });
-    records.push(Record::Task(Arc::clone(&task)));
-    (records, task)
+    Task { stage: Stage::Ended(ended), webhook, ..before.clone() }
 }
 
 /// The records that end a hold, what the customer pays and what was used.
@@ -480,8 +514,8 @@ fn end_hold(
 }
 
 /// A document that fits a row; one that does not is left out.
-fn bounded(document: String) -> String {
-    if document.len() <= DOCUMENT_BYTES_MAX { document } else { "null".to_owned() }
+fn bounded(document: &str) -> &str {
+    if document.len() <= DOCUMENT_BYTES_MAX { document } else { "null" }
 }
 
 /// Whether `at` is less than `within` before `now`.

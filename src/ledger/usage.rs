@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 use crate::ledger::error::LedgerError;
-use crate::ledger::follow::unavailable;
 use crate::ledger::projection::{UsageCell, UsageTotal};
 use crate::ledger::{AccountId, KeyId, Ledger};
 
@@ -85,7 +84,7 @@ impl Ledger {
         let found = match self.fleet() {
             Some(fleet) => {
                 let found = fleet.db().usage(account, Grain::Hour, hours).await;
-                found.map_err(unavailable)?
+                found?
             }
             None => self.query(move |store| store.usage(account, Grain::Hour, hours)).await?,
         };
@@ -107,7 +106,7 @@ impl Ledger {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let times = grain.touched(&range);
         let found = match self.fleet() {
-            Some(fleet) => fleet.db().usage(account, grain, times).await.map_err(unavailable)?,
+            Some(fleet) => fleet.db().usage(account, grain, times).await?,
             None => self.ask(move |store| store.usage(account, grain, times)).await?,
         };
         Ok(rows(grain, found))
@@ -125,7 +124,7 @@ impl Ledger {
     ) -> Result<Vec<UsageOfAll>, LedgerError> {
         let times = grain.touched(&range);
         let found = match self.fleet() {
-            Some(fleet) => fleet.db().usage_of_all(grain, times).await.map_err(unavailable)?,
+            Some(fleet) => fleet.db().usage_of_all(grain, times).await?,
             None => self.ask(move |store| store.usage_of_all(grain, times)).await?,
         };
         let row = |(time, model, total)| UsageOfAll { begin: grain.begin(time), model, total };
@@ -143,7 +142,7 @@ impl Ledger {
     ) -> Result<HashMap<KeyId, UnixMs>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         match self.fleet() {
-            Some(fleet) => fleet.db().keys_last_used(account).await.map_err(unavailable),
+            Some(fleet) => Ok(fleet.db().keys_last_used(account).await?),
             None => self.ask(move |store| store.keys_last_used(account)).await,
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::queue::Queue;
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, TaskId};
 
@@ -33,15 +34,50 @@ impl PartialOrd for Due {
     }
 }
 
+/// What is due when.
+pub(super) enum Agenda {
+    /// This process has its tasks to itself.
+    Own(Timetable),
+    /// The nodes of a fleet share them.
+    Shared(Queue),
+}
+
+impl Agenda {
+    /// A look at a task comes later than was planned, by the same process.
+    pub(super) fn put_off(&self, due: Due) {
+        match self {
+            Self::Own(timetable) => timetable.push(due),
+            Self::Shared(queue) => queue.put_off(due),
+        }
+    }
+
+    /// Waits for the next that is due; `None` when there was none within `wait_max`. `room` is how many
+    /// can be done at this time.
+    pub(super) async fn next(&self, wait_max: Duration, room: usize) -> Option<Due> {
+        match self {
+            Self::Own(timetable) => timetable.next(wait_max).await,
+            Self::Shared(queue) => queue.next(wait_max, room).await,
+        }
+    }
+
+    /// How many processes ask the upstreams.
+    pub(super) fn nodes(&self) -> u32 {
+        match self {
+            Self::Own(_) => 1,
+            Self::Shared(queue) => queue.nodes(),
+        }
+    }
+}
+
 /// What is due, in memory: a start fills it from the ledger.
 #[derive(Default)]
-pub(super) struct Agenda {
+pub(super) struct Timetable {
     due: Mutex<BinaryHeap<Due>>,
     /// Something is due earlier than was thought.
     earlier: Notify,
 }
 
-impl Agenda {
+impl Timetable {
     pub(super) fn push(&self, due: Due) {
         let mut all = self.due.lock();
         let is_first = all.peek().is_none_or(|first| due.at < first.at);
@@ -50,6 +86,11 @@ impl Agenda {
         if is_first {
             self.earlier.notify_one();
         }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.due.lock().len()
     }
 
     /// Waits for the next that is due; `None` when there was none within `wait_max`.
@@ -86,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_due_comes_in_the_order_of_its_times() {
-        let (agenda, now) = (Agenda::default(), UnixMs::now().0);
+        let (agenda, now) = (Timetable::default(), UnixMs::now().0);
         let [early, late, never] = [TaskId::random(), TaskId::random(), TaskId::random()];
         agenda.push(due(never, now + 3_600_000));
         agenda.push(due(late, now + 60));
@@ -100,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_due_earlier_is_not_waited_past() {
-        let (agenda, now) = (Agenda::default(), UnixMs::now().0);
+        let (agenda, now) = (Timetable::default(), UnixMs::now().0);
         let [early, never] = [TaskId::random(), TaskId::random()];
         agenda.push(due(never, now + 3_600_000));
         let push = async {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::agenda::Due;
+use super::agenda::{Agenda, Due};
+use super::queue::Queue;
 use super::{Tasks, as_ms, codec_of, facts_of};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Upstream;
@@ -18,6 +19,10 @@ use crate::protocols::{Dialect, Fault};
 
 /// A submit whose outcome nobody knows is given up after a day: providers' tasks do not take longer.
 const DOUBT_MS: u64 = 24 * 3600 * 1000;
+/// A submit takes less, with all upstreams that are tried one after the other.
+const SUBMIT_MAX: Duration = Duration::from_secs(15 * 60);
+/// How often a submit is looked at that another node makes.
+const SUBMIT_LOOK: Duration = Duration::from_secs(10);
 /// The largest answer about a task.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// The time between two questions to one upstream. DashScope allows 20 a second for an account; the
@@ -46,7 +51,8 @@ pub(super) async fn run(tasks: Arc<Tasks>) {
             }
         }
         let wait_max = FORGET_INTERVAL.saturating_sub(forgotten.elapsed());
-        let Some(due) = tasks.agenda.next(wait_max).await else { continue };
+        let room = tasks.parallel.available_permits();
+        let Some(due) = tasks.agenda.next(wait_max, room).await else { continue };
         let tasks = Arc::clone(&tasks);
         // Never closed, so there is always a place sooner or later.
         let Ok(place) = Arc::clone(&tasks).parallel_place().await else { return };
@@ -74,26 +80,79 @@ impl Tasks {
         match (&task.stage, task.webhook) {
             (Stage::Ended(_), Webhook::Due { .. }) => self.announce(&task).await,
             (Stage::Ended(_), _) => {}
-            (Stage::Submitting | Stage::InDoubt, _) => self.give_up_doubt(&task).await,
+            (Stage::Submitting, _) => self.doubt_submit(&task).await,
+            (Stage::InDoubt, _) => self.give_up_doubt(&task).await,
             (Stage::Submitted { .. }, _) => {
                 if !due.has_slot
                     && let Some(later) = self.slot_of(&task)
                 {
                     let at = UnixMs(UnixMs::now().0 + as_ms(later).max(1));
-                    self.agenda.push(Due { at, has_slot: true, ..due });
+                    self.agenda.put_off(Due { at, has_slot: true, ..due });
                     return;
                 }
-                self.refresh(&task, Duration::ZERO).await;
-                if !self.is_open(&task).await {
-                    return;
-                }
-                if UnixMs::now() >= task.intent.expires_at {
-                    self.expire(&task).await;
-                } else {
-                    self.schedule(&task, self.next_look(&task)).await;
-                }
+                self.look_at(&task).await;
             }
         }
+    }
+
+    /// Asks how a task is, and gives it up when its time is over.
+    async fn look_at(&self, task: &Task) {
+        let is_open = match &self.agenda {
+            Agenda::Own(_) => {
+                self.refresh(task, Duration::ZERO).await;
+                self.is_open(task).await
+            }
+            // This node holds it, so nobody else asks.
+            Agenda::Shared(queue) => !self.ask_for_all(queue, task).await,
+        };
+        if is_open && UnixMs::now() >= task.intent.expires_at {
+            self.expire(task).await;
+        } else if is_open && matches!(self.agenda, Agenda::Own(_)) {
+            self.schedule(task, self.next_look(task)).await;
+        }
+    }
+
+    /// A submit of which nothing was heard. In a fleet the node that makes it may still be at it;
+    /// else nobody knows whether its upstream took it, and it is not repeated.
+    async fn doubt_submit(&self, task: &Task) {
+        let Agenda::Shared(queue) = &self.agenda else { return self.give_up_doubt(task).await };
+        let age = UnixMs::now().0.saturating_sub(task.intent.at.0);
+        // Where it cannot be read, another look will tell.
+        let is_left = queue.tasks.is_orphaned(task).await.unwrap_or(false);
+        if !is_left && age < as_ms(SUBMIT_MAX) {
+            let next = UnixMs(UnixMs::now().0.saturating_add(as_ms(SUBMIT_LOOK)));
+            return self.schedule(task, next).await;
+        }
+        let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
+        match self.ledger.change_task((task.intent.account, task.id()), doubt).await {
+            Ok(Some(task)) => {
+                log::warn!("{} is in doubt: its submit was under way", task.id());
+                self.schedule(&task, doubt_ends_at(&task)).await;
+            }
+            Ok(None) => {}
+            Err(error) => log::error!("{} cannot be put in doubt: {error}", task.id()),
+        }
+    }
+
+    /// Asks how a task is that this node holds, and tells all nodes. Says whether it has ended.
+    async fn ask_for_all(&self, queue: &Queue, task: &Task) -> bool {
+        let heard = match self.ask(task).await {
+            Ok(report) if report.state.is_end() => {
+                self.end(task, report).await;
+                return true;
+            }
+            Ok(report) => Some((report.state.as_str(), report.document.to_string())),
+            Err(cause) => {
+                log::warn!("{} could not be asked about: {cause}", task.id());
+                None
+            }
+        };
+        let heard = heard.as_ref().map(|(state, document)| (*state, document.as_str()));
+        let noted = queue.tasks.note_asked(task.id(), heard, self.next_look(task)).await;
+        if let Err(error) = noted {
+            log::warn!("what was heard of {} could not be noted: {error}", task.id());
+        }
+        false
     }
 
     /// Takes the next slot in which the upstream may be asked: `None` when that is at once, else how far away it is.
@@ -104,7 +163,7 @@ impl Tasks {
             .upstreams
             .get(task.upstream_name())
             .is_some_and(|upstream| upstream.dialect == Dialect::Dashscope);
-        let spacing = if is_dashscope { DASHSCOPE_SPACING } else { SPACING };
+        let spacing = if is_dashscope { DASHSCOPE_SPACING } else { SPACING } * self.agenda.nodes();
         let mut slots = self.slots.lock();
         let next = slots.entry(task.upstream.clone()).or_insert(now);
         let slot = now.max(*next);
@@ -126,6 +185,16 @@ impl Tasks {
     /// Asks how a task is, unless that was done within `fresh`, and ends it if it has ended. Of many who
     /// want to know, one asks.
     pub(super) async fn refresh(&self, task: &Task, fresh: Duration) {
+        if let Agenda::Shared(queue) = &self.agenda {
+            match queue.tasks.claim_to_ask(task.id(), fresh).await {
+                Ok(true) => {
+                    self.ask_for_all(queue, task).await;
+                }
+                Ok(false) => {}
+                Err(error) => log::warn!("{} could not be asked about: {error}", task.id()),
+            }
+            return;
+        }
         let Some(live) = self.live(task).await else { return };
         let mut asked = live.asked.lock().await;
         let is_fresh = |asked: Instant| asked.elapsed() < fresh;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::clock::UnixMs;
+use crate::fleet::postgres::tasks;
 use crate::ledger::{Task, TaskId};
 use crate::protocols::task::TaskState;
 
@@ -25,6 +26,16 @@ impl Said {
     /// What is known of a task of which its upstream has said nothing.
     pub(super) fn nothing(task: &Task) -> Self {
         Self { state: TaskState::Processing, document: Value::Null, changed_at: task.intent.at }
+    }
+
+    /// What another node may have heard.
+    pub(super) fn heard(task: &Task, said: Option<&tasks::Said>) -> Self {
+        let Some(said) = said else { return Self::nothing(task) };
+        Self {
+            state: TaskState::of(&said.state).unwrap_or(TaskState::Processing),
+            document: serde_json::from_str(&said.document).unwrap_or_default(),
+            changed_at: said.changed_at,
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! | File | What it knows |
 //! |---|---|
-//! | `agenda` | which task must be looked at when |
+//! | `agenda` | which task must be looked at when; `queue`, in a fleet |
 //! | `live` | what an upstream said last of tasks that have not ended |
 //! | `follow` | asking upstreams, at due times and within a budget, and what the answers mean for the money |
 //! | `operate` | what operators do with single tasks |
 //! | `webhook` | announcing ends, signed, until they are taken |
 //!
 //! What must not be lost is in the [`Ledger`]; what an upstream said last of a task that has not ended
-//! is kept in memory and asked for again after a restart. The state of a task goes
+//! is kept in memory and asked for again after a restart. In a fleet both are in its database. The state of a task goes
 //! `processing → queued → running → succeeded | failed | expired | cancelled`, with any number of steps
 //! left out, and never back from an end.
 
@@ -17,6 +17,7 @@ mod agenda;
 mod follow;
 mod live;
 mod operate;
+mod queue;
 mod webhook;
 
 use std::collections::HashMap;
@@ -36,10 +37,11 @@ use crate::outbound::Outbound;
 use crate::protocols::Dialect;
 use crate::protocols::task::{Facts, Shown, TaskCodec, TaskState, task_codec};
 use crate::request_log::RequestLog;
-use agenda::{Agenda, Due};
+use agenda::{Agenda, Due, Timetable};
 pub use follow::doubt_ends_at as given_up_at;
 use live::{AllLive, Live, Said};
 pub use operate::{Announced, Resolution};
+use queue::Queue;
 use webhook::Signer;
 
 /// A customer who asks gets what the upstream said at most this long ago.
@@ -87,6 +89,10 @@ impl Tasks {
         data_dir: &Path,
     ) -> std::io::Result<Arc<Self>> {
         let waiting = config.load().tasks.waiting_max as usize;
+        let agenda = match ledger.shared_tasks() {
+            None => Agenda::Own(Timetable::default()),
+            Some(shared) => Agenda::Shared(Queue::new(shared)),
+        };
         let tasks = Arc::new(Self {
             ledger,
             config,
@@ -95,7 +101,7 @@ impl Tasks {
             requests,
             signer: Signer::kept_in(data_dir)?,
             live: AllLive::default(),
-            agenda: Agenda::default(),
+            agenda,
             parallel: Arc::new(Semaphore::new(PARALLEL_MAX)),
             waiting: Semaphore::new(waiting),
             slots: Mutex::default(),
@@ -148,6 +154,9 @@ impl Tasks {
     /// # Errors
     /// [`LedgerError`].
     pub async fn record(&self, account: AccountId, id: &str) -> Result<Option<Value>, LedgerError> {
+        if let Agenda::Shared(queue) = &self.agenda {
+            return self.shared_record(queue, account, id).await;
+        }
         let Some(mut task) =
             self.ledger.task(account, id).await?.filter(|task| is_known_by(task, id))
         else {
@@ -158,7 +167,28 @@ impl Tasks {
             drop(tokio::time::timeout(REFRESH_TIMEOUT, self.refresh(&task, FRESH_FOR)).await);
             task = self.ledger.task(account, id).await?.unwrap_or(task);
         }
-        Ok(Some(self.shown(&task)))
+        Ok(Some(self.shown(&task).await))
+    }
+
+    async fn shared_record(
+        &self,
+        queue: &Queue,
+        account: AccountId,
+        id: &str,
+    ) -> Result<Option<Value>, LedgerError> {
+        let found = queue.tasks.task(account, id).await?;
+        let Some(mut found) = found.filter(|found| is_known_by(&found.task, id)) else {
+            return Ok(None);
+        };
+        let is_fresh = found.asked_ago.is_some_and(|ago| ago < FRESH_FOR);
+        if matches!(found.task.stage, Stage::Submitted { .. }) && !is_fresh {
+            // In time or not, and whoever asks: the record is shown.
+            let refresh = self.refresh(&found.task, FRESH_FOR);
+            drop(tokio::time::timeout(REFRESH_TIMEOUT, refresh).await);
+            found = queue.tasks.task(account, id).await?.unwrap_or(found);
+        }
+        let said = Said::heard(&found.task, found.said.as_ref());
+        Ok(Some(shown_as(&found.task, &said)))
     }
 
     /// Waits for the end of a task, for at most [`WAIT_MAX`], and gives its record as it stands then.
@@ -169,7 +199,16 @@ impl Tasks {
         let _place = self.waiting.try_acquire().map_err(|_| TooManyWait)?;
         let deadline = Instant::now() + WAIT_MAX;
         let (account, id) = (task.intent.account, task.id());
+        while matches!(self.agenda, Agenda::Shared(_))
+            && Instant::now() < deadline
+            && self.is_open(task).await
+        {
+            let left = deadline.saturating_duration_since(Instant::now());
+            drop(tokio::time::timeout(left, self.refresh(task, WAITING_POLL)).await);
+            tokio::time::sleep(left.min(WAITING_POLL)).await;
+        }
         while Instant::now() < deadline
+            && matches!(self.agenda, Agenda::Own(_))
             && let Some(live) = self.live(task).await
         {
             let changed = live.changed.notified();
@@ -180,7 +219,7 @@ impl Tasks {
             }
         }
         let known = self.ledger.task(account, &id.to_string()).await.ok().flatten();
-        Ok(self.shown(known.as_deref().unwrap_or(task)))
+        Ok(self.shown(known.as_deref().unwrap_or(task)).await)
     }
 
     /// Whether another customer may wait.
@@ -196,31 +235,28 @@ impl Tasks {
     }
 
     /// The record of a task as it stands.
-    #[must_use]
-    pub fn shown(&self, task: &Task) -> Value {
-        let Some(codec) = codec_of(task) else { return Value::Null };
-        let facts = facts_of(task);
-        let (state, document, updated_at) = match task.ended() {
-            Some(ended) => {
-                let state = TaskState::of(&ended.state).unwrap_or(TaskState::Failed);
-                (state, serde_json::from_str(&ended.document).unwrap_or_default(), ended.at)
-            }
-            None => {
-                let Said { state, document, changed_at } = self.live.said(task);
-                (state, document, changed_at)
-            }
+    pub async fn shown(&self, task: &Task) -> Value {
+        let said = match &self.agenda {
+            Agenda::Own(_) => self.live.said(task),
+            Agenda::Shared(_) if task.ended().is_some() => Said::nothing(task),
+            Agenda::Shared(queue) => match queue.tasks.any_task(task.id()).await {
+                Ok(found) => Said::heard(task, found.and_then(|found| found.said).as_ref()),
+                Err(error) => {
+                    log::warn!("{} could not be read: {error}", task.id());
+                    Said::nothing(task)
+                }
+            },
         };
-        let own = task.id().to_string();
-        let id = if codec.is_native() { task.upstream_id().unwrap_or(&own) } else { &own };
-        codec.record(&Shown {
-            id,
-            model: &task.intent.model,
-            state,
-            facts: &facts,
-            document: &document,
-            created_at: task.intent.at.0 / 1000,
-            updated_at: updated_at.0 / 1000,
-        })
+        shown_as(task, &said)
+    }
+
+    /// How many tasks have not ended; in a fleet, of those that this node took.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        match &self.agenda {
+            Agenda::Own(_) => self.ledger.open_tasks(),
+            Agenda::Shared(queue) => queue.open(),
+        }
     }
 
     /// Whether a task has not ended. Where that cannot be read it counts as open: whoever ends it
@@ -247,8 +283,42 @@ impl Tasks {
 
     async fn schedule(&self, task: &Task, at: UnixMs) {
         let due = Due { at, account: task.intent.account, task: task.id(), has_slot: false };
-        self.agenda.push(due);
+        match &self.agenda {
+            Agenda::Own(timetable) => timetable.push(due),
+            // What has ended says itself when it is announced.
+            Agenda::Shared(_) if task.ended().is_some() => {}
+            Agenda::Shared(queue) => {
+                if let Err(error) = queue.tasks.schedule(task, at).await {
+                    // It is due when it was before, or when nobody holds it any more.
+                    log::warn!("{} could not be put on the agenda: {error}", task.id());
+                }
+            }
+        }
     }
+}
+
+/// The record of a task that has ended, or of which `said` was said last.
+fn shown_as(task: &Task, said: &Said) -> Value {
+    let Some(codec) = codec_of(task) else { return Value::Null };
+    let facts = facts_of(task);
+    let (state, document, updated_at) = match task.ended() {
+        Some(ended) => {
+            let state = TaskState::of(&ended.state).unwrap_or(TaskState::Failed);
+            (state, &serde_json::from_str(&ended.document).unwrap_or_default(), ended.at)
+        }
+        None => (said.state, &said.document, said.changed_at),
+    };
+    let own = task.id().to_string();
+    let id = if codec.is_native() { task.upstream_id().unwrap_or(&own) } else { &own };
+    codec.record(&Shown {
+        id,
+        model: &task.intent.model,
+        state,
+        facts: &facts,
+        document,
+        created_at: task.intent.at.0 / 1000,
+        updated_at: updated_at.0 / 1000,
+    })
 }
 
 /// Whether customers call the task by this id: one of the gateway's own, or the upstream's where they

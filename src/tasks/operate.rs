@@ -54,8 +54,7 @@ impl Tasks {
             return Ok(Announced::Nowhere);
         }
         let due = Webhook::Due { tries: 0, at: UnixMs::now() };
-        let written = by.announce_again(Task { webhook: due, ..Task::clone(&task) })?;
-        self.ledger.task_durable(written.value).await?;
+        by.announce_again(Task { webhook: due, ..Task::clone(&task) }).await?;
         self.schedule(&task, UnixMs::now()).await;
         Ok(Announced::Due)
     }
@@ -81,8 +80,7 @@ impl Tasks {
         };
         let document = json!({"error": {"code": "InternalError", "message": message}});
         let end = (TaskState::Failed.as_str(), document.to_string());
-        let (task, seq) = by.resolve_task((account, id), end, charge)?;
-        self.ledger.task_durable(seq).await?;
+        let task = by.resolve_task((account, id), end, charge).await?;
         let repeated = task.is_none();
         if let Some(task) = task {
             let settlement = charge.map_or(TaskSettlement::Void, |charge| {

@@ -133,7 +133,7 @@ impl Tasks {
         let body = json!({
             "type": format!("video.task.{}", ended.state),
             "timestamp": ended.at.to_rfc3339(),
-            "data": self.shown(task),
+            "data": self.shown(task).await,
         });
         let body = body.to_string();
         let at_s = i64::try_from(UnixMs::now().0 / 1000).unwrap_or(i64::MAX);

@@ -47,7 +47,7 @@ pub(in crate::console) async fn page(
     let name = CallName::Hold(task.intent.hold, task.ended().map(|ended| ended.at));
     let money = console.ledger.call_money(account, name).await.map_err(failed)?;
     let keys = KeyNames::of(&console, &customer);
-    let record = Record::of(&console.tasks, &task);
+    let record = Record::of(&console.tasks, &task).await;
     let shown = Video {
         frame: customer.frame(&console, "/videos"),
         id,

@@ -23,8 +23,8 @@ pub(super) struct Record {
 
 impl Record {
     /// The record of a task as it stands; nobody is asked.
-    pub(super) fn of(tasks: &Tasks, task: &Task) -> Self {
-        let record = tasks.shown(task);
+    pub(super) async fn of(tasks: &Tasks, task: &Task) -> Self {
+        let record = tasks.shown(task).await;
         let state = match task.stage {
             Stage::InDoubt => "in doubt".to_owned(),
             _ => text(&record["status"]).unwrap_or_else(|| "processing".to_owned()),

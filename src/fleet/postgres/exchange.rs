@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::{Db, DbError, Transaction};
-use crate::fleet::lease::{Answer, Exchange, Joined, Refused, Report};
+use crate::fleet::lease::{Answer, Exchange, Joined, Refused};
 use crate::fleet::treasury::{Node, Purse, TERMS_WAITED, Treasury};
 use crate::ledger::{AccountId, History, NodeId, UsageCell, UsageTotal};
 use crate::money::Nanousd;
@@ -245,7 +245,7 @@ async fn do_exchange(
     };
     store(tx, exchange.node, &before, &after).await?;
     if let Some(report) = &exchange.report {
-        put_history(tx, report).await?;
+        put_history(tx, &report.history).await?;
     }
     let reported = after.nodes.get(&exchange.node).map_or(0, |node| number(node.reported));
     let kept = encoded(&answer)?;
@@ -379,8 +379,8 @@ async fn store(
 }
 
 /// Writes what statements, usage and the list of doubts need.
-pub(super) async fn put_history(tx: &Transaction<'_>, report: &Report) -> Result<(), DbError> {
-    let History { entries, usage, used, doubts } = &report.history;
+pub(super) async fn put_history(tx: &Transaction<'_>, history: &History) -> Result<(), DbError> {
+    let History { entries, usage, used, doubts } = history;
     if !entries.is_empty() {
         let accounts: Vec<String> = entries.iter().map(|(id, _)| id.to_string()).collect();
         let place = |place: u64| number(place);

@@ -20,6 +20,7 @@ pub struct Migration {
 /// All of them, in their order. A step that a release had is never changed.
 pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "treasury", sql: include_str!("migrations/0001_treasury.sql") },
+    Migration { version: 2, name: "tasks", sql: include_str!("migrations/0002_tasks.sql") },
     Migration { version: 4, name: "reads", sql: include_str!("migrations/0004_reads.sql") },
 ];
 
