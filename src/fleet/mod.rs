@@ -9,6 +9,7 @@
 //! | `lease` | what a node and the treasury say to each other |
 //! | `borrower` | the node's side of leases, pure |
 //! | `treasury` | the treasury's rules, pure: what simulations run over |
+//! | `shares` | how a limit is divided among the nodes, pure |
 //! | `node` | a node at work: it joins, and exchanges for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
@@ -22,6 +23,7 @@ pub mod lease;
 pub mod node;
 pub mod postgres;
 mod secrets;
+pub mod shares;
 pub mod treasury;
 
 use std::fmt;

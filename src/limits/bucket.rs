@@ -19,6 +19,8 @@ use governor::{Quota, RateLimiter};
 
 use super::{Gauge, Wait};
 
+/// Millionths of a unit in a unit.
+const MICROS: i128 = super::share::MICROS as i128;
 const MINUTE_NS: u64 = 60_000_000_000;
 /// Tokens that were used without being counted before refuse others for at most this long. It keeps
 /// the arithmetic far from its end, whatever an upstream reports.
@@ -97,6 +99,25 @@ impl Bucket {
         let made_at = clock.now();
         let limiter = RateLimiter::new(quota, full_at.clone(), clock.clone());
         Self { limit, interval_ns, full_at, made_at, limiter }
+    }
+
+    /// A bucket in which so much is left, in millionths of a unit: at most its size. Below zero, more
+    /// was used than there was.
+    pub(super) fn with_left(limit: NonZeroU32, clock: &Clock, left_micros: i128) -> Self {
+        let bucket = Self::new(limit, clock);
+        let used_micros = i128::from(limit.get()) * MICROS - left_micros;
+        let used_ns = u128::try_from(used_micros).unwrap_or(0) * u128::from(bucket.interval_ns);
+        let used_ns = used_ns.div_ceil(MICROS.unsigned_abs());
+        let used_ns = u64::try_from(used_ns).unwrap_or(u64::MAX).min(DEBT_MAX_NS);
+        bucket.full_at.0.store(used_ns, Ordering::Release);
+        bucket
+    }
+
+    /// What is left in it, in millionths of a unit, rounded down.
+    pub(super) fn left_micros(&self, now: Nanos) -> i128 {
+        let used_micros = u128::from(self.used_ns(now)) * MICROS.unsigned_abs();
+        let used_micros = used_micros.div_ceil(u128::from(self.interval_ns));
+        i128::from(self.limit.get()) * MICROS - i128::try_from(used_micros).unwrap_or(i128::MAX)
     }
 
     /// A bucket of another size, of which as much is used as of this one.

@@ -3,20 +3,29 @@
 //!
 //! A [`Subject`] that has a limit has an entry here while the entry says anything: a bucket that is
 //! full again, and nothing in flight, is what a new entry would say, so it is let go.
+//!
+//! In a fleet every node has a share of each limit, and lets through what its share allows. What the
+//! nodes tell each other about that, [`Ask`] and [`Told`], is carried by the fleet.
 
 mod bucket;
+mod metered;
+mod places;
 mod rates;
+mod share;
+mod sharing;
 mod subject;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use bucket::Clock;
 pub use rates::{Gauge, Limit, Rates, Scope, Standing};
+pub use share::{Ask, MICROS, Patience, Told};
 use subject::{Entry, Taking};
 
 /// Entries are kept in so many parts, each with a lock of its own that is held for a look-up.
@@ -25,7 +34,7 @@ const SHARDS: usize = 64;
 const SWEPT_FROM: usize = 64;
 
 /// Who or what is limited.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// An API key, by its number.
     Key(u64),
@@ -69,6 +78,8 @@ pub enum Wait {
     UntilOneEnds,
     /// After this.
     For(Duration),
+    /// When this node has been told its share of the limit, in a fleet.
+    UntilShared,
     /// Not at all: it is larger than the limit.
     Never,
 }
@@ -78,6 +89,10 @@ pub struct Limits {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
     clock: Clock,
+    /// Whether other nodes let requests through as well.
+    is_shared: bool,
+    /// Where the next exchange begins to look for what is to be told.
+    next_told: AtomicUsize,
 }
 
 struct Shard {
@@ -102,7 +117,15 @@ impl Limits {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             hasher: RandomState::new(),
             clock: Clock::new(clock),
+            is_shared: false,
+            next_told: AtomicUsize::new(0),
         }
+    }
+
+    /// The same for a node of a fleet: nothing passes that is limited before the node has a share.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        Self { is_shared: true, ..self }
     }
 
     /// Lets a request through that counts for these subjects, each with its limits as they are now,
@@ -118,10 +141,25 @@ impl Limits {
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         tokens: Option<u64>,
     ) -> Result<Permit, Refused> {
+        self.take_with(subjects, tokens, Patience::First)
+    }
+
+    /// The same for a request that may wait for a share, or has waited.
+    ///
+    /// # Errors
+    /// As for any request, and [`Wait::UntilShared`]: after the next exchange it may try
+    /// [again](Patience::Again). When it is [over](Patience::Over), that says that the node has no
+    /// share and could not get one.
+    pub fn take_with(
+        &self,
+        subjects: impl IntoIterator<Item = (Subject, Rates)>,
+        tokens: Option<u64>,
+        patience: Patience,
+    ) -> Result<Permit, Refused> {
         let limited = subjects.into_iter().filter(|(_, rates)| !rates.are_none());
         let entries =
             limited.map(|(subject, rates)| (subject.scope(), self.entry(subject, &rates), rates));
-        let mut taking = Taking::new(tokens);
+        let mut taking = Taking::new(tokens, patience);
         entries.for_each(|(scope, entry, rates)| taking.add(scope, entry, &rates));
         taking.finish()
     }
@@ -132,10 +170,13 @@ impl Limits {
         self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
+    fn shard(&self, subject: &Subject) -> &Mutex<Shard> {
+        let hash = self.hasher.hash_one(subject);
+        &self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or(0)]
+    }
+
     fn entry(&self, subject: Subject, rates: &Rates) -> Arc<Entry> {
-        let hash = self.hasher.hash_one(&subject);
-        let index = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
-        let mut shard = self.shards[index].lock();
+        let mut shard = self.shard(&subject).lock();
         if let Some(entry) = shard.entries.get(&subject) {
             return Arc::clone(entry);
         }
@@ -144,7 +185,7 @@ impl Limits {
             // A sweep looks at no more entries than came since the last one, and as many again.
             shard.sweep_at = shard.entries.len().saturating_mul(2).max(SWEPT_FROM);
         }
-        let entry = Arc::new(Entry::new(&self.clock, rates));
+        let entry = Arc::new(Entry::new(&self.clock, rates, self.is_shared));
         shard.entries.insert(subject, Arc::clone(&entry));
         entry
     }

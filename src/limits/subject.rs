@@ -2,28 +2,32 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use governor::clock::Clock as _;
 use governor::nanos::Nanos;
 use parking_lot::{RwLock, RwLockReadGuard};
 
-use super::bucket::{Bucket, Clock};
-use super::{Limit, Permit, Rates, Refused, Scope, Standing, Wait};
+use super::bucket::Clock;
+use super::metered::Metered;
+use super::places::Places;
+use super::share::{Ask, Patience, Told};
+use super::{Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait};
 
 /// What was used by one subject.
 #[derive(Debug)]
 pub(super) struct Entry {
     clock: Clock,
-    /// Written when a limit changes, read by everybody else.
+    /// Whether other nodes let requests of the subject through as well.
+    is_shared: bool,
+    /// Written when a limit or a share changes, read by everybody else.
     buckets: RwLock<Buckets>,
-    in_flight: AtomicU32,
+    places: Places,
 }
 
 #[derive(Debug)]
 struct Buckets {
-    requests: Option<Bucket>,
-    tokens: Option<Bucket>,
+    requests: Option<Metered>,
+    tokens: Option<Metered>,
 }
 
 impl Buckets {
@@ -31,34 +35,37 @@ impl Buckets {
         limit_of(&self.requests) == rates.requests_per_minute
             && limit_of(&self.tokens) == rates.tokens_per_minute
     }
+
+    fn all(&self) -> impl Iterator<Item = &Metered> {
+        [&self.requests, &self.tokens].into_iter().flatten()
+    }
 }
 
-fn limit_of(bucket: &Option<Bucket>) -> Option<NonZeroU32> {
-    bucket.as_ref().map(Bucket::limit)
+fn limit_of(bucket: &Option<Metered>) -> Option<NonZeroU32> {
+    bucket.as_ref().map(Metered::limit)
 }
 
 impl Entry {
-    pub(super) fn new(clock: &Clock, rates: &Rates) -> Self {
-        let bucket = |limit| Bucket::new(limit, clock);
+    pub(super) fn new(clock: &Clock, rates: &Rates, is_shared: bool) -> Self {
+        let bucket = |limit| Metered::new(limit, clock, is_shared);
         let buckets = Buckets {
             requests: rates.requests_per_minute.map(bucket),
             tokens: rates.tokens_per_minute.map(bucket),
         };
-        Self { clock: clock.clone(), buckets: RwLock::new(buckets), in_flight: AtomicU32::new(0) }
+        let places = Places::new(is_shared.then(|| clock.now().as_u64()));
+        Self { clock: clock.clone(), is_shared, buckets: RwLock::new(buckets), places }
     }
 
     /// Whether a new entry would say the same.
     pub(super) fn is_idle(&self) -> bool {
         let buckets = self.buckets.read();
-        let all = [&buckets.requests, &buckets.tokens];
         let now = self.clock.now();
-        self.in_flight.load(Ordering::Acquire) == 0
-            && all.into_iter().flatten().all(|bucket| bucket.is_full(now))
+        self.places.is_idle(now.as_u64()) && buckets.all().all(|bucket| bucket.is_idle(now))
     }
 
     /// Counts a request as over.
     pub(super) fn leave(&self) {
-        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.places.leave();
     }
 
     /// A request for which `counted` tokens were taken has used `tokens`.
@@ -72,6 +79,33 @@ impl Entry {
         }
     }
 
+    /// Adds what is to be told to the other nodes.
+    pub(super) fn ask(&self, subject: &Subject, asks: &mut Vec<Ask>) {
+        let mut buckets = self.buckets.write();
+        let Buckets { requests, tokens } = &mut *buckets;
+        asks.extend(requests.as_mut().and_then(|bucket| bucket.ask(subject, Limit::Requests)));
+        asks.extend(tokens.as_mut().and_then(|bucket| bucket.ask(subject, Limit::Tokens)));
+        drop(buckets);
+        asks.extend(self.places.ask(subject, self.clock.now().as_u64()));
+    }
+
+    /// Takes what an exchange brought. Whether something was given up.
+    pub(super) fn told(&self, ask: &Ask, told: &Told, until_ns: u64) -> bool {
+        let mut buckets = self.buckets.write();
+        let bucket = match ask.kind {
+            Limit::Requests => &mut buckets.requests,
+            Limit::Tokens => &mut buckets.tokens,
+            Limit::Concurrency => return self.places.told(told, until_ns, ask.is_over),
+            Limit::Spend => return false,
+        };
+        bucket.as_mut().is_some_and(|bucket| bucket.told(told, until_ns, ask.is_over))
+    }
+
+    /// Whether something is to be told at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.places.is_urgent() || self.buckets.read().all().any(Metered::is_urgent)
+    }
+
     /// The buckets for these limits. One whose limit is another now keeps what was used of it.
     fn buckets(&self, rates: &Rates) -> RwLockReadGuard<'_, Buckets> {
         let buckets = self.buckets.read();
@@ -80,14 +114,14 @@ impl Entry {
         }
         drop(buckets);
         let mut buckets = self.buckets.write();
-        let resize = |bucket: &mut Option<Bucket>, limit: Option<NonZeroU32>| {
-            if limit_of(bucket) != limit {
-                *bucket = limit.map(|limit| match bucket {
-                    Some(bucket) => bucket.resized(limit),
-                    None => Bucket::new(limit, &self.clock),
-                });
-            }
-        };
+        let resize =
+            |bucket: &mut Option<Metered>, limit: Option<NonZeroU32>| match (&mut *bucket, limit) {
+                (Some(bucket), Some(limit)) if bucket.limit() != limit => bucket.resize(limit),
+                (Some(_), Some(_)) => {}
+                (known, limit) => {
+                    *known = limit.map(|limit| Metered::new(limit, &self.clock, self.is_shared));
+                }
+            };
         resize(&mut buckets.requests, rates.requests_per_minute);
         resize(&mut buckets.tokens, rates.tokens_per_minute);
         parking_lot::RwLockWriteGuard::downgrade(buckets)
@@ -96,24 +130,21 @@ impl Entry {
     /// Adds how its limits stand.
     fn tell(&self, standing: &mut Standing, now: Nanos) {
         let buckets = self.buckets.read();
-        let gauge = |bucket: &Option<Bucket>| bucket.as_ref().map(|bucket| bucket.gauge(now));
+        let gauge = |bucket: &Option<Metered>| bucket.as_ref().map(|bucket| bucket.gauge(now));
         Standing::nearest(&mut standing.requests, gauge(&buckets.requests));
         Standing::nearest(&mut standing.tokens, gauge(&buckets.tokens));
     }
 
     /// Counts one more request, unless there are `limit` of them already.
-    fn enter(&self, limit: Option<NonZeroU32>) -> bool {
-        let enter = |count: u32| {
-            let is_free = limit.is_none_or(|limit| count < limit.get());
-            is_free.then(|| count.saturating_add(1))
-        };
-        self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter).is_ok()
+    fn enter(&self, limit: Option<NonZeroU32>, patience: Patience) -> Result<(), Wait> {
+        self.places.enter(limit, || self.clock.now().as_u64(), patience)
     }
 }
 
 /// A request that is being let through, or not.
 pub(super) struct Taking {
     tokens: Option<u64>,
+    patience: Patience,
     taken: Vec<Taken>,
     refused: Option<Refused>,
 }
@@ -127,8 +158,8 @@ struct Taken {
 }
 
 impl Taking {
-    pub(super) fn new(tokens: Option<u64>) -> Self {
-        Self { tokens, taken: Vec::with_capacity(3), refused: None }
+    pub(super) fn new(tokens: Option<u64>, patience: Patience) -> Self {
+        Self { tokens, patience, taken: Vec::with_capacity(3), refused: None }
     }
 
     /// Takes what the request needs of one subject. After a refusal the others are asked all the
@@ -138,26 +169,27 @@ impl Taking {
         {
             let buckets = taken.entry.buckets(rates);
             if let Some(bucket) = &buckets.requests {
-                let wait = bucket.take(1).err();
+                let wait = bucket.take(1, self.patience).err();
                 taken.request = wait.is_none();
                 self.refuse(scope, Limit::Requests, bucket.limit(), wait);
             }
             if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(self.tokens) {
-                let wait = bucket.take(tokens).err();
+                let wait = bucket.take(tokens, self.patience).err();
                 taken.tokens = wait.is_none();
                 self.refuse(scope, Limit::Tokens, bucket.limit(), wait);
             }
         }
-        taken.place = taken.entry.enter(rates.concurrent_requests);
-        if let Some(limit) = rates.concurrent_requests.filter(|_| !taken.place) {
-            self.refuse(scope, Limit::Concurrency, limit, Some(Wait::UntilOneEnds));
+        let wait = taken.entry.enter(rates.concurrent_requests, self.patience).err();
+        taken.place = wait.is_none();
+        if let Some(limit) = rates.concurrent_requests {
+            self.refuse(scope, Limit::Concurrency, limit, wait);
         }
         self.taken.push(taken);
     }
 
     /// What was taken, or nothing of it.
     pub(super) fn finish(self) -> Result<Permit, Refused> {
-        let Self { tokens, taken, refused } = self;
+        let Self { tokens, taken, refused, .. } = self;
         if refused.is_some() {
             taken.iter().for_each(|taken| taken.give_back(tokens));
         }

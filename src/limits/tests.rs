@@ -343,3 +343,103 @@ fn a_limited_request_costs_little() {
     println!("{each:?} for three subjects with three limits each");
     assert!(each < Duration::from_micros(100), "{each:?}");
 }
+
+/// A node of a fleet.
+fn node() -> Bench {
+    let Bench { limits, now_ns } = Bench::new();
+    Bench { limits: limits.shared(), now_ns }
+}
+
+const TERM: Duration = Duration::from_secs(10);
+
+/// What the node asks for, answered in one way.
+fn exchange(bench: &Bench, share: u32, brought: u32, target: u32) -> Ask {
+    let mut asks = bench.limits.asks(10);
+    while asks.is_empty() {
+        bench.pass(Duration::from_millis(500));
+        asks = bench.limits.asks(10);
+    }
+    let sent_at = bench.limits.now();
+    let [ask] = &asks[..] else { panic!("{asks:?}") };
+    let brought_micros = u64::from(brought) * MICROS;
+    let told = Told { share, brought_micros, target, unclaimed: 0 };
+    bench.limits.told(sent_at, TERM, [(ask, told)]);
+    ask.clone()
+}
+
+#[test]
+fn a_node_lets_through_what_it_has_of_a_limit_until_its_term_ends() {
+    let bench = node();
+    let rates = requests(60);
+    assert_eq!(bench.take(rates, 0).expect_err("no share").wait, Wait::UntilShared);
+    let ask = exchange(&bench, 30, 20, 30);
+    assert_eq!((ask.limit, ask.share, ask.need, ask.is_over), (60, 0, 1, false));
+    assert_eq!((0..30).filter(|_| bench.take(rates, 0).is_ok()).count(), 20, "what it brought");
+    bench.pass(Duration::from_secs(4));
+    assert_eq!((0..30).filter(|_| bench.take(rates, 0).is_ok()).count(), 2, "thirty a minute");
+    assert_eq!(wait(bench.take(rates, 0)), Duration::from_secs(2));
+    bench.pass(Duration::from_millis(5_999));
+    assert!(bench.take(rates, 0).is_ok(), "its term is not over");
+    bench.pass(Duration::from_millis(1));
+    let refused = bench.limits.take_with([(Subject::Key(1), rates)], None, Patience::Over);
+    assert_eq!(refused.expect_err("over").wait, Wait::UntilShared);
+    let ask = exchange(&bench, 30, 0, 30);
+    assert_eq!((ask.share, ask.returned_micros), (0, 0), "it has nothing that it could keep");
+    assert!(bench.take(rates, 0).is_err(), "what it had is lost");
+}
+
+#[test]
+fn what_a_share_loses_goes_back_and_what_it_gains_comes_empty() {
+    let bench = node();
+    let rates = tokens(60);
+    bench.take(rates, 1).expect_err("no share");
+    exchange(&bench, 40, 40, 40);
+    bench.take(rates, 10).expect("of 40").settle(10);
+    exchange(&bench, 40, 0, 20);
+    let ask = exchange(&bench, 50, 0, 50);
+    assert_eq!(ask.share, 20);
+    // Of the 30 that were left, and of what came back meanwhile.
+    assert_eq!(ask.returned_micros / MICROS, 10, "{ask:?}");
+    assert_eq!((0..60).filter(|_| bench.take(rates, 1).map(|it| it.settle(1)).is_ok()).count(), 20);
+    // Ten more than there are: a debt that no share takes away.
+    bench.pass(Duration::from_secs(6));
+    bench.take(rates, 5).expect("of 50 a minute").settle(15);
+    exchange(&bench, 50, 0, 0);
+    let ask = exchange(&bench, 60, 0, 60);
+    assert_eq!((ask.share, ask.returned_micros), (0, 0));
+    assert!(wait(bench.take(rates, 1)) > Duration::from_secs(10), "ten are owed");
+}
+
+#[test]
+fn places_that_are_taken_are_not_given_up() {
+    let bench = node();
+    assert_eq!(bench.take(places(5), 0).expect_err("no share").wait, Wait::UntilShared);
+    exchange(&bench, 5, 0, 5);
+    let mut open: Vec<_> = (0..3).map(|_| bench.take(places(5), 0).expect("a place")).collect();
+    assert_eq!(exchange(&bench, 5, 0, 1).share, 5);
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.take(places(5), 0).is_err(), "it keeps to one already");
+    assert_eq!(exchange(&bench, 3, 0, 1).share, 3, "three are in flight");
+    open.truncate(1);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(exchange(&bench, 1, 0, 1).share, 1);
+    assert!(bench.take(places(5), 0).is_err());
+    drop(open);
+    assert!(bench.take(places(5), 0).is_ok());
+}
+
+#[test]
+fn a_share_that_nobody_uses_is_given_back() {
+    let bench = node();
+    bench.take(requests(60), 0).expect_err("no share");
+    exchange(&bench, 60, 60, 60);
+    bench.pass(Duration::from_secs(4));
+    let ask = exchange(&bench, 60, 0, 60);
+    assert!(!ask.is_over && ask.demand > 0, "{ask:?}");
+    bench.pass(Duration::from_secs(7));
+    let ask = exchange(&bench, 0, 0, 0);
+    assert!(ask.is_over, "{ask:?}");
+    assert_eq!((ask.share, ask.returned_micros, ask.demand), (0, 60 * MICROS, 0));
+    assert_eq!(bench.limits.asks(10), [], "the others know");
+    assert_eq!(bench.take(requests(60), 0).expect_err("none").wait, Wait::UntilShared);
+}

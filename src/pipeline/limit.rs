@@ -16,6 +16,8 @@ use crate::pipeline::Validated;
 const RETRY_CONCURRENCY: Duration = Duration::from_secs(1);
 /// The same where the money that a key may spend is held by its own requests.
 const RETRY_HELD: Duration = Duration::from_secs(2);
+/// The same where a node has no share of a limit, and the database does not answer.
+const RETRY_UNSHARED: Duration = Duration::from_secs(2);
 
 /// Counts the request for its key, its account and its model: as a request, as one more at one time,
 /// and with its estimated input as tokens. What it really uses is counted when it is over. The submit
@@ -58,6 +60,7 @@ fn told(refused: &Refused, tokens: u64) -> GatewayError {
         Wait::UntilOneEnds => {
             ("Try again when one of them has ended.".to_owned(), Some(RETRY_CONCURRENCY))
         }
+        Wait::UntilShared => return unshared(),
         Wait::Never => (format!("This request alone has about {tokens}: send it in parts."), None),
     };
     let message = format!("{whose} is limited to {value} {unit}. {advice}");
@@ -67,6 +70,12 @@ fn told(refused: &Refused, tokens: u64) -> GatewayError {
         Limit::Concurrency => error.code("ConcurrencyExceeded"),
         _ => error,
     }
+}
+
+/// What is left of a limit is not known: the nodes of the fleet cannot agree on it now.
+fn unshared() -> GatewayError {
+    let message = "The gateway cannot tell how much of your limits is left. Try again in a moment.";
+    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_UNSHARED)
 }
 
 /// A hold that the key may not make, as an answer. The account has the money, so it is a limit like

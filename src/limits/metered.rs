@@ -1,0 +1,218 @@
+//! One limit a minute of one subject: all of it, or in a fleet this node's share of it.
+//!
+//! A share is a smaller bucket. What is in it stays in it when the share grows, but for what comes
+//! along with the growth; when it shrinks, what no longer fits is given up. So nothing is made by
+//! moving shares around: what all nodes have together was refilled by all of them together, and that
+//! is no faster than one bucket of the whole limit.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use governor::clock::Clock as _;
+use governor::nanos::Nanos;
+
+use super::bucket::{Bucket, Clock};
+use super::share::{Ask, MICROS, Patience, Share, Told};
+use super::{Gauge, Limit, Subject, Wait};
+
+/// Who is refused for want of a share comes again after so long: nodes exchange their shares twice a
+/// second.
+const RETRY_SHARE: Duration = Duration::from_secs(1);
+
+/// A limit a minute.
+pub(super) struct Metered {
+    limit: NonZeroU32,
+    clock: Clock,
+    /// Of the size of the limit, or of the share; `None` without a share.
+    bucket: Option<Bucket>,
+    /// What was used beyond the bucket before it went away, in millionths.
+    owed_micros: AtomicU64,
+    /// In a fleet.
+    share: Option<Box<Share>>,
+}
+
+impl Metered {
+    /// A full bucket; in a fleet, a share that is still to be asked for.
+    pub(super) fn new(limit: NonZeroU32, clock: &Clock, is_shared: bool) -> Self {
+        Self {
+            limit,
+            clock: clock.clone(),
+            bucket: (!is_shared).then(|| Bucket::new(limit, clock)),
+            owed_micros: AtomicU64::new(0),
+            share: is_shared.then(|| Box::new(Share::new(clock.now().as_u64()))),
+        }
+    }
+
+    pub(super) fn limit(&self) -> NonZeroU32 {
+        self.limit
+    }
+
+    /// Another limit, of which as much is used as before. A share that is larger is cut to it.
+    pub(super) fn resize(&mut self, limit: NonZeroU32) {
+        self.limit = limit;
+        match &self.share {
+            None => self.bucket = self.bucket.as_ref().map(|bucket| bucket.resized(limit)),
+            Some(_) if self.size() > limit.get() => self.lower(limit.get()),
+            Some(_) => {}
+        }
+    }
+
+    /// Takes `units`, or says when they will be there.
+    pub(super) fn take(&self, units: u64, patience: Patience) -> Result<(), Wait> {
+        let Some(share) = &self.share else {
+            return self.bucket.as_ref().map_or(Err(Wait::Never), |bucket| bucket.take(units));
+        };
+        if units > u64::from(self.limit.get()) {
+            return Err(Wait::Never);
+        }
+        if patience == Patience::First {
+            share.ask(units);
+        }
+        let now_ns = self.clock.now().as_u64();
+        let wait = match &self.bucket {
+            _ if units == 0 => return Ok(()),
+            _ if share.has_ended(now_ns) => Wait::UntilShared,
+            Some(bucket) if units <= u64::from(bucket.limit().get()) => match bucket.take(units) {
+                Ok(()) => return Ok(()),
+                Err(wait) => wait,
+            },
+            _ => Wait::For(RETRY_SHARE),
+        };
+        Err(share.refuse(wait, now_ns, patience))
+    }
+
+    /// Takes `units` whether they are there or not.
+    pub(super) fn charge(&self, units: u64, now: Nanos) {
+        if let Some(share) = self.share.as_ref().filter(|_| units > 0) {
+            share.charge(units);
+        }
+        match &self.bucket {
+            Some(bucket) => bucket.charge(units, now),
+            None => self.owe(|owed| owed.saturating_add(units.saturating_mul(MICROS))),
+        }
+    }
+
+    /// Gives `units` back.
+    pub(super) fn give_back(&self, units: u64) {
+        match &self.bucket {
+            Some(bucket) => bucket.give_back(units),
+            None => self.owe(|owed| owed.saturating_sub(units.saturating_mul(MICROS))),
+        }
+    }
+
+    /// How the limit stands. In a fleet, what is left is what this node has left.
+    pub(super) fn gauge(&self, now: Nanos) -> Gauge {
+        let limit = self.limit.get();
+        let gauge = self.bucket.as_ref().map(|bucket| bucket.gauge(now));
+        let gauge = gauge.unwrap_or(Gauge { limit, remaining: 0, reset: RETRY_SHARE });
+        Gauge { limit, ..gauge }
+    }
+
+    /// Whether a new one would say the same.
+    pub(super) fn is_idle(&self, now: Nanos) -> bool {
+        match &self.share {
+            None => self.bucket.as_ref().is_none_or(|bucket| bucket.is_full(now)),
+            Some(share) => self.owed_micros(now) == 0 && share.is_forgotten(now.as_u64()),
+        }
+    }
+
+    /// What to tell the other nodes, if there is something to tell.
+    pub(super) fn ask(&mut self, subject: &Subject, kind: Limit) -> Option<Ask> {
+        let now = self.clock.now();
+        let owed_micros = self.owed_micros(now);
+        let share = self.share.as_ref()?;
+        let wanted = share.wanted(now.as_u64(), owed_micros, false, false)?;
+        let mut returned_micros = wanted.returned_micros;
+        if share.has_ended(now.as_u64()) {
+            // What came back since it ended is not this node's.
+            self.set(0, 0);
+            returned_micros = 0;
+        } else if wanted.is_over {
+            returned_micros = returned_micros.saturating_add(self.set(0, 0));
+        }
+        Some(Ask {
+            subject: subject.clone(),
+            kind,
+            limit: self.limit.get(),
+            share: self.size(),
+            returned_micros,
+            demand: wanted.demand,
+            need: wanted.need.min(self.limit.get()),
+            floor: 0,
+            is_over: wanted.is_over,
+        })
+    }
+
+    /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
+    pub(super) fn told(&mut self, told: &Told, until_ns: u64, is_over: bool) -> bool {
+        let Some(share) = &self.share else { return false };
+        if is_over {
+            share.end();
+            return false;
+        }
+        share.renew(until_ns, told.unclaimed);
+        let size = told.share.min(self.limit.get());
+        if size != self.size() || told.brought_micros > 0 {
+            self.set(size, told.brought_micros);
+        }
+        let is_less = told.target < size;
+        if is_less {
+            self.lower(told.target);
+        }
+        is_less
+    }
+
+    /// Whether something is to be told at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| share.is_urgent())
+    }
+
+    fn size(&self) -> u32 {
+        self.bucket.as_ref().map_or(0, |bucket| bucket.limit().get())
+    }
+
+    fn lower(&mut self, size: u32) {
+        let unused_micros = self.set(size, 0);
+        if let Some(share) = &self.share {
+            share.give_up(unused_micros);
+        }
+    }
+
+    /// A share of another size, to which something comes along. Gives what does not fit.
+    fn set(&mut self, size: u32, brought_micros: u64) -> u64 {
+        let now = self.clock.now();
+        let left = self.left_micros(now).saturating_add(i128::from(brought_micros));
+        let room = i128::from(size) * i128::from(MICROS);
+        let kept = left.min(room);
+        self.bucket = NonZeroU32::new(size).map(|size| Bucket::with_left(size, &self.clock, kept));
+        let owed = if size == 0 { kept.saturating_neg().max(0) } else { 0 };
+        self.owed_micros.store(u64::try_from(owed).unwrap_or(u64::MAX), Ordering::Release);
+        u64::try_from(left.saturating_sub(kept)).unwrap_or(0)
+    }
+
+    /// What may be used at this moment, in millionths; below zero where more was used than there was.
+    fn left_micros(&self, now: Nanos) -> i128 {
+        match &self.bucket {
+            Some(bucket) => bucket.left_micros(now),
+            None => -i128::from(self.owed_micros.load(Ordering::Acquire)),
+        }
+    }
+
+    fn owed_micros(&self, now: Nanos) -> u64 {
+        u64::try_from(self.left_micros(now).saturating_neg().max(0)).unwrap_or(u64::MAX)
+    }
+
+    fn owe(&self, change: impl Fn(u64) -> u64) {
+        let changed = |owed| Some(change(owed));
+        // The closure always gives a value, so this does not fail.
+        self.owed_micros.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).ok();
+    }
+}
+
+impl fmt::Debug for Metered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.gauge(self.clock.now()))
+    }
+}

@@ -1,0 +1,160 @@
+//! Requests of one subject at one time; in a fleet, within this node's share of the places.
+//!
+//! How many there may be and how many there are is one number, so that a share cannot shrink while a
+//! request takes the place that is given up.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::share::{Ask, Patience, Share, Told};
+use super::{Limit, Subject, Wait};
+
+/// Places, and who is in them.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// How many may be taken, which counts in a fleet only, in the upper half; in flight, in the lower.
+    counts: AtomicU64,
+    /// In a fleet.
+    share: Option<Box<Share>>,
+    /// The whole limit as the last request saw it; 0 without one. In a fleet.
+    limit: AtomicU32,
+}
+
+fn joined(allowed: u32, in_flight: u32) -> u64 {
+    u64::from(allowed) << 32 | u64::from(in_flight)
+}
+
+fn parted(counts: u64) -> (u32, u32) {
+    let half = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+    (half(counts >> 32), half(counts))
+}
+
+impl Places {
+    /// Nothing is in flight. `now_ns` is there in a fleet.
+    pub(super) fn new(now_ns: Option<u64>) -> Self {
+        Self {
+            counts: AtomicU64::new(0),
+            share: now_ns.map(|now_ns| Box::new(Share::new(now_ns))),
+            limit: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        parted(self.counts.load(Ordering::Acquire)).1
+    }
+
+    /// Counts one more request, unless there are too many. `now_ns` is asked for in a fleet.
+    pub(super) fn enter(
+        &self,
+        limit: Option<NonZeroU32>,
+        now_ns: impl Fn() -> u64,
+        patience: Patience,
+    ) -> Result<(), Wait> {
+        let Some(share) = &self.share else {
+            return self.count(limit.map(NonZeroU32::get), |_| {}).map_err(|()| Wait::UntilOneEnds);
+        };
+        let whole = limit.map_or(0, NonZeroU32::get);
+        if self.limit.load(Ordering::Relaxed) != whole {
+            self.limit.store(whole, Ordering::Relaxed);
+        }
+        let Some(limit) = limit else { return self.count(None, |_| {}).map_err(|()| Wait::Never) };
+        let now_ns = now_ns();
+        let entered = if share.has_ended(now_ns) {
+            Err(Wait::UntilShared)
+        } else {
+            let within_share = self.count_within(limit.get(), |places| share.peak(places));
+            within_share.map_err(|()| Wait::UntilOneEnds)
+        };
+        entered.map_err(|wait| {
+            if patience == Patience::First {
+                share.ask_place();
+            }
+            share.refuse(wait, now_ns, patience)
+        })
+    }
+
+    /// Counts a request as over.
+    pub(super) fn leave(&self) {
+        self.counts.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn count(&self, limit: Option<u32>, counted: impl Fn(u32)) -> Result<(), ()> {
+        self.change(|(_, in_flight)| limit.is_none_or(|limit| in_flight < limit), counted)
+    }
+
+    fn count_within(&self, limit: u32, counted: impl Fn(u32)) -> Result<(), ()> {
+        self.change(|(allowed, in_flight)| in_flight < allowed.min(limit), counted)
+    }
+
+    fn change(
+        &self,
+        is_free: impl Fn((u32, u32)) -> bool,
+        counted: impl Fn(u32),
+    ) -> Result<(), ()> {
+        let enter = |counts| is_free(parted(counts)).then(|| counts + 1);
+        let before = self.counts.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter);
+        counted(parted(before.map_err(|_| ())?).1.saturating_add(1));
+        Ok(())
+    }
+
+    /// Whether a new one would say the same.
+    pub(super) fn is_idle(&self, now_ns: u64) -> bool {
+        self.in_flight() == 0 && self.share.as_ref().is_none_or(|share| share.is_forgotten(now_ns))
+    }
+
+    /// What to tell the other nodes, if there is something to tell.
+    pub(super) fn ask(&self, subject: &Subject, now_ns: u64) -> Option<Ask> {
+        let share = self.share.as_ref()?;
+        let limit = self.limit.load(Ordering::Relaxed);
+        let is_limited = limit > 0;
+        if !is_limited && !share.is_claimed() {
+            return None;
+        }
+        let wanted = share.wanted(now_ns, 0, is_limited && self.in_flight() > 0, true)?;
+        if wanted.is_over || share.has_ended(now_ns) {
+            self.allow(0);
+        }
+        // Requests leave meanwhile, and none comes above what is allowed: this is the most there are.
+        let (allowed, in_flight) = parted(self.counts.load(Ordering::Acquire));
+        let is_over = wanted.is_over || !is_limited;
+        Some(Ask {
+            subject: subject.clone(),
+            kind: Limit::Concurrency,
+            limit,
+            share: if is_over { 0 } else { allowed.max(in_flight) },
+            returned_micros: 0,
+            demand: wanted.demand,
+            need: 1,
+            floor: in_flight,
+            is_over,
+        })
+    }
+
+    /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
+    pub(super) fn told(&self, told: &Told, until_ns: u64, is_over: bool) -> bool {
+        let Some(share) = &self.share else { return false };
+        if is_over {
+            share.end();
+            return false;
+        }
+        self.allow(told.share.min(told.target));
+        share.renew(until_ns, told.unclaimed);
+        // What is in flight above the target is told with the next exchange, when some have ended.
+        let is_less = told.target < told.share && self.in_flight() < told.share;
+        if is_less {
+            share.give_up(0);
+        }
+        is_less
+    }
+
+    /// Whether something is to be told at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| share.is_urgent())
+    }
+
+    fn allow(&self, places: u32) {
+        let allow = |counts| Some(joined(places, parted(counts).1));
+        // The closure always gives a value, so this does not fail.
+        self.counts.fetch_update(Ordering::AcqRel, Ordering::Acquire, allow).ok();
+    }
+}

@@ -1,0 +1,278 @@
+//! What a node knows of its share of a limit that a whole fleet has: how much of it there is, until
+//! when, and how much of it is wanted.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::{Limit, Subject, Wait};
+
+/// Parts of a unit are counted in millionths.
+pub const MICROS: u64 = 1_000_000;
+/// What was asked for counts for so long, a little less every moment. Shares follow demand about as
+/// fast, and a pause of a second between two requests moves nothing.
+const DEMAND_NS: u64 = 10_000_000_000;
+/// Demand is told for a minute.
+const DEMANDS_PER_MINUTE: u64 = 6;
+/// A share that is not used is told to be there after so long: a third of the shortest useful term.
+const RENEWED_NS: u64 = 3_000_000_000;
+/// What was asked for is told after so long, where nobody waits. It is a little shorter than the pace
+/// of the exchanges, so that none is left out for a millisecond.
+const TOLD_NS: u64 = 450_000_000;
+/// A share that nobody used for so long is given back.
+const IDLE_NS: u64 = 10_000_000_000;
+/// A request may wait for a share for so long after somebody first asked for the limit: other nodes
+/// hear of it within half a second, and give up what they do not need.
+const NEW_NS: u64 = 1_000_000_000;
+/// The largest request of so long is what a share must have room for.
+const LARGEST_NS: u64 = 30_000_000_000;
+
+/// Whether a request that is short of a share waits for more of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It has just come: if there may be more, it waits.
+    First,
+    /// It has waited, and may wait again.
+    Again,
+    /// It has waited for long enough.
+    Over,
+}
+
+/// What a node tells about one limit at an exchange, and asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Whose limit it is.
+    pub subject: Subject,
+    /// Which of them.
+    pub kind: Limit,
+    /// Its value, as this node knows it.
+    pub limit: u32,
+    /// What the node has of it, and keeps to already where that is less than it was.
+    pub share: u32,
+    /// Units that were unused in what it gave up, in millionths.
+    pub returned_micros: u64,
+    /// What was wanted lately: units a minute, or requests at one time.
+    pub demand: u64,
+    /// What one request needs: with a smaller share none is let through.
+    pub need: u32,
+    /// What the node cannot give up: requests that are in flight.
+    pub floor: u32,
+    /// Nobody wants it any more: the node has no share, and is forgotten.
+    pub is_over: bool,
+}
+
+/// What a node is told about one limit at an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What it has of the limit now.
+    pub share: u32,
+    /// Units that come with what is new of it, in millionths. The rest of it comes empty.
+    pub brought_micros: u64,
+    /// What it should have: where it is less, the node keeps to it at once, and says so next time.
+    pub target: u32,
+    /// What no node has.
+    pub unclaimed: u32,
+}
+
+/// One limit's share, but for its size, which is where it is enforced.
+#[derive(Debug)]
+pub(super) struct Share {
+    /// What was asked for since the last exchange.
+    asked: AtomicU64,
+    /// The most that one request asked for, or that was in flight at one time.
+    largest: AtomicU64,
+    /// Whether a request was refused that more of the limit would have let through.
+    is_short: AtomicBool,
+    /// When the share ends; 0 if there is none.
+    until_ns: AtomicU64,
+    /// What no node had at the last exchange.
+    unclaimed: AtomicU32,
+    /// When somebody first asked.
+    since_ns: u64,
+    kept: Mutex<Kept>,
+}
+
+/// What only the exchanges look at.
+#[derive(Debug, Default)]
+struct Kept {
+    asked_micros: u64,
+    need: u64,
+    need_at_ns: u64,
+    told_at_ns: u64,
+    busy_at_ns: u64,
+    returned_micros: u64,
+    /// Whether the others may count a share for this node.
+    is_claimed: bool,
+    /// Whether there is less of it than they count.
+    is_lowered: bool,
+}
+
+/// What is wanted of one limit.
+pub(super) struct Wanted {
+    pub(super) demand: u64,
+    pub(super) need: u32,
+    pub(super) returned_micros: u64,
+    pub(super) is_over: bool,
+}
+
+impl Share {
+    pub(super) fn new(now_ns: u64) -> Self {
+        Self {
+            asked: AtomicU64::new(0),
+            largest: AtomicU64::new(0),
+            is_short: AtomicBool::new(false),
+            until_ns: AtomicU64::new(0),
+            unclaimed: AtomicU32::new(0),
+            since_ns: now_ns,
+            kept: Mutex::new(Kept { busy_at_ns: now_ns, ..Kept::default() }),
+        }
+    }
+
+    /// Counts what is asked for.
+    pub(super) fn ask(&self, units: u64) {
+        self.asked.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
+        if self.largest.load(Ordering::Relaxed) < units {
+            self.largest.fetch_max(units, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts what was used beyond what was asked for.
+    pub(super) fn charge(&self, units: u64) {
+        self.asked.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
+    }
+
+    /// Counts how many are in flight at one time.
+    pub(super) fn peak(&self, places: u32) {
+        if self.largest.load(Ordering::Relaxed) < u64::from(places) {
+            self.largest.fetch_max(places.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a request for which there was no place.
+    pub(super) fn ask_place(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether there is no share that holds at this moment.
+    pub(super) fn has_ended(&self, now_ns: u64) -> bool {
+        now_ns >= self.until_ns.load(Ordering::Acquire)
+    }
+
+    /// Why a request is refused that the whole limit may have let through.
+    pub(super) fn refuse(&self, wait: Wait, now_ns: u64, patience: Patience) -> Wait {
+        let is_new = now_ns.saturating_sub(self.since_ns) < NEW_NS;
+        let has_ended = self.has_ended(now_ns);
+        let may_come = has_ended || is_new || self.unclaimed.load(Ordering::Relaxed) > 0;
+        if may_come {
+            self.is_short.store(true, Ordering::Relaxed);
+        }
+        let waits = has_ended || may_come && patience != Patience::Over;
+        if waits { Wait::UntilShared } else { wait }
+    }
+
+    /// A part of the share was given up, and this was unused in it.
+    pub(super) fn give_up(&self, unused_micros: u64) {
+        let mut kept = self.kept.lock();
+        kept.returned_micros = kept.returned_micros.saturating_add(unused_micros);
+        kept.is_lowered = true;
+    }
+
+    /// An exchange is over that was sent a term before `until_ns`.
+    pub(super) fn renew(&self, until_ns: u64, unclaimed: u32) {
+        self.unclaimed.store(unclaimed, Ordering::Relaxed);
+        self.until_ns.store(until_ns, Ordering::Release);
+    }
+
+    /// The others know that there is none any more.
+    pub(super) fn end(&self) {
+        self.until_ns.store(0, Ordering::Release);
+        self.kept.lock().is_claimed = false;
+    }
+
+    /// Whether the others may count a share for this node.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.kept.lock().is_claimed
+    }
+
+    /// Whether nothing of it would be missed.
+    pub(super) fn is_forgotten(&self, now_ns: u64) -> bool {
+        let kept = self.kept.lock();
+        !kept.is_claimed && self.is_idle(&kept, now_ns)
+    }
+
+    fn is_idle(&self, kept: &Kept, now_ns: u64) -> bool {
+        let was_asked =
+            self.asked.load(Ordering::Relaxed) > 0 || self.largest.load(Ordering::Relaxed) > 0;
+        !was_asked && now_ns.saturating_sub(kept.busy_at_ns) >= IDLE_NS
+    }
+
+    /// What is wanted now, if it is time to say so. `owed` is what was used beyond the share, in
+    /// millionths; `is_busy` says that something is in flight.
+    pub(super) fn wanted(
+        &self,
+        now_ns: u64,
+        owed_micros: u64,
+        is_busy: bool,
+        is_place: bool,
+    ) -> Option<Wanted> {
+        let mut kept = self.kept.lock();
+        if is_busy || owed_micros > 0 {
+            kept.busy_at_ns = now_ns;
+        }
+        let is_idle = self.is_idle(&kept, now_ns);
+        if is_idle && !kept.is_claimed {
+            return None;
+        }
+        let passed_ns = now_ns.saturating_sub(kept.told_at_ns);
+        let was_asked =
+            self.asked.load(Ordering::Relaxed) > 0 || self.largest.load(Ordering::Relaxed) > 0;
+        let is_due = self.is_short.load(Ordering::Relaxed)
+            || kept.is_lowered
+            || (was_asked || is_busy || self.has_ended(now_ns)) && passed_ns >= TOLD_NS
+            || passed_ns >= RENEWED_NS;
+        if !is_due {
+            return None;
+        }
+        self.is_short.store(false, Ordering::Relaxed);
+        let asked = self.asked.swap(0, Ordering::Relaxed);
+        let largest = self.largest.swap(0, Ordering::Relaxed);
+        if asked > 0 || largest > 0 {
+            kept.busy_at_ns = now_ns;
+        }
+        let demand = kept.demand(asked, largest, passed_ns, is_place);
+        if largest >= kept.need || now_ns.saturating_sub(kept.need_at_ns) >= LARGEST_NS {
+            (kept.need, kept.need_at_ns) = (largest, now_ns);
+        }
+        let need = if is_place { 1 } else { u32::try_from(kept.need).unwrap_or(u32::MAX) };
+        kept.told_at_ns = now_ns;
+        kept.is_claimed = true;
+        kept.is_lowered = false;
+        Some(Wanted {
+            demand: if is_idle { 0 } else { demand.saturating_add(owed_micros / MICROS).max(1) },
+            need: need.max(1),
+            returned_micros: std::mem::take(&mut kept.returned_micros),
+            is_over: is_idle,
+        })
+    }
+
+    /// Whether this is to be told at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed) || self.kept.lock().is_lowered
+    }
+}
+
+impl Kept {
+    /// Adds what was asked for, lets go of some of what was asked for before, and says what that is
+    /// for a minute, or at one time.
+    fn demand(&mut self, asked: u64, largest: u64, passed_ns: u64, is_place: bool) -> u64 {
+        let passed_ns = passed_ns.min(DEMAND_NS);
+        let gone = u128::from(self.asked_micros) * u128::from(passed_ns) / u128::from(DEMAND_NS);
+        let left = self.asked_micros.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
+        if is_place {
+            self.asked_micros = left.max(asked.saturating_add(largest).saturating_mul(MICROS));
+            return self.asked_micros.div_ceil(MICROS);
+        }
+        self.asked_micros = left.saturating_add(asked.saturating_mul(MICROS));
+        self.asked_micros.saturating_mul(DEMANDS_PER_MINUTE).div_ceil(MICROS)
+    }
+}
