@@ -526,3 +526,28 @@ async fn what_nobody_announced_is_found_and_what_is_not_allowed_ends_nothing_but
     assert!(directory.stopped().expect("why").contains("not allowed"));
     assert_eq!(node.ledger.account(account).map(|found| found.suspended), Some(false));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_write_whose_caller_leaves_in_the_middle_is_made_once_or_not_at_all() {
+    const ROUNDS: i64 = 50;
+    let (database, url) = database("cancelled").await;
+    let (nodes, mut random) = (three(&url).await, seeded());
+    let account = nodes[0].ledger.create_account("A").await.expect("opens").id;
+    let mut left = 0;
+    for round in 0..ROUNDS {
+        let id = format!("g{round}");
+        let ledger = &nodes[random.usize(..nodes.len())].ledger;
+        let patience = Duration::from_micros(random.u64(..5_000));
+        let grant = ledger.grant(account, &id, Nanousd::new(1));
+        left += usize::from(tokio::time::timeout(patience, grant).await.is_err());
+        let ledger = &nodes[random.usize(..nodes.len())].ledger;
+        ledger.grant(account, &id, Nanousd::new(1)).await.expect("gives");
+    }
+    println!("{left} of {ROUNDS} callers left");
+    assert!(left > 0, "somebody left");
+    let row =
+        "SELECT granted, (SELECT count(*) FROM tollgate.grants), (SELECT seq FROM tollgate.head)
+               FROM tollgate.accounts";
+    assert_eq!(said(&database, row), format!("{ROUNDS}|{ROUNDS}|{}", ROUNDS + 1));
+    assert_alike(&nodes).await;
+}
