@@ -140,7 +140,7 @@ async fn announced_task(member: &Member, account: AccountId, hook: SocketAddr) -
     let hold = hold(member, account, HELD).await;
     let task = announced_at(&task(&hold, account, None), hook);
     member.ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).await.expect("opened");
-    let stage = Stage::Submitted { upstream_id: task.id().to_string() };
+    let stage = Stage::Submitted { upstream_id: format!("up-{}", task.id()) };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     let changed = member.ledger.change_task((account, task.id()), change).await;
     changed.expect("written").expect("changed")
