@@ -18,6 +18,8 @@ pub const RECALL_WAIT: Duration = Duration::from_millis(250);
 const RECALL_BEAT: Duration = Duration::from_millis(50);
 /// Who waits for money while the treasury does not answer is refused after this.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// Nobody waits longer for money than for an answer and a recall together.
+pub const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
 /// For how long ahead money is borrowed, at the pace of the last seconds.
 const AHEAD_S: i64 = 2;
 /// More than what would be spent in this time is given back.
@@ -65,13 +67,19 @@ struct Waiting {
     id: Waiter,
     amount: Nanousd,
     since: Duration,
+    /// The exchange that was sent last asks for it.
+    is_asked: bool,
+    /// When the treasury first had not enough for it: other nodes are asked from then on.
+    short_at: Option<Duration>,
 }
 
 /// What is known of an account of which this node has money, or wants some.
 #[derive(Debug, Default)]
 struct Need {
     waiting: Vec<Waiting>,
-    /// What was set aside of it up to the last beat.
+    /// What was set aside of it up to the last exchange.
+    seen: Nanousd,
+    /// What was set aside of it when the pace was last measured.
     reserved: Nanousd,
     /// What was set aside in the second before that, smoothed.
     per_second: i64,
@@ -81,6 +89,10 @@ struct Need {
     short: Option<Short>,
     /// When it is asked again after that.
     ask_at: Duration,
+    /// When money came last: who waited for it takes it a moment later.
+    lent_at: Option<Duration>,
+    /// What was given back and not reported yet: it is on its way to the treasury.
+    returning: Nanousd,
     /// Another node needs it.
     is_recalled: bool,
 }
@@ -140,7 +152,7 @@ impl Borrower {
         let id = self.next_waiter;
         self.next_waiter = id.wrapping_add(1);
         let need = self.needs.entry(account).or_default();
-        need.waiting.push(Waiting { id, amount, since });
+        need.waiting.push(Waiting { id, amount, since, is_asked: false, short_at: None });
         id
     }
 
@@ -151,9 +163,16 @@ impl Borrower {
         }
     }
 
-    /// An account runs low here: it is looked at with the next exchange, which is due now.
+    /// An account runs low here: it is looked at with the next exchange, which is due now unless the
+    /// treasury had nothing of it the last time.
     pub fn runs_low(&mut self, account: AccountId) {
-        self.needs.entry(account).or_default();
+        if self.needs.entry(account).or_default().short.is_none() {
+            self.hurry();
+        }
+    }
+
+    /// The next exchange is due now: another node has said that it is short of something.
+    pub fn hurry(&mut self) {
         self.exchanged_at = None;
     }
 
@@ -163,7 +182,9 @@ impl Borrower {
         let Some(last) = self.exchanged_at.filter(|_| self.pending.is_none()) else { return now };
         let waiting = self.needs.values().filter(|need| !need.waiting.is_empty());
         let asks = waiting.map(|need| need.ask_at);
-        asks.chain([last.saturating_add(BEAT)]).min().unwrap_or(now)
+        let is_recalled = self.needs.values().any(|need| need.is_recalled);
+        let beat = if is_recalled { RECALL_BEAT } else { BEAT };
+        asks.chain([last.saturating_add(beat)]).min().unwrap_or(now)
     }
 
     /// The exchange to send at `now`. One that was not answered is sent again as it was.
@@ -187,7 +208,8 @@ impl Borrower {
     }
 
     /// The exchanges with which a process begins, one after the other: reports all that stands in the
-    /// journal, and says with the last that nothing is left.
+    /// journal, and says with the last that nothing is left. Everything was given back before that,
+    /// and is on disk: what were reported later would be taken for money that is lent from here on.
     pub fn clearing(&mut self, now: Duration, local: &mut impl Local) -> Exchange {
         if self.pending.is_none() {
             let report = local.report(self.reported);
@@ -214,32 +236,42 @@ impl Borrower {
     ) -> Vec<(Waiter, Verdict)> {
         let Some(exchange) = self.pending.take() else { return Vec::new() };
         self.turn = exchange.turn;
-        self.reported = exchange.report.map_or(self.reported, |report| report.to);
-        // The treasury counts from later on, and for longer.
-        self.spend_until = self.sent_at.saturating_add(self.term);
-        self.exchanged_at = Some(now);
-        let mut told = Vec::new();
-        for (account, loan) in &answer.loans {
-            let Some(need) = self.needs.get_mut(account) else { continue };
-            match loan {
-                Loan::Lent(amount) => {
-                    local.take_in(*account, *amount);
-                    need.short = None;
-                    told.extend(need.waiting.drain(..).map(|waiting| (waiting.id, Verdict::Again)));
-                }
-                Loan::Short(short) => {
-                    need.short = Some(*short);
-                    need.ask_at = now.saturating_add(RECALL_BEAT);
-                    need.refuse(*short, self.sent_at, now, &mut told);
+        if let Some(report) = exchange.report {
+            self.reported = report.to;
+            for settled in report.settled {
+                if let Some(need) = self.needs.get_mut(&settled.account) {
+                    need.returning = need.returning.saturating_sub(settled.returned);
                 }
             }
         }
-        let recalled: BTreeSet<_> = answer.recalled.iter().copied().collect();
-        for (account, need) in &mut self.needs {
-            need.is_recalled = recalled.contains(account);
+        // The treasury counts from later on, and for longer.
+        self.spend_until = self.sent_at.saturating_add(self.term);
+        // An answer that comes so late begins no term: the next exchange does.
+        let may_spend = now < self.spend_until;
+        self.exchanged_at = Some(now).filter(|_| may_spend);
+        let mut told = Vec::new();
+        for (account, loan) in &answer.loans {
+            let need = self.needs.entry(*account).or_default();
+            match loan {
+                Loan::Lent(amount) => {
+                    local.take_in(*account, *amount);
+                    (need.short, need.lent_at) = (None, Some(now));
+                }
+                Loan::Short(short) => need.short = Some(*short),
+            }
+            if may_spend {
+                need.tell(local.available(*account), now, &mut told);
+            }
         }
-        if !recalled.is_empty() {
-            self.exchanged_at = None;
+        let recalled: BTreeSet<_> = answer.recalled.iter().copied().collect();
+        let mut is_news = false;
+        for (account, need) in &mut self.needs {
+            let was_recalled = need.is_recalled;
+            need.is_recalled = recalled.contains(account);
+            is_news |= need.is_recalled && !was_recalled;
+        }
+        if is_news {
+            self.hurry();
         }
         told
     }
@@ -266,21 +298,17 @@ impl Borrower {
     /// Gives back what others need more, what is too much, and what nobody uses here.
     fn give_back(&mut self, now: Duration, local: &mut impl Local) {
         self.needs.retain(|account, need| {
-            let available = local.available(*account);
             let is_idle = now.saturating_sub(need.used_at) >= IDLE && need.waiting.is_empty();
-            let kept = if need.is_recalled || is_idle {
-                Nanousd::ZERO
-            } else if available > need.spent_in(EXCESS_S).max(FLOOR) {
-                need.spent_in(AHEAD_S).max(FLOOR)
-            } else {
-                available
-            };
-            let excess = available.saturating_sub(kept);
-            if excess > Nanousd::ZERO {
-                local.give_back(*account, excess);
+            let (held, available) = (local.held(*account), local.available(*account));
+            let excess = available.saturating_sub(need.kept(available, is_idle, now));
+            if excess > Nanousd::ZERO && local.give_back(*account, excess) {
+                need.returning = need.returning.checked_add(excess).unwrap_or(Nanousd::MAX);
             }
             local.watch(*account, need.spent_in(1));
-            !is_idle || local.held(*account) > Nanousd::ZERO
+            // Calls go on meanwhile: what they have freed or taken is looked at the next time.
+            let has_left = [held, available, need.returning].iter().all(|money| money.is_zero())
+                && local.reserved(*account) == need.seen;
+            !is_idle || !has_left
         });
     }
 
@@ -296,10 +324,11 @@ impl Borrower {
             if need.waiting.is_empty() && !is_low || need.ask_at > now {
                 continue;
             }
-            let least = need.waiting.first().map_or(Nanousd::ZERO, |first| {
+            let least = need.next_to_serve(available).map_or(Nanousd::ZERO, |next| {
                 // What is there was not enough, or another call has taken it meanwhile.
-                first.amount.saturating_sub(available).max(Nanousd::new(1))
+                next.amount.saturating_sub(available).max(Nanousd::new(1))
             });
+            need.waiting.iter_mut().for_each(|waiting| waiting.is_asked = true);
             let wanted = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
             let most = wanted.saturating_sub(available).max(least);
             asks.push(Ask { account: *account, least, most });
@@ -309,23 +338,63 @@ impl Borrower {
 }
 
 impl Need {
-    /// Tells those that no money can come any more, of those who waited when the exchange was sent.
-    fn refuse(
-        &mut self,
-        short: Short,
-        sent_at: Duration,
-        now: Duration,
-        told: &mut Vec<(Waiter, Verdict)>,
-    ) {
-        let is_final = |waiting: &Waiting| {
-            let has_waited = now.saturating_sub(waiting.since) >= RECALL_WAIT;
-            waiting.since <= sent_at && (has_waited || short.elsewhere <= Nanousd::ZERO)
-        };
-        let gone = self.waiting.extract_if(.., |waiting| is_final(waiting));
+    /// How much of what is there stays here.
+    fn kept(&self, available: Nanousd, is_idle: bool, now: Duration) -> Nanousd {
+        let is_fresh = |lent_at| now.saturating_sub(lent_at) < RECALL_BEAT;
+        if self.lent_at.is_some_and(is_fresh) {
+            available
+        } else if self.is_recalled || is_idle {
+            Nanousd::ZERO
+        } else if available > self.spent_in(EXCESS_S).max(FLOOR) {
+            self.spent_in(AHEAD_S).max(FLOOR)
+        } else {
+            available
+        }
+    }
+
+    /// What the treasury could lend when it was last short, together with what is there.
+    fn within_reach(&self, available: Nanousd) -> Nanousd {
+        let short = self.short.map_or(Nanousd::ZERO, |short| short.available);
+        available.checked_add(short).unwrap_or(Nanousd::MAX)
+    }
+
+    /// Who money is asked for: the first, unless there is enough only for one behind.
+    fn next_to_serve(&self, available: Nanousd) -> Option<&Waiting> {
+        let reach = self.within_reach(available);
+        let within = self.waiting.iter().find(|waiting| waiting.amount <= reach);
+        within.filter(|_| self.short.is_some()).or(self.waiting.first())
+    }
+
+    /// Tells those who waited when the exchange was sent what came of it: as many as what is there is
+    /// enough for to try again, and those that no money can come any more.
+    fn tell(&mut self, available: Nanousd, now: Duration, told: &mut Vec<(Waiter, Verdict)>) {
+        let mut left = available;
+        let served = self.waiting.extract_if(.., |waiting| {
+            let is_served = waiting.amount <= left;
+            if is_served {
+                left = left.saturating_sub(waiting.amount);
+            }
+            is_served
+        });
+        told.extend(served.map(|waiting| (waiting.id, Verdict::Again)));
+        let Some(short) = self.short else { return };
+        let reach = self.within_reach(left);
+        let may_come = short.elsewhere > Nanousd::ZERO || self.returning > Nanousd::ZERO;
+        let gone = self.waiting.extract_if(.., |waiting| {
+            if !waiting.is_asked || waiting.amount <= reach {
+                return false;
+            }
+            let asked_for = now.saturating_sub(*waiting.short_at.get_or_insert(now));
+            let waited = now.saturating_sub(waiting.since);
+            !may_come || asked_for >= RECALL_WAIT || waited >= WAIT_MAX
+        });
         told.extend(gone.map(|waiting| (waiting.id, Verdict::Refused(short))));
+        let is_in_reach = self.waiting.iter().any(|waiting| waiting.amount <= reach);
+        self.ask_at = if is_in_reach { now } else { now.saturating_add(RECALL_BEAT) };
     }
 
     fn measure(&mut self, now: Duration, reserved: Nanousd) {
+        self.seen = reserved;
         let since = now.saturating_sub(self.measured_at);
         let grown = reserved.saturating_sub(self.reserved);
         if self.measured_at.is_zero() || grown > Nanousd::ZERO || !self.waiting.is_empty() {

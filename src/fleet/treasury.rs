@@ -85,11 +85,23 @@ impl Treasury {
         self.accounts.iter().map(|(id, purse)| (*id, purse))
     }
 
+    /// Where an account's money is.
+    #[must_use]
+    pub fn purse(&self, account: AccountId) -> Option<&Purse> {
+        self.accounts.get(&account)
+    }
+
     /// What a node has out of an account.
     #[must_use]
     pub fn leased(&self, node: NodeId, account: AccountId) -> Nanousd {
         let lease = self.nodes.get(&node).and_then(|node| node.leases.get(&account));
         lease.copied().unwrap_or_default()
+    }
+
+    /// Whether what a node has out is in suspense.
+    #[must_use]
+    pub fn is_suspended(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.is_suspended)
     }
 
     /// Gives money to an account, which is opened if it is not there.
@@ -156,7 +168,7 @@ impl Treasury {
         }
         let answer = Answer {
             loans: next.lend(id, &exchange.asks, now)?,
-            recalled: next.recalled(id, now),
+            recalled: next.recalled(id),
             directory: next.directory,
             nodes: next.alive(now),
         };
@@ -219,11 +231,14 @@ impl Treasury {
         now: Duration,
     ) -> Result<Vec<(AccountId, Loan)>, Refused> {
         let nodes = self.alive(now);
+        self.recalls.retain(|_, until| *until > now);
         let mut loans = Vec::with_capacity(asks.len());
         for Ask { account, least, most } in asks.iter().copied() {
             let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
             let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
             let own = node.leases.get(&account).copied().unwrap_or_default();
+            // Others wait for it: nobody gets more than a hold needs, or nothing would come together.
+            let most = if self.recalls.contains_key(&account) { least } else { most };
             let Some(amount) = loan(purse.available, nodes, least, most) else {
                 let elsewhere = purse.leased.saturating_sub(own);
                 if least > Nanousd::ZERO && elsewhere > Nanousd::ZERO {
@@ -242,8 +257,7 @@ impl Treasury {
         Ok(loans)
     }
 
-    fn recalled(&mut self, id: NodeId, now: Duration) -> Vec<AccountId> {
-        self.recalls.retain(|_, until| *until > now);
+    fn recalled(&self, id: NodeId) -> Vec<AccountId> {
         let leases = self.nodes.get(&id).map(|node| &node.leases);
         let has = |account: &&AccountId| leases.is_some_and(|leases| leases.contains_key(account));
         self.recalls.keys().filter(has).copied().collect()
@@ -255,12 +269,13 @@ impl Treasury {
     }
 
     /// An operator takes what a suspended node has out of an account: it is available again, or counts
-    /// as spent. Says how much it was.
+    /// as spent. Says how much it was. A process that still counts it as its own is shut out: it must
+    /// join anew, and has nothing then.
     pub fn resolve(&mut self, node: NodeId, account: AccountId, was_spent: bool) -> Nanousd {
         let row = self.nodes.get_mut(&node).filter(|node| node.is_suspended);
-        let Some(amount) = row.and_then(|node| node.leases.remove(&account)) else {
-            return Nanousd::ZERO;
-        };
+        let Some(node) = row else { return Nanousd::ZERO };
+        let Some(amount) = node.leases.remove(&account) else { return Nanousd::ZERO };
+        node.epoch = node.epoch.saturating_add(1);
         if let Some(purse) = self.accounts.get_mut(&account) {
             let to = if was_spent { &mut purse.spent } else { &mut purse.available };
             shift(&mut purse.suspense, to, amount);

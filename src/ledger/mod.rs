@@ -121,7 +121,7 @@ pub(crate) use self::projection::UsageCell;
 pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
 pub use self::recovery::Recovery;
-pub use self::report::History;
+pub use self::report::{History, settled};
 pub use self::scan::Scan;
 pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::statement::{Call, Entry, EntryKind, InDoubt};

@@ -142,6 +142,14 @@ fn track(holds: &mut HashMap<HoldId, OpenHold>, seq: Seq, record: &Record) {
     }
 }
 
+/// What records say of leased money, by account and in the order of accounts.
+#[must_use]
+pub fn settled<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Settled> {
+    let mut settled = BTreeMap::new();
+    records.into_iter().for_each(|record| settle(&mut settled, record));
+    settled.into_values().collect()
+}
+
 /// Adds what a record says of leased money.
 fn settle(settled: &mut BTreeMap<AccountId, Settled>, record: &Record) {
     let (charged, written_off, returned) = match record {

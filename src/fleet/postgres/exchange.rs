@@ -21,12 +21,13 @@ const TAKE_TURN: &str = "UPDATE tollgate.nodes
     WHERE id = $1 AND epoch = $2 AND turn = $3::bigint - 1
     RETURNING reported, suspended_at IS NOT NULL, (SELECT seq FROM tollgate.head)";
 
-/// The nodes in their term, and accounts of this node's that others are short of.
+/// The nodes in their term, and the accounts that someone is short of which this node has money of, or
+/// asks for.
 const ALIVE: &str = "SELECT id, '' FROM tollgate.nodes WHERE term_ends > now() AND id <> $1
     UNION ALL
-    SELECT 0, r.account FROM tollgate.recalls r
-    JOIN tollgate.leases l ON l.account = r.account AND l.node = $1 AND l.amount > 0
-    WHERE r.until > now()";
+    SELECT 0, account FROM tollgate.recalls
+    WHERE until > now()
+      AND (account = ANY($2) OR account IN (SELECT account FROM tollgate.leases WHERE node = $1))";
 
 const OVERDUE: &str = "SELECT id FROM tollgate.nodes
     WHERE suspended_at IS NULL AND term_ends < now() ORDER BY id FOR UPDATE SKIP LOCKED";
@@ -282,7 +283,13 @@ async fn load(
     exchange: &Exchange,
 ) -> Result<(), DbError> {
     let node = i32::from(exchange.node.number());
-    for row in tx.query(ALIVE, &[&node]).await? {
+    let reported = exchange.report.iter().flat_map(|report| &report.settled);
+    let touched: BTreeSet<AccountId> = reported
+        .map(|settled| settled.account)
+        .chain(exchange.asks.iter().map(|ask| ask.account))
+        .collect();
+    let touched: Vec<String> = touched.iter().map(AccountId::to_string).collect();
+    for row in tx.query(ALIVE, &[&node, &touched]).await? {
         let (other, account): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
         match u16::try_from(other).ok().and_then(NodeId::from_number) {
             Some(other) => {
@@ -296,15 +303,9 @@ async fn load(
     }
     let own = treasury.nodes.get(&exchange.node);
     let all_own = exchange.is_clear || own.is_some_and(|own| own.is_suspended);
-    let reported = exchange.report.iter().flat_map(|report| &report.settled);
-    let touched: BTreeSet<AccountId> = reported
-        .map(|settled| settled.account)
-        .chain(exchange.asks.iter().map(|ask| ask.account))
-        .collect();
-    if touched.is_empty() && !all_own {
+    if touched.is_empty() && !all_own && treasury.recalls.is_empty() {
         return Ok(());
     }
-    let touched: Vec<String> = touched.iter().map(AccountId::to_string).collect();
     for row in tx.query(LOCK_ACCOUNTS, &[&touched, &all_own, &node]).await? {
         let amount = |column| row.try_get(column).map(Nanousd::new);
         let purse = Purse {
@@ -320,7 +321,10 @@ async fn load(
     }
     const LEASES: &str = "SELECT account, amount FROM tollgate.leases
         WHERE node = $1 AND (account = ANY($2) OR $3)";
-    for row in tx.query(LEASES, &[&node, &touched, &all_own]).await? {
+    // Its own leases change with its own exchanges only, so these need no lock on their accounts.
+    let of_interest: Vec<String> =
+        touched.into_iter().chain(treasury.recalls.keys().map(AccountId::to_string)).collect();
+    for row in tx.query(LEASES, &[&node, &of_interest, &all_own]).await? {
         let (account, amount) = (id(row.try_get(0)?)?, Nanousd::new(row.try_get(1)?));
         if let Some(own) = treasury.nodes.get_mut(&exchange.node) {
             own.leases.insert(account, amount);
