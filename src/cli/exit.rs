@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::fleet::postgres::DbError;
+
 /// It failed for another reason, such as a disk or an answer that cannot be read.
 const FAILED: u8 = 1;
 /// The command is not complete, or its parts do not fit together; clap's own code.
@@ -29,6 +31,17 @@ pub(super) struct Failure {
     pub(super) message: String,
     /// What to do.
     pub(super) help: Option<String>,
+}
+
+impl Failure {
+    /// What the database of a fleet said: it refuses, or it is not to be had.
+    pub(super) fn of_database(error: &DbError) -> Self {
+        let code = match error {
+            DbError::Failed(_) => REFUSED,
+            DbError::Unavailable(_) | DbError::Unknown(_) => UNREACHABLE,
+        };
+        Self { code, message: error.to_string(), help: None }
+    }
 }
 
 impl fmt::Display for Failure {

@@ -18,7 +18,7 @@ use super::files::Files;
 use super::handover::{self, Handover, Inherited, Successor};
 use super::listen::{self, Bound};
 use super::signals::Signals;
-use super::stores::Stores;
+use super::stores::{self, Stores};
 use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
@@ -213,10 +213,12 @@ async fn serve(
     let handover = handover(role, &listeners, &admin_listener)?;
     let admin_address = admin_listener.local_addr()?;
 
+    // Before the process that runs gives up its place to this one.
+    let fleet = stores::open_fleet(&config).await?;
     if role == Role::TakesOver {
         handover::wait_for_predecessor(grace)?;
     }
-    let mut stores = Stores::open(&config, &metrics, role).await?;
+    let mut stores = Stores::open(&config, &metrics, role, fleet).await?;
     let (ledger, requests) = (Arc::clone(&stores.ledger), Arc::clone(&stores.requests));
     let admin_token = admin_token::configured_or_made(&config)?;
     let urls = listeners.iter().map(Bound::url).collect();

@@ -6,10 +6,11 @@ use anyhow::Context as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::exit::Failure;
 use super::handover;
 use super::serve::Role;
-use crate::config::snapshot::{Postgres, Snapshot};
-use crate::fleet::{Fleet, FleetOptions, node};
+use crate::config::snapshot::Snapshot;
+use crate::fleet::{Fleet, FleetError, FleetOptions, node};
 use crate::ledger::{self, Ledger, OpenError};
 use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
@@ -34,11 +35,8 @@ impl Stores {
         config: &Snapshot,
         metrics: &Arc<Metrics>,
         role: Role,
+        fleet: Option<Arc<Fleet>>,
     ) -> anyhow::Result<Self> {
-        let fleet = match &config.store.postgres {
-            Some(postgres) => Some(open_fleet(config, postgres).await?),
-            None => None,
-        };
         let ledger = open_ledger(config, metrics, role, fleet.as_ref())?;
         // After the ledger, whose lock keeps others away from it too.
         let requests = open_request_log(config)?;
@@ -66,14 +64,29 @@ impl Stores {
     }
 }
 
-async fn open_fleet(config: &Snapshot, postgres: &Postgres) -> anyhow::Result<Arc<Fleet>> {
+/// Finds the fleet that the configuration names, if it names one, and proves that the gateway can work
+/// with its database.
+///
+/// # Errors
+/// What is wrong with the database or the data directory, and what to do.
+pub(super) async fn open_fleet(config: &Snapshot) -> anyhow::Result<Option<Arc<Fleet>>> {
+    let Some(postgres) = &config.store.postgres else { return Ok(None) };
     let options = FleetOptions {
         postgres: postgres.options.clone(),
         name: postgres.node.clone(),
         term: postgres.lease,
         data_dir: config.store.data_dir.clone(),
     };
-    Fleet::open(options, None).await.context("cannot join the fleet")
+    let opened = Fleet::open(options, None).await;
+    opened.map(Some).map_err(failure).context("cannot join the fleet")
+}
+
+/// With the code that scripts may tell it by.
+fn failure(error: FleetError) -> anyhow::Error {
+    match &error {
+        FleetError::Db(cause) => anyhow::Error::new(Failure::of_database(cause)),
+        _ => anyhow::Error::new(error),
+    }
 }
 
 async fn join(
@@ -82,7 +95,7 @@ async fn join(
     config: &Snapshot,
 ) -> anyhow::Result<AtWork> {
     let joined = node::join(fleet, ledger, config.store.recovery).await;
-    let joined = joined.context("cannot join the fleet")?;
+    let joined = joined.map_err(failure).context("cannot join the fleet")?;
     log::info!("{} ({}) has joined the fleet", fleet.node(), fleet.name());
     let (stop, stopped) = watch::channel(false);
     let exchanging = tokio::spawn(joined.run(stopped));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::exit::{CODES, Failure, REFUSED, UNREACHABLE};
+use crate::cli::exit::{CODES, Failure, REFUSED};
 use crate::cli::files::Files;
 use crate::cli::serve;
 use crate::cli::sheet::{Kind, Sheet};
@@ -156,14 +156,5 @@ fn asked(
         let db = Db::for_migrations(&postgres.options).await?;
         ask(db).await
     });
-    answer.map_err(|error| anyhow::Error::new(failure(&error)))
-}
-
-/// What the database said, with the code that a script may tell it by.
-fn failure(error: &DbError) -> Failure {
-    let code = match error {
-        DbError::Failed(_) => REFUSED,
-        DbError::Unavailable(_) | DbError::Unknown(_) => UNREACHABLE,
-    };
-    Failure { code, message: error.to_string(), help: None }
+    answer.map_err(|error| anyhow::Error::new(Failure::of_database(&error)))
 }

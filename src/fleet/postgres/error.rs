@@ -136,6 +136,8 @@ fn classify_answer(answer: &Answer) -> DbError {
         "57P01" | "57P02" | "57P03" => {
             DbError::Unavailable(format!("the database is starting or stopping: {said}"))
         }
+        // Said of a database that its administrator has closed.
+        "55000" => DbError::Unavailable(format!("the database takes no connections now: {said}")),
         "57014" => DbError::Unavailable(format!("a statement took too long: {said}")),
         "28P01" => DbError::Failed(format!(
             "the user or the password is wrong; see store.postgres.url and password: {said}"
@@ -154,7 +156,7 @@ fn classify_answer(answer: &Answer) -> DbError {
             "the schema is not the one of this version; see `tollgate migrate status`: {said}"
         )),
         _ => match &code[..2] {
-            // No connection, no resources, ended by an operator, damaged or full discks; conflicts that
+            // No connection, no resources, ended by an operator, damaged or full disks; conflicts that
             // were tried often enough; a transaction that the server has ended for its silence; a lock.
             "08" | "53" | "57" | "58" | "40" => DbError::Unavailable(said),
             _ if matches!(code, "25P03" | "55P03" | "CR000") => DbError::Unavailable(said),
