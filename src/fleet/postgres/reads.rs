@@ -41,45 +41,44 @@ const BY_TIME: &str = "SELECT number, last_at, bytes FROM tollgate.entries
     WHERE account = $1 AND last_at <= $2 AND (last_at, number) > ($3, $4)
     ORDER BY last_at, number LIMIT $5";
 
+/// The last chunks up to a number.
+const ENTRIES: &str = "SELECT number, bytes FROM tollgate.entries
+    WHERE account = $1 AND number <= $2 ORDER BY number DESC LIMIT $3";
+/// What was given back for a hold.
+const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
+    WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
+/// When keys were last used.
+const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
+/// What accounts have.
+const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, written_off
+    FROM tollgate.accounts WHERE id = ANY($1)";
+
 /// Sums of usage. Figures past the range stay at its end: they are statistics, not balances.
 macro_rules! sums {
     ($($column:literal),+) => {
         concat!($(", LEAST(SUM(", $column, "), 9223372036854775807)::bigint"),+)
     };
 }
+macro_rules! usage_sums {
+    () => {
+        concat!(
+            sums!("calls", "charged", "written_off", "input_tokens", "cache_read_tokens"),
+            sums!("cache_write_tokens", "cache_write_1h_tokens", "output_tokens"),
+            sums!("images", "seconds", "characters")
+        )
+    };
+}
+/// The usage of an account.
 const USAGE: &str = concat!(
     "SELECT hour - hour % $4, key, model",
-    sums!(
-        "calls",
-        "charged",
-        "written_off",
-        "input_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "cache_write_1h_tokens",
-        "output_tokens",
-        "images",
-        "seconds",
-        "characters"
-    ),
+    usage_sums!(),
     " FROM tollgate.usage WHERE account = $1 AND hour >= $2 AND hour < $3
       GROUP BY hour - hour % $4, key, model"
 );
+/// The usage of all accounts.
 const USAGE_OF_ALL: &str = concat!(
     "SELECT hour - hour % $3, model",
-    sums!(
-        "calls",
-        "charged",
-        "written_off",
-        "input_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "cache_write_1h_tokens",
-        "output_tokens",
-        "images",
-        "seconds",
-        "characters"
-    ),
+    usage_sums!(),
     " FROM tollgate.usage WHERE hour >= $1 AND hour < $2 GROUP BY hour - hour % $3, model"
 );
 
@@ -109,13 +108,11 @@ impl Db {
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Journaled>, DbError> {
-        const SQL: &str = "SELECT number, bytes FROM tollgate.entries
-            WHERE account = $1 AND number <= $2 ORDER BY number DESC LIMIT $3";
         let (account, mut last) = (account.to_string(), number(before >> LINE_BITS));
         let mut found = Vec::new();
         while found.len() < limit {
             let most = limit.saturating_sub(found.len()).min(CHUNKS_PER_QUERY);
-            let rows = self.query(SQL, &[&account, &last, &size(most)]).await?;
+            let rows = self.query(ENTRIES, &[&account, &last, &size(most)]).await?;
             for row in &rows {
                 let chunk: i64 = row.try_get(0)?;
                 last = chunk.saturating_sub(1);
@@ -214,11 +211,9 @@ impl Db {
         hold: HoldId,
         limit: usize,
     ) -> Result<Vec<Journaled>, DbError> {
-        const SQL: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
-            WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
         let params: [super::Param<'_>; 3] =
             [&account.to_string(), &number(hold.number()), &size(limit)];
-        let rows = self.query(SQL, &params).await?;
+        let rows = self.query(REFUNDS, &params).await?;
         let refund = |row: &Row| {
             let record = Record::Refunded {
                 account,
@@ -281,8 +276,7 @@ impl Db {
         &self,
         account: AccountId,
     ) -> Result<HashMap<KeyId, UnixMs>, DbError> {
-        const SQL: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
-        let rows = self.query(SQL, &[&account.to_string()]).await?;
+        let rows = self.query(KEYS_USED, &[&account.to_string()]).await?;
         let used = |row: &Row| Ok((id(row.try_get(0)?)?, UnixMs(count(row.try_get(1)?))));
         rows.iter().map(used).collect()
     }
@@ -293,11 +287,8 @@ impl Db {
         &self,
         accounts: &[AccountId],
     ) -> Result<HashMap<AccountId, (Balance, Nanousd)>, DbError> {
-        const SQL: &str =
-            "SELECT id, granted, available + leased, held + suspense, spent, written_off
-            FROM tollgate.accounts WHERE id = ANY($1)";
         let accounts: Vec<String> = accounts.iter().map(AccountId::to_string).collect();
-        let rows = self.query(SQL, &[&accounts]).await?;
+        let rows = self.query(BALANCES, &[&accounts]).await?;
         rows.iter().map(|row| Ok((id(row.try_get(0)?)?, balance(row)?))).collect()
     }
 
@@ -403,3 +394,6 @@ fn balance(row: &Row) -> Result<(Balance, Nanousd), DbError> {
         Balance { granted: amount(1)?, available: amount(2)?, held: amount(3)?, spent: amount(4)? };
     Ok((balance, amount(5)?))
 }
+
+#[cfg(test)]
+mod tests;
