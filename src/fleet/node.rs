@@ -23,6 +23,9 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a node that must join again looks whether its last holds have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(200);
+/// An operator who resolves a node's suspense shuts it out once. A node that is shut out twice within
+/// this shares its data with another process, and must not go on.
+const SHUT_OUT_AGAIN: Duration = Duration::from_secs(60);
 /// How long a node that stops waits for its last exchange. What it has out goes to suspense otherwise,
 /// until it joins again.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -44,8 +47,6 @@ enum Ended {
     /// It is to stop.
     Stopped,
     /// It must join again before it goes on.
-    OutOfOrder,
-    /// It must not go on.
     ShutOut,
 }
 
@@ -110,12 +111,23 @@ impl Node {
 
     /// Exchanges until it is told to stop. Gives back what is left then.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut shut_out_at = None;
         loop {
-            match self.go_on(&mut stop).await {
-                Ended::Stopped => return self.leave().await,
-                Ended::ShutOut => return self.fleet.spend_until_ns.store(0, Ordering::Release),
-                Ended::OutOfOrder => self.join_again(&mut stop).await,
+            if matches!(self.go_on(&mut stop).await, Ended::Stopped) {
+                return self.leave().await;
             }
+            self.fleet.spend_until_ns.store(0, Ordering::Release);
+            let now = self.fleet.now();
+            let before = shut_out_at.replace(now);
+            if before.is_some_and(|before| now.saturating_sub(before) < SHUT_OUT_AGAIN) {
+                log::error!(
+                    "{} was shut out of the fleet twice: another process has its data, and joins in \
+                     its place. It takes no calls any more",
+                    self.fleet.node
+                );
+                return;
+            }
+            self.join_again(&mut stop).await;
         }
     }
 
@@ -132,20 +144,13 @@ impl Node {
                     self.take(&answer);
                     self.sweep().await;
                 }
-                Ok(Err(Refused::OutOfOrder { reported, turn })) => {
-                    log::error!(
-                        "the treasury has forgotten exchanges of {}: it has {turn} of {} and the \
-                         journal up to {reported}. The node takes no calls until it has joined again",
-                        self.fleet.node,
-                        exchange.turn
-                    );
-                    return Ended::OutOfOrder;
-                }
                 Ok(Err(refused)) => {
                     log::error!(
-                        "{} is shut out of the fleet ({refused:?}): another process has joined in \
-                         its place. It takes no calls any more",
-                        self.fleet.node
+                        "{} is shut out of the fleet at turn {}: {}. It takes no calls until those in \
+                         flight have ended and it has joined again",
+                        self.fleet.node,
+                        exchange.turn,
+                        reason(&refused)
                     );
                     return Ended::ShutOut;
                 }
@@ -225,7 +230,6 @@ impl Node {
 
     /// Waits until no hold is open, so that what is left can be given back, and joins anew.
     async fn join_again(&mut self, stop: &mut watch::Receiver<bool>) {
-        self.fleet.spend_until_ns.store(0, Ordering::Release);
         self.waiting.clear();
         loop {
             tokio::select! {
@@ -277,5 +281,20 @@ impl Node {
                 return;
             }
         }
+    }
+}
+
+/// Why the treasury takes nothing more of this life of a node.
+fn reason(refused: &Refused) -> String {
+    match refused {
+        Refused::UnknownNode => "the treasury does not know it".to_owned(),
+        Refused::Superseded => {
+            "an operator has resolved what it had out, or another process has joined as it"
+                .to_owned()
+        }
+        Refused::OutOfOrder { reported, turn } => format!(
+            "the treasury has forgotten exchanges: it has turn {turn} and the journal up to {reported}"
+        ),
+        Refused::Unsound(account) => format!("its report of {account} does not add up"),
     }
 }
