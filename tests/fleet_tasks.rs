@@ -4,6 +4,8 @@
 mod harness;
 #[path = "fleet_tasks/member.rs"]
 mod member;
+#[path = "fleet_tasks/processes.rs"]
+mod processes;
 #[path = "fleet_tasks/work.rs"]
 mod work;
 

@@ -39,8 +39,7 @@ impl Place {
     pub(crate) async fn new(name: &str) -> Self {
         let server = Postgres::shared();
         let (name, url) = server.database(name);
-        let db = Db::for_migrations(&postgres(&url)).await.expect("a database");
-        migrate::up(&db).await.expect("a schema");
+        make_schema(&url).await;
         Self { server, name, url }
     }
 
@@ -75,6 +74,12 @@ pub(crate) struct Purse {
     pub(crate) spent: i64,
     pub(crate) suspense: i64,
     pub(crate) written_off: i64,
+}
+
+/// Makes the schema of a fleet.
+pub(crate) async fn make_schema(url: &str) {
+    let db = Db::for_migrations(&postgres(url)).await.expect("a database");
+    migrate::up(&db).await.expect("a schema");
 }
 
 pub(crate) fn postgres(url: &str) -> PostgresOptions {
