@@ -20,10 +20,11 @@ use member::{
 use tollgate::clock::UnixMs;
 use tollgate::fleet::postgres::tasks::{Opened, Opening};
 use tollgate::ledger::{
-    AccountId, Hold, KeyId, LedgerError, OpenHold, REPEATED_WITHIN, Repeat, RequestId, Reservation,
-    TaskFilter, TaskId, TaskSettlement,
+    AccountId, Actor, Asked, Hold, KeyId, LedgerError, OpenHold, REPEATED_WITHIN, Repeat,
+    RequestId, Reservation, Settlement, Stage, Task, TaskFilter, TaskId, TaskSettlement,
 };
 use tollgate::money::Nanousd;
+use tollgate::price::{Usage, UsageSource};
 
 const ROUNDS: u64 = 50;
 
@@ -158,6 +159,60 @@ async fn what_a_task_costs_beyond_its_account_is_written_off() {
     assert_eq!((purse.available, purse.held, purse.written_off), (0, 0, 300));
     assert_eq!(purse.spent, HELD + free);
     a.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_that_reports_the_absurd_is_counted_to_the_end_of_the_range() {
+    let place = Place::new("absurd").await;
+    let a = Member::join(&place.url, "a").await;
+    let account = customer(&a, &[]).await;
+    for number in 0..3 {
+        let taken = submitted(&a, account, &format!("up-{number}")).await;
+        let usage = Usage { characters: u64::MAX, ..Usage::ZERO };
+        let (charge, source) = (Nanousd::new(1), UsageSource::Upstream);
+        let settlement = TaskSettlement::Post(Settlement { charge, usage, source });
+        end(&a, &taken, settlement).await.expect("written").expect("ended");
+    }
+    let counted = place.sql("SELECT calls, charged, characters FROM tollgate.usage");
+    assert_eq!(counted, format!("3|3|{}", i64::MAX));
+    a.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_ends_a_doubt_on_any_node_once() {
+    let place = Place::new("resolve").await;
+    let [a, b] = [Member::join(&place.url, "a").await, Member::join(&place.url, "b").await];
+    let account = customer(&a, &[&b]).await;
+    let taken = opened(&a, account).await;
+    let ada = Actor::operator("ada");
+    let asked = Asked { id: Some("resolve-1".to_owned()), digest: [1; 32] };
+    let resolve = async |node: &Member, charge: Option<i64>| {
+        let (by, what) = (node.ledger.by(&ada).asked(asked.clone()), ("failed", "{}".to_owned()));
+        by.resolve_task((account, taken.id()), what, charge.map(Nanousd::new)).await
+    };
+    let early = resolve(&b, None).await;
+    assert!(matches!(early, Err(LedgerError::NoDoubt(_))), "its node is at it: {early:?}");
+    let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
+    let changed = a.ledger.change_task((account, taken.id()), doubt).await;
+    changed.expect("written").expect("changed");
+    let beyond = resolve(&b, Some(HELD + 1)).await;
+    assert!(matches!(beyond, Err(LedgerError::Invalid(_))), "{beyond:?}");
+    let ended = resolve(&b, Some(300)).await.expect("resolved").expect("the first");
+    assert_eq!(ended.ended().expect("over").charged, Nanousd::new(300));
+    assert_eq!(resolve(&b, Some(300)).await, Ok(None), "it was done");
+    a.ledger.catch_up().await.expect("followed");
+    assert_eq!(resolve(&a, Some(300)).await, Ok(None), "also for another node");
+    let (by, what) = (a.ledger.by(&ada), ("failed", String::new()));
+    let late = by.resolve_task((account, taken.id()), what, None).await;
+    assert!(matches!(late, Err(LedgerError::NoDoubt(_))), "it is no doubt any more: {late:?}");
+    let acts = a.ledger.acts(Some(account), None, 10).await.expect("acts");
+    let resolved = acts.iter().filter(|listed| listed.act.what == "task.resolve");
+    assert_eq!(resolved.count(), 1, "the act stands once, on every node");
+    let purse = place.purse(account);
+    assert_eq!((purse.held, purse.spent), (0, 300));
+    for node in [a, b] {
+        node.leave().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

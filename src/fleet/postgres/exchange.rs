@@ -63,6 +63,7 @@ const PUT_LEASES: &str = "INSERT INTO tollgate.leases (node, account, amount)
     SELECT $1, d.account, d.amount FROM unnest($2::text[], $3::bigint[]) AS d (account, amount)
     ON CONFLICT (account, node) DO UPDATE SET amount = EXCLUDED.amount";
 
+/// Sums past the range stay at its end: they are statistics, and an upstream can report anything.
 const PUT_USAGE: &str = "INSERT INTO tollgate.usage AS u
     (account, hour, key, model, calls, charged, written_off, input_tokens, cache_read_tokens,
      cache_write_tokens, cache_write_1h_tokens, output_tokens, images, seconds, characters)
@@ -70,17 +71,17 @@ const PUT_USAGE: &str = "INSERT INTO tollgate.usage AS u
         $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
         $13::bigint[], $14::bigint[], $15::bigint[])
     ON CONFLICT (account, hour, key, model) DO UPDATE SET
-        calls = u.calls + EXCLUDED.calls,
-        charged = u.charged + EXCLUDED.charged,
-        written_off = u.written_off + EXCLUDED.written_off,
-        input_tokens = u.input_tokens + EXCLUDED.input_tokens,
-        cache_read_tokens = u.cache_read_tokens + EXCLUDED.cache_read_tokens,
-        cache_write_tokens = u.cache_write_tokens + EXCLUDED.cache_write_tokens,
-        cache_write_1h_tokens = u.cache_write_1h_tokens + EXCLUDED.cache_write_1h_tokens,
-        output_tokens = u.output_tokens + EXCLUDED.output_tokens,
-        images = u.images + EXCLUDED.images,
-        seconds = u.seconds + EXCLUDED.seconds,
-        characters = u.characters + EXCLUDED.characters";
+        calls = LEAST(u.calls::numeric + EXCLUDED.calls, 9223372036854775807),
+        charged = LEAST(u.charged::numeric + EXCLUDED.charged, 9223372036854775807),
+        written_off = LEAST(u.written_off::numeric + EXCLUDED.written_off, 9223372036854775807),
+        input_tokens = LEAST(u.input_tokens::numeric + EXCLUDED.input_tokens, 9223372036854775807),
+        cache_read_tokens = LEAST(u.cache_read_tokens::numeric + EXCLUDED.cache_read_tokens, 9223372036854775807),
+        cache_write_tokens = LEAST(u.cache_write_tokens::numeric + EXCLUDED.cache_write_tokens, 9223372036854775807),
+        cache_write_1h_tokens = LEAST(u.cache_write_1h_tokens::numeric + EXCLUDED.cache_write_1h_tokens, 9223372036854775807),
+        output_tokens = LEAST(u.output_tokens::numeric + EXCLUDED.output_tokens, 9223372036854775807),
+        images = LEAST(u.images::numeric + EXCLUDED.images, 9223372036854775807),
+        seconds = LEAST(u.seconds::numeric + EXCLUDED.seconds, 9223372036854775807),
+        characters = LEAST(u.characters::numeric + EXCLUDED.characters, 9223372036854775807)";
 
 const PUT_ENTRIES: &str =
     "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
