@@ -20,7 +20,7 @@ use member::{
 use tollgate::clock::UnixMs;
 use tollgate::fleet::postgres::tasks::{Opened, Opening};
 use tollgate::ledger::{
-    AccountId, Actor, Asked, Hold, KeyId, LedgerError, OpenHold, REPEATED_WITHIN, Repeat,
+    AccountId, Actor, Asked, CallName, Hold, KeyId, LedgerError, OpenHold, REPEATED_WITHIN, Repeat,
     RequestId, Reservation, Settlement, Stage, Task, TaskFilter, TaskId, TaskSettlement,
 };
 use tollgate::money::Nanousd;
@@ -52,8 +52,13 @@ async fn any_node_answers_for_a_task_and_only_to_its_account() {
         let all = node.ledger.tasks(Some(stranger), None, None, 10).await;
         assert!(all.expect("read").expect("a page").tasks.is_empty(), "{name}: not theirs");
     }
+    let request = open_everywhere(&[&a, &b, &c], account, &taken).await;
     end(&c, &taken, charge(400)).await.expect("written").expect("ended");
     for node in [&a, &b, &c] {
+        for name in [CallName::Hold(taken.intent.hold, None), request] {
+            let found = node.ledger.call_money(account, name).await.expect("read").expect("a call");
+            assert!(found.end.is_some(), "{name:?}");
+        }
         let found = node.ledger.task(account, "up-1").await.expect("read").expect("kept");
         assert_eq!(found.ended().expect("over").charged, Nanousd::new(400));
     }
@@ -68,6 +73,20 @@ async fn any_node_answers_for_a_task_and_only_to_its_account() {
     }
     let purse = place.purse(account);
     assert_eq!((purse.available, purse.leased), (GRANTED - 400, 0), "everything came back");
+}
+
+/// What is set aside for a task is known on all nodes, also by the request, whose name it gives.
+async fn open_everywhere(nodes: &[&Member], account: AccountId, task: &Task) -> CallName {
+    let by_hold = CallName::Hold(task.intent.hold, None);
+    let found = nodes[0].ledger.call_money(account, by_hold).await.expect("read").expect("a call");
+    let request = CallName::Request(found.call.request, task.intent.at);
+    for node in nodes {
+        for name in [by_hold, request] {
+            let found = node.ledger.call_money(account, name).await.expect("read").expect("a call");
+            assert_eq!((found.call.held.get(), found.end), (HELD, None), "{name:?}");
+        }
+    }
+    request
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,7 +58,7 @@ impl Ledger {
         Ok(Some(money(id, &hold, statement::entry(ended), refunds.collect())))
     }
 
-    /// The same in a fleet, of a call that is not open here.
+    /// The same in a fleet, of a call that is not open here: it has ended, or is a task's.
     async fn ended_call(
         &self,
         fleet: &Fleet,
@@ -66,6 +66,10 @@ impl Ledger {
         name: CallName,
     ) -> Result<Option<CallMoney>, LedgerError> {
         let db = fleet.db();
+        // In this order a task that ends meanwhile is not missed.
+        if let Some((id, hold)) = db.open_hold_of(account, name).await? {
+            return Ok(Some(money(id, &hold, None, Vec::new())));
+        }
         let end = match db.end_of_call(account, name).await? {
             Some(end) => Some(end),
             // This node's own, which it has yet to report.

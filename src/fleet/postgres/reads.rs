@@ -11,8 +11,8 @@ use super::exchange::{count, id, number};
 use super::{Db, DbError};
 use crate::clock::UnixMs;
 use crate::ledger::{
-    AccountId, Balance, CallName, Grain, HoldId, Journaled, KeyId, NodeId, Record, Seq, Totals,
-    UsageCell, UsageTotal, charged_in, read_chunk,
+    AccountId, Balance, CallName, Grain, HoldId, Journaled, KeyId, NodeId, OpenHold, Record, Seq,
+    Totals, UsageCell, UsageTotal, charged_in, read_chunk,
 };
 use crate::money::Nanousd;
 use crate::price::Usage;
@@ -29,7 +29,12 @@ const CHUNKS_MAX: usize = 512;
 const BYTES_MAX: usize = 2 << 20;
 /// So long before the moment that is told the end of a call is looked for: first as if clocks agreed
 /// and were never set back, for the sake of accounts with very many calls, then as if not.
-const SLACKS_MS: [u64; 2] = [100, 5_000];
+const SLACKS_MS: [u64; 2] = [100, CLOCKS_APART_MS];
+/// The most that the clocks of two nodes, or of one before and after it was set, are taken to differ.
+const CLOCKS_APART_MS: u64 = 5_000;
+/// The most open tasks that are looked at for the one of a request: a task is opened within a second of
+/// its request.
+const TASKS_MAX: usize = 200;
 const HOURS_PER_DAY: u32 = 24;
 
 /// Chunks behind a place of one node, in the order of their places.
@@ -44,6 +49,13 @@ const BY_TIME: &str = "SELECT number, last_at, bytes FROM tollgate.entries
 /// The last chunks up to a number.
 const ENTRIES: &str = "SELECT number, bytes FROM tollgate.entries
     WHERE account = $1 AND number <= $2 ORDER BY number DESC LIMIT $3";
+/// The open task that a hold pays for.
+const TASK_OF_HOLD: &str = "SELECT hold, open_hold FROM tollgate.tasks
+    WHERE account = $1 AND hold = $2 AND stage NOT IN ('ended', 'never')";
+/// The first open tasks behind a moment.
+const TASKS_BEHIND: &str = "SELECT hold, open_hold FROM tollgate.tasks
+    WHERE account = $1 AND submitted_at >= $2 AND stage NOT IN ('ended', 'never')
+    ORDER BY submitted_at, id LIMIT $3";
 /// What was given back for a hold.
 const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
     WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
@@ -156,6 +168,36 @@ impl Db {
             let found = self.search(BY_TIME, stretch, find).await?;
             if found.is_some() {
                 return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The hold of a call whose open task pays with it, whichever node took the task.
+    pub(crate) async fn open_hold_of(
+        &self,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<(HoldId, OpenHold)>, DbError> {
+        let account = account.to_string();
+        let rows = match name {
+            CallName::Hold(hold, _) => {
+                self.query(TASK_OF_HOLD, &[&account, &number(hold.number())]).await?
+            }
+            CallName::Request(_, from) => {
+                let from = number(from.0.saturating_sub(CLOCKS_APART_MS));
+                self.query(TASKS_BEHIND, &[&account, &from, &size(TASKS_MAX)]).await?
+            }
+        };
+        for row in &rows {
+            let hold: OpenHold = postcard::from_bytes(row.try_get(1)?).map_err(unreadable)?;
+            let id = HoldId::from_number(count(row.try_get(0)?));
+            let is_meant = match name {
+                CallName::Hold(meant, _) => id == meant,
+                CallName::Request(meant, _) => hold.reservation.request == meant,
+            };
+            if is_meant {
+                return Ok(Some((id, hold)));
             }
         }
         Ok(None)

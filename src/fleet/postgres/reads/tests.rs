@@ -4,7 +4,7 @@ use super::super::exchange::{encoded, put_usage};
 use super::super::server::Postgres;
 use super::super::{Param, PostgresOptions, TlsMode, migrate};
 use super::*;
-use crate::ledger::{OpenHold, RequestId, Reservation, VoidReason};
+use crate::ledger::{RequestId, Reservation, VoidReason};
 
 /// A database with the schema, and its name.
 async fn database(name: &str) -> (Db, String) {
@@ -204,18 +204,24 @@ async fn no_read_looks_at_a_whole_table() {
             FROM generate_series(0, 9999) n;
         INSERT INTO tollgate.refunds SELECT 'acct_' || n % 10, n, n, 1, 1, n
             FROM generate_series(1, 50000) n;
+        INSERT INTO tollgate.tasks (id, account, node, epoch, hold, held, stage, is_announced, task,
+                open_hold, submitted_at)
+            SELECT 'gt_' || n, 'acct_' || n % 100, 1, 1, n, 1, 'submitted', false, '', '', n
+            FROM generate_series(1, 20000) n;
         ANALYZE";
     Postgres::shared().sql(&name, fill);
     let account = "acct_7".to_owned();
     let (first, end, day) = (486_000_i32, 486_000 + 30 * 24, 24_i32);
     let (number, limit, hold) = (i64::MAX, 100_i64, 4_007_i64);
     let accounts = vec![account.clone(), "acct_8".to_owned()];
-    let reads: [(&str, &[Param<'_>]); 8] = [
+    let reads: [(&str, &[Param<'_>]); 10] = [
         (ENTRIES, &[&account, &number, &limit]),
         (BY_PLACE, &[&account, &number, &50_000_i64, &0_i64, &limit]),
         (BY_TIME, &[&account, &number, &50_000_i64, &0_i64, &limit]),
         (USAGE, &[&account, &first, &end, &day]),
         (USAGE_OF_ALL, &[&first, &end, &day]),
+        (TASK_OF_HOLD, &[&account, &hold]),
+        (TASKS_BEHIND, &[&account, &hold, &limit]),
         (REFUNDS, &[&account, &hold, &limit]),
         (KEYS_USED, &[&account]),
         (BALANCES, &[&accounts]),
