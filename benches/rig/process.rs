@@ -53,6 +53,13 @@ impl Process {
         Ok(TICK * (user.context("no utime")? + system.context("no stime")?))
     }
 
+    /// Bytes that it has given to disks so far.
+    pub(crate) fn written_bytes(&self) -> anyhow::Result<u64> {
+        let io = self.proc("io")?;
+        let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        Ok(written.context("no write_bytes in io")?.trim().parse()?)
+    }
+
     /// Resident memory now, in MB.
     pub(crate) fn rss_mb(&self) -> anyhow::Result<f64> {
         self.status_mb("VmRSS:")
