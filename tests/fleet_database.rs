@@ -306,6 +306,9 @@ fn a_database_that_takes_no_writes_or_no_connections_is_said() {
     server.sql("postgres", &format!("ALTER DATABASE {name} CONNECTION LIMIT -1"));
     node.succeeds(&["migrate", "status"]);
 
+    server.sql("postgres", &format!("ALTER DATABASE {name} SET synchronous_commit = off"));
+    node.refuses(&["serve"], 4, &["synchronous_commit is off"]);
+
     let pair = ReplicatedPair::start();
     let standby = Node::at(&pair.standby.url());
     standby.is_refused(5, &["takes no writes"]);

@@ -166,6 +166,7 @@ impl Db {
         let limits = Limits { statement: STATEMENT_TIMEOUT, work: WORK_TIMEOUT };
         let db = Self::open(options, observer, limits).await?;
         migrate::check(&db).await?;
+        db.check_durability().await?;
         Ok(db)
     }
 
@@ -208,6 +209,19 @@ impl Db {
         let db = Self { shared: Arc::new(shared) };
         db.query("SELECT 1", &[]).await?;
         Ok(db)
+    }
+
+    /// Whether the database keeps what it has confirmed. A crash of one that does not would give money
+    /// out twice.
+    async fn check_durability(&self) -> Result<(), DbError> {
+        let rows = self.query("SHOW synchronous_commit", &[]).await?;
+        let setting = rows.first().map(|row| row.try_get::<_, String>(0)).transpose()?;
+        if setting.as_deref() != Some("off") {
+            return Ok(());
+        }
+        let told = "synchronous_commit is off: a crash of the database would lose what it has \
+                    confirmed; set it to on, for this database at least";
+        Err(DbError::Failed(told.to_owned()).named(self.place()))
     }
 
     /// Where the database is, such as `db.internal:5432`, for messages.
