@@ -367,6 +367,9 @@ async fn a_node_that_dies_while_it_opens_a_task_holds_its_money_once() {
     let purse = place.purse(account);
     assert_eq!((purse.leased, purse.held, purse.suspense), (0, 0, 0));
     assert_eq!((purse.spent, purse.available), (spent_rounds, GRANTED - spent_rounds));
+    let doubted = "SELECT count(*) FROM tollgate.in_doubt
+                   WHERE hold IN (SELECT hold FROM tollgate.tasks)";
+    assert_eq!(place.sql(doubted), "0", "what went with a task is in no doubt");
 }
 
 /// What the ledger knows of a hold.
