@@ -5,7 +5,7 @@
 //! account, a request id or a model that was not found. `docs/metrics.md` is the reference.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -21,6 +21,7 @@ use crate::money::Nanousd;
 use crate::request_log;
 
 mod configuration;
+mod fleet;
 mod load;
 mod process;
 mod recent;
@@ -31,6 +32,7 @@ mod tasks;
 mod upstreams;
 
 use configuration::ConfigurationFigures;
+use fleet::FleetMetrics;
 use load::Load;
 pub use recent::{Minute, Recent};
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
@@ -70,6 +72,8 @@ pub struct Metrics {
     commit_records: Histogram,
     certificates: IntGaugeVec,
     configuration: ConfigurationFigures,
+    /// Empty in a single gateway.
+    fleet: OnceLock<FleetMetrics>,
     /// By model, then the few routes and upstreams that the model was used with.
     series: RwLock<HashMap<String, Vec<Arc<Series>>>>,
     /// The last day, for people.
@@ -143,6 +147,7 @@ impl Metrics {
             ),
             certificates: certificates(r),
             configuration: ConfigurationFigures::new(r),
+            fleet: OnceLock::new(),
             series: RwLock::default(),
             history: Mutex::default(),
             scraped: Mutex::new(Scraped::new(r)),

@@ -20,9 +20,10 @@ use tollgate::clock::UnixMs;
 use tollgate::config::snapshot::{AccessLog, Operator};
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::finished::{Finished, Settled, TaskEnded};
+use tollgate::fleet::postgres::{Asked, Outcome, Overview, RoundTrip};
 use tollgate::ledger::{
-    AccountId, KeyId, Ledger, Options, RecoveryPolicy, RequestId, Reserve, Settlement, TaskId,
-    VoidReason,
+    AccountId, KeyId, Ledger, NodeId, Options, RecoveryPolicy, RequestId, Reserve, Settlement,
+    Standing, TaskId, VoidReason,
 };
 use tollgate::limits::{Limit, Scope};
 use tollgate::logging;
@@ -738,6 +739,22 @@ async fn the_commands_of_the_reference_work_when_pasted() {
     admin.stop().await;
 }
 
+/// A node of a fleet with nothing to tell.
+fn standing() -> Standing {
+    Standing {
+        node: NodeId::from_number(1).expect("a node"),
+        name: "gw-1".to_owned(),
+        epoch: 1,
+        term: Duration::from_secs(10),
+        term_left: Duration::ZERO,
+        unreported: 0,
+        report_lag: Duration::ZERO,
+        followed: 0,
+        head: 0,
+        stopped: None,
+    }
+}
+
 #[tokio::test]
 async fn the_reference_lists_every_metric() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -764,6 +781,11 @@ async fn the_reference_lists_every_metric() {
     admin.metrics.webhook_tried("taken");
     admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
     admin.metrics.certificate_shown("0.0.0.0:8443", UnixMs::now());
+    let (_, single) = answer(admin.request(Method::GET, "/metrics")).await;
+    assert!(!text(&single).contains("tollgate_fleet_"), "this gateway is in no fleet");
+    let asked = admin.metrics.in_fleet();
+    asked(RoundTrip { asked: Asked::Exchange, outcome: Outcome::Done, took: Duration::ZERO });
+    admin.metrics.show_fleet(&standing(), Some(&Overview::default()));
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
     let shown: BTreeSet<&str> = text(&shown)
         .lines()

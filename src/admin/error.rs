@@ -40,6 +40,9 @@ struct Failure {
     code: &'static str,
 }
 
+/// What is answered where there is no fleet to be seen.
+pub(super) const NO_FLEET: &str = "This gateway is in no fleet.";
+
 /// What every handler gives.
 pub(super) type Answer<T> = Result<T, ApiError>;
 
@@ -149,6 +152,7 @@ impl From<LedgerError> for ApiError {
             | LedgerError::UnknownKey(_)
             | LedgerError::UnknownCode(_)
             | LedgerError::NotInDoubt(_)
+            | LedgerError::NotInSuspense(..)
             | LedgerError::NoDoubt(_) => Self::not_found(message),
             LedgerError::OtherRequest => Self {
                 param: Some("Idempotency-Key".to_owned()),
@@ -158,6 +162,7 @@ impl From<LedgerError> for ApiError {
                 param: Some("email".to_owned()),
                 ..Self::request(StatusCode::CONFLICT, "conflict", message)
             },
+            LedgerError::NoFleet => Self::not_found(NO_FLEET),
             LedgerError::Code(_) => Self::invalid("code", message),
             LedgerError::UnknownHold(_) => Self::invalid("hold", message),
             LedgerError::Conflict => Self {

@@ -14,6 +14,7 @@ mod console;
 mod entries;
 mod error;
 mod explain;
+mod fleet;
 mod keys;
 mod ledger;
 mod limits;
@@ -91,6 +92,13 @@ impl AdminState {
                 |found, (name, token)| if token.matches(presented) { Some(name) } else { found },
             )
             .map(Actor::operator)
+    }
+
+    /// Why no requests are wanted, or `None` if they are: this process is beginning or ending, or the
+    /// node is cut off from its fleet.
+    fn reason_against(&self) -> Option<&'static str> {
+        let own = self.readiness.reason_against();
+        own.or_else(|| self.ledger.standing()?.reason_against())
     }
 
     /// The token of the operator of this name, as long as there is one.

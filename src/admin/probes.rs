@@ -26,7 +26,7 @@ pub(super) async fn healthz() -> &'static str {
 #[schemars(rename = "Readiness")]
 pub(super) struct Wanted {
     ready: bool,
-    /// `starting` or `draining`; `null` when ready.
+    /// `starting` or `draining`; in a fleet also `cut_off` or `directory_stopped`; `null` when ready.
     reason: Option<&'static str>,
     /// The hash of the configuration that runs.
     config: String,
@@ -49,7 +49,7 @@ impl Output for Wanted {
 /// 200 when requests are wanted, else 503 with the reason. An upstream that fails is no reason: the
 /// others still serve.
 pub(super) async fn readyz(State(state): State<AdminState>) -> Wanted {
-    let reason = state.readiness.reason_against();
+    let reason = state.reason_against();
     Wanted { ready: reason.is_none(), reason, config: state.config.load().hash.clone() }
 }
 
@@ -72,6 +72,9 @@ impl Output for Counted {
 
 /// Everything counted, in Prometheus' text format.
 pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Counted> {
+    if let (Some(fleet), Some(standing)) = (state.ledger.fleet(), state.ledger.standing()) {
+        state.metrics.show_fleet(&standing, fleet.overview().await.as_deref());
+    }
     let encode = move || {
         let (open_holds, written_off) = (state.ledger.open_holds(), state.ledger.written_off());
         let open_tasks = state.tasks.open();

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 
 use super::route::{Route, Title, get, patch, post, put};
 use super::{
-    accounts, audit, codes, config, entries, explain, keys, ledger, login, models, openapi, probes,
-    requests, resolve, task_list, tasks, upstreams, usage,
+    accounts, audit, codes, config, entries, explain, fleet, keys, ledger, login, models, openapi,
+    probes, requests, resolve, task_list, tasks, upstreams, usage,
 };
 
 const ACCOUNTS: &str = "Accounts";
@@ -23,6 +23,7 @@ const UPSTREAMS: &str = "Upstreams";
 const PROBES: &str = "Probes";
 
 const LEDGER: &str = "Ledger";
+const FLEET: &str = "Fleet";
 
 /// The time within which the journal must have been checked: the life of a connection. All of it is
 /// read and applied once more.
@@ -36,6 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes.extend(codes_and_audit());
     routes.extend(logged());
     routes.extend(journal());
+    routes.extend(of_fleet());
     routes.extend(gateway());
     routes
 }
@@ -209,6 +211,36 @@ fn journal() -> Vec<Route> {
         )
         .or(StatusCode::TOO_MANY_REQUESTS, "As many read the journal as may.")
         .within(VERIFY_TIMEOUT),
+    ]
+}
+
+fn of_fleet() -> Vec<Route> {
+    let none = "This gateway is in no fleet.";
+    vec![
+        get(
+            "/admin/v1/fleet",
+            Title("showFleet", FLEET, "All money of the fleet, and its nodes"),
+            fleet::show,
+        )
+        .or(StatusCode::NOT_FOUND, none),
+        get(
+            "/admin/v1/fleet/leases",
+            Title("listLeases", FLEET, "What nodes have out, by node and account"),
+            fleet::leases,
+        )
+        .or(StatusCode::NOT_FOUND, none),
+        get(
+            "/admin/v1/fleet/suspense",
+            Title("listSuspense", FLEET, "What silent nodes have out, by node and account"),
+            fleet::suspense,
+        )
+        .or(StatusCode::NOT_FOUND, none),
+        post(
+            "/admin/v1/fleet/suspense/resolve",
+            Title("resolveSuspense", FLEET, "Say what becomes of money in suspense"),
+            fleet::resolve,
+        )
+        .or(StatusCode::NOT_FOUND, "Nothing of it is in suspense, or there is no fleet."),
     ]
 }
 

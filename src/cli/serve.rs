@@ -214,7 +214,7 @@ async fn serve(
     let admin_address = admin_listener.local_addr()?;
 
     // Before the process that runs gives up its place to this one.
-    let fleet = stores::open_fleet(&config).await?;
+    let fleet = stores::open_fleet(&config, &metrics).await?;
     if role == Role::TakesOver {
         handover::wait_for_predecessor(grace)?;
     }

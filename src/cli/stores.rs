@@ -69,7 +69,10 @@ impl Stores {
 ///
 /// # Errors
 /// What is wrong with the database or the data directory, and what to do.
-pub(super) async fn open_fleet(config: &Snapshot) -> anyhow::Result<Option<Arc<Fleet>>> {
+pub(super) async fn open_fleet(
+    config: &Snapshot,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Option<Arc<Fleet>>> {
     let Some(postgres) = &config.store.postgres else { return Ok(None) };
     let options = FleetOptions {
         postgres: postgres.options.clone(),
@@ -77,7 +80,7 @@ pub(super) async fn open_fleet(config: &Snapshot) -> anyhow::Result<Option<Arc<F
         term: postgres.lease,
         data_dir: config.store.data_dir.clone(),
     };
-    let opened = Fleet::open(options, None).await;
+    let opened = Fleet::open(options, Some(metrics.in_fleet())).await;
     opened.map(Some).map_err(failure).context("cannot join the fleet")
 }
 

@@ -13,6 +13,7 @@
 //! | `node` | a node at work: it joins, and exchanges for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
+//! | `seen` | what operators see of the fleet, asked for every few seconds at most |
 //! | `identity` | which node a data directory belongs to |
 //! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
 
@@ -24,6 +25,7 @@ pub mod node;
 pub mod postgres;
 mod secrets;
 pub mod shares;
+mod seen;
 pub mod treasury;
 
 use std::fmt;
@@ -41,7 +43,8 @@ use self::directory::Directory;
 use self::identity::Identity;
 use self::lease::Epoch;
 use self::postgres::{Db, DbError, Observer, PostgresOptions};
-use crate::ledger::{AccountId, NodeId};
+use self::seen::Seen;
+use crate::ledger::{AccountId, NodeId, Seq};
 use crate::money::Nanousd;
 
 /// Nobody waits longer for money than for an answer and a recall together.
@@ -118,10 +121,25 @@ pub struct Fleet {
     /// Until when holds may be made, in nanoseconds since `began`.
     spend_until_ns: AtomicU64,
     epoch: AtomicU64,
+    /// What came of the last exchange that was answered.
+    heard: Mutex<Heard>,
+    /// What operators saw last.
+    seen: Seen,
     /// What the node is to look at with its next exchange.
     inbox: Mutex<Vec<Arrival>>,
     /// Something is in the inbox.
     hurry: Notify,
+}
+
+/// What is known from the last exchange that was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heard {
+    /// When it was sent, by the node's own clock; `None` before the first.
+    sent_at: Option<Duration>,
+    /// The last record of this node's journal that the treasury has.
+    pub reported: Seq,
+    /// Nodes in their term.
+    pub nodes: u32,
 }
 
 /// Something that a node's next exchange is to see to.
@@ -160,6 +178,8 @@ impl Fleet {
             began: Instant::now(),
             spend_until_ns: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
+            heard: Mutex::default(),
+            seen: Seen::default(),
             inbox: Mutex::default(),
             hurry: Notify::new(),
         }))
@@ -212,6 +232,25 @@ impl Fleet {
     pub fn term_left(&self) -> Duration {
         let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
         until.saturating_sub(self.began.elapsed())
+    }
+
+    /// What the treasury said last.
+    #[must_use]
+    pub fn heard(&self) -> Heard {
+        *self.heard.lock()
+    }
+
+    /// How long ago the exchange was sent that was answered last: what the journal says since then, the
+    /// treasury may not have. Zero before the first.
+    #[must_use]
+    pub fn heard_ago(&self) -> Duration {
+        let sent_at = self.heard.lock().sent_at;
+        sent_at.map_or(Duration::ZERO, |sent_at| self.began.elapsed().saturating_sub(sent_at))
+    }
+
+    /// Notes what an exchange that was sent at `sent_at` has brought.
+    fn hear(&self, sent_at: Duration, reported: Seq, nodes: u32) {
+        *self.heard.lock() = Heard { sent_at: Some(sent_at), reported, nodes };
     }
 
     /// Now, as this node counts.

@@ -194,6 +194,8 @@ impl Node {
     fn take(&mut self, answer: &Answer) {
         let told = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
         let until = as_ns(self.borrower.spend_until());
+        let sent_at = self.borrower.spend_until().saturating_sub(self.fleet.term);
+        self.fleet.hear(sent_at, self.borrower.reported(), answer.nodes);
         self.fleet.spend_until_ns.store(until, Ordering::Release);
         self.tell(told);
     }

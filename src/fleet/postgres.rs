@@ -11,6 +11,8 @@ pub mod migrate;
 mod secrets;
 mod reads;
 pub mod tasks;
+mod overview;
+mod suspense;
 mod tls;
 mod transaction;
 mod url;
@@ -30,6 +32,7 @@ use tokio_postgres::{Config, NoTls, Row};
 
 pub use self::error::DbError;
 pub use self::listen::Announced;
+pub use self::overview::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
 pub use self::tls::authorities_of;
 pub use self::transaction::Transaction;
 pub use self::url::{Host, UrlError, hosts_of};
@@ -109,6 +112,8 @@ pub enum Asked {
     Transaction,
     /// A query outside a transaction.
     Query,
+    /// All of an exchange of a node with the treasury. Its transactions count as such too.
+    Exchange,
 }
 
 /// Something that was asked, for counters.

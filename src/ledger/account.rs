@@ -117,7 +117,8 @@ impl Movement {
             | Record::DoubtResolved { .. }
             | Record::Announced { .. }
             | Record::Central(_)
-            | Record::Followed { .. } => Ok(Self::default()),
+            | Record::Followed { .. }
+            | Record::SuspenseResolved { .. } => Ok(Self::default()),
             Record::Granted { amount, .. } | Record::Leased { amount, .. } => {
                 Ok(Self { granted: *amount, available: *amount, ..Self::default() })
             }

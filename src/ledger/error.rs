@@ -84,6 +84,10 @@ pub enum LedgerError {
     NotInDoubt(HoldId),
     /// The task is not in doubt.
     NoDoubt(TaskId),
+    /// The node is not silent, or has nothing out of the account.
+    NotInSuspense(NodeId, AccountId),
+    /// The gateway is in no fleet.
+    NoFleet,
     /// The refunds of one hold would exceed what it was charged.
     RefundTooLarge {
         /// What the hold was charged.
@@ -120,6 +124,10 @@ impl fmt::Display for LedgerError {
             Self::Code(refusal) => write!(f, "{refusal}"),
             Self::NotInDoubt(id) => write!(f, "{id} is not in doubt"),
             Self::NoDoubt(id) => write!(f, "{id} is not in doubt"),
+            Self::NotInSuspense(node, account) => {
+                write!(f, "nothing that {node} has out of {account} is in suspense")
+            }
+            Self::NoFleet => f.write_str("this gateway is in no fleet"),
             Self::Conflict => f.write_str("this id was used before with another content"),
             Self::RefundTooLarge { charged, refunded } => write!(
                 f,

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::clock::UnixMs;
-use crate::ledger::record::{Record, VoidReason};
+use crate::ledger::record::{Record, SuspenseEnd, VoidReason};
 use crate::ledger::spend::KeyLimits;
 use crate::ledger::{
     AccountId, Act, Code, CodeId, CodeKind, HoldId, Key, KeyId, RequestId, Reservation, Seq, Stage,
@@ -169,6 +169,8 @@ enum What<'a> {
     LeaseReturned { amount: Nanousd },
     /// A hold went to the fleet's treasury with its task.
     HandedOver { hold: HoldId },
+    /// Somebody has said what became of money that a silent node of a fleet had out.
+    SuspenseResolved { node: u16, amount: Nanousd, end: SuspenseEnd, note: &'a str },
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -249,6 +251,10 @@ impl<'a> What<'a> {
             Record::Leased { amount, .. } => Self::Lease { amount: *amount },
             Record::Returned { amount, .. } => Self::LeaseReturned { amount: *amount },
             Record::HandedOver { hold, .. } => Self::HandedOver { hold: *hold },
+            Record::SuspenseResolved { node, amount, end, note, .. } => {
+                let (node, amount, end) = (node.number(), *amount, *end);
+                Self::SuspenseResolved { node, amount, end, note }
+            }
             Record::AccountCreated { name, .. } => Self::AccountCreated { name },
             Record::Granted { id, amount, .. } => Self::Grant { id, amount: *amount },
             Record::Refunded { id, hold, amount, .. } => {

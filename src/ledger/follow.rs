@@ -223,6 +223,7 @@ impl From<Refused> for LedgerError {
                 Self::Invalid("a refund cannot exceed what the account has spent in all")
             }
             Refused::NotInDoubt(hold) => Self::NotInDoubt(hold),
+            Refused::NotInSuspense(node, account) => Self::NotInSuspense(node, account),
         }
     }
 }

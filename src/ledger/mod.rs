@@ -29,6 +29,8 @@
 //! | `export` | records as JSON and CSV |
 //! | `figures` | what accounts have, as it is shown |
 //! | `follow` | writes of a node of a fleet, and what it takes over of other nodes' |
+//! | `standing` | how a node of a fleet is doing, as it knows itself |
+//! | `suspense` | what operators make of money that a silent node had out |
 //! | `scan` | the whole journal read while the ledger is open |
 //!
 //! Decisions are taken in memory, under the lock of the account's shard: decide, give the record its
@@ -67,9 +69,11 @@ mod report;
 mod scan;
 mod shared;
 mod spend;
+mod standing;
 mod statement;
 mod store;
 mod submit;
+mod suspense;
 mod task;
 mod usage;
 mod verify;
@@ -119,14 +123,16 @@ pub use self::offline::OfflineRecords;
 pub use self::people::{AccountPatch, Login, SessionId, normal_email};
 pub(crate) use self::projection::UsageCell;
 pub use self::projection::UsageTotal;
-pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, VoidReason};
+pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, SuspenseEnd, VoidReason};
 pub use self::recovery::Recovery;
 pub use self::report::{History, settled};
 pub use self::scan::Scan;
 pub use self::spend::{Capped, KeyLimits, Period};
+pub use self::standing::Standing;
 pub use self::statement::{Call, Entry, EntryKind, InDoubt};
 pub(crate) use self::store::read_chunk;
 pub use self::store::{CallName, charged_in};
+pub use self::suspense::ResolvedSuspense;
 pub use self::task::{
     Ended, Intent, KEPT_MS, REPEATED_WITHIN, Repeat, Repeated, Stage, Task, TaskSettlement, Webhook,
 };

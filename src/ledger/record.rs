@@ -16,7 +16,7 @@ use crate::ledger::delivery::Tried;
 use crate::ledger::people::{Login, SessionId};
 use crate::ledger::spend::KeyLimits;
 use crate::ledger::task::Task;
-use crate::ledger::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
+use crate::ledger::{AccountId, CodeId, HoldId, KeyId, NodeId, RequestId, Seq, TaskId};
 use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
@@ -247,6 +247,32 @@ pub enum Record {
         /// When.
         at: UnixMs,
     },
+    /// Somebody has said what became of money that a silent node of a fleet had out. It moves in the
+    /// treasury, and nothing here.
+    SuspenseResolved {
+        /// Whose.
+        account: AccountId,
+        /// Which node had it.
+        node: NodeId,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// What becomes of it.
+        end: SuspenseEnd,
+        /// What was found out.
+        note: String,
+        /// When.
+        at: UnixMs,
+    },
+}
+
+/// What becomes of money in suspense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspenseEnd {
+    /// The customer can spend it again.
+    Release,
+    /// It counts as spent.
+    Charge,
 }
 
 /// Money set aside for one call, as it was asked for.
@@ -382,7 +408,8 @@ impl Record {
             | Self::Announced { account, .. }
             | Self::Leased { account, .. }
             | Self::Returned { account, .. }
-            | Self::HandedOver { account, .. } => *account,
+            | Self::HandedOver { account, .. }
+            | Self::SuspenseResolved { account, .. } => *account,
             Self::Central(record) => record.account(),
             Self::Acted(act) => act.account,
             Self::LoginSet(login) => login.account,
@@ -418,7 +445,8 @@ impl Record {
             | Self::Followed { at, .. }
             | Self::Leased { at, .. }
             | Self::Returned { at, .. }
-            | Self::HandedOver { at, .. } => *at,
+            | Self::HandedOver { at, .. }
+            | Self::SuspenseResolved { at, .. } => *at,
             Self::Central(record) => record.at(),
             Self::Acted(act) => act.at,
             Self::LoginSet(login) => login.since,

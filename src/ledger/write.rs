@@ -56,6 +56,11 @@ impl<'a> Pen<'a> {
         Self { by, what, at: UnixMs::now() }
     }
 
+    /// When the write is made.
+    pub(super) fn at(&self) -> UnixMs {
+        self.at
+    }
+
     /// The record of the act, on this account and about this thing.
     pub(super) fn act(&self, account: AccountId, subject: impl ToString) -> Record {
         Record::Acted(Arc::new(Act {

@@ -2,8 +2,8 @@
 
 use prometheus::core::Collector;
 use prometheus::{
-    Counter, CounterVec, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry,
+    Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
 /// Registers a metric. Names and labels are constants, so this fails in every test or never.
@@ -49,6 +49,10 @@ pub(super) fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[
 
 pub(super) fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> CounterVec {
     add(registry, CounterVec::new(Opts::new(name, help), labels))
+}
+
+pub(super) fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    add(registry, GaugeVec::new(Opts::new(name, help), labels))
 }
 
 pub(super) fn int_counters(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::exchange::encoded;
-use super::{Db, DbError, Transaction};
+use super::{Db, DbError, Transaction, suspense};
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq};
 use crate::money::Nanousd;
@@ -43,6 +43,8 @@ pub enum Refused {
     NotSpent,
     /// Nobody is in doubt about the hold.
     NotInDoubt(HoldId),
+    /// Nothing that the node has out of the account is in suspense, or another amount.
+    NotInSuspense(NodeId, AccountId),
 }
 
 /// What one write came to, as it stands in the directory.
@@ -257,6 +259,10 @@ async fn take_effect(
             }
             _ => Ok(None),
         },
+        Record::SuspenseResolved { account, node, amount, end, .. } => {
+            let resolved = suspense::resolve(transaction, (*node, *account), *amount, *end).await?;
+            Ok((!resolved).then_some(Refused::NotInSuspense(*node, *account)))
+        }
         _ => Ok(None),
     }
 }

@@ -2,11 +2,11 @@
 //! [`Treasury`] decide, and what has changed is written.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 
-use super::{Db, DbError, Transaction};
+use super::{Asked, Db, DbError, Outcome, Transaction};
 use crate::fleet::lease::{Answer, Exchange, Joined, Refused};
 use crate::fleet::treasury::{Node, Purse, TERMS_WAITED, Treasury};
 use crate::ledger::{AccountId, History, NodeId, UsageCell, UsageTotal};
@@ -190,7 +190,10 @@ impl Db {
         exchange: &Exchange,
         term: Duration,
     ) -> Result<Exchanged, DbError> {
-        self.transact(|tx| Box::pin(do_exchange(tx, exchange, term))).await
+        let begun = Instant::now();
+        let exchanged = self.transact(|tx| Box::pin(do_exchange(tx, exchange, term))).await;
+        self.observe(Asked::Exchange, Outcome::of(&exchanged), begun);
+        exchanged
     }
 
     /// Puts what nodes have out whose term is over into suspense. Says which nodes.
