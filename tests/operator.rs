@@ -221,6 +221,8 @@ async fn what_is_not_there_is_said_so() {
     let pages = operator(&demo).await;
     for path in [
         "/operator/nothing",
+        // A single gateway has none, and no way to it.
+        "/operator/fleet",
         "/operator/customers/acct_0000000000000000",
         "/operator/customers/acct_0000000000000000/keys",
         "/operator/customers/nonsense/entries",
@@ -232,6 +234,7 @@ async fn what_is_not_there_is_said_so() {
     ] {
         let page = pages.get(path).await;
         assert_eq!(page.status, 404, "{path}");
+        assert!(!page.body.contains("href=\"/operator/fleet\""), "{path}");
         check_headers(&page, path);
     }
     // What a script asks for in the background does not put the log-in page into a part of a page.

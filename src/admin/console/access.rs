@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::form::{Fit, Typed};
-use super::{BASE, Console, NAV, done};
+use super::{BASE, Console, done, nav};
 use crate::admin::AdminState;
 use crate::admin::accounts::find;
 use crate::admin::error::ApiError;
@@ -66,7 +66,8 @@ impl Operator {
 
     /// The frame of a page on the way `here`.
     pub(super) fn frame(&self, here: &'static str) -> Frame {
-        let frame = self.console.frame(&self.session).of(self.name.clone(), NAV, here);
+        let frame =
+            self.console.frame(&self.session).of(self.name.clone(), nav(self.admin()), here);
         match self.done {
             Some(text) => frame.saying(Tone::Good, text),
             None => frame,

@@ -18,6 +18,10 @@ const DONE: &[(&str, &str)] = &[
     ("key-on", "The key is switched on."),
     ("revoked", "The code was revoked. What it gave stays given."),
     ("resolved", "The doubt is resolved."),
+    (
+        "suspense-resolved",
+        "The money is in suspense no more. The node is shut out until it joins anew.",
+    ),
     ("announced", "The end of the task is announced once more, from the first try."),
     ("reloaded", "The files are in force."),
 ];

@@ -12,6 +12,7 @@ mod customers;
 mod done;
 mod doubts;
 mod entries;
+mod fleet;
 mod form;
 mod keys;
 mod ledger;
@@ -53,7 +54,17 @@ const NAV: &[NavItem] = &[
     NavItem { path: "/configuration", label: "Configuration" },
     NavItem { path: "/audit", label: "Audit" },
     NavItem { path: "/ledger", label: "Ledger" },
+    // The last: a single gateway has all but this one.
+    NavItem { path: fleet::HERE, label: "Fleet" },
 ];
+
+/// The ways through the console of this gateway.
+fn nav(admin: &AdminState) -> &'static [NavItem] {
+    match (admin.ledger.fleet(), NAV.split_last()) {
+        (None, Some((_, single))) => single,
+        _ => NAV,
+    }
+}
 
 /// What its pages work with.
 #[derive(Clone)]
@@ -111,6 +122,8 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/in-doubt/holds/{hold}", post(doubts::resolve_hold))
         .route("/operator/in-doubt/tasks/{task}", post(doubts::resolve_task))
         .route("/operator/webhooks", get(webhooks::page))
+        .route("/operator/fleet", get(fleet::page))
+        .route("/operator/fleet/suspense", post(fleet::resolve))
         .route("/operator/audit", get(audit::page))
         .route("/operator/ledger", get(ledger::page))
         .route("/operator/ledger/verify", post(ledger::verify))

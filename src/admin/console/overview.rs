@@ -44,6 +44,8 @@ struct Figures {
     in_flight: u64,
     open_holds: u64,
     totals: Totals,
+    /// The fleet in a line; `None` in a single gateway.
+    fleet: Option<String>,
     upstreams: Vec<Upstream>,
     warnings: Vec<Warning>,
 }
@@ -111,9 +113,17 @@ async fn figures(operator: &Operator) -> Result<Figures, LedgerError> {
         in_flight: admin.metrics.in_flight(),
         open_holds: admin.ledger.open_holds(),
         totals,
+        fleet: fleet(operator).await,
         upstreams,
         warnings,
     })
+}
+
+/// The fleet in a line, as it was seen in the last seconds.
+async fn fleet(operator: &Operator) -> Option<String> {
+    let seen = operator.ledger().fleet()?.overview().await;
+    let unseen = || "The database of the fleet has not answered yet".to_owned();
+    Some(seen.map_or_else(unseen, |overview| super::fleet::line(&overview)))
 }
 
 fn upstreams(operator: &Operator) -> Vec<Upstream> {
@@ -165,7 +175,7 @@ async fn warnings(
             "/upstreams",
         ),
         reload,
-        admin.readiness.reason_against().map(|reason| Warning {
+        admin.reason_against().map(|reason| Warning {
             text: format!("This process is {reason}: it wants no requests."),
             path: "",
         }),

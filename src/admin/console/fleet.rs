@@ -1,0 +1,175 @@
+//! The fleet that this gateway is a node of: where its money is, its nodes, and money of nodes that
+//! have fallen silent, of which an operator says what becomes of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+
+use super::access::{Asked, Operator};
+use super::done;
+use super::form::{Fit, Typed, Unfit, new_once};
+use crate::admin::error::ApiError;
+use crate::admin::fleet;
+use crate::fleet::Fleet;
+use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview};
+use crate::ledger::{AccountId, LedgerError, NodeId, Standing, SuspenseEnd};
+use crate::web::{Frame, Page, show};
+
+/// The way through the console.
+pub(super) const HERE: &str = "/fleet";
+/// Leases on one page, of each kind.
+const PAGE: u32 = 50;
+/// The longest note, in bytes: that of the ledger.
+const NOTE_BYTES_MAX: usize = 256;
+
+/// Whose leases.
+#[derive(Default, Deserialize)]
+pub(super) struct Wanted {
+    node: Option<u16>,
+    after: Option<AccountId>,
+}
+
+#[derive(Template)]
+#[template(path = "operator_fleet.html")]
+struct Shown {
+    frame: Frame,
+    typed: Typed,
+    once: String,
+    /// The node and account of the form that was sent.
+    sent: String,
+    standing: Standing,
+    overview: Overview,
+    suspense: Vec<LeaseOut>,
+    more_suspense: bool,
+    /// What one node has out, if it was asked for.
+    of_node: Option<OfNode>,
+}
+
+struct OfNode {
+    node: u16,
+    leases: Vec<LeaseOut>,
+    more: Option<String>,
+}
+
+/// `GET /operator/fleet`
+pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+    shown(&operator, operator.frame(HERE), Typed::default(), wanted).await
+}
+
+async fn shown(operator: &Operator, frame: Frame, typed: Typed, wanted: Wanted) -> Response {
+    let (fleet, standing) = match (fleet::of(operator.admin()), operator.ledger().standing()) {
+        (Ok(fleet), Some(standing)) => (Arc::clone(fleet), standing),
+        (Err(error), _) => return operator.failed(error),
+        (_, None) => return operator.failed(ApiError::not_found(crate::admin::error::NO_FLEET)),
+    };
+    match read(&fleet, wanted).await {
+        Ok((overview, (suspense, more_suspense), of_node)) => Page(Shown {
+            frame,
+            sent: typed.text("about").to_owned(),
+            typed,
+            once: new_once(),
+            standing,
+            overview,
+            suspense,
+            more_suspense,
+            of_node,
+        })
+        .into_response(),
+        Err(error) => operator.failed(error),
+    }
+}
+
+type Read = (Overview, (Vec<LeaseOut>, bool), Option<OfNode>);
+
+async fn read(fleet: &Fleet, wanted: Wanted) -> Result<Read, LedgerError> {
+    let overview = fleet.db().overview().await?;
+    let suspended = LeasesWanted { only_suspended: true, ..LeasesWanted::default() };
+    let suspense = leases(fleet, suspended).await?;
+    let of_node = match wanted.node.and_then(NodeId::from_number) {
+        None => None,
+        Some(node) => {
+            let after = wanted.after.map(|account| (node, account));
+            let of_node = LeasesWanted { node: Some(node), after, ..LeasesWanted::default() };
+            let (leases, has_more) = leases(fleet, of_node).await?;
+            let node = node.number();
+            let last = leases.last().filter(|_| has_more);
+            let more = last.map(|last| format!("?node={node}&after={}#leases", last.account));
+            Some(OfNode { node, leases, more })
+        }
+    };
+    Ok((overview, suspense, of_node))
+}
+
+/// A page of leases, and whether there are more.
+async fn leases(fleet: &Fleet, wanted: LeasesWanted) -> Result<(Vec<LeaseOut>, bool), LedgerError> {
+    let limit = PAGE.saturating_add(1);
+    let mut leases = fleet.db().leases(LeasesWanted { limit, ..wanted }).await?;
+    let has_more = leases.len() > PAGE as usize;
+    leases.truncate(PAGE as usize);
+    Ok((leases, has_more))
+}
+
+/// `POST /operator/fleet/suspense`: says what becomes of what a silent node has out of an account.
+pub(super) async fn resolve(operator: Operator, typed: Typed) -> Response {
+    match resolved(&operator, &typed).await {
+        Ok(()) => done::then(HERE, "suspense-resolved"),
+        Err(unfit) => {
+            let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
+            let page = shown(&operator, frame, typed, Wanted::default()).await;
+            (status, page).into_response()
+        }
+    }
+}
+
+async fn resolved(operator: &Operator, typed: &Typed) -> Fit<()> {
+    let unknown = || ApiError::not_found("Nothing of this is in suspense.");
+    let node = typed.text("node").parse().ok().and_then(NodeId::from_number);
+    let node = node.ok_or_else(unknown)?;
+    let account: AccountId = typed.text("account").parse().map_err(|_| unknown())?;
+    let note = typed.line("note", NOTE_BYTES_MAX)?;
+    if note.is_empty() {
+        return Err(Unfit::Field("note", "Say what was found out.".to_owned()));
+    }
+    let end = match typed.text("how") {
+        "release" => SuspenseEnd::Release,
+        "charge" => SuspenseEnd::Charge,
+        _ => return Err(Unfit::Field("how", "Give it back, or count it as spent.".to_owned())),
+    };
+    operator.by(typed)?.resolve_suspense((node, account), end, note).await?;
+    Ok(())
+}
+
+/// What tells the form of a lease from others.
+fn about(lease: &LeaseOut) -> String {
+    format!("{}-{}", lease.node.number(), lease.account)
+}
+
+/// How long something of so many milliseconds takes.
+fn took(ms: &u64) -> String {
+    show::took(&Duration::from_millis(*ms))
+}
+
+/// What stands beside a node, and a class of the style sheet.
+fn state(node: &NodeSeen) -> (&'static str, &'static str) {
+    let tone = match node.state {
+        NodeState::Alive => "good",
+        NodeState::Joining => "warn",
+        NodeState::Silent => "bad",
+        NodeState::Gone => "",
+    };
+    (node.state.as_str(), tone)
+}
+
+/// The fleet in a line, for the overview: `3 of 3 nodes alive, $0.00 in suspense`. Nodes that were
+/// stopped in order are not missed.
+pub(super) fn line(overview: &Overview) -> String {
+    let count =
+        |is_so: fn(&NodeSeen) -> bool| overview.nodes.iter().filter(|node| is_so(node)).count();
+    let alive = count(|node| node.state == NodeState::Alive);
+    let all = count(|node| node.state != NodeState::Gone);
+    let suspense = show::money(&overview.sums.suspense);
+    format!("{alive} of {all} nodes alive, {suspense} in suspense")
+}
