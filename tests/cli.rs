@@ -163,6 +163,7 @@ fn every_exit_code_means_one_thing() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port");
     let closed = closed.to_string();
     std::fs::write(operated.directory.path().join("wrong-token"), "wrong").expect("a file");
+    let resolve = ["fleet", "suspense", "resolve", "--node", "2", "--account", &account];
     for (code, arguments, said) in [
         (2, &["accounts", "shove"][..], "unrecognized subcommand"),
         (2, &["accounts", "limit", &account], "nothing is to be changed"),
@@ -170,6 +171,13 @@ fn every_exit_code_means_one_thing() {
         (3, &["accounts", "show", "acct_0000000000000000"], "There is no such account."),
         (3, &["keys", "show", "../accounts"], "There is no such key."),
         (3, &["accounts", "show", &account, "--token-file", "no-such-file"], "no-such-file"),
+        (3, &["fleet"], "This gateway is in no fleet."),
+        (3, &["fleet", "nodes", "--json"], "This gateway is in no fleet."),
+        (3, &["fleet", "leases", "--node", "2"], "This gateway is in no fleet."),
+        (3, &["fleet", "suspense"], "This gateway is in no fleet."),
+        (3, &[&resolve[..], &["--release"]].concat(), "This gateway is in no fleet."),
+        (2, &resolve, "<--release|--charge>"),
+        (2, &[&resolve[..], &["--release", "--charge"]].concat(), "cannot be used with"),
         (4, &["grants", "create", &account, "2.00", "--id", "once"], "help: use another --id"),
         (4, &["grants", "create", &account, "a lot"], "`amount`"),
         (4, &["accounts", "list", "--token-file", "wrong-token"], "help: give the admin token"),

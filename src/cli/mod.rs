@@ -29,6 +29,7 @@ mod grants;
 mod refunds;
 mod tasks;
 mod holds;
+mod fleet;
 mod upstreams;
 mod requests;
 mod codes;
@@ -80,6 +81,8 @@ enum Command {
     Tasks(tasks::TasksArgs),
     /// Money of calls that a crash left open.
     Holds(holds::HoldsArgs),
+    /// The nodes of a fleet, and where its money is.
+    Fleet(fleet::FleetArgs),
     /// How the upstreams of a running gateway are doing.
     Upstreams(upstreams::UpstreamsArgs),
     /// Codes that customers redeem for credit, or sign up with.
@@ -121,6 +124,7 @@ impl Cli {
             Command::Completions(command) => command.run(),
             Command::Upstreams(command) => command.run(),
             Command::Holds(command) => command.run(),
+            Command::Fleet(command) => command.run(),
             Command::Tasks(command) => command.run(),
             Command::Refunds(command) => command.run(),
             Command::Grants(command) => command.run(),

@@ -375,3 +375,73 @@ pub(super) const LOGIN: Sheet = Sheet::one(
     "/email",
     &[("account", "/account_id", Text), ("e-mail", "/email", Text), ("since", "/since", Text)],
 );
+
+/// All money of a fleet, and the node that answers.
+pub(super) const FLEET: Sheet = Sheet::one(
+    "/money/suspense",
+    &[
+        ("granted", "/money/granted", Figure),
+        ("available", "/money/available", Figure),
+        ("leased", "/money/leased", Figure),
+        ("held", "/money/held", Figure),
+        ("spent", "/money/spent", Figure),
+        ("suspense", "/money/suspense", Figure),
+        ("written off", "/money/written_off", Figure),
+        ("adds up", "/money/adds_up", Text),
+        ("accounts", "/money/accounts", Figure),
+        ("this node", "/this_node/node", Figure),
+        ("name", "/this_node/name", Text),
+        ("cut off", "/this_node/cut_off", Text),
+        ("term left, ms", "/this_node/term_left_ms", Figure),
+        ("not reported", "/this_node/unreported_records", Figure),
+        ("report lag, ms", "/this_node/report_lag_ms", Figure),
+        ("directory", "/this_node/directory_followed", Figure),
+        ("of", "/this_node/directory_head", Figure),
+        ("stopped", "/this_node/directory_stopped", Text),
+    ],
+);
+
+/// Nodes of a fleet, one a row.
+pub(super) const NODES: Sheet = Sheet {
+    rows: "/nodes",
+    below: "",
+    columns: &[
+        ("node", "/node", Figure),
+        ("name", "/name", Text),
+        ("state", "/state", Text),
+        ("version", "/version", Text),
+        ("out", "/out", Figure),
+        ("accounts", "/accounts", Figure),
+        ("term left, ms", "/term_left_ms", Figure),
+        ("seen", "/seen_at", Text),
+        ("joined", "/joined_at", Text),
+        ("epoch", "/epoch", Figure),
+        ("in suspense since", "/suspended_at", Text),
+    ],
+    main: "/node",
+};
+
+/// What nodes have out, one node and account a row.
+pub(super) const LEASES: Sheet = Sheet::list(
+    "/account_id",
+    &[
+        ("node", "/node", Figure),
+        ("name", "/node_name", Text),
+        ("account", "/account_id", Text),
+        ("called", "/account_name", Text),
+        ("amount", "/amount", Figure),
+        ("in suspense since", "/suspended_at", Text),
+    ],
+);
+
+/// Money that is in suspense no more.
+pub(super) const RESOLVED_SUSPENSE: Sheet = Sheet::one(
+    "/amount",
+    &[
+        ("node", "/node", Figure),
+        ("account", "/account_id", Text),
+        ("amount", "/amount", Figure),
+        ("how", "/how", Text),
+        ("note", "/note", Text),
+    ],
+);
