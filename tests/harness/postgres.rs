@@ -188,11 +188,17 @@ impl Postgres {
 
     /// Starts it where it was, after [`Postgres::stop`], and waits until it answers.
     pub(crate) fn start_again(&self) {
+        self.start_with_environment(&[]);
+    }
+
+    /// The same with more in its environment, such as a clock that is wrong.
+    pub(crate) fn start_with_environment(&self, environment: &[(&'static str, String)]) {
         let log = fs::File::options().create(true).append(true).open(self.directory.join("log"));
         let log = log.expect("a log");
         let mut postgres = program("postgres");
         postgres.arg("-D").arg(self.data()).stdin(Stdio::null());
         postgres.stdout(log.try_clone().expect("a file")).stderr(log);
+        postgres.envs(environment.iter().cloned());
         let child = postgres.spawn().expect("postgres runs");
         *self.server.lock().expect("the server") = Some(child);
         let deadline = Instant::now() + TIMEOUT;

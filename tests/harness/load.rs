@@ -1,0 +1,128 @@
+//! Customers who call all the time, and what became of each call.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+/// Longer than a call takes at a node that stands still for a while.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A call and what became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Which of the addresses was asked.
+    pub(crate) node: usize,
+    /// Which of the keys was used.
+    pub(crate) key: usize,
+    /// When it was sent.
+    pub(crate) at: Instant,
+    /// When the answer was there.
+    pub(crate) until: Instant,
+    /// The status; 0 when there was no answer, or only a part of one.
+    pub(crate) status: u16,
+    /// The id that the gateway gave it.
+    pub(crate) request: Option<String>,
+    /// The code of an error.
+    pub(crate) code: String,
+}
+
+/// How customers call.
+#[derive(Clone)]
+pub(crate) struct Calling {
+    /// Whom; one after the other.
+    pub(crate) to: Vec<SocketAddr>,
+    /// With whose keys; one after the other.
+    pub(crate) keys: Vec<String>,
+    /// How many at the same time.
+    pub(crate) callers: usize,
+    /// How long each waits before the next call.
+    pub(crate) pause: Duration,
+    /// What is asked for.
+    pub(crate) body: String,
+}
+
+/// Customers at work.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    calls: Arc<Mutex<Vec<Call>>>,
+    callers: Vec<JoinHandle<()>>,
+    runtime: Runtime,
+}
+
+impl Load {
+    /// Begins.
+    pub(crate) fn start(calling: &Calling) -> Self {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
+        let stop = Arc::new(AtomicBool::new(false));
+        let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
+        let http = super::http_builder().timeout(TIMEOUT).build().expect("a client");
+        let callers = (0..calling.callers).map(|caller| {
+            let (calling, http) = (calling.clone(), http.clone());
+            let (stop, calls) = (Arc::clone(&stop), Arc::clone(&calls));
+            runtime.spawn(async move {
+                let mut turn = caller;
+                while !stop.load(Ordering::Relaxed) {
+                    let call = call(&http, &calling, turn).await;
+                    calls.lock().push(call);
+                    turn += calling.callers;
+                    tokio::time::sleep(calling.pause).await;
+                }
+            })
+        });
+        let callers = callers.collect();
+        Self { stop, calls, callers, runtime }
+    }
+
+    /// What became of the calls that have ended by now.
+    pub(crate) fn so_far(&self) -> Vec<Call> {
+        self.calls.lock().clone()
+    }
+
+    /// Ends when the last answers are there.
+    pub(crate) fn stop(self) -> Vec<Call> {
+        self.stop.store(true, Ordering::Relaxed);
+        for caller in self.callers {
+            self.runtime.block_on(caller).expect("no panic");
+        }
+        std::mem::take(&mut *self.calls.lock())
+    }
+}
+
+/// So many calls at once, and what became of them.
+pub(crate) fn all_at_once(calling: &Calling, calls: usize) -> Vec<Call> {
+    let runtime = Runtime::new().expect("a runtime");
+    let http = super::http_builder().timeout(TIMEOUT).build().expect("a client");
+    runtime.block_on(async {
+        futures_util::future::join_all((0..calls).map(|turn| call(&http, calling, turn))).await
+    })
+}
+
+async fn call(http: &reqwest::Client, calling: &Calling, turn: usize) -> Call {
+    let (node, key) = (turn % calling.to.len(), turn / calling.to.len() % calling.keys.len());
+    let at = Instant::now();
+    let request = http
+        .post(format!("http://{}/v1/chat/completions", calling.to[node]))
+        .bearer_auth(&calling.keys[key])
+        .header("content-type", "application/json")
+        .body(calling.body.clone());
+    let mut call = Call { node, key, at, until: at, status: 0, request: None, code: String::new() };
+    if let Ok(answer) = request.send().await {
+        let status = answer.status().as_u16();
+        let id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok());
+        call.request = id.map(str::to_owned);
+        if let Ok(body) = answer.bytes().await {
+            call.status = status;
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            call.code = body["error"]["code"].as_str().unwrap_or_default().to_owned();
+        }
+    }
+    call.until = Instant::now();
+    call
+}
