@@ -8,8 +8,8 @@ use crate::clock::UnixMs;
 use crate::ledger::{AccountId, NodeId, Seq};
 use crate::money::Nanousd;
 
-/// The whole treasury, by one statement and so at one moment. `leases` says whether what nodes have
-/// out, lease by lease, is what stands in the accounts.
+/// The whole treasury, by one statement and so at one moment. The last column says whether every
+/// account adds up, and whether what nodes have out, lease by lease, is what stands in the accounts.
 const SUMS: &str = "SELECT a.*, l.leased = a.leased AND l.suspense = a.suspense AND a.unsound = 0
     FROM (SELECT COUNT(*), COALESCE(SUM(granted), 0)::bigint, COALESCE(SUM(available), 0)::bigint,
             COALESCE(SUM(leased), 0)::bigint AS leased, COALESCE(SUM(held), 0)::bigint,
