@@ -14,6 +14,7 @@
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
 //! | `seen` | what operators see of the fleet, asked for every few seconds at most |
+//! | `moving` | a single gateway's ledger on its way into a fleet, and the way back |
 //! | `identity` | which node a data directory belongs to |
 //! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
 
@@ -21,6 +22,7 @@ pub mod borrower;
 pub mod directory;
 mod identity;
 pub mod lease;
+pub mod moving;
 pub mod node;
 pub mod postgres;
 mod secrets;

@@ -13,6 +13,7 @@ mod reads;
 pub mod tasks;
 mod overview;
 mod suspense;
+pub(crate) mod moving;
 mod tls;
 mod transaction;
 mod url;

@@ -32,6 +32,21 @@ pub(super) async fn share(db: &Db, data_dir: &Path) -> Result<(), FleetError> {
     Ok(())
 }
 
+/// Makes the keys in the directory of a single gateway those of a fleet that has none yet.
+pub(super) async fn offer(db: &Db, data_dir: &Path) -> Result<(), FleetError> {
+    for name in [WEBHOOK_KEY, SESSION_KEY] {
+        let path = data_dir.join(name);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                db.shared_secret(name, &Secret::new(text.trim().to_owned())).await?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(FleetError::Io { path, source }),
+        }
+    }
+    Ok(())
+}
+
 fn made(name: &str) -> io::Result<Secret> {
     if name == SESSION_KEY {
         return Ok(Secret::new_token());

@@ -193,6 +193,13 @@ pub enum OpenError {
         /// Whose it should be.
         expected: NodeId,
     },
+    /// The ledger was moved elsewhere, or is not complete.
+    Moved {
+        /// The file that says so.
+        path: PathBuf,
+        /// What it says.
+        says: String,
+    },
     /// The journal has bytes that were not written like this.
     Damaged {
         /// The segment.
@@ -246,6 +253,7 @@ impl fmt::Display for OpenError {
             Self::OtherNode { dir, found, expected } => {
                 write!(f, "{}: this is the ledger of {found}, not of {expected}", dir.display())
             }
+            Self::Moved { path, says } => write!(f, "{}: {says}", path.display()),
             Self::Damaged { path, offset, what } => write!(
                 f,
                 "{}: damaged at byte {offset}: {what}. Nothing was changed. Restore this file from \

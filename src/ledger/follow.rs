@@ -195,7 +195,7 @@ impl By<'_> {
 }
 
 /// What a record is in a fleet, where the treasury has the money and the list of doubts.
-fn central(record: Record) -> Record {
+pub(super) fn central(record: Record) -> Record {
     match record {
         Record::Granted { .. } | Record::Refunded { .. } | Record::DoubtResolved { .. } => {
             Record::Central(Arc::new(record))

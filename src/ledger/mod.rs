@@ -28,6 +28,8 @@
 //! | `write` | how writes of people are decided and made, and what memory keeps beside the core |
 //! | `export` | records as JSON and CSV |
 //! | `figures` | what accounts have, as it is shown |
+//! | `moved` | the file that says that a ledger is elsewhere now |
+//! | `moving` | a closed ledger on its way into a fleet, and a new one made of a fleet |
 //! | `follow` | writes of a node of a fleet, and what it takes over of other nodes' |
 //! | `standing` | how a node of a fleet is doing, as it knows itself |
 //! | `suspense` | what operators make of money that a silent node had out |
@@ -59,6 +61,8 @@ mod ids;
 mod journal;
 mod limit;
 mod lock;
+pub(crate) mod moved;
+pub(crate) mod moving;
 mod people;
 mod offline;
 mod projection;

@@ -24,7 +24,8 @@ use super::scan::SCANS_MAX;
 use super::statement::{InDoubt, in_doubt};
 use super::store::{Store, StoreError};
 use super::{
-    AccountId, HoldId, Keys, Ledger, NodeId, OpenError, Options, RecoveryPolicy, audit, new_cores,
+    AccountId, HoldId, Keys, Ledger, NodeId, OpenError, Options, RecoveryPolicy, audit, moved,
+    new_cores,
     shard_index, sync_directory,
 };
 use crate::clock::UnixMs;
@@ -49,6 +50,7 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
     let began = Instant::now();
     let dir = &options.dir;
     let lock = DirectoryLock::take(dir)?;
+    moved::check(dir)?;
     let journal_dir = dir.join("journal");
     if !journal_dir.exists() {
         fs::create_dir(&journal_dir).map_err(OpenError::io(&journal_dir))?;

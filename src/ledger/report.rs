@@ -125,7 +125,7 @@ impl Reporter {
 }
 
 /// Keeps the open holds.
-fn track(holds: &mut HashMap<HoldId, OpenHold>, seq: Seq, record: &Record) {
+pub(super) fn track(holds: &mut HashMap<HoldId, OpenHold>, seq: Seq, record: &Record) {
     match record {
         Record::Reserved(reservation) => {
             let (reservation, amount) = (std::sync::Arc::clone(reservation), reservation.amount);
@@ -184,7 +184,7 @@ impl History {
     }
 
     /// What a window of the journal says, in an order that is the same whenever it is read.
-    fn of(window: Window) -> Self {
+    pub(super) fn of(window: Window) -> Self {
         let entries = window.entries.into_iter();
         let mut entries: Vec<_> = entries
             .flat_map(|(account, chunks)| chunks.into_iter().map(move |chunk| (account, chunk)))

@@ -58,7 +58,7 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
     // Before the lock, which would make a directory that is not there.
     segment::list(&dir.join("journal"))?;
     let _lock = DirectoryLock::take(dir)?;
-    let Checked { mut report, state_hash, acts, is_whole } = read(dir, None, &|| true)?;
+    let Checked { mut report, state_hash, acts, is_whole, .. } = read(dir, None, &|| true)?;
     if is_whole {
         report.compare_sled(dir, state_hash, acts);
     }
@@ -79,8 +79,10 @@ pub(super) fn check(
 }
 
 /// What the journal says.
-struct Checked {
-    report: Report,
+pub(super) struct Checked {
+    pub(super) report: Report,
+    /// The state at its end.
+    pub(super) cores: Vec<Core>,
     state_hash: [u8; 32],
     /// The hash of who did what, not finished.
     acts: Sha256,
@@ -88,7 +90,12 @@ struct Checked {
     is_whole: bool,
 }
 
-fn read(dir: &Path, to: Option<Seq>, goes_on: &dyn Fn() -> bool) -> Result<Checked, OpenError> {
+/// Reads the journal in `dir` as [`check`] does, and keeps the state.
+pub(super) fn read(
+    dir: &Path,
+    to: Option<Seq>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Checked, OpenError> {
     let journal_dir = dir.join("journal");
     let segments = segment::list(&journal_dir)?.len();
     let mut audit = Audit {
@@ -142,7 +149,7 @@ fn read(dir: &Path, to: Option<Seq>, goes_on: &dyn Fn() -> bool) -> Result<Check
         accounts,
         violations: audit.violations,
     };
-    Ok(Checked { report, state_hash, acts: audit.acts, is_whole })
+    Ok(Checked { report, cores: audit.cores, state_hash, acts: audit.acts, is_whole })
 }
 
 /// All accounts together.

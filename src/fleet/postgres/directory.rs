@@ -153,7 +153,7 @@ impl Db {
 
     /// Tells other nodes, which would find it with their next poll. A database without notifications
     /// refuses; so this stands behind the transaction, and nobody waits for it.
-    fn announce(&self) {
+    pub(super) fn announce(&self) {
         let db = self.clone();
         tokio::spawn(async move {
             if let Err(error) = db.query("SELECT pg_notify($1, '')", &[&CHANNEL]).await {

@@ -170,7 +170,11 @@ impl Db {
             WHERE id = $1 RETURNING epoch, turn, reported";
         let node = i32::from(node.number());
         let join = self.transact(|tx| {
-            async move { tx.query_opt(JOIN, &[&node, &name, &version]).await }.boxed()
+            async move {
+                super::moving::is_still_here(tx).await?;
+                tx.query_opt(JOIN, &[&node, &name, &version]).await
+            }
+            .boxed()
         });
         let row = join.await?;
         let Some(row) = row else { return Ok(None) };

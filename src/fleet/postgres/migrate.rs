@@ -22,6 +22,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "treasury", sql: include_str!("migrations/0001_treasury.sql") },
     Migration { version: 2, name: "tasks", sql: include_str!("migrations/0002_tasks.sql") },
     Migration { version: 4, name: "reads", sql: include_str!("migrations/0004_reads.sql") },
+    Migration { version: 5, name: "moved", sql: include_str!("migrations/0005_moved.sql") },
 ];
 
 /// Makes the table of the steps that were taken. Its row 0 is what processes that migrate at the same

@@ -1,0 +1,78 @@
+//! A file in the data directory that says that the ledger in it is not to be opened: it lives on
+//! elsewhere, or is not complete.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::OpenError;
+use super::sync_directory;
+
+/// The file in the data directory.
+const FILE: &str = "moved.json";
+
+/// Why a ledger is not to be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Moved {
+    /// In words for the operator.
+    pub(crate) says: String,
+    /// What names the move.
+    pub(crate) id: String,
+}
+
+impl Moved {
+    /// What the file in `dir` says, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn find(dir: &Path) -> Result<Option<Self>, OpenError> {
+        let path = dir.join(FILE);
+        let read = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.and_then(|bytes| {
+                serde_json::from_slice(&bytes).map_err(io::Error::other).map(Some)
+            }),
+        };
+        read.map_err(OpenError::io(path))
+    }
+
+    /// Keeps the ledger in `dir` from being opened. On disk when this returns.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn keep(&self, dir: &Path) -> Result<(), OpenError> {
+        let (path, new) = (dir.join(FILE), dir.join("moved.json.new"));
+        let write = || {
+            let mut file = File::create(&new)?;
+            serde_json::to_writer(&mut file, self)?;
+            file.write_all(b"\n")?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            sync_directory(dir)
+        };
+        write().map_err(OpenError::io(&path))
+    }
+
+    /// Lets the ledger in `dir` be opened again.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub(crate) fn remove(dir: &Path) -> Result<(), OpenError> {
+        let path = dir.join(FILE);
+        let removed = match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.and_then(|()| sync_directory(dir)),
+        };
+        removed.map_err(OpenError::io(path))
+    }
+}
+
+/// Refuses a directory that has the file.
+pub(super) fn check(dir: &Path) -> Result<(), OpenError> {
+    match Moved::find(dir)? {
+        None => Ok(()),
+        Some(Moved { says, .. }) => Err(OpenError::Moved { path: dir.join(FILE), says }),
+    }
+}
