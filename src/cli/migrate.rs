@@ -1,6 +1,8 @@
-//! `tollgate migrate`: from the configurations of other gateways to ours, and the schema of a fleet.
+//! `tollgate migrate`: from the configurations of other gateways to ours, the schema of a fleet, and
+//! ledgers on their way into one.
 
 mod database;
+mod ledger;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,7 +14,8 @@ use clap::{Args, Subcommand};
 use super::exit::{CODES, PARTLY};
 use crate::config::{self, Diagnostic, Migrated, Severity};
 
-/// Make our two files of the configuration of another gateway, or the schema of a fleet's database.
+/// Make our two files of the configuration of another gateway, or the schema of a fleet's database, or
+/// move a ledger into it.
 #[derive(Args, Debug)]
 pub(super) struct MigrateArgs {
     #[command(subcommand)]
@@ -33,6 +36,7 @@ Examples:
     Litellm(Litellm),
     Up(database::Up),
     Status(database::Status),
+    Ledger(ledger::MoveLedger),
 }
 
 #[derive(Args, Debug)]
@@ -55,6 +59,7 @@ impl MigrateArgs {
             MigrateCommand::Litellm(command) => command.run(),
             MigrateCommand::Up(command) => command.run(),
             MigrateCommand::Status(command) => command.run(),
+            MigrateCommand::Ledger(command) => command.run(),
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::cli::files::Files;
 use crate::cli::serve;
 use crate::cli::sheet::{Kind, Sheet};
 use crate::config::Overrides;
+use crate::config::snapshot::Store;
 use crate::fleet::postgres::migrate::{self, MIGRATIONS, Standing};
-use crate::fleet::postgres::{Db, DbError};
+use crate::fleet::postgres::{Db, DbError, PostgresOptions};
 
 /// The steps of a schema as people see them.
 const STEPS: Sheet = Sheet::list(
@@ -141,20 +142,30 @@ fn asked(
     files: &Files,
     ask: impl AsyncFnOnce(Db) -> Result<ExitCode, DbError>,
 ) -> anyhow::Result<ExitCode> {
+    let Some((_, options)) = store(files)? else { return Ok(ExitCode::from(REFUSED)) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(async {
+        let db = Db::for_migrations(&options).await?;
+        ask(db).await
+    });
+    answer.map_err(|error| anyhow::Error::new(Failure::of_database(&error)))
+}
+
+/// What the files say of the store, and its database; `None` when they were found wrong, which has been
+/// said then.
+///
+/// # Errors
+/// When they name no database.
+pub(super) fn store(files: &Files) -> anyhow::Result<Option<(Store, PostgresOptions)>> {
     let Some(config) = serve::load(&files.sources(), &Overrides::default()) else {
-        return Ok(ExitCode::from(REFUSED));
+        return Ok(None);
     };
-    let Some(postgres) = config.store.postgres else {
+    let Some(postgres) = config.store.postgres.clone() else {
         return Err(anyhow::Error::new(Failure {
             code: REFUSED,
             message: format!("{} names no database", files.routes.display()),
             help: Some("a fleet has `store.postgres`; a single gateway needs no schema".to_owned()),
         }));
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(async {
-        let db = Db::for_migrations(&postgres.options).await?;
-        ask(db).await
-    });
-    answer.map_err(|error| anyhow::Error::new(Failure::of_database(&error)))
+    Ok(Some((config.store, postgres.options)))
 }
