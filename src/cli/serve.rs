@@ -306,7 +306,7 @@ fn parts(
         outbound,
         tasks: Arc::clone(tasks),
         balancer: Balancer::new(&config.load()),
-        limits: Arc::default(),
+        limits: Arc::clone(&stores.limits),
         deadline: Arc::default(),
         hosted: Vec::new(),
         inward: Inward::default(),

@@ -12,6 +12,7 @@ use super::serve::Role;
 use crate::config::snapshot::Snapshot;
 use crate::fleet::{Fleet, FleetError, FleetOptions, node};
 use crate::ledger::{self, Ledger, OpenError};
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
 
@@ -19,6 +20,7 @@ use crate::request_log::RequestLog;
 pub(super) struct Stores {
     pub(super) ledger: Arc<Ledger>,
     pub(super) requests: Arc<RequestLog>,
+    pub(super) limits: Arc<Limits>,
     node: Option<AtWork>,
 }
 
@@ -27,6 +29,7 @@ struct AtWork {
     stop: watch::Sender<bool>,
     exchanging: JoinHandle<()>,
     following: JoinHandle<()>,
+    sharing: JoinHandle<()>,
 }
 
 impl Stores {
@@ -40,11 +43,15 @@ impl Stores {
         let ledger = open_ledger(config, metrics, role, fleet.as_ref())?;
         // After the ledger, whose lock keeps others away from it too.
         let requests = open_request_log(config)?;
+        let limits = match &fleet {
+            Some(_) => Arc::new(Limits::new().shared()),
+            None => Arc::default(),
+        };
         let node = match &fleet {
-            Some(fleet) => Some(join(fleet, &ledger, config).await?),
+            Some(fleet) => Some(join(fleet, &ledger, &limits, config).await?),
             None => None,
         };
-        Ok(Self { ledger, requests, node })
+        Ok(Self { ledger, requests, limits, node })
     }
 
     /// Gives back what the node has of the fleet's money, as far as no call still needs it.
@@ -52,6 +59,9 @@ impl Stores {
         let Some(node) = self.node.take() else { return };
         node.following.abort();
         node.stop.send_replace(true);
+        if node.sharing.await.is_err() {
+            log::error!("the node's exchanges about limits had ended in a panic");
+        }
         if node.exchanging.await.is_err() {
             log::error!("the node's exchanges had ended in a panic");
         }
@@ -95,15 +105,18 @@ fn failure(error: FleetError) -> anyhow::Error {
 async fn join(
     fleet: &Arc<Fleet>,
     ledger: &Arc<Ledger>,
+    limits: &Arc<Limits>,
     config: &Snapshot,
 ) -> anyhow::Result<AtWork> {
     let joined = node::join(fleet, ledger, config.store.recovery).await;
     let joined = joined.map_err(failure).context("cannot join the fleet")?;
     log::info!("{} ({}) has joined the fleet", fleet.node(), fleet.name());
     let (stop, stopped) = watch::channel(false);
+    let sharing = node::share::share(Arc::clone(ledger), Arc::clone(limits), stopped.clone());
+    let sharing = tokio::spawn(sharing);
     let exchanging = tokio::spawn(joined.run(stopped));
     let following = tokio::spawn(node::follow::follow(Arc::clone(ledger)));
-    Ok(AtWork { stop, exchanging, following })
+    Ok(AtWork { stop, exchanging, following, sharing })
 }
 
 fn open_ledger(

@@ -10,6 +10,8 @@
 //! | `borrower` | the node's side of leases, pure |
 //! | `treasury` | the treasury's rules, pure: what simulations run over |
 //! | `shares` | how a limit is divided among the nodes, pure |
+//! | `caps` | the same for what a key may spend in a period |
+//! | `desk` | where requests wait for a share of a limit |
 //! | `node` | a node at work: it joins, and exchanges for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
@@ -19,6 +21,8 @@
 //! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
 
 pub mod borrower;
+pub mod caps;
+pub mod desk;
 pub mod directory;
 mod identity;
 pub mod lease;
@@ -41,6 +45,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use self::borrower::{ANSWER_WAIT, RECALL_WAIT, Verdict};
+use self::desk::Desk;
 use self::directory::Directory;
 use self::identity::Identity;
 use self::lease::Epoch;
@@ -131,6 +136,8 @@ pub struct Fleet {
     inbox: Mutex<Vec<Arrival>>,
     /// Something is in the inbox.
     hurry: Notify,
+    /// Where requests wait for shares of limits.
+    desk: Desk,
 }
 
 /// What is known from the last exchange that was answered.
@@ -184,6 +191,7 @@ impl Fleet {
             seen: Seen::default(),
             inbox: Mutex::default(),
             hurry: Notify::new(),
+            desk: Desk::default(),
         }))
     }
 
@@ -227,6 +235,12 @@ impl Fleet {
     #[must_use]
     pub fn may_spend(&self) -> bool {
         as_ns(self.began.elapsed()) < self.spend_until_ns.load(Ordering::Acquire)
+    }
+
+    /// Where requests wait for shares of limits.
+    #[must_use]
+    pub fn desk(&self) -> &Desk {
+        &self.desk
     }
 
     /// How much longer holds may be made, unless the treasury is heard of.

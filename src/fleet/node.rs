@@ -1,6 +1,7 @@
 //! A node at work: it joins, and exchanges with the treasury for as long as it runs.
 
 pub mod follow;
+pub mod share;
 
 use std::collections::HashMap;
 use std::sync::Arc;

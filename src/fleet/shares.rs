@@ -124,7 +124,10 @@ pub fn settle(
     let is_missed = short > pool.units;
     let is_much = u64::from(target) * 4 < u64::from(share) * 3;
     let target = if is_missed || is_much { target.min(share) } else { share };
-    let told = Told { share, brought_micros, target, unclaimed: pool.units };
+    // What is not refilled yet is nothing to wait for.
+    let filled = u32::try_from(pool.micros / MICROS).unwrap_or(u32::MAX);
+    let unclaimed = if is_rate { filled } else { pool.units };
+    let told = Told { share, brought_micros, target, unclaimed };
     Settled { pool, row: Some(Claim { share, ..mine }), told }
 }
 

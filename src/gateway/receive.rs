@@ -84,7 +84,7 @@ pub(super) async fn receive(
     let (account, headers) = (resolved.key.account, &session.req_header().headers);
     let affinity = || pipeline::affinity(mode, account, headers, &request);
     let candidates = gateway.balancer.candidates(&snapshot, targets, affinity);
-    let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated)?;
+    let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
     exchange.permit = Some(permit);
     let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated).await?;
     exchange.stage = Stage::Sending(Box::new(Sending {

@@ -294,7 +294,7 @@ fn exhausted(refusal: Refusal) -> GatewayError {
             "The answer was cut: it reached what was held for it, and the gateway can hold no more \
              at the moment. What was delivered is charged.",
         ),
-        Refusal::Capped(_) => (
+        Refusal::Capped(_) | Refusal::ShareUsed { .. } => (
             ErrorKind::RateLimited,
             "The answer was cut: it reached what was held for it, and the API key may spend no more \
              in this period. Lower `max_tokens`, or ask for another limit of the key.",

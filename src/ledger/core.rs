@@ -35,6 +35,8 @@ pub struct Core {
     pub(super) tasks: HashMap<TaskId, Arc<Task>>,
     /// What is no customer's; empty in all shards but the house's.
     pub(super) house: House,
+    /// Whether other nodes let keys spend of the same limits.
+    pub(super) is_shared: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -290,8 +292,8 @@ impl Core {
         let excess = charge.saturating_sub(open.amount);
         // A clock may have been set back; what counts for a day was checked against that day.
         let at = at.max(open.reservation.at);
-        let room = state.spendings.room(open.reservation.key, at);
-        let room = room.map_or(Nanousd::MAX, |(room, _)| room);
+        let room = state.spendings.room(open.reservation.key, at, self.is_shared);
+        let room = room.map_or(Nanousd::MAX, |room| room.amount);
         let covered = excess.min(before.balance.available).min(room);
         let uncovered = excess.saturating_sub(covered);
         let charged = charge.saturating_sub(uncovered);
@@ -474,8 +476,8 @@ impl Core {
         if amount > available.checked_add(held).unwrap_or(Nanousd::MAX) {
             return Err(Refusal::Insufficient { available });
         }
-        match key.and_then(|key| state.spendings.room(key, at)) {
-            Some((room, capped)) if amount > room => return Err(Refusal::Capped(capped)),
+        match key.and_then(|key| state.spendings.room(key, at, self.is_shared)) {
+            Some(room) if amount > room.amount => return Err(room.refusal(amount)),
             _ => {}
         }
         if amount <= available { Ok(()) } else { Err(Refusal::Held { available, held }) }

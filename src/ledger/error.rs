@@ -27,6 +27,15 @@ pub enum Refusal {
     },
     /// The key would pass what it may spend.
     Capped(Capped),
+    /// The key would pass what this node of a fleet may let it spend.
+    ShareUsed {
+        /// How the limit stands, as far as this node knows.
+        capped: Capped,
+        /// What is missing.
+        lacks: Nanousd,
+        /// What may still be had of the limit.
+        left: Nanousd,
+    },
     /// There is no such account.
     UnknownAccount,
     /// The disk is nearly full; the rest is kept for settlements.
@@ -47,7 +56,8 @@ impl fmt::Display for Refusal {
             Self::Held { available, held } => {
                 write!(f, "calls in flight hold the balance: {available} available, {held} held")
             }
-            Self::Capped(Capped { limit, spent, held, .. }) => {
+            Self::Capped(Capped { limit, spent, held, .. })
+            | Self::ShareUsed { capped: Capped { limit, spent, held, .. }, .. } => {
                 write!(f, "the key may spend {limit}: {spent} spent, {held} held")
             }
             Self::UnknownAccount => f.write_str("there is no such account"),

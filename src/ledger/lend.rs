@@ -37,8 +37,14 @@ impl Ledger {
     pub async fn admit(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
         let Some(fleet) = &self.fleet else { return self.reserve(reserve) };
         let (account, amount, since) = (reserve.account, reserve.amount, fleet.now());
+        let mut capped_since = None;
         loop {
             match self.reserve(reserve.clone()) {
+                Err(Refusal::ShareUsed { capped, lacks, left }) => {
+                    let standing = (capped, lacks, left);
+                    self.wait_for_share(fleet, &reserve, standing, &mut capped_since).await?;
+                    continue;
+                }
                 Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {}
                 other => return other,
             }

@@ -15,6 +15,7 @@
 //! | `delivery` | lists of tasks, and what came of announcing their ends |
 //! | `limit` | what keys and accounts may use |
 //! | `spend` | what a key has spent on a day and in a month, and may still |
+//! | `cap` | how much of that is a node's of a fleet |
 //! | `task` | work that outlives its request, and the hold that pays for it; `shared`, where a fleet keeps it |
 //! | `statement` | entries, calls in doubt |
 //! | `usage` | what was used, by hour and by day |
@@ -47,6 +48,7 @@ mod act;
 mod admin;
 pub mod audit;
 mod call;
+mod cap;
 mod code;
 pub mod core;
 mod delivery;
@@ -131,6 +133,7 @@ pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, SuspenseEn
 pub use self::recovery::Recovery;
 pub use self::report::{History, settled};
 pub use self::scan::Scan;
+pub(crate) use self::spend::Span;
 pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::standing::Standing;
 pub use self::statement::{Call, Entry, EntryKind, InDoubt};

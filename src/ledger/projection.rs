@@ -164,6 +164,9 @@ impl Window {
                 self.add_usage(record, hold.as_ref(), (*charged, Nanousd::ZERO), Usage::default());
                 self.in_doubt.push(journaled.clone());
             }
+            Record::HandedOver { .. } => {
+                hold.iter().for_each(|hold| self.add_charge(record, hold));
+            }
             Record::Task(task) => {
                 self.tasks.insert(task.id(), Arc::clone(task));
             }
@@ -214,6 +217,19 @@ impl Window {
         }
     }
 
+    /// What counts for the key's limits of spending.
+    fn add_charge(&mut self, record: &Record, hold: &OpenHold) {
+        let Some((day, charged)) = spend::charge(record, hold) else { return };
+        let of = (hold.reservation.account, hold.reservation.key);
+        let days = self.charges.entry(of).or_default();
+        match days.last_mut() {
+            Some((last, sum)) if *last == day => {
+                *sum = sum.checked_add(charged).unwrap_or(Nanousd::MAX);
+            }
+            _ => days.push((day, charged)),
+        }
+    }
+
     fn add_usage(
         &mut self,
         record: &Record,
@@ -221,7 +237,8 @@ impl Window {
         (charged, written_off): (Nanousd, Nanousd),
         usage: Usage,
     ) {
-        let Some(reservation) = hold.map(|hold| &hold.reservation) else { return };
+        let Some(hold) = hold else { return };
+        let reservation = &hold.reservation;
         let cell = UsageCell {
             account: reservation.account,
             time: hour(record.at()),
@@ -229,15 +246,7 @@ impl Window {
             model: Arc::clone(&reservation.model),
         };
         let total = UsageTotal { calls: 1, charged, written_off, usage };
-        if let Some((day, charged)) = spend::charge(record) {
-            let days = self.charges.entry((cell.account, cell.key)).or_default();
-            match days.last_mut() {
-                Some((last, sum)) if *last == day => {
-                    *sum = sum.checked_add(charged).unwrap_or(Nanousd::MAX);
-                }
-                _ => days.push((day, charged)),
-            }
-        }
+        self.add_charge(record, hold);
         let used = self.used.entry((cell.account, cell.key)).or_default();
         *used = (*used).max(record.at());
         self.usage.entry(cell).or_default().add(&total);

@@ -93,7 +93,7 @@ pub(super) fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenErro
     let acts = store.acts_with_ids(UnixMs::now()).map_err(store_error)?;
     acts.iter().for_each(|(seq, act)| ids.remember(*seq, act));
     let ledger = Arc::new(Ledger {
-        shards: state.cores.into_iter().map(Mutex::new).collect(),
+        shards: shards(state.cores, options.fleet.is_some()),
         keys: RwLock::new(keys),
         ids: Mutex::new(ids),
         emails: Mutex::new(emails),
@@ -144,6 +144,10 @@ pub(super) struct State {
     pub(super) end: Position,
     pub(super) records_replayed: u64,
     pub(super) torn_bytes: u64,
+}
+
+fn shards(cores: Vec<Core>, is_shared: bool) -> Vec<Mutex<Core>> {
+    cores.into_iter().map(|core| Mutex::new(Core { is_shared, ..core })).collect()
 }
 
 /// Opens sled and replays what it lacks. A sled ledger that does not open, or does not add up, is

@@ -12,6 +12,7 @@ use time::{Date, OffsetDateTime};
 
 use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::ledger::KeyId;
+use crate::ledger::cap::CapShares;
 use crate::ledger::record::{OpenHold, Record};
 use crate::limits::Rates;
 use crate::money::Nanousd;
@@ -91,6 +92,68 @@ fn begin(day: u32) -> UnixMs {
     UnixMs(u64::from(day).saturating_mul(MS_PER_DAY))
 }
 
+/// A day, or a month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(super) period: Period,
+    /// Days since 1970, or months since the year 0.
+    number: u32,
+    day: u32,
+}
+
+impl Span {
+    /// The one that a moment is in.
+    pub(crate) fn of(period: Period, at: UnixMs) -> Self {
+        let day = day(at);
+        let number = match period {
+            Period::Day => day,
+            Period::Month => month(day),
+        };
+        Self { period, number, day }
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (self.period, self.number) == (other.period, other.number)
+    }
+
+    /// Its first day that is not in it any more, since 1970.
+    pub(super) fn ends_on(&self) -> u32 {
+        match self.period {
+            Period::Day => self.day.saturating_add(1),
+            Period::Month => next_month(self.day),
+        }
+    }
+
+    /// When it is over, in unix seconds.
+    pub(crate) fn ends_at_s(&self) -> i64 {
+        i64::try_from(begin(self.ends_on()).seconds()).unwrap_or(i64::MAX)
+    }
+
+    /// Such as `day/2026-11-22` or `month/2026-11`.
+    pub(super) fn name(&self) -> String {
+        let date = date(self.day);
+        let (year, month) = (date.year(), u8::from(date.month()));
+        match self.period {
+            Period::Day => format!("day/{year:04}-{month:02}-{:02}", date.day()),
+            Period::Month => format!("month/{year:04}-{month:02}"),
+        }
+    }
+}
+
+/// What may still be held, and the limit that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) amount: Nanousd,
+    pub(super) capped: Capped,
+    /// Where it is not the limit but this node's share of it: what may still be had of the limit.
+    pub(super) left: Option<Nanousd>,
+}
+
+/// Amounts of one account, which fit.
+pub(super) fn sum(left: Nanousd, right: Nanousd) -> Nanousd {
+    left.checked_add(right).unwrap_or(Nanousd::MAX)
+}
+
 impl Spent {
     /// Adds a charge. One from before the last day, by a clock that was set back, counts for the last:
     /// no limit is passed for it.
@@ -107,6 +170,13 @@ impl Spent {
         self.in_month = sum(self.in_month);
     }
 
+    pub(super) fn in_span(&self, span: Span) -> Nanousd {
+        match span.period {
+            Period::Day => self.on(span.number),
+            Period::Month => self.within(span.number),
+        }
+    }
+
     fn on(&self, day: u32) -> Nanousd {
         if self.day >= day { self.on_day } else { Nanousd::ZERO }
     }
@@ -119,25 +189,44 @@ impl Spent {
 impl KeyLimits {
     /// What this key may still hold at a moment, and the limit that says so; `None` without limits.
     /// Of two limits the tighter one, and of two as tight the one that lasts longer.
+    /// In a fleet, `shares` are what this node may let the key spend of its limits.
     pub(super) fn room(
         &self,
         spent: &Spent,
         held: Nanousd,
         at: UnixMs,
-    ) -> Option<(Nanousd, Capped)> {
-        let day = day(at);
-        let room = |limit: Option<Nanousd>, period, spent: Nanousd, resets_on| {
-            let limit = limit?;
-            let used = spent.checked_add(held).unwrap_or(Nanousd::MAX);
-            let resets_at = begin(resets_on);
-            Some((limit.saturating_sub(used), Capped { period, limit, spent, held, resets_at }))
+        shares: Option<&CapShares>,
+    ) -> Option<Room> {
+        let room = |period| {
+            let limit = self.of(period)?;
+            let span = Span::of(period, at);
+            let capped = Capped {
+                period,
+                limit,
+                spent: spent.in_span(span),
+                held,
+                resets_at: begin(span.ends_on()),
+            };
+            Some(match shares {
+                None => Room {
+                    amount: limit.saturating_sub(sum(capped.spent, held)),
+                    capped,
+                    left: None,
+                },
+                Some(shares) => shares.room(span, capped),
+            })
         };
-        let by_day = room(self.spend_per_day, Period::Day, spent.on(day), day.saturating_add(1));
-        let by_month =
-            room(self.spend_per_month, Period::Month, spent.within(month(day)), next_month(day));
-        match (by_day, by_month) {
-            (Some(by_day), Some(by_month)) if by_day.0 < by_month.0 => Some(by_day),
+        match (room(Period::Day), room(Period::Month)) {
+            (Some(by_day), Some(by_month)) if by_day.amount < by_month.amount => Some(by_day),
             (by_day, by_month) => by_month.or(by_day),
+        }
+    }
+
+    /// The limit of a period.
+    pub(super) fn of(&self, period: Period) -> Option<Nanousd> {
+        match period {
+            Period::Day => self.spend_per_day,
+            Period::Month => self.spend_per_month,
         }
     }
 
@@ -159,13 +248,29 @@ pub(super) struct Spending {
 
 /// The same for the keys of an account.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spendings(HashMap<KeyId, Spending>);
+pub(super) struct Spendings {
+    of: HashMap<KeyId, Spending>,
+    /// What a node of a fleet may let each spend. Not kept over a start.
+    shares: HashMap<KeyId, CapShares>,
+}
 
 impl Spendings {
-    /// See [`KeyLimits::room`].
-    pub(super) fn room(&self, key: KeyId, at: UnixMs) -> Option<(Nanousd, Capped)> {
-        let Spending { limits, spent, held } = self.0.get(&key)?;
-        limits.room(spent, *held, at)
+    /// See [`KeyLimits::room`]; `is_shared` in a fleet.
+    pub(super) fn room(&self, key: KeyId, at: UnixMs, is_shared: bool) -> Option<Room> {
+        let Spending { limits, spent, held } = self.of.get(&key)?;
+        let shares = is_shared.then(|| self.shares.get(&key).unwrap_or(&CapShares::NONE));
+        limits.room(spent, *held, at, shares)
+    }
+
+    /// What a key may use and spends, and what of it is this node's to let it spend.
+    pub(super) fn shares(&mut self, key: KeyId) -> Option<(Spending, &mut CapShares)> {
+        let spending = *self.of.get(&key)?;
+        Some((spending, self.shares.entry(key).or_default()))
+    }
+
+    /// This node has nothing of a key's limits.
+    pub(super) fn forget_shares(&mut self, key: KeyId) {
+        self.shares.remove(&key);
     }
 
     /// Takes a record, where `hold` is the hold that it extends or ends, as it stood before.
@@ -179,9 +284,9 @@ impl Spendings {
                 self.restore_held(hold.reservation.key, *amount);
             }
             (_, Some(hold)) => {
-                let spending = self.0.entry(hold.reservation.key).or_default();
+                let spending = self.of.entry(hold.reservation.key).or_default();
                 spending.held = spending.held.saturating_sub(hold.amount);
-                if let Some((day, charged)) = charge(record) {
+                if let Some((day, charged)) = charge(record, hold) {
                     spending.spent.add(day, charged);
                 }
             }
@@ -190,27 +295,29 @@ impl Spendings {
     }
 
     pub(super) fn restore_limits(&mut self, key: KeyId, limits: KeyLimits) {
-        self.0.entry(key).or_default().limits = limits;
+        self.of.entry(key).or_default().limits = limits;
     }
 
     pub(super) fn restore_spent(&mut self, key: KeyId, spent: Spent) {
-        self.0.entry(key).or_default().spent = spent;
+        self.of.entry(key).or_default().spent = spent;
     }
 
     pub(super) fn restore_held(&mut self, key: KeyId, amount: Nanousd) {
-        let spending = self.0.entry(key).or_default();
+        let spending = self.of.entry(key).or_default();
         // The account's `held` has taken the same sum without overflow.
         spending.held = spending.held.checked_add(amount).unwrap_or(Nanousd::MAX);
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (KeyId, &Spending)> {
-        self.0.iter().map(|(key, spending)| (*key, spending))
+        self.of.iter().map(|(key, spending)| (*key, spending))
     }
 }
 
-/// What the end of a hold charges, and on which day; `None` for nothing.
-pub(super) fn charge(record: &Record) -> Option<(u32, Nanousd)> {
+/// What the end of a hold charges, and on which day; `None` for nothing. What leaves a node with its
+/// task counts as a charge of all of it there: what the task comes to, the node does not hear.
+pub(super) fn charge(record: &Record, hold: &OpenHold) -> Option<(u32, Nanousd)> {
     match record {
+        Record::HandedOver { at, .. } => Some((day(*at), hold.amount)),
         Record::Posted { charged, at, .. } | Record::Recovered { charged, at, .. } => {
             Some((day(*at), *charged)).filter(|_| !charged.is_zero())
         }
@@ -239,8 +346,9 @@ mod tests {
         };
         let mut spent = Spent::default();
         let room = |spent: &Spent, time: &str| {
-            let (room, capped) = limits.room(spent, money(10), at(time)).expect("limits");
-            (room.get(), capped.period, capped.resets_at.to_rfc3339())
+            let Room { amount, capped, .. } =
+                limits.room(spent, money(10), at(time), None).expect("limits");
+            (amount.get(), capped.period, capped.resets_at.to_rfc3339())
         };
         let last = "2028-02-28T23:59:59.999Z";
         let next_day = "2028-02-29T00:00:00Z";
@@ -270,7 +378,7 @@ mod tests {
         let mut spent = Spent::default();
         spent.add(u32::MAX, Nanousd::MAX);
         spent.add(u32::MAX, Nanousd::MAX);
-        let (room, _) = limits.room(&spent, Nanousd::MAX, UnixMs(u64::MAX)).expect("a limit");
-        assert_eq!(room, Nanousd::ZERO);
+        let room = limits.room(&spent, Nanousd::MAX, UnixMs(u64::MAX), None).expect("a limit");
+        assert_eq!(room.amount, Nanousd::ZERO);
     }
 }

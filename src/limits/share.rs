@@ -70,7 +70,7 @@ pub struct Told {
     pub brought_micros: u64,
     /// What it should have: where it is less, the node keeps to it at once, and says so next time.
     pub target: u32,
-    /// What no node has.
+    /// What could be let through with what no node has.
     pub unclaimed: u32,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Share {
     is_short: AtomicBool,
     /// When the share ends; 0 if there is none.
     until_ns: AtomicU64,
-    /// What no node had at the last exchange.
+    /// What could be let through with what no node had at the last exchange.
     unclaimed: AtomicU32,
     /// When somebody first asked.
     since_ns: u64,

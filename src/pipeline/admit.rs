@@ -84,7 +84,9 @@ fn refused(refusal: &Refusal, amount: Nanousd) -> GatewayError {
             ),
         )
         .retry_after(RETRY_HELD),
-        Refusal::Capped(capped) => limit::capped(capped, amount, UnixMs::now()),
+        Refusal::Capped(capped) | Refusal::ShareUsed { capped, .. } => {
+            limit::capped(capped, amount, UnixMs::now())
+        }
         Refusal::UnknownAccount => {
             GatewayError::new(ErrorKind::PermissionDenied, "This API key's account is closed.")
         }

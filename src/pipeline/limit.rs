@@ -1,13 +1,14 @@
 //! Whether the key, its account and the model may be used once more now.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clock::UnixMs;
 use crate::config::snapshot::Snapshot;
 use crate::error::{ErrorKind, GatewayError, Limited};
+use crate::fleet::desk::Desk;
 use crate::ledger::{Capped, Ledger, Period};
-use crate::limits::{Limit, Limits, Permit, Refused, Scope, Standing, Subject, Wait};
+use crate::limits::{Limit, Limits, Patience, Permit, Refused, Scope, Standing, Subject, Wait};
 use crate::money::Nanousd;
 use crate::pipeline::Validated;
 
@@ -19,13 +20,20 @@ const RETRY_HELD: Duration = Duration::from_secs(2);
 /// The same where a node has no share of a limit, and the database does not answer.
 const RETRY_UNSHARED: Duration = Duration::from_secs(2);
 
+/// A request waits for so long at most for a share of a limit: other nodes give up within it what they
+/// do not need, and nobody should wait longer to hear that there is none.
+const SHARE_WAIT: Duration = Duration::from_secs(1);
+
 /// Counts the request for its key, its account and its model: as a request, as one more at one time,
 /// and with its estimated input as tokens. What it really uses is counted when it is over. The submit
 /// of a task is a request like others; the tokens that a task uses later are not counted.
 ///
+/// In a fleet it waits where this node's share of a limit is short and there may be more of it.
+///
 /// # Errors
-/// `RateLimited`, with the longest wait of those that are in the way. Nothing was counted then.
-pub fn limit(
+/// `RateLimited`, with the longest wait of those that are in the way, and `Overloaded` where this node
+/// has no share of a limit and cannot get one. Nothing was counted then.
+pub async fn limit(
     limits: &Limits,
     ledger: &Ledger,
     snapshot: &Snapshot,
@@ -34,14 +42,39 @@ pub fn limit(
     let Validated { resolved, call } = validated;
     let (key, model) = (&resolved.key, &resolved.model);
     let (of_key, of_account) = ledger.rates(key);
-    let subjects = [
-        (Subject::Key(key.id.number()), of_key.or(snapshot.rate_limits.key)),
-        (Subject::Account(key.account.number()), of_account.or(snapshot.rate_limits.account)),
-        (Subject::Model(Arc::clone(&model.id)), model.rates),
-    ];
+    let subjects = || {
+        [
+            (Subject::Key(key.id.number()), of_key.or(snapshot.rate_limits.key)),
+            (Subject::Account(key.account.number()), of_account.or(snapshot.rate_limits.account)),
+            (Subject::Model(Arc::clone(&model.id)), model.rates),
+        ]
+    };
     let is_counted = resolved.operation.is_billed() && call.submit().is_none();
     let tokens = is_counted.then(|| call.floor().input_tokens_total());
-    limits.take(subjects, tokens).map_err(|refused| told(&refused, tokens.unwrap_or(0)))
+    let taken = limits.take(subjects(), tokens);
+    let taken = match (taken, ledger.fleet()) {
+        (Err(Refused { wait: Wait::UntilShared, .. }), Some(fleet)) => {
+            let again = |patience| limits.take_with(subjects(), tokens, patience);
+            share(fleet.desk(), again).await
+        }
+        (taken, _) => taken,
+    };
+    taken.map_err(|refused| told(&refused, tokens.unwrap_or(0)))
+}
+
+/// Tries again after each exchange about limits, as long as there may be more of them.
+async fn share(
+    desk: &Desk,
+    take: impl Fn(Patience) -> Result<Permit, Refused>,
+) -> Result<Permit, Refused> {
+    let until = Instant::now() + SHARE_WAIT;
+    while desk.wait().await && Instant::now() < until {
+        match take(Patience::Again) {
+            Err(Refused { wait: Wait::UntilShared, .. }) => {}
+            taken => return taken,
+        }
+    }
+    take(Patience::Over)
 }
 
 /// A refusal as an answer.

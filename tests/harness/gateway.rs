@@ -66,14 +66,31 @@ impl Gateway {
         Self::run("", "", upstreams, models, true)
     }
 
+    /// A node of the fleet whose database is there, with the schema; its lease is as short as it can
+    /// be. It has an account of its own, which the others know as well.
+    pub(crate) fn node(database: &str, upstreams: &str, models: &str) -> Self {
+        let postgres = format!("  postgres: {{ url: '{database}', tls: disable, lease: 1s }}\n");
+        Self::run_in(&postgres, "", "", (upstreams, models), false)
+    }
+
     fn run(listeners: &str, limits: &str, upstreams: &str, models: &str, logs: bool) -> Self {
+        Self::run_in("", listeners, limits, (upstreams, models), logs)
+    }
+
+    fn run_in(
+        store: &str,
+        listeners: &str,
+        limits: &str,
+        (upstreams, models): (&str, &str),
+        logs: bool,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let file = |name: &str, text: String| {
             let path = directory.path().join(name);
             std::fs::write(&path, text).expect("the file is written");
             path
         };
-        let head = head(directory.path(), listeners);
+        let head = head(directory.path(), listeners).replace("limits:", &format!("{store}limits:"));
         let routes = file("routes.yaml", format!("{head}{limits}upstreams:\n{upstreams}"));
         let models = file("models.yaml", models.to_owned());
         let log = logs.then(|| directory.path().join("log"));

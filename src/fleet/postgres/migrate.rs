@@ -21,6 +21,7 @@ pub struct Migration {
 pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "treasury", sql: include_str!("migrations/0001_treasury.sql") },
     Migration { version: 2, name: "tasks", sql: include_str!("migrations/0002_tasks.sql") },
+    Migration { version: 3, name: "limits", sql: include_str!("migrations/0003_limits.sql") },
     Migration { version: 4, name: "reads", sql: include_str!("migrations/0004_reads.sql") },
     Migration { version: 5, name: "moved", sql: include_str!("migrations/0005_moved.sql") },
 ];
