@@ -144,20 +144,21 @@ fn a_recall(seed: u64, is_traced: bool) -> Counts {
     let mut world = World::new(scene);
     world.grant(0, 10 * HOLD);
     world.run_until(ms(1_000));
-    for call in 0..10 {
-        world.call(call % 2, 0, HOLD, None);
-        world.run_until(world.now + ms(500));
+    let (calls, gap) = if seed.is_multiple_of(2) { (10, ms(500)) } else { (40, ms(20)) };
+    for call in 0..calls {
+        world.call(call % 2, 0, 10 * HOLD / calls as i64, None);
+        world.run_until(world.now + gap);
     }
+    let served = world.counts.served;
     // What they had is theirs again, and they keep it for a while.
     for node in 0..2 {
         let holds: Vec<_> = world.nodes[node].books.core.holds().map(|(id, _)| id).collect();
         holds.into_iter().for_each(|hold| world.end(node, hold, None));
     }
-    assert_eq!(world.counts.served, 10, "everything can be held");
     world.call(2, 0, 10 * HOLD, Some(10 * HOLD));
     world.counts.longest_wait = Duration::ZERO;
     world.run_until(world.now + RECALL_WAIT + ms(200));
-    assert_eq!(world.counts.served, 11, "what others did not need came back in time");
+    assert_eq!(world.counts.served, served + 1, "what others did not need came back in time");
     assert!(world.counts.longest_wait <= RECALL_WAIT, "in {:?}", world.counts.longest_wait);
     world.finish();
     world.counts

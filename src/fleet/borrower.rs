@@ -89,8 +89,10 @@ struct Need {
     short: Option<Short>,
     /// When it is asked again after that.
     ask_at: Duration,
-    /// When money came last: who waited for it takes it a moment later.
-    lent_at: Option<Duration>,
+    /// The treasury lent less than was asked for: to ask again soon brings little.
+    is_scarce: bool,
+    /// When someone was told last that money is there: it is taken a moment later.
+    told_at: Option<Duration>,
     /// What was given back and not reported yet: it is on its way to the treasury.
     returning: Nanousd,
     /// Another node needs it.
@@ -164,9 +166,10 @@ impl Borrower {
     }
 
     /// An account runs low here: it is looked at with the next exchange, which is due now unless the
-    /// treasury had nothing of it the last time.
+    /// treasury had little of it the last time.
     pub fn runs_low(&mut self, account: AccountId) {
-        if self.needs.entry(account).or_default().short.is_none() {
+        let need = self.needs.entry(account).or_default();
+        if need.short.is_none() && !need.is_scarce {
             self.hurry();
         }
     }
@@ -236,6 +239,8 @@ impl Borrower {
     ) -> Vec<(Waiter, Verdict)> {
         let Some(exchange) = self.pending.take() else { return Vec::new() };
         self.turn = exchange.turn;
+        let most: BTreeMap<_, _> =
+            exchange.asks.iter().map(|ask| (ask.account, ask.most)).collect();
         if let Some(report) = exchange.report {
             self.reported = report.to;
             for settled in report.settled {
@@ -255,7 +260,8 @@ impl Borrower {
             match loan {
                 Loan::Lent(amount) => {
                     local.take_in(*account, *amount);
-                    (need.short, need.lent_at) = (None, Some(now));
+                    need.short = None;
+                    need.is_scarce = most.get(account).is_some_and(|most| amount < most);
                 }
                 Loan::Short(short) => need.short = Some(*short),
             }
@@ -340,8 +346,8 @@ impl Borrower {
 impl Need {
     /// How much of what is there stays here.
     fn kept(&self, available: Nanousd, is_idle: bool, now: Duration) -> Nanousd {
-        let is_fresh = |lent_at| now.saturating_sub(lent_at) < RECALL_BEAT;
-        if self.lent_at.is_some_and(is_fresh) {
+        let is_fresh = |told_at| now.saturating_sub(told_at) < RECALL_BEAT;
+        if self.told_at.is_some_and(is_fresh) {
             available
         } else if self.is_recalled || is_idle {
             Nanousd::ZERO
@@ -376,7 +382,11 @@ impl Need {
             }
             is_served
         });
+        let before = told.len();
         told.extend(served.map(|waiting| (waiting.id, Verdict::Again)));
+        if told.len() > before {
+            self.told_at = Some(now);
+        }
         let Some(short) = self.short else { return };
         let reach = self.within_reach(left);
         let may_come = short.elsewhere > Nanousd::ZERO || self.returning > Nanousd::ZERO;

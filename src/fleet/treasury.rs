@@ -151,7 +151,7 @@ impl Treasury {
         if row.epoch != exchange.epoch {
             return Err(Refused::Superseded);
         }
-        if row.turn == exchange.turn {
+        if row.turn == exchange.turn && row.turn > 0 {
             return Ok(row.answer.clone());
         }
         let follows = exchange.report.as_ref().is_none_or(|report| report.from == row.reported);

@@ -145,6 +145,7 @@ impl World {
         let sums = self.resolved.entry(account).or_default();
         *(if was_spent { &mut sums.1 } else { &mut sums.0 }) += amount;
         self.nodes[node].resolved.insert(account);
+        self.nodes[node].shut_out = self.nodes[node].epoch;
         self.counts.resolved += 1;
         self.checked = (0, 0);
         self.note(|| {

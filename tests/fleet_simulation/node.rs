@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate::clock::UnixMs;
 use tollgate::fleet::borrower::{Borrower, RECALL_WAIT, WAIT_MAX, Waiter};
-use tollgate::fleet::lease::{Exchange, Refused, Turn};
+use tollgate::fleet::lease::{Epoch, Exchange, Refused, Turn};
 use tollgate::ledger::{
     AccountId, HoldId, KeyId, NodeId, Record, RecoveryPolicy, Refusal, RequestId, Reservation,
     VoidReason,
@@ -15,6 +15,9 @@ use tollgate::price::{Usage, UsageSource};
 
 use crate::books::Books;
 use crate::world::{Asked, Event, Reply, TERM, World, ms, usd};
+
+/// Who is told that money has come takes it within this.
+const PROMISED: Duration = Duration::from_millis(40);
 
 /// A customer's call, as far as money goes.
 #[derive(Clone, Debug)]
@@ -60,6 +63,8 @@ pub(crate) struct Process {
     pub(crate) request: Option<u64>,
     sent: Option<Exchange>,
     pub(crate) waiting: BTreeMap<Waiter, Call>,
+    /// When money came last for those who waited for it, by the node's clock.
+    pub(crate) promised: BTreeMap<AccountId, Duration>,
     polls_at: Option<Duration>,
     is_flushing: bool,
 }
@@ -78,8 +83,11 @@ pub(crate) struct Node {
     pub(crate) is_lost: bool,
     /// The last turn that the treasury has taken.
     pub(crate) taken_turn: Turn,
-    /// Accounts that an operator has taken from it.
+    /// The last life that has joined.
+    pub(crate) epoch: Epoch,
+    /// Accounts that an operator has taken from it, and in which life at the latest.
     pub(crate) resolved: BTreeSet<AccountId>,
+    pub(crate) shut_out: Epoch,
     /// Its clock stood here when the seed began, and goes so much too fast.
     clock_begin: Duration,
     clock_ppm: i64,
@@ -98,7 +106,9 @@ impl Node {
             cut_until: Duration::ZERO,
             is_lost: false,
             taken_turn: 0,
+            epoch: 0,
             resolved: BTreeSet::new(),
+            shut_out: 0,
             clock_begin: ms(rng.u64(1..1_000_000)),
             clock_ppm: rng.i64(-10_000..=10_000),
             wall_off_ms: rng.i64(-5_000..=5_000),
@@ -139,6 +149,7 @@ impl World {
             request: None,
             sent: None,
             waiting: BTreeMap::new(),
+            promised: BTreeMap::new(),
             polls_at: None,
             is_flushing: false,
         });
@@ -183,13 +194,28 @@ impl World {
                 Asked::Exchange(exchange)
             }
             Some(borrower) if borrower.due_at(local) > local => return self.plan_poll(number),
-            Some(borrower) => Asked::Exchange(borrower.exchange(local, &mut node.books)),
+            Some(borrower) => {
+                process.promised.retain(|_, at| local.saturating_sub(*at) < PROMISED);
+                let of = |account: &AccountId, books: &Books| books.balance(*account).available;
+                let before: Vec<_> =
+                    process.promised.keys().map(|account| of(account, &node.books)).collect();
+                let exchange = borrower.exchange(local, &mut node.books);
+                let after = process.promised.keys().map(|account| of(account, &node.books));
+                assert!(after.eq(before), "what calls were told to take is given back");
+                Asked::Exchange(exchange)
+            }
         };
         node.requests += 1;
         let (life, request) = (process.life, node.requests);
         process.request = Some(request);
         self.note(|| format!("node {number}: request {request} at {local:?}: {asked:?}"));
         self.send(number, life, request, &asked);
+        if self.chance(4) {
+            // It dies with its request on the way, and is back before that arrives.
+            self.kill(number);
+            let wait = ms(self.rng.u64(1..100));
+            return self.plan(wait, Event::Starts { node: number });
+        }
         let patience = ms(self.rng.u64(300..1_000));
         self.plan(patience, Event::TimedOut { node: number, life, request });
         self.plan_flush(number);

@@ -288,8 +288,8 @@ impl World {
 
     /// How long a message takes. Some are overtaken by others that were sent much later.
     pub(crate) fn delay(&mut self) -> Duration {
-        if self.chance(20) {
-            return ms(self.rng.u64(100..4_000));
+        if self.chance(30) {
+            return ms(self.rng.u64(50..4_000));
         }
         Duration::from_micros(self.rng.u64(300..5_000))
     }
@@ -312,7 +312,11 @@ impl World {
         }
         let id = self.nodes[node].id;
         let reply = match asked {
-            Asked::Join => Reply::Joined(self.treasury.join(id)),
+            Asked::Join => {
+                let joined = self.treasury.join(id);
+                self.nodes[node].epoch = joined.epoch;
+                Reply::Joined(joined)
+            }
             Asked::Exchange(exchange) => {
                 let now = self.treasury_now();
                 match self.treasury.exchange(&exchange, now, TERM) {
@@ -340,6 +344,7 @@ impl World {
             return;
         }
         node.taken_turn = exchange.turn;
+        assert!(exchange.epoch > node.shut_out, "node {number} goes on with what is another's now");
         if let Some(report) = &exchange.report {
             node.books.was_reported(report.to);
         }
@@ -399,6 +404,9 @@ impl World {
             let Some(process) = self.nodes[number].process.as_mut() else { return };
             let Some(call) = process.waiting.remove(&waiter) else { continue };
             let life = process.life;
+            if verdict == Verdict::Again {
+                process.promised.insert(call.account, local);
+            }
             self.note(|| format!("node {number}: {call:?} is told {verdict:?}"));
             self.counts.longest_wait = self.counts.longest_wait.max(self.now - call.began);
             match verdict {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 
 use super::{Asked, Db, DbError, Outcome, Transaction};
 use crate::fleet::lease::{Answer, Exchange, Joined, Refused};
@@ -138,7 +139,7 @@ impl Db {
     ///
     /// # Errors
     /// [`DbError`]. After `Unknown` a node may stay behind that never joins.
-    pub(crate) async fn new_node(&self, name: &str) -> Result<NodeId, DbError> {
+    pub async fn new_node(&self, name: &str) -> Result<NodeId, DbError> {
         const ADD: &str = "INSERT INTO tollgate.nodes
             (id, name, version, epoch, turn, answer, reported)
             SELECT COALESCE(MAX(id), 0) + 1, $1, '', 0, 0, ''::bytea,
@@ -159,7 +160,7 @@ impl Db {
     ///
     /// # Errors
     /// [`DbError`]; joining again is safe.
-    pub(crate) async fn join(
+    pub async fn join(
         &self,
         node: NodeId,
         name: &str,
@@ -189,13 +190,30 @@ impl Db {
     ///
     /// # Errors
     /// [`DbError`]: sent again as it is, it is done or answered as it was.
-    pub(crate) async fn exchange(
+    pub async fn exchange(
         &self,
         exchange: &Exchange,
         term: Duration,
     ) -> Result<Exchanged, DbError> {
         let begun = Instant::now();
-        let exchanged = self.transact(|tx| Box::pin(do_exchange(tx, exchange, term))).await;
+        // A refusal takes back the turn, too: it rolls the transaction back.
+        let refused = Mutex::new(None);
+        let done = self.transact(|tx| {
+            let refused = &refused;
+            Box::pin(async move {
+                match do_exchange(tx, exchange, term).await? {
+                    Ok(answer) => Ok(answer),
+                    Err(why) => {
+                        *refused.lock() = Some(why);
+                        Err(DbError::Failed(format!("the exchange is refused: {why:?}")))
+                    }
+                }
+            })
+        });
+        let exchanged = match (done.await, refused.into_inner()) {
+            (Err(DbError::Failed(_)), Some(refused)) => Ok(Err(refused)),
+            (done, _) => done.map(Ok),
+        };
         self.observe(Asked::Exchange, Outcome::of(&exchanged), begun);
         exchanged
     }
@@ -204,7 +222,7 @@ impl Db {
     ///
     /// # Errors
     /// [`DbError`].
-    pub(crate) async fn sweep(&self) -> Result<Vec<NodeId>, DbError> {
+    pub async fn sweep(&self) -> Result<Vec<NodeId>, DbError> {
         let ids = self.transact(|tx| Box::pin(suspend_overdue(tx))).await?;
         let node = |id: i32| u16::try_from(id).ok().and_then(NodeId::from_number);
         Ok(ids.into_iter().filter_map(node).collect())
@@ -247,10 +265,7 @@ async fn do_exchange(
     let mut after = before.clone();
     let answer = match after.exchange(exchange, NOW, term) {
         Ok(answer) => answer,
-        // The turn is given back with all the rest.
-        Err(refused) => {
-            return Err(DbError::Failed(format!("the exchange is refused: {refused:?}")));
-        }
+        Err(refused) => return Ok(Err(refused)),
     };
     store(tx, exchange.node, &before, &after).await?;
     if let Some(report) = &exchange.report {
@@ -277,7 +292,7 @@ async fn why_not(tx: &Transaction<'_>, exchange: &Exchange) -> Result<Exchanged,
     if epoch != exchange.epoch {
         return Ok(Err(Refused::Superseded));
     }
-    if turn != exchange.turn {
+    if turn != exchange.turn || turn == 0 {
         return Ok(Err(Refused::OutOfOrder { reported: count(row.try_get(2)?), turn }));
     }
     let answer = postcard::from_bytes(row.try_get(3)?);

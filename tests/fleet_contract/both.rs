@@ -1,0 +1,371 @@
+//! The rules and the database side by side.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tollgate::fleet::lease::{Answer, Ask, Exchange, Loan, Refused, Report, Settled};
+use tollgate::fleet::postgres::{Db, migrate};
+use tollgate::fleet::treasury::{Purse, Treasury};
+use tollgate::ledger::{AccountId, History, NodeId, Seq};
+use tollgate::money::Nanousd;
+
+use crate::harness::fleet::options;
+
+/// Longer than any seed takes: a node falls silent only when it is made to.
+pub(crate) const TERM: Duration = Duration::from_secs(1_000);
+const ACCOUNTS: u64 = 4;
+/// One more is asked for that does not exist.
+const ASKED: u64 = ACCOUNTS + 1;
+
+pub(crate) fn usd(nanousd: i64) -> Nanousd {
+    Nanousd::new(nanousd)
+}
+
+pub(crate) fn account(number: u64) -> AccountId {
+    AccountId::from_number(number)
+}
+
+pub(crate) fn asked(number: u64, least: i64, most: i64) -> Ask {
+    Ask { account: account(number), least: usd(least), most: usd(most) }
+}
+
+/// Makes the schema in a new database.
+pub(crate) async fn schema(url: &str) -> Db {
+    let db = Db::for_migrations(&options(url)).await.expect("the database");
+    migrate::up(&db).await.expect("the schema");
+    Db::connect(&options(url), None).await.expect("the database")
+}
+
+/// An account's purse in the database.
+pub(crate) async fn purse(db: &Db, account: AccountId) -> Option<Purse> {
+    let sql = "SELECT granted, available, leased, held, spent, suspense, written_off
+        FROM tollgate.accounts WHERE id = $1";
+    let rows = db.query(sql, &[&account.to_string()]).await.expect("rows");
+    let row = rows.first()?;
+    let amount = |column: usize| usd(row.get(column));
+    Some(Purse {
+        granted: amount(0),
+        available: amount(1),
+        leased: amount(2),
+        held: amount(3),
+        spent: amount(4),
+        suspense: amount(5),
+        written_off: amount(6),
+    })
+}
+
+/// How often what happened, so that a suite that does nothing is seen.
+#[derive(Debug, Default)]
+pub(crate) struct Doings {
+    lent: u32,
+    short: u32,
+    recalled: u32,
+    repeated: u32,
+    superseded: u32,
+    out_of_order: u32,
+    unknown: u32,
+    unsound: u32,
+    cleared: u32,
+    suspended: u32,
+    resumed: u32,
+    resolved: u32,
+}
+
+impl Doings {
+    /// A suite that does not come to something proves nothing of it.
+    pub(crate) fn are_all_there(&self) {
+        let all = [
+            self.lent,
+            self.short,
+            self.recalled,
+            self.repeated,
+            self.superseded,
+            self.out_of_order,
+            self.unknown,
+            self.unsound,
+            self.cleared,
+            self.suspended,
+            self.resumed,
+            self.resolved,
+        ];
+        assert!(all.iter().all(|times| *times > 0), "something never happened: {self:?}");
+    }
+}
+
+/// What a node knows of itself.
+#[derive(Clone, Debug, Default)]
+struct Standing {
+    epoch: u64,
+    turn: u64,
+    reported: Seq,
+    last: Option<Exchange>,
+}
+
+pub(crate) struct Both {
+    db: Db,
+    pub(crate) rules: Treasury,
+    /// The time of the rules. The database has its own, which nothing here waits for.
+    pub(crate) now: Duration,
+    pub(crate) rng: fastrand::Rng,
+    nodes: BTreeMap<NodeId, Standing>,
+}
+
+impl Both {
+    pub(crate) fn new(db: Db) -> Self {
+        Self {
+            db,
+            rules: Treasury::default(),
+            now: Duration::from_secs(1),
+            rng: fastrand::Rng::with_seed(0),
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    /// Begins anew, with accounts and without nodes.
+    pub(crate) async fn begin(&mut self, seed: u64) {
+        *self = Self { rng: fastrand::Rng::with_seed(seed), ..Self::new(self.db.clone()) };
+        self.sql("DELETE FROM tollgate.leases").await;
+        self.sql("DELETE FROM tollgate.recalls").await;
+        self.sql("DELETE FROM tollgate.nodes").await;
+        self.sql("DELETE FROM tollgate.accounts").await;
+        for number in 1..=ACCOUNTS {
+            self.grant(number, [0, 40, 1_000, 100_000][usize::try_from(number - 1).expect("few")])
+                .await;
+        }
+    }
+
+    async fn sql(&self, sql: &str) {
+        let done = self.db.transact(|tx| Box::pin(tx.batch(sql))).await;
+        done.expect("a statement of the test");
+    }
+
+    pub(crate) async fn grant(&mut self, number: u64, amount: i64) {
+        let id = account(number);
+        self.rules.grant(id, usd(amount));
+        self.sql(&format!(
+            "INSERT INTO tollgate.accounts (id, name, created_at) VALUES ('{id}', 'test', 0)
+             ON CONFLICT (id) DO NOTHING;
+             UPDATE tollgate.accounts
+             SET granted = granted + {amount}, available = available + {amount} WHERE id = '{id}'"
+        ))
+        .await;
+    }
+
+    pub(crate) async fn add_node(&mut self) -> NodeId {
+        let node = self.db.new_node("test").await.expect("a node");
+        self.join(node).await;
+        node
+    }
+
+    async fn join(&mut self, node: NodeId) {
+        let joined = self.db.join(node, "test", "test").await.expect("an answer").expect("a node");
+        assert_eq!(joined, self.rules.join(node), "where {node} stands");
+        let standing = self.nodes.entry(node).or_default();
+        standing.epoch = joined.epoch;
+        standing.turn = joined.turn;
+        standing.reported = joined.reported;
+    }
+
+    /// Does one thing to both.
+    pub(crate) async fn step(&mut self, did: &mut Doings) {
+        self.now += Duration::from_millis(1);
+        let node = self.any_node();
+        let what = match self.rng.u32(0..20) {
+            0 | 1 if self.nodes.len() < 4 => {
+                let node = self.add_node().await;
+                format!("{node} is new")
+            }
+            2 => {
+                let Some(node) = node else { return };
+                self.join(node).await;
+                format!("{node} joins")
+            }
+            3 => {
+                let (number, amount) = (self.rng.u64(1..=ACCOUNTS), self.rng.i64(1..500));
+                self.grant(number, amount).await;
+                format!("{amount} to account {number}")
+            }
+            4 | 5 => self.sweep(did).await,
+            6 => self.resolve(did).await,
+            7 => {
+                // What was recalled a second ago is so no more.
+                self.now += Duration::from_secs(2);
+                self.sql("DELETE FROM tollgate.recalls").await;
+                "a second goes by".to_owned()
+            }
+            _ => self.exchange(node, did).await,
+        };
+        // Recalls end by the rules' time only.
+        self.sql("UPDATE tollgate.recalls SET until = now() + interval '1 hour'").await;
+        self.compare(&what).await;
+    }
+
+    fn any_node(&mut self) -> Option<NodeId> {
+        let count = self.nodes.len().max(1);
+        self.nodes.keys().nth(self.rng.usize(0..count)).copied()
+    }
+
+    async fn sweep(&mut self, did: &mut Doings) -> String {
+        let swept = self.db.sweep().await.expect("an answer");
+        let was: Vec<_> = self.nodes.keys().map(|id| self.rules.is_suspended(*id)).collect();
+        self.rules.sweep(self.now);
+        let now = self.nodes.keys().zip(was);
+        let expected: Vec<_> = now
+            .filter(|(id, was)| !was && self.rules.is_suspended(**id))
+            .map(|(id, _)| *id)
+            .collect();
+        assert_eq!(swept, expected, "nodes that have fallen silent");
+        did.suspended += u32::from(!swept.is_empty());
+        format!("a sweep takes {swept:?}")
+    }
+
+    async fn resolve(&mut self, did: &mut Doings) -> String {
+        let out = self.nodes.keys().flat_map(|node| (1..=ACCOUNTS).map(|of| (*node, account(of))));
+        let mut out: Vec<_> = out.collect();
+        // Most often where there is something.
+        if self.rng.u32(0..5) > 0 {
+            out.retain(|(node, id)| {
+                self.rules.is_suspended(*node) && !self.rules.leased(*node, *id).is_zero()
+            });
+        }
+        if out.is_empty() {
+            return "nothing to resolve".to_owned();
+        }
+        let (node, id) = out[self.rng.usize(0..out.len())];
+        let was_spent = self.rng.bool();
+        let expected = self.rules.resolve(node, id, was_spent);
+        let took = self.db.resolve(node, id, was_spent).await.expect("an answer");
+        assert_eq!(took, expected, "what is taken out of suspense");
+        did.resolved += u32::from(!took.is_zero());
+        format!("{took} of {node} and {id} is resolved, spent: {was_spent}")
+    }
+
+    async fn exchange(&mut self, node: Option<NodeId>, did: &mut Doings) -> String {
+        let exchange = self.any_exchange(node);
+        // With no term at all it falls silent at once.
+        let term = if self.rng.u32(0..4) == 0 { Duration::ZERO } else { TERM };
+        let was_suspended = self.rules.is_suspended(exchange.node);
+        let expected = self.rules.exchange(&exchange, self.now, term);
+        let answer = self.db.exchange(&exchange, term).await.expect("an answer");
+        assert_eq!(answer, expected, "to {exchange:?}");
+        let standing = self.nodes.get(&exchange.node);
+        match &answer {
+            Ok(_) if standing.is_some_and(|it| it.last.as_ref() == Some(&exchange)) => {
+                did.repeated += 1;
+            }
+            Ok(answer) => {
+                did.cleared += u32::from(exchange.is_clear);
+                did.resumed += u32::from(was_suspended);
+                did.recalled += u32::from(!answer.recalled.is_empty());
+                for (_, loan) in &answer.loans {
+                    let counter = match loan {
+                        Loan::Lent(_) => &mut did.lent,
+                        Loan::Short(_) => &mut did.short,
+                    };
+                    *counter += 1;
+                }
+                self.took(exchange.node, &exchange, answer);
+            }
+            Err(Refused::UnknownNode) => did.unknown += 1,
+            Err(Refused::Superseded) => did.superseded += 1,
+            Err(Refused::OutOfOrder { .. }) => did.out_of_order += 1,
+            Err(Refused::Unsound(_)) => did.unsound += 1,
+        }
+        format!("{exchange:?} is answered {answer:?}")
+    }
+
+    /// An exchange was taken.
+    pub(crate) fn took(&mut self, node: NodeId, exchange: &Exchange, _: &Answer) {
+        let standing = self.nodes.entry(node).or_default();
+        standing.turn = exchange.turn;
+        standing.reported = exchange.report.as_ref().map_or(standing.reported, |report| report.to);
+        standing.last = Some(exchange.clone());
+    }
+
+    /// The next exchange of a node, which is in order.
+    pub(crate) fn good_exchange(&mut self, node: NodeId) -> Exchange {
+        let standing = self.nodes.get(&node).cloned().unwrap_or_default();
+        let reports = self.rng.u32(0..4) > 0;
+        let report = reports.then(|| self.report(node, standing.reported));
+        let mut asks = Vec::new();
+        for number in 1..=ACCOUNTS {
+            if self.rng.bool() {
+                continue;
+            }
+            let least = if self.rng.bool() { 0 } else { self.rng.i64(1..60) };
+            asks.push(asked(number, least, least + self.rng.i64(0..300)));
+        }
+        let (epoch, turn) = (standing.epoch, standing.turn + 1);
+        Exchange { node, epoch, turn, report, is_clear: self.rng.u32(0..10) == 0, asks }
+    }
+
+    fn report(&mut self, node: NodeId, from: Seq) -> Report {
+        let mut settled = Vec::new();
+        for number in 1..=ACCOUNTS {
+            if self.rng.bool() {
+                continue;
+            }
+            // Now and then more than there is: an operator has resolved some of it.
+            let lease = self.rules.leased(node, account(number)).get();
+            let over = if self.rng.u32(0..10) == 0 { 50 } else { 0 };
+            let charged = self.rng.i64(0..=lease + over);
+            let returned = self.rng.i64(0..=(lease - charged).max(0) + over);
+            settled.push(Settled {
+                account: account(number),
+                charged: usd(charged),
+                written_off: usd(if self.rng.u32(0..5) == 0 { 7 } else { 0 }),
+                returned: usd(returned),
+            });
+        }
+        Report { from, to: from + self.rng.u64(1..100), settled, history: History::default() }
+    }
+
+    /// Most often a good one; else one that is repeated, or that something is wrong with.
+    fn any_exchange(&mut self, node: Option<NodeId>) -> Exchange {
+        let unknown = NodeId::from_number(1_000).expect("a node");
+        let mut exchange = self.good_exchange(node.unwrap_or(unknown));
+        let last = node.and_then(|node| self.nodes[&node].last.clone());
+        match (self.rng.u32(0..16), last) {
+            (0 | 1, Some(last)) => return last,
+            (2, _) => exchange.turn += 1,
+            (3, _) => exchange.turn = exchange.turn.saturating_sub(2),
+            (4, _) => exchange.epoch = exchange.epoch.saturating_sub(1),
+            (5, _) => {
+                if let Some(report) = &mut exchange.report {
+                    report.from += 1;
+                }
+            }
+            (6, _) => exchange.asks.push(asked(ASKED, 1, 2)),
+            (7, _) => exchange.node = unknown,
+            _ => {}
+        }
+        exchange
+    }
+
+    /// Both have the same purses and leases.
+    pub(crate) async fn compare(&self, after: &str) {
+        for (id, expected) in self.rules.accounts() {
+            assert!(expected.is_sound(), "{id} after {after}: {expected:?}");
+            let found = purse(&self.db, id).await;
+            assert_eq!(found.as_ref(), Some(expected), "{id} after: {after}");
+        }
+        let sql = "SELECT node, account, amount FROM tollgate.leases WHERE amount > 0
+            ORDER BY node, account";
+        let rows = self.db.query(sql, &[]).await.expect("rows");
+        let found: Vec<(i32, String, i64)> =
+            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+        let ids = self.nodes.keys();
+        let all = ids.flat_map(|node| (1..=ACCOUNTS).map(|number| (*node, account(number))));
+        let leases = all.map(|(node, id)| {
+            (i32::from(node.number()), id.to_string(), self.rules.leased(node, id).get())
+        });
+        let expected: Vec<_> = leases.filter(|(.., amount)| *amount > 0).collect();
+        assert_eq!(found, expected, "leases after: {after}");
+        let sql = "SELECT id FROM tollgate.nodes WHERE suspended_at IS NOT NULL ORDER BY id";
+        let rows = self.db.query(sql, &[]).await.expect("rows");
+        let found: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+        let ids = self.nodes.keys().filter(|node| self.rules.is_suspended(**node));
+        let expected: Vec<_> = ids.map(|node| i32::from(node.number())).collect();
+        assert_eq!(found, expected, "nodes in suspense after: {after}");
+    }
+}
