@@ -57,6 +57,10 @@ use crate::money::Nanousd;
 /// Nobody waits longer for money than for an answer and a recall together.
 const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
 
+/// How often a number is tried for a new node. Each time another node has taken it, so this is more
+/// than start together.
+const NEW_NODE_TRIES: u32 = 1000;
+
 /// How a node joins its fleet.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
@@ -311,9 +315,19 @@ async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetE
     if data_dir.join("journal").exists() {
         return Err(FleetError::SingleLedger(data_dir.to_owned()));
     }
-    let node = db.new_node(name).await?;
+    let node = made_node(db, name).await?;
     Identity { fleet, node }.keep(data_dir).map_err(io)?;
     Ok(node)
+}
+
+/// Makes a node. Those that begin together take the numbers one after the other.
+async fn made_node(db: &Db, name: &str) -> Result<NodeId, FleetError> {
+    for _ in 0..NEW_NODE_TRIES {
+        if let Some(node) = db.new_node(name).await? {
+            return Ok(node);
+        }
+    }
+    Err(FleetError::Db(DbError::Unavailable("too many nodes are made at the same time".to_owned())))
 }
 
 fn as_ns(duration: Duration) -> u64 {

@@ -152,7 +152,7 @@ impl Both {
     }
 
     pub(crate) async fn add_node(&mut self) -> NodeId {
-        let node = self.db.new_node("test").await.expect("a node");
+        let node = self.db.new_node("test").await.expect("asked").expect("a node");
         self.join(node).await;
         node
     }

@@ -135,11 +135,12 @@ impl Db {
         Ok(row.try_get(0)?)
     }
 
-    /// Makes a node, and says which.
+    /// Makes a node, and says which. `None` if another was made at the same time: there is nothing new
+    /// then.
     ///
     /// # Errors
     /// [`DbError`]. After `Unknown` a node may stay behind that never joins.
-    pub async fn new_node(&self, name: &str) -> Result<NodeId, DbError> {
+    pub async fn new_node(&self, name: &str) -> Result<Option<NodeId>, DbError> {
         const ADD: &str = "INSERT INTO tollgate.nodes
             (id, name, version, epoch, turn, answer, reported)
             SELECT COALESCE(MAX(id), 0) + 1, $1, '', 0, 0, ''::bytea,
@@ -147,12 +148,10 @@ impl Db {
             FROM tollgate.nodes ON CONFLICT (id) DO NOTHING RETURNING id";
         let add = self.transact(|tx| async move { tx.query_opt(ADD, &[&name]).await }.boxed());
         let added = add.await?;
-        let Some(row) = added else {
-            return Err(DbError::Unavailable("another node was made at the same time".to_owned()));
-        };
+        let Some(row) = added else { return Ok(None) };
         let number: i32 = row.try_get(0)?;
         let node = u16::try_from(number).ok().and_then(NodeId::from_number);
-        node.ok_or_else(|| DbError::Failed("there are too many nodes".to_owned()))
+        node.map(Some).ok_or_else(|| DbError::Failed("there are too many nodes".to_owned()))
     }
 
     /// A process joins as a node: the one before it is shut out from here on. `None` if there is no

@@ -389,7 +389,8 @@ fn said_in_directory(record: &Record) -> Vec<Record> {
         | Record::Followed { .. }
         | Record::Leased { .. }
         | Record::Returned { .. }
-        | Record::HandedOver { .. } => Vec::new(),
+        | Record::HandedOver { .. }
+        | Record::SuspenseResolved { .. } => Vec::new(),
         Record::Granted { .. }
         | Record::Refunded { .. }
         | Record::DoubtResolved { .. }
