@@ -209,8 +209,12 @@ impl Ledger {
             let used = sum(spending.spent.in_span(ask.span), spending.held);
             let share = shares.of(ask.span);
             (share.share, share.told) = (Some(told.share), told);
-            if told.is_missed && told.share > used {
-                (share.share, share.is_lowered) = (Some(used), true);
+            // The calls that it was asked for come first, or nodes would pass it around; but what does
+            // not reach for one of them is of no use here.
+            let is_enough = sum(used, ask.least) <= told.share;
+            let needed = if is_enough { sum(used, ask.waits) } else { used };
+            if told.is_missed && told.share > needed {
+                (share.share, share.is_lowered) = (Some(needed), true);
                 is_lowered = true;
             }
         }
