@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tollgate::clock::UnixMs;
 use tollgate::fleet::lease::{Answer, Ask, Exchange, Loan, Refused, Report, Settled};
+use tollgate::fleet::postgres::directory::Appended;
 use tollgate::fleet::postgres::{Db, migrate};
 use tollgate::fleet::treasury::{Purse, Treasury};
-use tollgate::ledger::{AccountId, History, NodeId, Seq};
+use tollgate::ledger::{AccountId, History, NodeId, Record, Seq, SuspenseEnd};
 use tollgate::money::Nanousd;
 
 use crate::harness::fleet::options;
@@ -108,6 +110,9 @@ pub(crate) struct Both {
     pub(crate) now: Duration,
     pub(crate) rng: fastrand::Rng,
     nodes: BTreeMap<NodeId, Standing>,
+    seed: u64,
+    /// The last place of the directory.
+    head: Seq,
 }
 
 impl Both {
@@ -118,12 +123,16 @@ impl Both {
             now: Duration::from_secs(1),
             rng: fastrand::Rng::with_seed(0),
             nodes: BTreeMap::new(),
+            seed: 0,
+            head: 0,
         }
     }
 
     /// Begins anew, with accounts and without nodes.
     pub(crate) async fn begin(&mut self, seed: u64) {
-        *self = Self { rng: fastrand::Rng::with_seed(seed), ..Self::new(self.db.clone()) };
+        let head = self.head;
+        *self = Self::new(self.db.clone());
+        (self.rng, self.seed, self.head) = (fastrand::Rng::with_seed(seed), seed, head);
         self.sql("DELETE FROM tollgate.leases").await;
         self.sql("DELETE FROM tollgate.recalls").await;
         self.sql("DELETE FROM tollgate.nodes").await;
@@ -233,9 +242,20 @@ impl Both {
         }
         let (node, id) = out[self.rng.usize(0..out.len())];
         let was_spent = self.rng.bool();
-        let expected = self.rules.resolve(node, id, was_spent);
-        let took = self.db.resolve(node, id, was_spent).await.expect("an answer");
-        assert_eq!(took, expected, "what is taken out of suspense");
+        let amount = self.rules.leased(node, id);
+        let took = self.rules.resolve(node, id, was_spent);
+        let end = if was_spent { SuspenseEnd::Charge } else { SuspenseEnd::Release };
+        let (note, at) = (String::new(), UnixMs(1));
+        let record = Record::SuspenseResolved { account: id, node, amount, end, note, at };
+        let write = format!("{}-{}", self.seed, self.head);
+        let written = self.db.append(self.head, &write, &[record]).await.expect("an answer");
+        match written {
+            Appended::At(seq) => {
+                self.head = seq;
+                assert!(took > Nanousd::ZERO, "the rules have nothing of it in suspense");
+            }
+            _ => assert_eq!(took, Nanousd::ZERO, "the database refuses what the rules do"),
+        }
         did.resolved += u32::from(!took.is_zero());
         format!("{took} of {node} and {id} is resolved, spent: {was_spent}")
     }
@@ -246,7 +266,11 @@ impl Both {
         let term = if self.rng.u32(0..4) == 0 { Duration::ZERO } else { TERM };
         let was_suspended = self.rules.is_suspended(exchange.node);
         let expected = self.rules.exchange(&exchange, self.now, term);
-        let answer = self.db.exchange(&exchange, term).await.expect("an answer");
+        let mut answer = self.db.exchange(&exchange, term).await.expect("an answer");
+        // The rules know nothing of the directory.
+        if let Ok(answer) = &mut answer {
+            answer.directory = 0;
+        }
         assert_eq!(answer, expected, "to {exchange:?}");
         let standing = self.nodes.get(&exchange.node);
         match &answer {
