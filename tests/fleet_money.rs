@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use harness::fleet::{InProcess, cost, money, reserve};
 use harness::postgres::Postgres;
-use tollgate::ledger::Refusal;
+use tollgate::ledger::{Refusal, VoidReason};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_nodes_spend_together_adds_up() {
@@ -26,6 +26,23 @@ async fn what_nodes_spend_together_adds_up() {
     let sums = "SELECT granted, available, leased, held, spent, suspense FROM tollgate.accounts";
     let row = Postgres::shared().sql(&name, sums);
     assert_eq!(row, format!("10000|{}|0|0|{spent}|0", 10_000 - spent), "all is back or spent");
+}
+
+/// Another node has all of an account's money, and no use for it: it hears at once that it is wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_another_node_does_not_need_comes_while_a_call_waits() {
+    let (_, url) = Postgres::shared().database("recalled");
+    let nodes = InProcess::start(&url, 2).await;
+    for round in 0..10 {
+        let account = nodes.account_with(10_000).await;
+        let [one, other] = [0, 1].map(|offset| &nodes.ledgers[(round + offset) % 2]);
+        let hold = one.admit(reserve(account, 10_000)).await.expect("there is money");
+        hold.void(VoidReason::Unreached);
+        let admitted = other.admit(reserve(account, 10_000)).await;
+        assert!(admitted.is_ok(), "round {round}: {:?}", admitted.err());
+        admitted.expect("a hold").post(cost(10_000));
+    }
+    nodes.stop().await;
 }
 
 /// The customer of a thousand calls at once over three nodes has money for ten.

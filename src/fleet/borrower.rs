@@ -48,8 +48,15 @@ pub trait Local {
     /// Below so much an account runs low: the borrower wants to know at once.
     fn watch(&mut self, account: AccountId, below: Nanousd);
     /// What the journal says beyond `from`, as far as it is on disk.
-    fn report(&mut self, from: Seq) -> Option<Report>;
+    ///
+    /// # Errors
+    /// [`Unreadable`]: that nothing stands there is not said.
+    fn report(&mut self, from: Seq) -> Result<Option<Report>, Unreadable>;
 }
+
+/// The journal cannot be read now. Why stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
 
 /// What someone who waited for money is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +208,8 @@ impl Borrower {
             node: self.node,
             epoch: self.epoch,
             turn: self.turn.saturating_add(1),
-            report: local.report(self.reported),
+            // What cannot be read is reported when it can.
+            report: local.report(self.reported).unwrap_or_default(),
             is_clear: false,
             asks: self.asks(now, local),
         };
@@ -213,9 +221,16 @@ impl Borrower {
     /// The exchanges with which a process begins, one after the other: reports all that stands in the
     /// journal, and says with the last that nothing is left. Everything was given back before that,
     /// and is on disk: what were reported later would be taken for money that is lent from here on.
-    pub fn clearing(&mut self, now: Duration, local: &mut impl Local) -> Exchange {
+    ///
+    /// # Errors
+    /// [`Unreadable`].
+    pub fn clearing(
+        &mut self,
+        now: Duration,
+        local: &mut impl Local,
+    ) -> Result<Exchange, Unreadable> {
         if self.pending.is_none() {
-            let report = local.report(self.reported);
+            let report = local.report(self.reported)?;
             let exchange = Exchange {
                 node: self.node,
                 epoch: self.epoch,
@@ -227,7 +242,7 @@ impl Borrower {
             self.pending = Some(exchange);
             self.sent_at = now;
         }
-        self.pending.clone().unwrap_or_default()
+        Ok(self.pending.clone().unwrap_or_default())
     }
 
     /// Takes the answer to the exchange that was sent last. Says what those are told who waited.

@@ -161,6 +161,8 @@ enum Arrival {
     Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<Verdict> },
     /// Little is left of an account here.
     RunsLow(AccountId),
+    /// Another node is short of something.
+    Recalled,
 }
 
 impl fmt::Debug for Fleet {
@@ -292,6 +294,12 @@ impl Fleet {
             Ok(Ok(verdict)) => verdict,
             Ok(Err(_)) | Err(_) => Verdict::CutOff,
         }
+    }
+
+    /// Another node is short of something, and waits for it.
+    pub(crate) fn recalled(&self) {
+        self.inbox.lock().push(Arrival::Recalled);
+        self.hurry.notify_one();
     }
 
     /// An account runs low here.

@@ -97,6 +97,8 @@ impl Node {
         loop {
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
             let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            let unread = |_| DbError::Failed("the journal cannot be reported".to_owned());
+            let exchange = exchange.map_err(unread)?;
             match self.fleet.db.exchange(&exchange, self.fleet.term).await? {
                 Ok(answer) => self.take(&answer),
                 Err(refused) => {
@@ -165,18 +167,24 @@ impl Node {
     }
 
     /// Waits until an exchange is due. Says whether the node is to stop.
-    async fn wait_until_due(&self, stop: &mut watch::Receiver<bool>) -> bool {
-        let now = self.fleet.now();
-        let wait = self.borrower.due_at(now).saturating_sub(now);
-        tokio::select! {
-            () = tokio::time::sleep(wait) => false,
-            () = self.fleet.hurry.notified() => false,
-            _ = stop.wait_for(|stop| *stop) => true,
+    async fn wait_until_due(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
+        loop {
+            self.see_to_arrivals();
+            let now = self.fleet.now();
+            let wait = self.borrower.due_at(now).saturating_sub(now);
+            if wait.is_zero() {
+                return *stop.borrow();
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => return false,
+                // What arrives may be due later.
+                () = self.fleet.hurry.notified() => {}
+                _ = stop.wait_for(|stop| *stop) => return true,
+            }
         }
     }
 
-    /// The exchange to send now. Reads the journal, and waits for what is given back to be on disk.
-    fn next(&mut self) -> Exchange {
+    fn see_to_arrivals(&mut self) {
         for arrival in std::mem::take(&mut *self.fleet.inbox.lock()) {
             match arrival {
                 Arrival::Waits { account, amount, since, tell } => {
@@ -184,8 +192,14 @@ impl Node {
                     self.waiting.insert(waiter, (account, tell));
                 }
                 Arrival::RunsLow(account) => self.borrower.runs_low(account),
+                Arrival::Recalled => self.borrower.hurry(),
             }
         }
+    }
+
+    /// The exchange to send now. Reads the journal, and waits for what is given back to be on disk.
+    fn next(&mut self) -> Exchange {
+        self.see_to_arrivals();
         let gone = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
         gone.for_each(|(waiter, (account, _))| self.borrower.forget(account, waiter));
         let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
@@ -268,6 +282,7 @@ impl Node {
             self.ledger.give_back_everything();
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
             let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            let Ok(exchange) = exchange else { return };
             if exchange.is_clear && self.ledger.open_holds() > 0 {
                 return;
             }

@@ -12,7 +12,7 @@ use super::report::Reporter;
 use super::{AccountId, HoldId, Ledger, RecoveryPolicy, Seq};
 use crate::clock::UnixMs;
 use crate::fleet::Fleet;
-use crate::fleet::borrower::{Local, Verdict};
+use crate::fleet::borrower::{Local, Unreadable, Verdict};
 use crate::fleet::lease::{Report, Short};
 use crate::money::Nanousd;
 
@@ -191,14 +191,11 @@ impl Local for LocalMoney {
         self.ledger.shard(account).lock().watch(account, below);
     }
 
-    fn report(&mut self, from: Seq) -> Option<Report> {
-        let to = self.on_disk()?;
-        match self.reporter.read(from, to) {
-            Ok(report) => report,
-            Err(error) => {
-                log::error!("the journal cannot be reported: {error}");
-                None
-            }
-        }
+    fn report(&mut self, from: Seq) -> Result<Option<Report>, Unreadable> {
+        let to = self.on_disk().ok_or(Unreadable)?;
+        self.reporter.read(from, to).map_err(|error| {
+            log::error!("the journal cannot be reported: {error}");
+            Unreadable
+        })
     }
 }

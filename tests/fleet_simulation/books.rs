@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate::clock::UnixMs;
-use tollgate::fleet::borrower::Local;
+use tollgate::fleet::borrower::{Local, Unreadable};
 use tollgate::fleet::lease::Report;
 use tollgate::ledger::audit::state_hash;
 use tollgate::ledger::core::Core;
@@ -229,17 +229,18 @@ impl Local for Books {
         self.watched.insert(account, below);
     }
 
-    fn report(&mut self, from: Seq) -> Option<Report> {
+    fn report(&mut self, from: Seq) -> Result<Option<Report>, Unreadable> {
         if self.report_waits {
             self.flush();
         }
         let begin = usize::try_from(NodeId::count(from)).expect("a place");
         let end = self.durable.min(begin.saturating_add(self.report_max));
-        (end > begin).then(|| Report {
+        let report = (end > begin).then(|| Report {
             from,
             to: self.node.begin() + end as u64,
             settled: settled(&self.journal[begin..end]),
             history: History::default(),
-        })
+        });
+        Ok(report)
     }
 }

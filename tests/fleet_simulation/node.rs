@@ -189,7 +189,7 @@ impl World {
             None => Asked::Join,
             Some(borrower) if !process.is_serving => {
                 node.books.report_waits = true;
-                let exchange = borrower.clearing(local, &mut node.books);
+                let exchange = borrower.clearing(local, &mut node.books).expect("a journal");
                 process.sent = Some(exchange.clone());
                 Asked::Exchange(exchange)
             }

@@ -3,18 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc::Receiver;
+
+use crate::fleet::postgres::Announced;
 use crate::fleet::postgres::directory::CHANNEL;
+use crate::fleet::postgres::exchange::RECALLED;
 use crate::ledger::Ledger;
 
 /// How often it is looked for what was not announced: half of the second within which a key that was
 /// revoked anywhere is refused everywhere.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Takes over what other nodes write into the directory, until it is dropped, or something stands there
+/// Takes over what other nodes write into the directory, and hears what they are short of, until it is dropped, or something stands there
 /// that this version does not know. Ends at once in a ledger without a fleet.
 pub async fn follow(ledger: Arc<Ledger>) {
     let Some(directory) = ledger.directory().cloned() else { return };
-    let mut announced = Some(directory.db().listen(&[CHANNEL]));
+    let mut announced = Some(directory.db().listen(&[CHANNEL, RECALLED]));
     let mut is_failing = false;
     while directory.stopped().is_none() {
         match ledger.catch_up().await {
@@ -31,7 +35,7 @@ pub async fn follow(ledger: Arc<Ledger>) {
         }
         let heard = async {
             match &mut announced {
-                Some(receiver) => receiver.recv().await,
+                Some(receiver) => hear(receiver, &ledger).await,
                 None => std::future::pending().await,
             }
         };
@@ -40,9 +44,34 @@ pub async fn follow(ledger: Arc<Ledger>) {
             Ok(None) => announced = None,
             // One look is enough for all that was announced so far.
             Ok(Some(_)) => {
-                while announced.as_mut().is_some_and(|receiver| receiver.try_recv().is_ok()) {}
+                while let Some(Ok(heard)) = announced.as_mut().map(Receiver::try_recv) {
+                    is_recall(&heard, &ledger);
+                }
             }
             Err(_) => {}
         }
     }
+}
+
+/// Waits until something is announced of the directory.
+async fn hear(announced: &mut Receiver<Announced>, ledger: &Ledger) -> Option<Announced> {
+    loop {
+        let heard = announced.recv().await?;
+        if !is_recall(&heard, ledger) {
+            return Some(heard);
+        }
+    }
+}
+
+/// Whether this is said of money, and sees to it: what is not needed here should come back before the
+/// call has waited in vain.
+fn is_recall(heard: &Announced, ledger: &Ledger) -> bool {
+    let is_recall = heard.channel == RECALLED;
+    if is_recall && let Some(fleet) = ledger.fleet() {
+        // What this node is short of, it knows.
+        if heard.payload != fleet.node().number().to_string() {
+            fleet.recalled();
+        }
+    }
+    is_recall
 }

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 
 use super::{Asked, Db, DbError, Outcome, Transaction};
-use crate::fleet::lease::{Answer, Exchange, Joined, Refused};
+use crate::fleet::lease::{Answer, Exchange, Joined, Loan, Refused};
 use crate::fleet::treasury::{Node, Purse, TERMS_WAITED, Treasury};
 use crate::ledger::{AccountId, History, NodeId, UsageCell, UsageTotal};
 use crate::money::Nanousd;
@@ -95,6 +95,9 @@ const PUT_KEYS_USED: &str = "INSERT INTO tollgate.keys_used AS k (key, account, 
 const PUT_DOUBTS: &str = "INSERT INTO tollgate.in_doubt (hold, account, at, bytes)
     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[])
     ON CONFLICT (hold) DO NOTHING";
+
+/// On which channel it is announced that a node is short of something; which one is what is said.
+pub(crate) const RECALLED: &str = "tollgate_recall";
 
 /// Asks the nodes that have money of an account for it.
 const RECALL: &str = "INSERT INTO tollgate.recalls (account, until)
@@ -214,7 +217,23 @@ impl Db {
             (done, _) => done.map(Ok),
         };
         self.observe(Asked::Exchange, Outcome::of(&exchanged), begun);
+        if let Ok(Ok(answer)) = &exchanged
+            && is_short(exchange, answer)
+        {
+            self.announce_recall(exchange.node);
+        }
         exchanged
+    }
+
+    /// Tells other nodes, which would hear of it with their next beat: later than the call waits. A
+    /// database without notifications refuses, so this stands behind the transaction.
+    fn announce_recall(&self, node: NodeId) {
+        let (db, node) = (self.clone(), node.number().to_string());
+        tokio::spawn(async move {
+            if let Err(error) = db.query("SELECT pg_notify($1, $2)", &[&RECALLED, &node]).await {
+                log::debug!("a recall was not announced to other nodes: {error}");
+            }
+        });
     }
 
     /// Puts what nodes have out whose term is over into suspense. Says which nodes.
@@ -226,6 +245,17 @@ impl Db {
         let node = |id: i32| u16::try_from(id).ok().and_then(NodeId::from_number);
         Ok(ids.into_iter().filter_map(node).collect())
     }
+}
+
+/// Whether someone waits for what other nodes have.
+fn is_short(exchange: &Exchange, answer: &Answer) -> bool {
+    exchange.asks.iter().zip(&answer.loans).any(|(ask, (_, loan))| {
+        let elsewhere = match loan {
+            Loan::Lent(_) => Nanousd::ZERO,
+            Loan::Short(short) => short.elsewhere,
+        };
+        ask.least > Nanousd::ZERO && elsewhere > Nanousd::ZERO
+    })
 }
 
 async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<i32>, DbError> {
@@ -399,7 +429,6 @@ async fn store(
     let recalled: Vec<String> = recalled.map(|(id, _)| id.to_string()).collect();
     if !recalled.is_empty() {
         tx.execute(RECALL, &[&recalled]).await?;
-        tx.execute("NOTIFY tollgate_recall", &[]).await?;
     }
     Ok(())
 }
