@@ -283,3 +283,31 @@ impl Treasury {
         amount
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_borrows_ahead_of_what_another_node_waits_for() {
+        let (account, usd) = (AccountId::from_number(1), Nanousd::new);
+        let mut treasury = Treasury::default();
+        treasury.grant(account, usd(100));
+        let nodes = [1, 2, 3].map(|number| NodeId::from_number(number).expect("a node"));
+        nodes.map(|node| treasury.join(node));
+        let mut turns = [0; 3];
+        let mut ask = |number: usize, least, most| {
+            turns[number] += 1;
+            let asks = vec![Ask { account, least: usd(least), most: usd(most) }];
+            let (node, turn) = (nodes[number], turns[number]);
+            let exchange = Exchange { node, epoch: 1, turn, asks, ..Exchange::default() };
+            let now = Duration::from_secs(turn);
+            let answer = treasury.exchange(&exchange, now, Duration::from_secs(10));
+            answer.map(|answer| answer.loans[0].1).expect("taken")
+        };
+        assert_eq!(ask(0, 50, 50), Loan::Lent(usd(50)), "one node has half of it");
+        assert!(matches!(ask(1, 80, 80), Loan::Short(_)), "another waits for more than is left");
+        assert!(matches!(ask(2, 0, 40), Loan::Short(_)), "nobody waits at the third");
+        assert_eq!(ask(2, 5, 40), Loan::Lent(usd(5)), "one of its calls waits for so much");
+    }
+}
