@@ -7,7 +7,7 @@ use serde_json::Value;
 use tollgate::money::Nanousd;
 
 use crate::harness::load::Call;
-use crate::harness::nodes::Nodes;
+use crate::harness::nodes::{Node, Nodes};
 use crate::harness::postgres::Postgres;
 use crate::place::{PRICE, Tally};
 
@@ -70,7 +70,7 @@ impl Books<'_> {
                 Instant::now() < deadline,
                 "{missing} answers are not on the statement, which says {charged}: {purse:?}\n{}\n{}",
                 Tally(calls),
-                nodes.nodes.iter().map(|node| node.log()).collect::<Vec<_>>().join("\n---\n")
+                nodes.nodes.iter().map(Node::warnings).collect::<Vec<_>>().join("\n---\n")
             );
             std::thread::sleep(Duration::from_millis(100));
         }

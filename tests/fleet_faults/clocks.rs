@@ -14,7 +14,7 @@ const OFFSETS: [&str; 5] = ["-5s", "-2s", "+0s", "+2s", "+5s"];
 fn wrong_clocks_change_nothing() {
     let server = Postgres::start();
     let books = Books { server: &server, database: "tollgate" };
-    let mut fleet = Fleet::start(&server.url(), Some(server.port()), "1s");
+    let mut fleet = Fleet::start(&server.url(), Some(server.port()), "2s");
     Rounds::of("clocks", 1).play(|random| {
         for node in &mut fleet.nodes.nodes {
             node.signal("TERM");
@@ -36,7 +36,7 @@ fn wrong_clocks_change_nothing() {
         // No term ends early: nobody is in suspense, everybody serves.
         assert_eq!(books.purse(&customer.account).suspense, 0);
         fleet.wire().cut();
-        pass(1600);
+        pass(3000);
         eventually("suspense", || books.purse(&customer.account).suspense > 0);
         fleet.wire().resume();
         let back = Instant::now();

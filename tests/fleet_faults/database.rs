@@ -115,7 +115,7 @@ fn a_standby_that_takes_over_has_every_exchange_once() {
 fn goes_away(test: &str, away: impl Fn(&Postgres, &str, bool)) {
     let (server, database, url) = shared(&test.replace(' ', "_"));
     let books = Books { server, database: &database };
-    let mut fleet = Fleet::start(&url, None, "1s");
+    let mut fleet = Fleet::start(&url, None, "2s");
     Rounds::of(test, 1).play(|random| {
         let customer = fleet.nodes.customer(PLENTY);
         let calling: Calling = fleet.calling(&[&customer.key]);
@@ -124,18 +124,18 @@ fn goes_away(test: &str, away: impl Fn(&Postgres, &str, bool)) {
         let away_at = Instant::now();
         away(server, &database, true);
         let is_away = Instant::now();
-        pass(1800 + random.u64(0..1500));
+        pass(2900 + random.u64(0..1500));
         let back_at = Instant::now();
         away(server, &database, false);
         serve_again(&load, Instant::now());
         let calls = load.stop();
         never_402(&calls);
-        let within = Duration::from_millis(350);
+        let within = Duration::from_millis(1000);
         let refused = calls.iter().find(|call| call.until < away_at + within && call.status != 200);
         assert!(refused.is_none(), "{refused:?} in the term, of {}", Tally(&calls));
         let beyond = calls
             .iter()
-            .filter(|call| call.at > is_away + Duration::from_millis(1300) && call.until < back_at);
+            .filter(|call| call.at > is_away + Duration::from_millis(2400) && call.until < back_at);
         let beyond: Vec<_> = beyond.collect();
         assert!(!beyond.is_empty(), "{}", Tally(&calls));
         let served = beyond.iter().find(|call| call.status != 503);

@@ -22,7 +22,13 @@ fn of_a_thousand_calls_over_three_nodes_on_money_for_ten_exactly_ten_succeed() {
         let to = vec![fleet.nodes.front];
         let body = EXACT.to_owned();
         let calling = Calling { to, body, ..fleet.calling(&[&customer.key]) };
-        let calls = all_at_once(&calling, 1000);
+        let mut calls = all_at_once(&calling, 1000);
+        // On a busy machine the treasury may be too late for some, who are told so and ask again.
+        for _ in 0..5 {
+            let before = calls.len();
+            calls.retain(|call| call.status != 503);
+            calls.extend(all_at_once(&calling, before - calls.len()));
+        }
         let count = |status| calls.iter().filter(|call| call.status == status).count();
         assert_eq!((count(200), count(402)), (10, 990), "{}", Tally(&calls));
         eventually("ten on the statement", || {

@@ -244,6 +244,16 @@ store:
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// The last of what it has logged beside requests.
+    pub(crate) fn warnings(&self) -> String {
+        let log = self.log();
+        let own = |line: &&str| {
+            !["access", "admin::request", "a hold"].iter().any(|of| line.contains(of))
+        };
+        let lines: Vec<&str> = log.lines().filter(own).collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
     /// Checks the journal of a node that has ended.
     pub(crate) fn verify(&self) {
         let mut verify = Command::new(env!("CARGO_BIN_EXE_tollgate"));
