@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use cut::Cut;
 pub(crate) use pair::ReplicatedPair;
-use programs::{Keeper, own, program, signal, tree_of};
+use programs::{Keeper, own, program, program_in, signal, tree_of};
 
 /// Longer than a server takes to start, recover or stop on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -195,10 +195,9 @@ impl Postgres {
     pub(crate) fn start_with_environment(&self, environment: &[(&'static str, String)]) {
         let log = fs::File::options().create(true).append(true).open(self.directory.join("log"));
         let log = log.expect("a log");
-        let mut postgres = program("postgres");
+        let mut postgres = program_in("postgres", environment);
         postgres.arg("-D").arg(self.data()).stdin(Stdio::null());
         postgres.stdout(log.try_clone().expect("a file")).stderr(log);
-        postgres.envs(environment.iter().cloned());
         let child = postgres.spawn().expect("postgres runs");
         *self.server.lock().expect("the server") = Some(child);
         let deadline = Instant::now() + TIMEOUT;

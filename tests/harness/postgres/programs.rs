@@ -8,11 +8,22 @@ use std::sync::OnceLock;
 
 /// A program of PostgreSQL's. The server refuses to run as root: it runs as somebody else then.
 pub(super) fn program(name: &str) -> Command {
+    program_in(name, &[])
+}
+
+/// The same with more in its environment, which who starts it as somebody else does not have.
+pub(super) fn program_in(name: &str, environment: &[(&str, String)]) -> Command {
     let path = directory().join(name);
-    let Some(user) = unprivileged() else { return Command::new(path) };
+    let Some(user) = unprivileged() else {
+        let mut command = Command::new(path);
+        command.envs(environment.iter().cloned());
+        return command;
+    };
     let mut command = Command::new("setpriv");
     command.arg(format!("--reuid={}", user.id)).arg(format!("--regid={}", user.group));
-    command.arg("--clear-groups").arg("--").arg(path);
+    command.args(["--clear-groups", "--", "env"]);
+    command.args(environment.iter().map(|(variable, value)| format!("{variable}={value}")));
+    command.arg(path);
     // Nobody else may look into the directory where a test is run.
     command.current_dir("/tmp");
     command
