@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::books::Books;
 use crate::harness::load::Load;
+use crate::harness::nodes::Node;
 use crate::harness::postgres::{Postgres, Stop};
 use crate::harness::{eventually, fake_clock};
 use crate::place::{Fleet, PLENTY, Rounds, Tally, pass};
@@ -46,7 +47,8 @@ fn wrong_clocks_change_nothing() {
         let calls = load.stop();
         let odd =
             calls.iter().find(|call| call.status != 200 && !(call.node == 0 && call.status == 503));
-        assert!(odd.is_none(), "{odd:?} of {}", Tally(&calls));
+        let logs = fleet.nodes.nodes.iter().map(Node::warnings).collect::<Vec<_>>().join("\n---\n");
+        assert!(odd.is_none(), "{odd:?} of {}\n{logs}\n{}", Tally(&calls), server.log());
         books.balanced(&fleet.nodes, &customer.account, &calls);
     });
     fleet.nodes.stop();
