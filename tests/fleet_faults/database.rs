@@ -130,7 +130,7 @@ fn goes_away(test: &str, away: impl Fn(&Postgres, &str, bool)) {
         serve_again(&load, Instant::now());
         let calls = load.stop();
         never_402(&calls);
-        let within = Duration::from_millis(1000);
+        let within = Duration::from_millis(500);
         let refused = calls.iter().find(|call| call.until < away_at + within && call.status != 200);
         assert!(refused.is_none(), "{refused:?} in the term, of {}", Tally(&calls));
         let beyond = calls

@@ -48,7 +48,7 @@ fn a_node_that_is_cut_off_serves_to_the_end_of_its_term_and_never_says_402() {
         only(&others, &[200], "the others go on");
         let (begin, end) = (calls[0].at, calls[calls.len() - 1].until);
         only(&between(&calls, 0, begin, end), &[200, 503], "never 402");
-        let within = between(&calls, 0, cut_at, cut_at + Duration::from_millis(1000));
+        let within = between(&calls, 0, cut_at, cut_at + Duration::from_millis(500));
         assert!(!within.is_empty(), "{}", Tally(&calls));
         only(&within, &[200], "it serves in its term");
         let beyond = between(&calls, 0, cut_at + Duration::from_millis(2400), back_at);
