@@ -22,8 +22,8 @@ pub use self::inward::{move_in, survey};
 pub use self::outward::move_out;
 use super::FleetError;
 use super::postgres::DbError;
-pub use crate::ledger::moving::{Tallies, Tally};
 use crate::ledger::OpenError;
+pub use crate::ledger::moving::{Tallies, Tally};
 
 /// The most of what is wrong that is told.
 const TOLD_MAX: usize = 20;
@@ -82,14 +82,22 @@ impl fmt::Display for MoveError {
                 told(found)
             ),
             Self::Differs(found) => {
-                write!(f, "not everything would have arrived, so nothing was moved: {}", told(found))
+                write!(
+                    f,
+                    "not everything would have arrived, so nothing was moved: {}",
+                    told(found)
+                )
             }
             Self::WentOn => f.write_str(
                 "this ledger was moved in before, and a gateway has gone on with it afterwards: \
                  there are two copies, of which only the fleet's counts",
             ),
             Self::NotStopped(found) => {
-                write!(f, "every node must be stopped, and have given back all money: {}", told(found))
+                write!(
+                    f,
+                    "every node must be stopped, and have given back all money: {}",
+                    told(found)
+                )
             }
             Self::MovedOut => f.write_str("everything was moved out of this database before"),
         }

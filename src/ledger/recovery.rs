@@ -25,8 +25,7 @@ use super::statement::{InDoubt, in_doubt};
 use super::store::{Store, StoreError};
 use super::{
     AccountId, HoldId, Keys, Ledger, NodeId, OpenError, Options, RecoveryPolicy, audit, moved,
-    new_cores,
-    shard_index, sync_directory,
+    new_cores, shard_index, sync_directory,
 };
 use crate::clock::UnixMs;
 

@@ -138,8 +138,7 @@ impl Db {
                 }
                 for (writes, at) in writes.chunks(ROWS_MAX).zip(0_u64..) {
                     let first = first_write.saturating_add(at.saturating_mul(ROWS_MAX as u64));
-                    let numbers: Vec<i64> =
-                        (first..).take(writes.len()).map(number).collect();
+                    let numbers: Vec<i64> = (first..).take(writes.len()).map(number).collect();
                     let sql = "INSERT INTO tollgate.moving (ledger, number, records)
                         SELECT $1, d.number, d.records
                         FROM unnest($2::bigint[], $3::bytea[]) AS d (number, records)";
@@ -318,8 +317,7 @@ async fn put_accounts(tx: &Transaction<'_>, accounts: &[Account]) -> Result<(), 
 async fn put_given(tx: &Transaction<'_>, given: &[Record]) -> Result<(), DbError> {
     for given in given.chunks(ROWS_MAX) {
         let mut grants = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut refunds =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut refunds = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for record in given {
             match record {
                 Record::Granted { account, id, amount, at } => {

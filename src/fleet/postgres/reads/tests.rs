@@ -22,6 +22,50 @@ async fn database(name: &str) -> (Db, String) {
     (db, name)
 }
 
+/// A call at a random time whose figures are all multiples of its units.
+fn random_call(random: &mut fastrand::Rng) -> (UsageCell, u64, UsageTotal) {
+    let cell = UsageCell {
+        account: AccountId::from_number(random.u64(1..4)),
+        time: 480_000 + random.u32(..24 * 5),
+        key: KeyId::from_number(random.u64(1..3)),
+        model: ["a", "B", "é", "b"][random.usize(..4)].into(),
+    };
+    let units = random.u64(..1000);
+    let money = |times: i64| Nanousd::new(i64::try_from(units).expect("small") * times);
+    let usage = Usage {
+        input_tokens: units,
+        cache_read_tokens: units * 2,
+        cache_write_tokens: units * 3,
+        cache_write_1h_tokens: units * 4,
+        output_tokens: units * 5,
+        images: units * 6,
+        seconds: units * 7,
+        characters: units * 8,
+    };
+    let (charged, written_off) = (money(9), money(10));
+    let total = UsageTotal { calls: 1, charged, written_off, usage };
+    (cell, units, total)
+}
+
+/// Calls and units, once it is sure that everything counted is so many times the units.
+fn sum(total: &UsageTotal) -> (u64, u64) {
+    let usage = &total.usage;
+    let units = usage.input_tokens;
+    let all = [
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.cache_write_1h_tokens,
+        usage.output_tokens,
+        usage.images,
+        usage.seconds,
+        usage.characters,
+        count(total.charged.get()),
+        count(total.written_off.get()),
+    ];
+    assert!(all.iter().zip(2..).all(|(figure, times)| *figure == units * times), "{total:?}");
+    (total.calls, units)
+}
+
 /// Whatever was reported in whatever parts, hours and days add up to it, also those of all accounts.
 #[tokio::test]
 async fn usage_adds_up_by_the_hour_and_by_the_day() {
@@ -33,49 +77,13 @@ async fn usage_adds_up_by_the_hour_and_by_the_day() {
     for _ in 0..60 {
         let mut window: BTreeMap<UsageCell, UsageTotal> = BTreeMap::new();
         for _ in 0..random.usize(1..60) {
-            let cell = UsageCell {
-                account: AccountId::from_number(random.u64(1..4)),
-                time: 480_000 + random.u32(..24 * 5),
-                key: KeyId::from_number(random.u64(1..3)),
-                model: ["a", "B", "é", "b"][random.usize(..4)].into(),
-            };
-            let units = random.u64(..1000);
-            let money = |times: i64| Nanousd::new(i64::try_from(units).expect("small") * times);
-            let usage = Usage {
-                input_tokens: units,
-                cache_read_tokens: units * 2,
-                cache_write_tokens: units * 3,
-                cache_write_1h_tokens: units * 4,
-                output_tokens: units * 5,
-                images: units * 6,
-                seconds: units * 7,
-                characters: units * 8,
-            };
-            let (charged, written_off) = (money(9), money(10));
-            let total = UsageTotal { calls: 1, charged, written_off, usage };
+            let (cell, units, total) = random_call(&mut random);
             window.entry(cell.clone()).or_default().add(&total);
             calls.push((cell, units));
         }
         let window: Vec<_> = window.into_iter().collect();
         db.transact(|tx| Box::pin(put_usage(tx, &window))).await.expect("written");
     }
-    let sum = |total: &UsageTotal| {
-        let usage = &total.usage;
-        let units = usage.input_tokens;
-        let all = [
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.cache_write_1h_tokens,
-            usage.output_tokens,
-            usage.images,
-            usage.seconds,
-            usage.characters,
-            count(total.charged.get()),
-            count(total.written_off.get()),
-        ];
-        assert!(all.iter().zip(2..).all(|(figure, times)| *figure == units * times), "{total:?}");
-        (total.calls, units)
-    };
     for _ in 0..40 {
         let (grain, each, base) =
             if random.bool() { (Grain::Hour, 1, 480_000) } else { (Grain::Day, 24, 20_000) };
