@@ -20,6 +20,9 @@ use crate::ledger::{AccountId, Ledger, LocalMoney, RecoveryPolicy};
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// The latest. A node finds a database that is back within this.
 const RETRY_MAX: Duration = Duration::from_secs(1);
+/// How often an exchange of a node that joins is sent again before the process ends: a busy database is
+/// waited for, and one that is away is said.
+const CLEAR_TRIES_MAX: u32 = 5;
 /// How often nodes are looked for that have fallen silent.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a node that must join again looks whether its last holds have ended.
@@ -94,14 +97,22 @@ impl Node {
     /// Reports all that the treasury has not heard, and says that nothing is left.
     async fn clear(&mut self, joined: Joined) -> Result<(), FleetError> {
         self.borrower = Borrower::new(self.fleet.node, joined, self.fleet.term);
+        let mut tries = 0;
         loop {
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
             let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
             let unread = |_| DbError::Failed("the journal cannot be reported".to_owned());
             let exchange = exchange.map_err(unread)?;
-            match self.fleet.db.exchange(&exchange, self.fleet.term).await? {
-                Ok(answer) => self.take(&answer),
-                Err(refused) => {
+            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+                Ok(Ok(answer)) => self.take(&answer),
+                // It is sent again as it is.
+                Err(DbError::Unknown(_) | DbError::Unavailable(_)) if tries < CLEAR_TRIES_MAX => {
+                    tries += 1;
+                    tokio::time::sleep(RETRY_FIRST * tries).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+                Ok(Err(refused)) => {
                     let said = format!("the treasury refuses {}: {refused:?}", self.fleet.node);
                     return Err(FleetError::Db(DbError::Failed(said)));
                 }

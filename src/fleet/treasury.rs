@@ -294,7 +294,9 @@ mod tests {
         let mut treasury = Treasury::default();
         treasury.grant(account, usd(100));
         let nodes = [1, 2, 3].map(|number| NodeId::from_number(number).expect("a node"));
-        nodes.iter().for_each(|node| drop(treasury.join(*node)));
+        for node in nodes {
+            treasury.join(node);
+        }
         let mut turns = [0; 3];
         let mut ask = |number: usize, least, most| {
             turns[number] += 1;
