@@ -222,7 +222,6 @@ fn start_all(dir: &Path, upstream: &str, database: Option<&str>) -> anyhow::Resu
             ensure!(migrated.status.success(), "tollgate migrate up: {said}");
         }
         let mut serve = command(&dir, &["serve", "--ready-json"]);
-        serve.arg("--models").arg(dir.join("models.yaml"));
         // The access log is written, as in production, and goes nowhere.
         started.push(Process::start(serve.stderr(Stdio::null()))?);
     }
@@ -232,6 +231,7 @@ fn start_all(dir: &Path, upstream: &str, database: Option<&str>) -> anyhow::Resu
 fn command(dir: &Path, what: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(what).arg("--routes").arg(dir.join("routes.yaml"));
+    command.arg("--models").arg(dir.join("models.yaml"));
     command
 }
 

@@ -16,8 +16,9 @@ pub const BEAT: Duration = Duration::from_millis(500);
 pub const RECALL_WAIT: Duration = Duration::from_millis(250);
 /// How often the treasury is asked again meanwhile.
 const RECALL_BEAT: Duration = Duration::from_millis(50);
-/// Who waits for money while the treasury does not answer is refused after this.
-pub const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// Who waits for money while the treasury does not answer is refused after this: later than the database
+/// takes to let go of the rows that a node has locked which was stopped or cut off meanwhile.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Nobody waits longer for money than for an answer and a recall together.
 pub const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
 /// For how long ahead money is borrowed, at the pace of the last seconds.

@@ -6,6 +6,7 @@
 pub mod directory;
 mod error;
 pub(crate) mod exchange;
+mod history;
 pub(crate) mod limits;
 mod listen;
 pub mod migrate;

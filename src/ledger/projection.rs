@@ -17,7 +17,7 @@ use crate::clock::{MS_PER_HOUR, UnixMs};
 use crate::ledger::account::{Account, Movement};
 use crate::ledger::core::{Grant, Refund};
 use crate::ledger::error::Violation;
-use crate::ledger::record::{Journaled, Key, OpenHold, Record};
+use crate::ledger::record::{Journaled, Key, OpenHold, Record, Reservation};
 use crate::ledger::spend::{self, KeyLimits};
 use crate::ledger::task::Task;
 use crate::ledger::{AccountId, HoldId, KeyId, Seq, TaskId};
@@ -217,8 +217,11 @@ impl Window {
         }
     }
 
-    /// What counts for the key's limits of spending.
+    /// What counts for the key's limits of spending, and that the key was used.
     fn add_charge(&mut self, record: &Record, hold: &OpenHold) {
+        let Reservation { account, key, .. } = *hold.reservation;
+        let used = self.used.entry((account, key)).or_default();
+        *used = (*used).max(record.at());
         let Some((day, charged)) = spend::charge(record, hold) else { return };
         let of = (hold.reservation.account, hold.reservation.key);
         let days = self.charges.entry(of).or_default();
@@ -247,8 +250,6 @@ impl Window {
         };
         let total = UsageTotal { calls: 1, charged, written_off, usage };
         self.add_charge(record, hold);
-        let used = self.used.entry((cell.account, cell.key)).or_default();
-        *used = (*used).max(record.at());
         self.usage.entry(cell).or_default().add(&total);
     }
 
@@ -274,7 +275,6 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::record::Reservation;
     use crate::ledger::spend::{Spending, Spendings, Spent};
     use crate::ledger::{KeyId, RequestId};
     use crate::price::UsageSource;

@@ -1,6 +1,7 @@
 //! Ledgers on their way into the database, and out of it.
 
-use super::exchange::{count, encoded, id, number, put_history};
+use super::exchange::{count, encoded, id, number};
+use super::history::put_history;
 use super::{Db, DbError, PostgresOptions, Transaction, migrate};
 use crate::ledger::moving::{MovedSubmit, MovedTask, Part, Tallies, Tally};
 use crate::ledger::{Account, AccountId, History, Record, Seq};

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, HashSet};
 
-use super::super::exchange::{encoded, put_usage};
+use super::super::exchange::encoded;
+use super::super::history::put_usage;
 use super::super::server::Postgres;
 use super::super::{Param, PostgresOptions, TlsMode, migrate};
 use super::*;

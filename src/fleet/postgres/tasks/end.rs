@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{SharedTasks, decode, encode, ms, stage_of};
 use crate::clock::UnixMs;
-use crate::fleet::postgres::exchange::put_history;
+use crate::fleet::postgres::history::put_history;
 use crate::fleet::postgres::tasks::open::SOON;
 use crate::fleet::postgres::{DbError, Transaction};
 use crate::ledger::{
