@@ -18,7 +18,7 @@ use tollgate::sim::Sim;
 
 const TOKEN: &str = "admin-token-of-a-fleet";
 /// How long nodes spend without the treasury; it waits twice as long for them.
-const LEASE: &str = "1s";
+const LEASE: &str = "2s";
 /// Longer than anything takes here on a machine that is busy.
 const SOON: Duration = Duration::from_secs(30);
 const FLEET: &str = "/admin/v1/fleet";

@@ -69,7 +69,7 @@ impl Gateway {
     /// A node of the fleet whose database is there, with the schema; its lease is as short as it can
     /// be. It has an account of its own, which the others know as well.
     pub(crate) fn node(database: &str, upstreams: &str, models: &str) -> Self {
-        let postgres = format!("  postgres: {{ url: '{database}', tls: disable, lease: 1s }}\n");
+        let postgres = format!("  postgres: {{ url: '{database}', tls: disable, lease: 2s }}\n");
         Self::run_in(&postgres, "", "", (upstreams, models), false)
     }
 

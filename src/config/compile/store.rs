@@ -15,8 +15,8 @@ use crate::ledger::RecoveryPolicy;
 const CONNECTIONS_MIN: u32 = 2;
 /// More than a server of usual size has for a whole fleet.
 const CONNECTIONS_MAX: u32 = 1000;
-/// A shorter lease ends with every hiccup of a network.
-const LEASE_MIN: Duration = Duration::from_secs(1);
+/// A shorter lease ends while a stopped node keeps rows locked, or with a hiccup of the network.
+const LEASE_MIN: Duration = Duration::from_secs(2);
 /// After twice as long, what a lost gateway had out is found: nobody should wait longer for it.
 const LEASE_MAX: Duration = Duration::from_secs(60);
 
@@ -53,7 +53,7 @@ fn postgres(document: &mut Document, at: &Path, raw: raw::Postgres) -> Postgres 
     }
     if !(LEASE_MIN..=LEASE_MAX).contains(&raw.lease.0) {
         let fault = Fault::at_value(&at.key("lease"), "no lease can be of this length");
-        document.note(fault.help("from `1s` to `60s`"));
+        document.note(fault.help("from `2s` to `60s`"));
     }
     if let Some(node) = &raw.node {
         check_name(document, &at.key("node"), node, "-_.");

@@ -57,7 +57,7 @@ pub(in crate::config) struct Postgres {
     pub(in crate::config) connections: u32,
     /// What operators call this gateway. Default: the name of the machine.
     pub(in crate::config) node: Option<String>,
-    /// How long this gateway goes on when it cannot reach the database, from `1s` to `60s`. All of a
+    /// How long this gateway goes on when it cannot reach the database, from `2s` to `60s`. All of a
     /// fleet have the same. Default: `10s`.
     #[serde(default = "lease")]
     pub(in crate::config) lease: Period,
