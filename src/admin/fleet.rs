@@ -151,13 +151,13 @@ impl From<Sums> for MoneyView {
     fn from(sums: Sums) -> Self {
         Self {
             accounts: sums.accounts,
-            granted: sums.granted,
-            available: sums.available,
-            leased: sums.leased,
-            held: sums.held,
-            spent: sums.spent,
-            suspense: sums.suspense,
-            written_off: sums.written_off,
+            granted: sums.money.granted,
+            available: sums.money.available,
+            leased: sums.money.leased,
+            held: sums.money.held,
+            spent: sums.money.spent,
+            suspense: sums.money.suspense,
+            written_off: sums.money.written_off,
             adds_up: sums.adds_up,
         }
     }

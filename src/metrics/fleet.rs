@@ -104,13 +104,13 @@ impl FleetMetrics {
             self.nodes.with_label_values(&[state.as_str()]).set(whole(count as u64));
         }
         for (part, amount) in [
-            ("granted", sums.granted),
-            ("available", sums.available),
-            ("leased", sums.leased),
-            ("held", sums.held),
-            ("spent", sums.spent),
-            ("suspense", sums.suspense),
-            ("written_off", sums.written_off),
+            ("granted", sums.money.granted),
+            ("available", sums.money.available),
+            ("leased", sums.money.leased),
+            ("held", sums.money.held),
+            ("spent", sums.money.spent),
+            ("suspense", sums.money.suspense),
+            ("written_off", sums.money.written_off),
         ] {
             self.money.with_label_values(&[part]).set(dollars(amount));
         }

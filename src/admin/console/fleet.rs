@@ -170,6 +170,6 @@ pub(super) fn line(overview: &Overview) -> String {
         |is_so: fn(&NodeSeen) -> bool| overview.nodes.iter().filter(|node| is_so(node)).count();
     let alive = count(|node| node.state == NodeState::Alive);
     let all = count(|node| node.state != NodeState::Gone);
-    let suspense = show::money(&overview.sums.suspense);
+    let suspense = show::money(&overview.sums.money.suspense);
     format!("{alive} of {all} nodes alive, {suspense} in suspense")
 }

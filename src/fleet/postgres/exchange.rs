@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
+use tokio_postgres::Row;
 
 use super::history::put_history;
 use super::{Asked, Db, DbError, Outcome, Transaction};
@@ -90,6 +91,20 @@ pub(super) fn count(value: i64) -> u64 {
 /// An id that this program has written.
 pub(super) fn id<T: std::str::FromStr>(text: &str) -> Result<T, DbError> {
     text.parse().map_err(|_| DbError::Failed(format!("{text:?} is no id of this program")))
+}
+
+/// The parts of an account's money, or of all accounts', in the columns behind the first.
+pub(super) fn purse(row: &Row) -> Result<Purse, DbError> {
+    let amount = |column: usize| row.try_get(column).map(Nanousd::new);
+    Ok(Purse {
+        granted: amount(1)?,
+        available: amount(2)?,
+        leased: amount(3)?,
+        held: amount(4)?,
+        spent: amount(5)?,
+        suspense: amount(6)?,
+        written_off: amount(7)?,
+    })
 }
 
 pub(super) fn encoded(value: &impl serde::Serialize) -> Result<Vec<u8>, DbError> {
@@ -329,17 +344,7 @@ async fn load(
         return Ok(());
     }
     for row in tx.query(LOCK_ACCOUNTS, &[&touched, &all_own, &node]).await? {
-        let amount = |column| row.try_get(column).map(Nanousd::new);
-        let purse = Purse {
-            granted: amount(1)?,
-            available: amount(2)?,
-            leased: amount(3)?,
-            held: amount(4)?,
-            spent: amount(5)?,
-            suspense: amount(6)?,
-            written_off: amount(7)?,
-        };
-        treasury.accounts.insert(id(row.try_get(0)?)?, purse);
+        treasury.accounts.insert(id(row.try_get(0)?)?, purse(&row)?);
     }
     const LEASES: &str = "SELECT account, amount FROM tollgate.leases
         WHERE node = $1 AND (account = ANY($2) OR $3)";

@@ -2,9 +2,10 @@
 
 use tokio_postgres::Row;
 
-use super::exchange::{count, id};
+use super::exchange::{count, id, purse};
 use super::{Db, DbError};
 use crate::clock::UnixMs;
+use crate::fleet::treasury::Purse;
 use crate::ledger::{AccountId, NodeId, Seq};
 use crate::money::Nanousd;
 
@@ -61,20 +62,8 @@ pub struct Overview {
 pub struct Sums {
     /// Accounts.
     pub accounts: u64,
-    /// Everything that was ever paid in.
-    pub granted: Nanousd,
-    /// What can be lent to nodes.
-    pub available: Nanousd,
-    /// What nodes have out.
-    pub leased: Nanousd,
-    /// What open tasks hold.
-    pub held: Nanousd,
-    /// What calls have cost, less refunds.
-    pub spent: Nanousd,
-    /// What silent nodes have out.
-    pub suspense: Nanousd,
-    /// What calls cost beyond what their accounts could pay.
-    pub written_off: Nanousd,
+    /// Where their money is.
+    pub money: Purse,
     /// Whether every account adds up, and so do all leases.
     pub adds_up: bool,
 }
@@ -184,18 +173,7 @@ impl Db {
     async fn sums(&self) -> Result<Sums, DbError> {
         let rows = self.query(SUMS, &[]).await?;
         let row = rows.first().ok_or_else(|| DbError::Failed("there are no sums".to_owned()))?;
-        let amount = |column| row.try_get(column).map(Nanousd::new);
-        Ok(Sums {
-            accounts: count(row.try_get(0)?),
-            granted: amount(1)?,
-            available: amount(2)?,
-            leased: amount(3)?,
-            held: amount(4)?,
-            spent: amount(5)?,
-            suspense: amount(6)?,
-            written_off: amount(7)?,
-            adds_up: row.try_get(9)?,
-        })
+        Ok(Sums { accounts: count(row.try_get(0)?), money: purse(row)?, adds_up: row.try_get(9)? })
     }
 
     /// All nodes that there ever were, by their numbers.
