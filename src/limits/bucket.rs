@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::clock::{Clock as _, Reference as _};
-use governor::middleware::NoOpMiddleware;
+use governor::middleware::StateInformationMiddleware;
 use governor::nanos::Nanos;
 use governor::state::{NotKeyed, StateStore};
 use governor::{Quota, RateLimiter};
@@ -85,7 +85,7 @@ pub(super) struct Bucket {
     interval_ns: u64,
     full_at: FullAt,
     made_at: Nanos,
-    limiter: RateLimiter<NotKeyed, FullAt, Clock, NoOpMiddleware<Nanos>>,
+    limiter: RateLimiter<NotKeyed, FullAt, Clock, StateInformationMiddleware>,
 }
 
 impl Bucket {
@@ -133,14 +133,15 @@ impl Bucket {
         self.limit
     }
 
-    /// Takes `units`, or says when they will be there.
-    pub(super) fn take(&self, units: u64) -> Result<(), Wait> {
+    /// Takes `units` and says how many were left behind them, or when there will be enough. Nobody
+    /// else reads the same: what others take at the same moment counts before or after.
+    pub(super) fn take(&self, units: u64) -> Result<Option<u32>, Wait> {
         // Governor multiplies before it compares: what is larger than the limit must not get there.
         let fits = u32::try_from(units).ok().filter(|units| *units <= self.limit.get());
         let Some(units) = fits else { return Err(Wait::Never) };
-        let Some(units) = NonZeroU32::new(units) else { return Ok(()) };
+        let Some(units) = NonZeroU32::new(units) else { return Ok(None) };
         match self.limiter.check_n(units) {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(after)) => Ok(Some(after.remaining_burst_capacity())),
             Ok(Err(until)) => Err(Wait::For(until.wait_time_from(self.limiter.clock().now()))),
             Err(_) => Err(Wait::Never),
         }

@@ -59,8 +59,8 @@ impl Metered {
         }
     }
 
-    /// Takes `units`, or says when they will be there.
-    pub(super) fn take(&self, units: u64, patience: Patience) -> Result<(), Wait> {
+    /// Takes `units` and says how many were left behind them, or when there will be enough.
+    pub(super) fn take(&self, units: u64, patience: Patience) -> Result<Option<u32>, Wait> {
         let Some(share) = &self.share else {
             return self.bucket.as_ref().map_or(Err(Wait::Never), |bucket| bucket.take(units));
         };
@@ -72,10 +72,10 @@ impl Metered {
         }
         let now_ns = self.clock.now().as_u64();
         let wait = match &self.bucket {
-            _ if units == 0 => return Ok(()),
+            _ if units == 0 => return Ok(None),
             _ if share.has_ended(now_ns) => Wait::UntilShared,
             Some(bucket) if units <= u64::from(bucket.limit().get()) => match bucket.take(units) {
-                Ok(()) => return Ok(()),
+                Ok(left) => return Ok(left),
                 Err(wait) => wait,
             },
             _ => Wait::For(RETRY_SHARE),

@@ -11,7 +11,7 @@ use super::bucket::Clock;
 use super::metered::Metered;
 use super::places::Places;
 use super::share::{Ask, Patience, Told};
-use super::{Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait};
+use super::{Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait};
 
 /// What was used by one subject.
 #[derive(Debug)]
@@ -127,12 +127,15 @@ impl Entry {
         parking_lot::RwLockWriteGuard::downgrade(buckets)
     }
 
-    /// Adds how its limits stand.
-    fn tell(&self, standing: &mut Standing, now: Nanos) {
+    /// Adds how its limits stand, for a request behind which so much was left.
+    fn tell(&self, standing: &mut Standing, left: Left, now: Nanos) {
         let buckets = self.buckets.read();
-        let gauge = |bucket: &Option<Metered>| bucket.as_ref().map(|bucket| bucket.gauge(now));
-        Standing::nearest(&mut standing.requests, gauge(&buckets.requests));
-        Standing::nearest(&mut standing.tokens, gauge(&buckets.tokens));
+        let gauge = |bucket: &Option<Metered>, left: Option<u32>| {
+            let gauge = bucket.as_ref()?.gauge(now);
+            Some(Gauge { remaining: left.unwrap_or(gauge.remaining), ..gauge })
+        };
+        Standing::nearest(&mut standing.requests, gauge(&buckets.requests, left.requests));
+        Standing::nearest(&mut standing.tokens, gauge(&buckets.tokens, left.tokens));
     }
 
     /// Counts one more request, unless there are `limit` of them already.
@@ -155,6 +158,15 @@ struct Taken {
     request: bool,
     tokens: bool,
     place: bool,
+    left: Left,
+}
+
+/// What was left of one subject's limits when a request had taken its part; `None` of what it took
+/// nothing.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    requests: Option<u32>,
+    tokens: Option<u32>,
 }
 
 impl Taking {
@@ -165,18 +177,21 @@ impl Taking {
     /// Takes what the request needs of one subject. After a refusal the others are asked all the
     /// same: the customer is told the longest wait.
     pub(super) fn add(&mut self, scope: Scope, entry: Arc<Entry>, rates: &Rates) {
-        let mut taken = Taken { entry, request: false, tokens: false, place: false };
+        let left = Left::default();
+        let mut taken = Taken { entry, request: false, tokens: false, place: false, left };
         {
             let buckets = taken.entry.buckets(rates);
             if let Some(bucket) = &buckets.requests {
-                let wait = bucket.take(1, self.patience).err();
-                taken.request = wait.is_none();
-                self.refuse(scope, Limit::Requests, bucket.limit(), wait);
+                let outcome = bucket.take(1, self.patience);
+                taken.request = outcome.is_ok();
+                taken.left.requests = outcome.ok().flatten();
+                self.refuse(scope, Limit::Requests, bucket.limit(), outcome.err());
             }
             if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(self.tokens) {
-                let wait = bucket.take(tokens, self.patience).err();
-                taken.tokens = wait.is_none();
-                self.refuse(scope, Limit::Tokens, bucket.limit(), wait);
+                let outcome = bucket.take(tokens, self.patience);
+                taken.tokens = outcome.is_ok();
+                taken.left.tokens = outcome.ok().flatten();
+                self.refuse(scope, Limit::Tokens, bucket.limit(), outcome.err());
             }
         }
         let wait = taken.entry.enter(rates.concurrent_requests, self.patience).err();
@@ -189,16 +204,16 @@ impl Taking {
 
     /// What was taken, or nothing of it.
     pub(super) fn finish(self) -> Result<Permit, Refused> {
-        let Self { tokens, taken, refused, .. } = self;
+        let Self { tokens, mut taken, refused, .. } = self;
         if refused.is_some() {
-            taken.iter().for_each(|taken| taken.give_back(tokens));
+            taken.iter_mut().for_each(|taken| taken.give_back(tokens));
         }
         let mut standing = Standing::default();
         if let Some(first) = taken.first() {
             // Read once, and behind the decisions: a bucket says less than it has left to an earlier
             // clock.
             let now = first.entry.clock.now();
-            taken.iter().for_each(|taken| taken.entry.tell(&mut standing, now));
+            taken.iter().for_each(|taken| taken.entry.tell(&mut standing, taken.left, now));
         }
         if let Some(refused) = refused {
             return Err(Refused { standing, ..refused });
@@ -217,7 +232,8 @@ impl Taking {
 }
 
 impl Taken {
-    fn give_back(&self, tokens: Option<u64>) {
+    fn give_back(&mut self, tokens: Option<u64>) {
+        self.left = Left::default();
         if self.place {
             self.entry.leave();
         }

@@ -287,6 +287,25 @@ fn many_at_a_time_get_what_there_is() {
 }
 
 #[test]
+fn of_many_at_a_time_each_is_told_what_it_left() {
+    let bench = Bench::new();
+    let left = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while let Ok(permit) = bench.take(requests(2000), 0) {
+                    let gauge = permit.standing().requests.expect("there is a limit");
+                    left.lock().push(gauge.remaining);
+                }
+            });
+        }
+    });
+    let mut left = left.into_inner();
+    left.sort_unstable();
+    assert_eq!(left, (0..2000).collect::<Vec<_>>());
+}
+
+#[test]
 fn who_is_idle_is_forgotten_and_nobody_else() {
     let bench = Bench::new();
     let rates = Rates { requests_per_minute: some(60), ..places(2) };
