@@ -5,9 +5,12 @@ mod harness;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::fleet::{InProcess, cost, money, reserve};
+use harness::fleet::{InProcess, cost, money, options, reserve};
 use harness::postgres::Postgres;
+use harness::{Gateway, ask, chat_model, eventually, simulator};
+use tollgate::fleet::postgres::{Db, migrate};
 use tollgate::ledger::{Refusal, VoidReason};
+use tollgate::money::Nanousd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_nodes_spend_together_adds_up() {
@@ -78,4 +81,75 @@ async fn exactly_ten_calls_are_let_through_on_money_for_ten() {
     let sums = "SELECT sum(granted), sum(available), sum(leased), sum(spent), sum(suspense) \
                 FROM tollgate.accounts";
     assert_eq!(Postgres::shared().sql(&name, sums), "50000|0|0|50000|0");
+}
+
+/// An upstream reports more than a call could cost: the customer pays for it with what the fleet has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_charge_above_its_hold_is_paid_with_money_that_is_elsewhere() {
+    let (name, url) = Postgres::shared().database("above_the_hold");
+    let nodes = InProcess::start(&url, 2).await;
+    let [one, other] = [0, 1].map(|node| &nodes.ledgers[node]);
+    let account = nodes.account_with(10_000).await;
+    let elsewhere = other.admit(reserve(account, 1000)).await.expect("there is money");
+    let settle = async |charge| {
+        let mut hold = one.admit(reserve(account, 200)).await.expect("there is money");
+        hold.cover(money(charge)).await;
+        let posted = hold.post(cost(charge));
+        (posted.charged, posted.written_off)
+    };
+    assert_eq!(settle(150).await, (money(150), money(0)), "within the hold");
+    assert_eq!(settle(7000).await, (money(7000), money(0)), "the treasury has it");
+    elsewhere.void(VoidReason::Unreached);
+    assert_eq!(settle(2700).await, (money(2700), money(0)), "the other node needs it no longer");
+    let last = other.admit(reserve(account, 60)).await.expect("there is money");
+    let hold = async |charge: i64| {
+        let mut hold = one.admit(reserve(account, 10)).await.expect("there is money");
+        hold.cover(money(charge)).await;
+        hold.post(cost(charge))
+    };
+    let posted = hold(500).await;
+    assert_eq!((posted.charged, posted.written_off), (money(90), money(410)), "all that there is");
+    last.post(cost(60));
+    nodes.stop().await;
+    let sums = "SELECT granted, available, leased, spent, written_off FROM tollgate.accounts";
+    assert_eq!(Postgres::shared().sql(&name, sums), "10000|0|0|10000|410");
+}
+
+/// A stream goes on far beyond its hold, and beyond what was lent along with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_stream_that_outgrows_its_hold_goes_on_while_there_is_money() {
+    let (_, url) = Postgres::shared().database("outgrown");
+    let db = Db::for_migrations(&options(&url)).await.expect("the database");
+    migrate::up(&db).await.expect("the schema");
+    let runaway = ["chunks=400", "words=1", "interval-ms=2", "max-tokens=ignore"];
+    let sim = simulator(&runaway);
+    let upstreams = format!("  u: {{ protocol: openai, base_url: 'http://{}/v1' }}\n", sim.addr());
+    // $0.002 a token: a hundred times over what is lent ahead.
+    let models = format!("models:\n{}", chat_model("m", "u"))
+        .replace("output_per_1m_tokens: 10", "output_per_1m_tokens: 2000");
+    let gateway = Gateway::node(&url, &upstreams, &models);
+    let body = r#"{"model":"m","max_tokens":10,"stream":true,
+        "messages":[{"role":"user","content":"hi"}]}"#;
+    let balance = |field: &str| -> Nanousd {
+        gateway.settled()[field].as_str().and_then(|text| text.parse().ok()).expect("an amount")
+    };
+    let dollars = |text: &str| text.parse::<Nanousd>().expect("an amount");
+    let mut whole = 0;
+    loop {
+        let answer = ask(gateway.address, &gateway.chat_json(body));
+        if answer.status() == 402 {
+            break;
+        }
+        let text = String::from_utf8(answer.content()).expect("text");
+        if text.trim_end().ends_with("data: [DONE]") {
+            whole += 1;
+            continue;
+        }
+        assert!(text.contains("insufficient_balance"), "cut for want of money: {text}");
+        assert!(whole >= 10, "there was money for more than {whole}");
+        eventually("all but a hold's worth is spent", || balance("available") < dollars("0.03"));
+        break;
+    }
+    assert!((10..=13).contains(&whole), "{whole} streams of about $0.8 were paid with $10");
+    assert_eq!(balance("held"), Nanousd::ZERO);
 }

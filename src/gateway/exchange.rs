@@ -20,7 +20,7 @@ use crate::error::GatewayError;
 use crate::ledger::{Key, RequestId, TaskId};
 use crate::limits::{Permit, Standing};
 use crate::metrics::Metrics;
-use crate::pipeline::{Admitted, Ending, Relaying, Settled, UpstreamRequest};
+use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled, UpstreamRequest};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::{Call, Framing};
 use crate::request_log::RequestLog;
@@ -275,12 +275,30 @@ impl Exchange {
         }
     }
 
+    /// What the request has come to, with such an ending.
+    pub(super) fn bill(&self, ending: Ending) -> Bill {
+        match &self.stage {
+            Stage::Sending(sending) => sending.admitted.bill(ending),
+            Stage::Relaying(response) => response.relaying.bill(ending),
+            Stage::Unpaid | Stage::Settled(_) => None,
+        }
+    }
+
+    /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
+    pub(super) async fn cover(&mut self, bill: &Bill) {
+        match (&mut self.stage, bill) {
+            (Stage::Sending(sending), Some(bill)) => sending.admitted.cover(bill).await,
+            (Stage::Relaying(response), Some(bill)) => response.relaying.cover(bill).await,
+            _ => {}
+        }
+    }
+
     /// Ends the money's part of the request. Later calls return what the first one settled.
-    pub(super) fn settle(&mut self, ending: Ending) -> Settled {
+    pub(super) fn settle(&mut self, bill: Bill) -> Settled {
         let settled = match std::mem::replace(&mut self.stage, Stage::Unpaid) {
             Stage::Unpaid => Settled::NOTHING,
-            Stage::Sending(sending) => sending.admitted.settle(ending),
-            Stage::Relaying(response) => response.relaying.settle(ending),
+            Stage::Sending(sending) => sending.admitted.settle(bill),
+            Stage::Relaying(response) => response.relaying.settle(bill),
             Stage::Settled(settled) => settled,
         };
         self.stage = Stage::Settled(settled);

@@ -345,7 +345,9 @@ impl ProxyHttp for Gateway {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, exchange: &mut Exchange) {
-        exchange.finish(session, error);
+        let bill = exchange.bill(exchange.ending(session, error));
+        exchange.cover(&bill).await;
+        exchange.finish(session, bill);
     }
 
     /// Failures are in the access log, with the request's id.

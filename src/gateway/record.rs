@@ -11,11 +11,11 @@ use super::{client, inward, respond};
 use crate::balance::Outcome;
 use crate::error::GatewayError;
 use crate::finished::{self, Finished};
-use crate::pipeline::Ending;
+use crate::pipeline::{Bill, Ending};
 
 impl Exchange {
-    /// Settles the money and tells metrics and log, once.
-    pub(super) fn finish(&mut self, session: &Session, error: Option<&Error>) {
+    /// Settles the bill and tells metrics and log, once.
+    pub(super) fn finish(&mut self, session: &Session, bill: Bill) {
         if let Stage::Relaying(response) = &mut self.stage
             && response.relaying.is_complete()
         {
@@ -25,7 +25,7 @@ impl Exchange {
         }
         let paid = self.is_paid();
         let upstream = self.upstream_name().to_owned();
-        let settled = self.settle(self.ending(session, error));
+        let settled = self.settle(bill);
         let settled = paid.then_some(finished::Settled {
             usage: settled.usage,
             source: settled.source,
@@ -79,7 +79,7 @@ impl Exchange {
     }
 
     /// How the request ended, as far as money is concerned.
-    fn ending(&self, session: &Session, error: Option<&Error>) -> Ending {
+    pub(super) fn ending(&self, session: &Session, error: Option<&Error>) -> Ending {
         let refused =
             session.response_written().is_some_and(|header| header.status.as_u16() >= 300);
         let gone = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream)
@@ -108,7 +108,8 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if matches!(self.stage, Stage::Sending(_) | Stage::Relaying(_)) {
-            self.settle(Ending::UpstreamFailed);
+            let bill = self.bill(Ending::UpstreamFailed);
+            self.settle(bill);
         }
         self.metrics.in_flight_end();
     }

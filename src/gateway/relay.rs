@@ -17,7 +17,7 @@ use super::{body, deadline, headers, respond, told};
 use crate::balance::Outcome;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Refusal;
-use crate::pipeline::{Relaying, Step};
+use crate::pipeline::{Relaying, Step, Uncovered};
 use crate::protocols::Framing;
 
 /// How long a refused customer is listened to after the answer.
@@ -143,18 +143,22 @@ pub(super) fn piece(
     let step = (!is_overdue).then(|| response.relaying.relay(piece));
     let mut out = match step {
         Some(Step::Relay(bytes)) => bytes,
-        Some(Step::RelayWhenDurable(bytes)) => {
-            wait_until_durable(&response.relaying)?;
-            bytes
-        }
+        Some(Step::RelayWhenCovered(bytes)) => match wait_until_covered(&mut response.relaying) {
+            Ok(()) => bytes,
+            Err(Uncovered::Exhausted(refusal)) => {
+                response.cut = Some(Cut::Exhausted);
+                let failure = exchange.failure.insert(exhausted(refusal));
+                exchange.envelope.error_event(exchange.id, failure)
+            }
+            Err(Uncovered::NotDurable(error)) => {
+                let context = "the hold could not be enlarged";
+                return Err(Error::because(ErrorType::InternalError, context, error));
+            }
+        },
         None => {
             response.cut = Some(Cut::Overdue);
             let failure = exchange.failure.insert(peer::timed_out());
             exchange.envelope.error_event(exchange.id, failure)
-        }
-        Some(Step::Exhausted(refusal)) => {
-            response.cut = Some(Cut::Exhausted);
-            exchange.envelope.error_event(exchange.id, exchange.failure.insert(exhausted(refusal)))
         }
     };
     let budget = exchange.snapshot.limits.body_memory_bytes_max;
@@ -182,12 +186,9 @@ pub(super) fn piece(
 
 /// The hook cannot wait, and no piece may go before the hold that pays for it is on disk. It happens
 /// once for each extension; other requests of this thread go on elsewhere.
-fn wait_until_durable(relaying: &Relaying) -> Result<()> {
+fn wait_until_covered(relaying: &mut Relaying) -> Result<(), Uncovered> {
     let handle = tokio::runtime::Handle::current();
-    let durable = tokio::task::block_in_place(|| handle.block_on(relaying.durable()));
-    durable.map_err(|error| {
-        Error::because(ErrorType::InternalError, "the hold could not be enlarged", error)
-    })
+    tokio::task::block_in_place(|| handle.block_on(relaying.covered()))
 }
 
 /// Ends a request that failed: with an error, or with an error event if the answer had begun.

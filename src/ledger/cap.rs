@@ -2,13 +2,12 @@
 //! and gives back when it does not need it.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use super::Ledger;
 use super::error::Refusal;
-use super::hold::Reserve;
+use super::lend::Want;
 use super::spend::{Capped, Period, Room, Span, Spending, sum};
-use super::{AccountId, KeyId, Ledger};
 use crate::clock::UnixMs;
 use crate::fleet::Fleet;
 use crate::fleet::caps::{CapAsk, CapTold};
@@ -227,20 +226,19 @@ impl Ledger {
     /// # Errors
     /// [`Refusal::Capped`] where the limit is used up, and [`Refusal::CutOff`].
     pub(super) async fn wait_for_share(
-        self: &Arc<Self>,
+        &self,
         fleet: &Fleet,
-        reserve: &Reserve,
+        want: Want,
         (capped, lacks, left): (Capped, Nanousd, Nanousd),
         since: &mut Option<Duration>,
     ) -> Result<(), Refusal> {
         let now = fleet.now();
         let has_waited = since.is_some_and(|since| now.saturating_sub(since) >= WAIT_MAX);
-        if reserve.amount > capped.limit || has_waited || since.is_some() && left < lacks {
+        if want.amount > capped.limit || has_waited || since.is_some() && left < lacks {
             return Err(Refusal::Capped(capped));
         }
         since.get_or_insert(now);
-        let (account, key): (AccountId, KeyId) = (reserve.account, reserve.key);
-        let _call = fleet.desk().call(account, key, reserve.amount);
+        let _call = fleet.desk().call(want.account, want.key, want.amount);
         if fleet.desk().wait().await { Ok(()) } else { Err(Refusal::CutOff) }
     }
 }

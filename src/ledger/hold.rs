@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::clock::UnixMs;
 use crate::ledger::core::Core;
 use crate::ledger::error::{LedgerError, Refusal};
+use crate::ledger::lend::Want;
 use crate::ledger::record::{Record, Reservation, VoidReason};
 use crate::ledger::{AccountId, HoldId, KeyId, Ledger, RequestId, Seq};
 use crate::money::Nanousd;
@@ -60,6 +61,7 @@ pub struct Posted {
 pub struct Hold {
     ledger: Arc<Ledger>,
     account: AccountId,
+    key: KeyId,
     id: HoldId,
     amount: Nanousd,
     /// The last record that this hold stands on: its own, or its last extension's.
@@ -83,11 +85,12 @@ impl Ledger {
             floor: reserve.floor.clamp(Nanousd::ZERO, amount),
             at: UnixMs::now(),
         });
-        let account = reserve.account;
+        let Reserve { account, key, .. } = reserve;
         let seq = self.set_aside(account, amount, |core| core.decide_reserve(reservation))?;
         Ok(Hold {
             ledger: Arc::clone(self),
             account,
+            key,
             id: HoldId::from_number(seq),
             amount,
             last_seq: seq,
@@ -137,7 +140,7 @@ impl Hold {
         self.amount
     }
 
-    /// Sets `amount` more aside. Nothing happens for an amount that is not above zero.
+    /// Sets `amount` more aside of what is here. Nothing happens for an amount that is not above zero.
     ///
     /// # Errors
     /// [`Refusal`]; the hold is then what it was.
@@ -152,6 +155,30 @@ impl Hold {
         // The account's `held` has taken the same sum without overflow.
         self.amount = self.amount.checked_add(amount).unwrap_or(Nanousd::MAX);
         Ok(())
+    }
+
+    /// Sets `amount` more aside. In a fleet it waits for money as [`Ledger::admit`] does.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the hold is then what it was.
+    pub async fn enlarge(&mut self, amount: Nanousd) -> Result<(), Refusal> {
+        let ledger = Arc::clone(&self.ledger);
+        let want = Want { account: self.account, key: self.key, amount };
+        ledger.with_money(want, || self.extend(amount)).await
+    }
+
+    /// Sets aside what `charge` lacks, or as much of it as a fleet has elsewhere. What is here needs
+    /// no waiting: [`Hold::post`] takes it.
+    pub async fn cover(&mut self, charge: Nanousd) {
+        let lacks = charge.saturating_sub(self.amount);
+        if lacks <= Nanousd::ZERO || self.ledger.fleet().is_none() {
+            return;
+        }
+        let all = self.enlarge(lacks).await;
+        if let Err(Refusal::Insufficient { available } | Refusal::Held { available, .. }) = all {
+            // Others may take it meanwhile: what is not covered then is written off.
+            self.enlarge(available.min(lacks)).await.ok();
+        }
     }
 
     /// Whether it is on disk, so that bytes that it pays for may be sent.

@@ -9,12 +9,23 @@ use super::error::Refusal;
 use super::hold::{Hold, Reserve};
 use super::record::Record;
 use super::report::Reporter;
-use super::{AccountId, HoldId, Ledger, RecoveryPolicy, Seq};
+use super::{AccountId, HoldId, KeyId, Ledger, RecoveryPolicy, Seq};
 use crate::clock::UnixMs;
 use crate::fleet::Fleet;
 use crate::fleet::borrower::{Local, Unreadable, Verdict};
 use crate::fleet::lease::{Report, Short};
 use crate::money::Nanousd;
+
+/// Money that is to be set aside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    /// Whose.
+    pub(super) account: AccountId,
+    /// By which key.
+    pub(super) key: KeyId,
+    /// How much.
+    pub(super) amount: Nanousd,
+}
 
 impl Ledger {
     /// The fleet that this ledger is a node of.
@@ -35,14 +46,26 @@ impl Ledger {
     /// # Errors
     /// [`Refusal`]; nothing has changed then.
     pub async fn admit(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
-        let Some(fleet) = &self.fleet else { return self.reserve(reserve) };
-        let (account, amount, since) = (reserve.account, reserve.amount, fleet.now());
+        let Reserve { account, key, amount, .. } = reserve;
+        self.with_money(Want { account, key, amount }, || self.reserve(reserve.clone())).await
+    }
+
+    /// Sets money aside with `set_aside`, which wants so much. In a fleet it waits, and tries again,
+    /// while there may be more elsewhere: of the account, or of what its key may spend.
+    pub(super) async fn with_money<T>(
+        &self,
+        want: Want,
+        mut set_aside: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let Some(fleet) = &self.fleet else { return set_aside() };
+        let Want { account, amount, .. } = want;
+        let since = fleet.now();
         let mut capped_since = None;
         loop {
-            match self.reserve(reserve.clone()) {
+            match set_aside() {
                 Err(Refusal::ShareUsed { capped, lacks, left }) => {
                     let standing = (capped, lacks, left);
-                    self.wait_for_share(fleet, &reserve, standing, &mut capped_since).await?;
+                    self.wait_for_share(fleet, want, standing, &mut capped_since).await?;
                     continue;
                 }
                 Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {}

@@ -19,10 +19,17 @@ pub struct Relaying {
 pub enum Step {
     /// Send it.
     Relay(Bytes),
-    /// Send it once the hold that was just enlarged is durable.
-    RelayWhenDurable(Bytes),
+    /// Send it once [`Relaying::covered`] says that a durable hold pays for it.
+    RelayWhenCovered(Bytes),
+}
+
+/// Why no hold pays for a piece of the response.
+#[derive(Debug)]
+pub enum Uncovered {
     /// The hold is used up and cannot be enlarged: end the response.
     Exhausted(Refusal),
+    /// The ledger closed before the hold was on disk.
+    NotDurable(LedgerError),
 }
 
 impl Relaying {
@@ -40,24 +47,36 @@ impl Relaying {
     }
 
     /// Takes a chunk from the upstream. What has certainly been relayed never costs more than what
-    /// is held: a stream that reaches its hold takes a second one, or ends.
+    /// is held: a stream that reaches its hold has it enlarged, or ends.
     pub fn relay(&mut self, chunk: Bytes) -> Step {
         let relayed = self.meter.relay(chunk);
+        if self.lacks() <= Nanousd::ZERO && self.admitted.payment.is_durable() {
+            Step::Relay(relayed)
+        } else {
+            Step::RelayWhenCovered(relayed)
+        }
+    }
+
+    /// Waits until a hold on disk pays for all that was relayed, enlarging it where that is needed.
+    ///
+    /// # Errors
+    /// [`Uncovered`].
+    pub async fn covered(&mut self) -> Result<(), Uncovered> {
+        let lacks = self.lacks();
+        if lacks > Nanousd::ZERO {
+            let payment = &mut self.admitted.payment;
+            let with_reserve = with_reserve(lacks, payment.amount());
+            if payment.extend(with_reserve).is_err() {
+                payment.enlarge(lacks).await.map_err(Uncovered::Exhausted)?;
+            }
+        }
+        self.admitted.payment.durable().await.map_err(Uncovered::NotDurable)
+    }
+
+    /// What all that was relayed costs beyond what is held.
+    fn lacks(&self) -> Nanousd {
         let cost = self.admitted.prices.cost(&self.meter.relayed());
-        let held = self.admitted.payment.amount();
-        if cost <= held {
-            return if self.admitted.payment.is_durable() {
-                Step::Relay(relayed)
-            } else {
-                Step::RelayWhenDurable(relayed)
-            };
-        }
-        let missing = cost.saturating_sub(held);
-        let payment = &mut self.admitted.payment;
-        match payment.extend(with_reserve(missing, held)).or_else(|_| payment.extend(missing)) {
-            Ok(()) => Step::RelayWhenDurable(relayed),
-            Err(refusal) => Step::Exhausted(refusal),
-        }
+        cost.saturating_sub(self.admitted.payment.amount())
     }
 
     /// The upstream ended the response in an orderly way: what is left to send.
@@ -87,14 +106,6 @@ impl Relaying {
     #[must_use]
     pub fn changes_length(&self) -> bool {
         self.meter.changes_length()
-    }
-
-    /// Waits until the hold, extensions included, is on disk.
-    ///
-    /// # Errors
-    /// When the ledger closed before that.
-    pub async fn durable(&self) -> Result<(), LedgerError> {
-        self.admitted.payment.durable().await
     }
 
     /// Bytes of the response that are held back.

@@ -59,11 +59,26 @@ impl Payment {
         }
     }
 
-    /// Holds more.
+    /// Holds more of what is here.
     pub(super) fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal> {
         match self {
             Self::Held(hold) => hold.extend(amount),
             Self::Free | Self::PassedOn => Ok(()),
+        }
+    }
+
+    /// Holds more, of what is here or elsewhere.
+    pub(super) async fn enlarge(&mut self, amount: Nanousd) -> Result<(), Refusal> {
+        match self {
+            Self::Held(hold) => hold.enlarge(amount).await,
+            Self::Free | Self::PassedOn => Ok(()),
+        }
+    }
+
+    /// Holds as much of a charge as there is.
+    pub(super) async fn cover(&mut self, charge: Nanousd) {
+        if let Self::Held(hold) = self {
+            hold.cover(charge).await;
         }
     }
 

@@ -20,6 +20,9 @@ pub enum Ending {
     Exhausted,
 }
 
+/// What a request has come to: what is charged for it, or nothing, and its hold is voided.
+pub type Bill = Option<Settlement>;
+
 /// What a request was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
@@ -38,38 +41,59 @@ impl Settled {
 }
 
 impl Admitted {
-    /// Ends a request that got no response to relay.
-    pub fn settle(self, ending: Ending) -> Settled {
-        if ending == Ending::ClientGone {
-            let floor = self.call.floor();
-            return self.post(floor, UsageSource::Estimated);
-        }
-        self.payment.void(VoidReason::UpstreamError);
-        Settled::NOTHING
+    /// What a request has come to that got no response to relay.
+    #[must_use]
+    pub fn bill(&self, ending: Ending) -> Bill {
+        let floor = || self.price(self.call.floor(), UsageSource::Estimated);
+        (ending == Ending::ClientGone).then(floor)
     }
 
-    fn post(self, usage: Usage, source: UsageSource) -> Settled {
+    /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
+    pub async fn cover(&mut self, bill: &Settlement) {
+        self.payment.cover(bill.charge).await;
+    }
+
+    /// Ends the request.
+    pub fn settle(self, bill: Bill) -> Settled {
+        let Some(settlement) = bill else {
+            self.payment.void(VoidReason::UpstreamError);
+            return Settled::NOTHING;
+        };
+        let Settlement { usage, source, .. } = settlement;
+        Settled { usage, source, charged: self.payment.post(settlement) }
+    }
+
+    fn price(&self, usage: Usage, source: UsageSource) -> Settlement {
         let mut charge = self.prices.cost(&usage);
         if source == UsageSource::Estimated {
             // An estimate is no reason to take more than was held.
             charge = charge.min(self.payment.amount());
         }
-        let charged = self.payment.post(Settlement { charge, usage, source });
-        Settled { usage, source, charged }
+        Settlement { charge, usage, source }
     }
 }
 
 impl Relaying {
-    /// Ends a request whose response was relayed, wholly or in part.
-    pub fn settle(self, ending: Ending) -> Settled {
+    /// What a request has come to whose response was relayed, wholly or in part.
+    #[must_use]
+    pub fn bill(&self, ending: Ending) -> Bill {
         let failed = self.meter.has_failed();
         let of_use =
             self.meter.relayed().output_tokens > 0 || (self.meter.is_complete() && !failed);
         if !of_use && (failed || ending == Ending::UpstreamFailed) {
-            self.admitted.payment.void(VoidReason::UpstreamError);
-            return Settled::NOTHING;
+            return None;
         }
         let (usage, source) = self.meter.measure();
-        self.admitted.post(usage, source)
+        Some(self.admitted.price(usage, source))
+    }
+
+    /// As [`Admitted::cover`].
+    pub async fn cover(&mut self, bill: &Settlement) {
+        self.admitted.cover(bill).await;
+    }
+
+    /// Ends the request.
+    pub fn settle(self, bill: Bill) -> Settled {
+        self.admitted.settle(bill)
     }
 }
