@@ -428,7 +428,9 @@ async fn a_ledger_moves_in_is_served_and_moves_back() {
     let money_after = sums(&name);
 
     let back = TempDir::new().expect("a directory");
-    moving::move_out(&db, back.path()).await.expect("moves back");
+    let moved = moving::move_out(&db, back.path()).await.expect("moves back");
+    let again = moving::move_out(&db, back.path()).await.expect("it has moved");
+    assert_eq!(again, Moved { was_done: true, ..moved });
     let report = verify(back.path()).expect("readable");
     assert_eq!((report.violations, report.open_holds), (vec![], 2), "of tasks");
     let single = open(back.path(), RecoveryPolicy::Void);
@@ -618,10 +620,10 @@ fn killed_on_the_way_back(
     let left = Postgres::shared().sql(name, "SELECT moved_out IS NOT NULL FROM tollgate.head");
     let can_be_opened = dir.join("journal").exists() && !dir.join("moved.json").exists();
     assert!(!can_be_opened || left == "t", "two copies, seed {seed}");
-    if !can_be_opened {
-        let output = run().output().expect("runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
+    let output = run().output().expect("runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    assert_eq!(told.contains("nothing was done now"), can_be_opened, "seed {seed}: {told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

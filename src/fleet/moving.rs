@@ -58,7 +58,7 @@ pub enum MoveError {
     WentOn,
     /// Nodes run, or have money out.
     NotStopped(Vec<String>),
-    /// Everything was moved out of the database before.
+    /// Everything was moved out of the database before, into another directory.
     MovedOut,
 }
 
@@ -99,7 +99,9 @@ impl fmt::Display for MoveError {
                     told(found)
                 )
             }
-            Self::MovedOut => f.write_str("everything was moved out of this database before"),
+            Self::MovedOut => f.write_str(
+                "everything was moved out of this database before, into another directory",
+            ),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A file in the data directory that says that the ledger in it is not to be opened: it lives on
-//! elsewhere, or is not complete.
+//! elsewhere, or is not complete. Another says with which move it has come, once it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::error::OpenError;
 use super::sync_directory;
 
-/// The file in the data directory.
+/// Keeps a ledger from being opened.
 const FILE: &str = "moved.json";
+/// Names the move that a ledger has come with.
+const ARRIVED: &str = "arrived.json";
 
-/// Why a ledger is not to be opened.
+/// Why a ledger is not to be opened, or where it has come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moved {
     /// In words for the operator.
@@ -23,13 +25,24 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// What the file in `dir` says, if there is one.
+    /// Why the ledger in `dir` is not to be opened, if it is not.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the file cannot be read.
     pub(crate) fn find(dir: &Path) -> Result<Option<Self>, OpenError> {
-        let path = dir.join(FILE);
-        let read = match fs::read(&path) {
+        Self::read(&dir.join(FILE))
+    }
+
+    /// The move that the ledger in `dir` has come with, if it has.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn arrived(dir: &Path) -> Result<Option<Self>, OpenError> {
+        Self::read(&dir.join(ARRIVED))
+    }
+
+    fn read(path: &Path) -> Result<Option<Self>, OpenError> {
+        let read = match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.and_then(|bytes| {
                 serde_json::from_slice(&bytes).map_err(io::Error::other).map(Some)
@@ -43,7 +56,21 @@ impl Moved {
     /// # Errors
     /// When the file cannot be written.
     pub(crate) fn keep(&self, dir: &Path) -> Result<(), OpenError> {
-        let (path, new) = (dir.join(FILE), dir.join("moved.json.new"));
+        self.write(dir, FILE)
+    }
+
+    /// Notes the move that the ledger in `dir` has come with, and lets it be opened. A crash in between
+    /// leaves it closed.
+    ///
+    /// # Errors
+    /// When a file cannot be written or removed.
+    pub(crate) fn arrive(&self, dir: &Path) -> Result<(), OpenError> {
+        self.write(dir, ARRIVED)?;
+        Self::remove(dir)
+    }
+
+    fn write(&self, dir: &Path, name: &str) -> Result<(), OpenError> {
+        let (path, new) = (dir.join(name), dir.join("moved.json.new"));
         let write = || {
             let mut file = File::create(&new)?;
             serde_json::to_writer(&mut file, self)?;

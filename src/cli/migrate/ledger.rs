@@ -134,6 +134,10 @@ impl MoveLedger {
                 "all of it is the same on both sides, and has moved; {dir} is kept as it was, and \
                  no gateway opens it. Start the node on an empty directory"
             ),
+            (None, _, true) => format!(
+                "everything has moved into {dir} before, and nothing was done now; what is counted \
+                 is in the ledger there. Start the gateway on it, without `store.postgres`"
+            ),
             (None, ..) => format!(
                 "all of it is the same on both sides, and has moved; no node joins the fleet any \
                  more. Remove `store.postgres` and start the gateway on {dir}"

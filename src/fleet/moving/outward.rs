@@ -39,15 +39,8 @@ struct Told {
 /// [`MoveError`]; the fleet is as it was then, and the new ledger cannot be opened. After
 /// [`DbError::Unknown`] it may have moved: move it out again.
 pub async fn move_out(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
-    if let Some(moved_out) = db.head().await?.moved_out {
-        return match Marker::find(dir)? {
-            Some(marker) if marker.id == moved_out => {
-                let (tallies, _) = count(dir, None)?;
-                Marker::remove(dir)?;
-                Ok(Moved { tallies, was_done: false })
-            }
-            _ => Err(MoveError::MovedOut),
-        };
+    if let Some(id) = db.head().await?.moved_out {
+        return moved_before(dir, id);
     }
     let nodes = stopped(db).await?;
     let id = format!("out-{}", WriteId::random());
@@ -71,8 +64,28 @@ pub async fn move_out(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
         let changed = "something was written into the directory while it was moved out";
         return Err(MoveError::NotStopped(vec![changed.to_owned()]));
     }
-    Marker::remove(dir)?;
+    arrived(id).arrive(dir)?;
     Ok(Moved { tallies: found, was_done: false })
+}
+
+/// Everything has left the database with the move `id`: into `dir`, or elsewhere.
+fn moved_before(dir: &Path, id: String) -> Result<Moved, MoveError> {
+    let is_it = |marker: Option<Marker>| marker.is_some_and(|marker| marker.id == id);
+    let is_closed = is_it(Marker::find(dir)?);
+    if !is_closed && !is_it(Marker::arrived(dir)?) {
+        return Err(MoveError::MovedOut);
+    }
+    let (tallies, _) = count(dir, None)?;
+    if is_closed {
+        arrived(id).arrive(dir)?;
+    }
+    Ok(Moved { tallies, was_done: !is_closed })
+}
+
+/// Where a ledger has come from.
+fn arrived(id: String) -> Marker {
+    let says = "this ledger was made of a fleet with `tollgate migrate ledger --from postgres`";
+    Marker { says: says.to_owned(), id }
 }
 
 /// The nodes, once the terms of all are over. Refuses while one runs, or has money out.
