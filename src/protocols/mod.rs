@@ -4,10 +4,12 @@
 //! [`Call`], which knows the most that the request can use and the bytes to change for a target;
 //! the call makes a [`Meter`] for each response, which relays it and counts what was used. A new
 //! protocol is one file here and one line in [`REGISTRY`].
+//!
+//! This file is the contract between codecs and the rest of the gateway. `terms` and `fields` read
+//! what requests of several protocols have in common.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 
@@ -26,6 +28,11 @@ pub mod dashscope_speech;
 pub mod dashscope_video;
 pub mod ark_video;
 pub mod xai_video;
+
+mod operation;
+mod dialect;
+mod terms;
+mod fields;
 
 pub mod audio;
 mod dashscope;
@@ -46,12 +53,19 @@ mod pieces;
 pub mod plain;
 mod video;
 
-use estimate::TextSize;
-use form::{Form, Part};
+pub use dialect::Dialect;
+use fields::{
+    boolean, check_messages, check_service_tier, has_quote_where, integer, refuse_case_variants,
+    text,
+};
+use form::Form;
 use json::Object;
 use limits::{AudioFormat, ModelLimits};
 pub(crate) use metering::KnownMeter;
-use splice::{Splice, json_string};
+pub use operation::Operation;
+use splice::Splice;
+pub use terms::Terms;
+use terms::{ModelField, Prompt};
 
 /// Every codec of this build.
 pub static REGISTRY: &[&dyn Codec] = &[
@@ -313,314 +327,4 @@ pub fn codec(operation: Operation, dialect: Dialect) -> Option<&'static dyn Code
 #[must_use]
 pub fn is_served(operation: Operation, dialect: Dialect) -> bool {
     codec(operation, dialect).is_some()
-}
-
-/// What every request says, whatever its protocol.
-#[derive(Debug)]
-pub struct Terms {
-    stream: bool,
-    model: ModelField,
-    bound: Usage,
-    floor: Usage,
-}
-
-impl Terms {
-    /// The terms of a request whose answer is never a stream.
-    fn of_whole(body: &Object<'_>, bound: Usage, floor: Usage) -> Self {
-        Self { stream: false, model: ModelField::read(body), bound, floor }
-    }
-
-    /// The terms of a prompt, whose input its bytes bound unless an upstream adds to it.
-    fn of_prompt(
-        body: &Object<'_>,
-        prompt: &Prompt,
-        limits: &ModelLimits,
-        output_tokens_max: u64,
-    ) -> Result<Self, GatewayError> {
-        let text = body.text();
-        let bytes = text.len() as u64;
-        let input_tokens_max = match prompt.added_tokens_max {
-            Some(added) if !prompt.has_media && !body.has_escaped_keys() => {
-                limits.input_tokens_max.min(bytes.saturating_add(added))
-            }
-            _ => limits.input_tokens_max,
-        };
-        let size = if prompt.has_media { TextSize::of_strings(text) } else { TextSize::of(text) };
-        let input_tokens = size.tokens().min(input_tokens_max);
-        Ok(Self {
-            stream: boolean(body, "stream")?.unwrap_or(false),
-            model: ModelField::read(body),
-            bound: Usage {
-                input_tokens: input_tokens_max,
-                output_tokens: output_tokens_max,
-                ..Usage::ZERO
-            },
-            floor: Usage { input_tokens, ..Usage::ZERO },
-        })
-    }
-}
-
-/// What a prompt has beside its text.
-#[derive(Clone, Copy, Debug)]
-struct Prompt {
-    /// Media and files, whose tokens their bytes do not bound.
-    has_media: bool,
-    /// The most tokens that an upstream adds; `None` if nobody can say.
-    added_tokens_max: Option<u64>,
-}
-
-/// Where a request names its model, and how.
-#[derive(Debug)]
-struct ModelField {
-    place: Place,
-    name: String,
-}
-
-#[derive(Debug)]
-enum Place {
-    /// The value of a JSON member.
-    Json(Range<usize>),
-    /// A part of a form.
-    Form(Part),
-}
-
-impl ModelField {
-    fn read(body: &Object<'_>) -> Self {
-        let value = body.get("model");
-        let name = value.as_ref().and_then(json::Value::as_str).unwrap_or_default().into_owned();
-        Self { place: Place::Json(value.map(|value| value.range).unwrap_or_default()), name }
-    }
-
-    fn of_part(part: &Part, name: &str) -> Self {
-        Self { place: Place::Form(part.clone()), name: name.to_owned() }
-    }
-
-    /// The name overwritten, unless the upstream uses the same.
-    fn rename(&self, upstream_model: &str) -> Splice {
-        let mut splice = Splice::default();
-        match &self.place {
-            _ if self.name == upstream_model => {}
-            Place::Json(range) => splice.replace(range.clone(), json_string(upstream_model)),
-            Place::Form(part) => part.overwrite(upstream_model, &mut splice),
-        }
-        splice
-    }
-}
-
-/// Refuses a key that some parsers would take for a billing field and others would not.
-fn refuse_case_variants(body: &Object<'_>, fields: &[&str]) -> Result<(), GatewayError> {
-    match body.case_variant_of(fields) {
-        None => Ok(()),
-        Some(key) => {
-            let message = format!("`{key}` is not a field; field names are lower-case");
-            Err(GatewayError::invalid(key.to_owned(), message))
-        }
-    }
-}
-
-/// Tiers that cost no more than the prices in `models.yaml`. Others multiply what the upstream bills.
-const SERVICE_TIERS: [&str; 3] = ["auto", "default", "flex"];
-
-/// OpenAI's `service_tier` must not change the price.
-fn check_service_tier(body: &Object<'_>) -> Result<(), GatewayError> {
-    let tier = body.get_non_null("service_tier");
-    if tier.is_some_and(|tier| tier.as_str().is_none_or(|tier| !SERVICE_TIERS.contains(&&*tier))) {
-        let message = format!("`service_tier` must be one of {}", SERVICE_TIERS.join(", "));
-        return Err(GatewayError::invalid("service_tier", message));
-    }
-    Ok(())
-}
-
-/// Whether `is_mark` holds for what stands before and behind any quote of a JSON text. Long prompts
-/// have few quotes, so looking for many keys at once costs one pass over a body.
-fn has_quote_where(text: &[u8], is_mark: impl Fn(&[u8], &[u8]) -> bool) -> bool {
-    memchr::memchr_iter(b'"', text).any(|at| {
-        let (before, behind) = text.split_at_checked(at).unwrap_or_default();
-        is_mark(before, behind.get(1..).unwrap_or_default())
-    })
-}
-
-/// `messages` must be an array that is not empty. What is in it is the upstream's to judge.
-fn check_messages(body: &Object<'_>) -> Result<(), GatewayError> {
-    let missing = || GatewayError::invalid("messages", "`messages` must be a non-empty array");
-    let messages = body.get_non_null("messages").ok_or_else(missing)?;
-    let first = messages.text().get(1..).map(<[u8]>::trim_ascii_start).unwrap_or_default();
-    if !messages.is_array() || first.starts_with(b"]") {
-        return Err(missing());
-    }
-    Ok(())
-}
-
-/// An optional integer field within `range`.
-fn integer(
-    body: &Object<'_>,
-    field: &'static str,
-    range: RangeInclusive<u64>,
-) -> Result<Option<u64>, GatewayError> {
-    let Some(value) = body.get_non_null(field) else { return Ok(None) };
-    let Some(number) = value.as_u64().filter(|number| range.contains(number)) else {
-        let (from, to) = range.into_inner();
-        let message = if to == u64::MAX {
-            format!("`{field}` must be an integer of at least {from}")
-        } else {
-            format!("`{field}` must be an integer from {from} to {to}")
-        };
-        return Err(GatewayError::invalid(field, message));
-    };
-    Ok(Some(number))
-}
-
-/// An optional text field.
-fn text(body: &Object<'_>, field: &'static str) -> Result<Option<String>, GatewayError> {
-    match body.get_non_null(field) {
-        None => Ok(None),
-        Some(value) => match value.as_str() {
-            Some(value) => Ok(Some(value.into_owned())),
-            None => Err(GatewayError::invalid(field, format!("`{field}` must be a string"))),
-        },
-    }
-}
-
-/// An optional boolean field.
-fn boolean(body: &Object<'_>, field: &'static str) -> Result<Option<bool>, GatewayError> {
-    match body.get_non_null(field) {
-        None => Ok(None),
-        Some(value) => match value.as_bool() {
-            Some(value) => Ok(Some(value)),
-            None => Err(GatewayError::invalid(field, format!("`{field}` must be a boolean"))),
-        },
-    }
-}
-
-/// What a customer can ask for: one per kind of endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// `POST /v1/chat/completions`
-    Chat,
-    /// `POST /v1/messages`
-    Messages,
-    /// `POST /v1/messages/count_tokens`: goes with [`Operation::Messages`], and has no name in YAML.
-    CountTokens,
-    /// `POST /v1/responses`
-    Responses,
-    /// `POST /v1/embeddings`
-    Embeddings,
-    /// `POST /v1/images/generations`
-    ImageGeneration,
-    /// `POST /v1/images/edits`
-    ImageEdit,
-    /// `POST /v1/videos/generations`
-    Video,
-    /// `POST /v1/audio/speech`
-    Speech,
-}
-
-impl Operation {
-    /// Every operation that YAML can name, in the order in which documents list them.
-    pub const ALL: [Self; 8] = [
-        Self::Chat,
-        Self::Messages,
-        Self::Responses,
-        Self::Embeddings,
-        Self::ImageGeneration,
-        Self::ImageEdit,
-        Self::Video,
-        Self::Speech,
-    ];
-
-    /// The operation that a model must have to be asked for this one.
-    #[must_use]
-    pub fn granted_by(self) -> Self {
-        match self {
-            Self::CountTokens => Self::Messages,
-            other => other,
-        }
-    }
-
-    /// Whether its requests are forms; the others are JSON.
-    #[must_use]
-    pub fn takes_form(self) -> bool {
-        self == Self::ImageEdit
-    }
-
-    /// Whether it costs anything.
-    #[must_use]
-    pub fn is_billed(self) -> bool {
-        self != Self::CountTokens
-    }
-
-    /// The word used in YAML, logs and metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Messages => "messages",
-            Self::CountTokens => "count_tokens",
-            Self::Responses => "responses",
-            Self::Embeddings => "embeddings",
-            Self::ImageGeneration => "image_generation",
-            Self::ImageEdit => "image_edit",
-            Self::Video => "video",
-            Self::Speech => "speech",
-        }
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The protocol family that an upstream speaks: `protocol` in `routes.yaml`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// OpenAI's API and the many servers that copy it.
-    Openai,
-    /// Anthropic's Messages API.
-    Anthropic,
-    /// DashScope's native API.
-    Dashscope,
-    /// Ark / ModelArk.
-    Ark,
-    /// xAI's native API.
-    Xai,
-    /// Voyage's embeddings API.
-    Voyage,
-}
-
-impl Dialect {
-    /// Every dialect.
-    pub const ALL: [Self; 6] =
-        [Self::Openai, Self::Anthropic, Self::Dashscope, Self::Ark, Self::Xai, Self::Voyage];
-
-    /// The header that carries the operator's credential, and its value.
-    #[must_use]
-    pub fn credential_header(self, credential: &str) -> (&'static str, String) {
-        match self {
-            Self::Anthropic => ("x-api-key", credential.to_owned()),
-            Self::Openai | Self::Dashscope | Self::Ark | Self::Xai | Self::Voyage => {
-                ("authorization", format!("Bearer {credential}"))
-            }
-        }
-    }
-
-    /// The word used in YAML.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Openai => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Dashscope => "dashscope",
-            Self::Ark => "ark",
-            Self::Xai => "xai",
-            Self::Voyage => "voyage",
-        }
-    }
-}
-
-impl fmt::Display for Dialect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }

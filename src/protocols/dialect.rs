@@ -1,0 +1,56 @@
+//! What upstreams speak.
+
+use std::fmt;
+
+/// The protocol family that an upstream speaks: `protocol` in `routes.yaml`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// OpenAI's API and the many servers that copy it.
+    Openai,
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// DashScope's native API.
+    Dashscope,
+    /// Ark / ModelArk.
+    Ark,
+    /// xAI's native API.
+    Xai,
+    /// Voyage's embeddings API.
+    Voyage,
+}
+
+impl Dialect {
+    /// Every dialect.
+    pub const ALL: [Self; 6] =
+        [Self::Openai, Self::Anthropic, Self::Dashscope, Self::Ark, Self::Xai, Self::Voyage];
+
+    /// The header that carries the operator's credential, and its value.
+    #[must_use]
+    pub fn credential_header(self, credential: &str) -> (&'static str, String) {
+        match self {
+            Self::Anthropic => ("x-api-key", credential.to_owned()),
+            Self::Openai | Self::Dashscope | Self::Ark | Self::Xai | Self::Voyage => {
+                ("authorization", format!("Bearer {credential}"))
+            }
+        }
+    }
+
+    /// The word used in YAML.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Dashscope => "dashscope",
+            Self::Ark => "ark",
+            Self::Xai => "xai",
+            Self::Voyage => "voyage",
+        }
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,83 @@
+//! What customers ask for.
+
+use std::fmt;
+
+/// What a customer can ask for: one per kind of endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// `POST /v1/chat/completions`
+    Chat,
+    /// `POST /v1/messages`
+    Messages,
+    /// `POST /v1/messages/count_tokens`: goes with [`Operation::Messages`], and has no name in YAML.
+    CountTokens,
+    /// `POST /v1/responses`
+    Responses,
+    /// `POST /v1/embeddings`
+    Embeddings,
+    /// `POST /v1/images/generations`
+    ImageGeneration,
+    /// `POST /v1/images/edits`
+    ImageEdit,
+    /// `POST /v1/videos/generations`
+    Video,
+    /// `POST /v1/audio/speech`
+    Speech,
+}
+
+impl Operation {
+    /// Every operation that YAML can name, in the order in which documents list them.
+    pub const ALL: [Self; 8] = [
+        Self::Chat,
+        Self::Messages,
+        Self::Responses,
+        Self::Embeddings,
+        Self::ImageGeneration,
+        Self::ImageEdit,
+        Self::Video,
+        Self::Speech,
+    ];
+
+    /// The operation that a model must have to be asked for this one.
+    #[must_use]
+    pub fn granted_by(self) -> Self {
+        match self {
+            Self::CountTokens => Self::Messages,
+            other => other,
+        }
+    }
+
+    /// Whether its requests are forms; the others are JSON.
+    #[must_use]
+    pub fn takes_form(self) -> bool {
+        self == Self::ImageEdit
+    }
+
+    /// Whether it costs anything.
+    #[must_use]
+    pub fn is_billed(self) -> bool {
+        self != Self::CountTokens
+    }
+
+    /// The word used in YAML, logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Messages => "messages",
+            Self::CountTokens => "count_tokens",
+            Self::Responses => "responses",
+            Self::Embeddings => "embeddings",
+            Self::ImageGeneration => "image_generation",
+            Self::ImageEdit => "image_edit",
+            Self::Video => "video",
+            Self::Speech => "speech",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
