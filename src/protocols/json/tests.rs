@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::grammar::*;
 use super::*;
 
 #[test]
