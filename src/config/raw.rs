@@ -1,20 +1,28 @@
 //! What operators type: the fields of the two files, with their defaults. Doc comments here are the
 //! descriptions in the JSON Schema.
 
+mod admin;
 mod console;
+mod listeners;
+mod mcp;
 mod models;
 mod routes;
 mod store;
+mod upstreams;
 
 use std::marker::PhantomData;
 
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
+pub(super) use admin::*;
 pub(super) use console::*;
+pub(super) use listeners::*;
+pub(super) use mcp::*;
 pub(super) use models::*;
 pub(super) use routes::*;
 pub(super) use store::*;
+pub(super) use upstreams::*;
 
 /// A mapping from names to values that keeps the order of the file.
 #[derive(Debug)]

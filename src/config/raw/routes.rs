@@ -1,17 +1,14 @@
-//! The fields of `routes.yaml`.
+//! The fields of `routes.yaml`. Those with much inside them have a file of their own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::{Console, Entries, Store};
+use super::{Admin, Console, Entries, Listener, Mcp, Store, Upstream};
 use crate::config::network::Network;
-use crate::config::scalar::{
-    Address, AffinityName, DialectName, OperationName, Period, SecretText, Share, Size,
-};
+use crate::config::scalar::{Address, AffinityName, OperationName, Period, Share, Size};
 use crate::config::snapshot::Affinity;
-use crate::config::url::BaseUrl;
 
 /// Listeners, upstreams, routes, limits and the store of a Tollgate gateway.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
@@ -71,73 +68,6 @@ pub(in crate::config) struct Routes {
 fn default_listeners() -> Vec<Listener> {
     let address = Address(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)));
     vec![Listener { address, h2c: true, proxy_protocol: false, tls: None }]
-}
-
-/// One address where customers connect.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct Listener {
-    /// The IP address and port to listen on, such as `0.0.0.0:8080`. Port 0 takes any free port.
-    pub(in crate::config) address: Address,
-    /// Whether HTTP/2 without TLS is spoken there, beside HTTP/1.1. Default: `true`.
-    #[serde(default = "yes")]
-    pub(in crate::config) h2c: bool,
-    /// Whether every connection begins with a header of the PROXY protocol, version 1 or 2, as load
-    /// balancers send it. A connection without one is closed. Default: `false`.
-    #[serde(default)]
-    pub(in crate::config) proxy_protocol: bool,
-    /// TLS, with HTTP/2 and HTTP/1.1. Default: none.
-    #[serde(default)]
-    pub(in crate::config) tls: Option<Tls>,
-}
-
-/// TLS on a listener. The files are read again at a reload, and when they change.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct Tls {
-    /// The path of a PEM file: the server's own certificate first, then the intermediates. A
-    /// relative path begins at the directory of this file.
-    pub(in crate::config) certificate: String,
-    /// The path of a PEM file with the certificate's private key, without a passphrase.
-    pub(in crate::config) key: String,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// The operator's API, probes and metrics.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(in crate::config) struct Admin {
-    /// The IP address and port to listen on. Default: `127.0.0.1:9090`.
-    pub(in crate::config) address: Address,
-    /// The bearer token of the admin API. Default: one is made at the first start and kept in
-    /// `admin-token` in the data directory.
-    pub(in crate::config) token: Option<SecretText>,
-    /// Operators with tokens of their own, so that the audit tells them apart. At most 100. Whoever
-    /// uses `token` is `admin`.
-    pub(in crate::config) operators: Vec<Operator>,
-    /// Whether there is a console for operators at `/operator`. Default: `true`. Takes effect at a
-    /// restart.
-    pub(in crate::config) console: bool,
-}
-
-impl Default for Admin {
-    fn default() -> Self {
-        let address = Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)));
-        Self { address, token: None, operators: Vec::new(), console: true }
-    }
-}
-
-/// One operator.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct Operator {
-    /// The name under which the audit tells what they did.
-    pub(in crate::config) name: String,
-    /// Their bearer token.
-    pub(in crate::config) token: SecretText,
 }
 
 /// How the gateway stops.
@@ -266,44 +196,6 @@ impl Default for Tasks {
     }
 }
 
-/// The server for agents: the Model Context Protocol. Its tools do what the other paths do, with the
-/// same keys.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(in crate::config) struct Mcp {
-    /// Whether it is there. Takes effect at a restart. Default: `true`.
-    pub(in crate::config) enabled: bool,
-    /// Its path. Takes effect at a restart. Default: `/mcp`.
-    pub(in crate::config) path: String,
-    /// The names, and ports if need be, by which it may be called. Default: any.
-    pub(in crate::config) allowed_hosts: Vec<String>,
-    /// The origins of pages that may call it, such as `https://app.example.com`, or
-    /// `http://localhost:*` for every port. Default: none.
-    pub(in crate::config) allowed_origins: Vec<String>,
-    /// The largest request body. Takes effect at a restart. Default: `16MiB`, or what
-    /// `body_memory_max` of `limits` leaves.
-    pub(in crate::config) body_max: Option<Size>,
-    /// The most media, images and speech, that an answer has in itself, before base64. Default:
-    /// `16MiB`.
-    pub(in crate::config) media_max: Size,
-    /// The longest that one call may wait for a video. Default: `10m`.
-    pub(in crate::config) wait_max: Period,
-}
-
-impl Default for Mcp {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            path: "/mcp".to_owned(),
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            body_max: None,
-            media_max: Size(16 << 20),
-            wait_max: Period(Duration::from_secs(600)),
-        }
-    }
-}
-
 /// How targets are chosen and given up.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -411,92 +303,6 @@ pub(in crate::config) struct RequestLog {
 impl Default for RequestLog {
     fn default() -> Self {
         Self { enabled: true, size_max: Size(1 << 30) }
-    }
-}
-
-/// A provider's API.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct Upstream {
-    /// The protocol that it speaks.
-    pub(in crate::config) protocol: DialectName,
-    /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai` and
-    /// `voyage` this ends with the version; the others add their own paths in full.
-    pub(in crate::config) base_url: BaseUrl,
-    /// Your key at the provider. Leave it out for a server that asks for none.
-    #[serde(default)]
-    pub(in crate::config) credential: Option<SecretText>,
-    /// Several keys at the provider, by names of your own, in the place of `credential`. Calls are
-    /// spread over them, and one that is refused or busy is left to the others.
-    #[serde(default)]
-    pub(in crate::config) credentials: Entries<SecretText>,
-    /// Asks regularly whether the upstream works. Default: only calls show it.
-    #[serde(default)]
-    pub(in crate::config) health_check: Option<HealthCheck>,
-    /// Switches the upstream off, with a warning, when a variable or file that it names is missing.
-    /// Default: `false`, which makes that an error.
-    #[serde(default)]
-    #[expect(
-        dead_code,
-        reason = "it is looked at before the values are complete enough to be read"
-    )]
-    pub(in crate::config) optional: bool,
-    /// How long to wait for it.
-    #[serde(default)]
-    pub(in crate::config) timeouts: Timeouts,
-}
-
-/// How to find out whether an upstream works.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(in crate::config) struct HealthCheck {
-    /// What is asked for, with `GET` and without a credential: any answer below 500 is good.
-    /// Default: a connection is enough.
-    pub(in crate::config) path: Option<String>,
-    /// How often. Default: `10s`.
-    pub(in crate::config) interval: Period,
-    /// How long an answer may take. Default: `5s`.
-    pub(in crate::config) timeout: Period,
-    /// So many failures in a row take it out. Default: 3.
-    #[schemars(range(min = 1, max = 100))]
-    pub(in crate::config) unhealthy_after: u32,
-    /// So many successes in a row bring it back. Default: 2.
-    #[schemars(range(min = 1, max = 100))]
-    pub(in crate::config) healthy_after: u32,
-}
-
-impl Default for HealthCheck {
-    fn default() -> Self {
-        let seconds = |count| Period(Duration::from_secs(count));
-        Self {
-            path: None,
-            interval: seconds(10),
-            timeout: seconds(5),
-            unhealthy_after: 3,
-            healthy_after: 2,
-        }
-    }
-}
-
-/// How long to wait for an upstream.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(in crate::config) struct Timeouts {
-    /// For the TCP and TLS handshakes. Default: `5s`.
-    pub(in crate::config) connect: Period,
-    /// The longest silence, before a response begins and between two pieces of it. Default: `300s`.
-    pub(in crate::config) read: Period,
-    /// Until a piece of a request is taken. Default: `30s`.
-    pub(in crate::config) write: Period,
-    /// The longest that an answer may take, from the request's beginning: a stream is then ended with
-    /// an error event, and what was delivered is charged. Default: `1h`.
-    pub(in crate::config) total: Period,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        let seconds = |count| Period(Duration::from_secs(count));
-        Self { connect: seconds(5), read: seconds(300), write: seconds(30), total: seconds(3600) }
     }
 }
 
