@@ -1,4 +1,8 @@
 //! The compiled configuration: immutable, cross-checked, shared by `Arc`. A request loads it once.
+//! `models` is what `models.yaml` lists, `upstreams` where it is served.
+
+mod models;
+mod upstreams;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,11 +17,13 @@ use crate::fleet::postgres::PostgresOptions;
 use crate::ledger::RecoveryPolicy;
 use crate::limits::Rates;
 use crate::money::Nanousd;
-use crate::price::PriceList;
-use crate::protocols::limits::ModelLimits;
-use crate::protocols::{Dialect, Operation};
+use crate::protocols::Operation;
 use crate::secret::Secret;
 use crate::words::words;
+
+pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
+pub use models::{Model, Target};
+pub use upstreams::{Credential, HealthCheck, Upstream, UpstreamTimeouts};
 
 /// Everything that the two YAML files say.
 #[derive(Debug)]
@@ -329,145 +335,4 @@ pub struct Route {
     pub operation: Operation,
     /// The largest request body, in bytes.
     pub body_bytes_max: usize,
-}
-
-/// A provider's API.
-#[derive(Debug)]
-pub struct Upstream {
-    /// Its name in `routes.yaml`.
-    pub name: String,
-    /// The protocol that it speaks.
-    pub dialect: Dialect,
-    /// Whether it is reached over TLS.
-    pub tls: bool,
-    /// DNS name or IP address, without brackets.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-    /// The `Host` header: the host, with the port unless it is the scheme's own.
-    pub authority: String,
-    /// What the base URL's path adds before a protocol's own path: empty, or `/v1` and the like,
-    /// without a slash at its end.
-    pub path_prefix: String,
-    /// The operator's keys at the provider; none for a server that asks for none.
-    pub credentials: Vec<Credential>,
-    /// How to find out whether it works, beside what calls show.
-    pub health_check: Option<HealthCheck>,
-    /// How long to wait for it.
-    pub timeouts: UpstreamTimeouts,
-}
-
-impl Upstream {
-    /// The credential of this name; the only one has none.
-    #[must_use]
-    pub fn credential(&self, name: &str) -> Option<&Credential> {
-        self.credentials.iter().find(|credential| credential.name == name)
-    }
-}
-
-/// One of the operator's keys at a provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credential {
-    /// Its name in `routes.yaml`; empty for one that has none because it is the only one.
-    pub name: String,
-    /// The key.
-    pub secret: Secret,
-}
-
-/// How to find out whether an upstream works.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthCheck {
-    /// What is asked for, with `GET`; `None` when a connection is enough.
-    pub path: Option<String>,
-    /// How often.
-    pub interval: Duration,
-    /// How long an answer may take.
-    pub timeout: Duration,
-    /// So many failures in a row take it out.
-    pub unhealthy_after: u32,
-    /// So many successes in a row bring it back.
-    pub healthy_after: u32,
-}
-
-/// How long to wait for an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UpstreamTimeouts {
-    /// TCP and TLS handshakes.
-    pub connect: Duration,
-    /// The longest silence, before a response and inside it.
-    pub read: Duration,
-    /// Between two pieces of a request being taken.
-    pub write: Duration,
-    /// The longest that an answer may take, from the request's beginning.
-    pub total: Duration,
-}
-
-/// The longest name of anything that can be named.
-pub(super) const NAME_BYTES_MAX: usize = 128;
-/// What names of models have beside ASCII letters and digits.
-pub(super) const MODEL_PUNCTUATION: &str = "-_.:/@";
-
-/// A model that customers can name.
-#[derive(Debug)]
-pub struct Model {
-    /// The public id; shared, because every hold and record of a request names it.
-    pub id: Arc<str>,
-    /// What it can be asked to do.
-    pub operations: Vec<Operation>,
-    /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
-    pub targets: Vec<Arc<Target>>,
-    /// What a unit costs; all zero only where the file says `free: true`.
-    pub prices: PriceList,
-    /// What one request can use at most.
-    pub limits: ModelLimits,
-    /// How much all customers together may use it.
-    pub rates: Rates,
-    /// `owned_by` in model lists.
-    pub owned_by: String,
-}
-
-/// One place where a model is served.
-#[derive(Debug)]
-pub struct Target {
-    /// Its number in this configuration.
-    pub index: usize,
-    /// The provider.
-    pub upstream: Arc<Upstream>,
-    /// The provider's name for the model; `None` for the name that the customer used, of which only
-    /// a pattern says that it is the provider's.
-    pub model: Option<String>,
-    /// Lower is tried first.
-    pub priority: u32,
-    /// The share among targets of one priority.
-    pub weight: u32,
-}
-
-impl Snapshot {
-    /// The model that customers call by this name: the one with this id, or the one whose pattern
-    /// fits best.
-    #[must_use]
-    pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
-        let exact = self.models_by_id.get(name).filter(|model| !model.is_wildcard());
-        exact.or_else(|| {
-            let punctuation = MODEL_PUNCTUATION.as_bytes();
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || punctuation.contains(&byte);
-            let fits = name.len() <= NAME_BYTES_MAX && name.bytes().all(is_name);
-            let mut wildcards = self.wildcards.iter().filter(|_| fits);
-            wildcards.find(|model| name.starts_with(model.literal()))
-        })
-    }
-}
-
-impl Model {
-    /// Whether its id is a pattern: the beginning of names, and an asterisk.
-    #[must_use]
-    pub fn is_wildcard(&self) -> bool {
-        self.id.ends_with('*')
-    }
-
-    /// Its id without the asterisk.
-    #[must_use]
-    pub fn literal(&self) -> &str {
-        self.id.strip_suffix('*').unwrap_or(&self.id)
-    }
 }
