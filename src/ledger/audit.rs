@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::ledger::code::CodeState;
 use crate::ledger::core::Core;
+use crate::ledger::house::CodeState;
 use crate::ledger::spend::Spending;
 use crate::ledger::task::Task;
 use crate::ledger::{AccountId, Act, CodeId, Seq};

@@ -5,7 +5,6 @@
 //! use, the other gives what the code is good for.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,15 +12,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMs;
-use crate::ledger::account::Account;
 use crate::ledger::act::{By, Written};
-use crate::ledger::admin::check_text;
 use crate::ledger::core::Decision;
 use crate::ledger::error::LedgerError;
-use crate::ledger::people::{Login, check_password, normal_email};
+use crate::ledger::house::CodeState;
 use crate::ledger::record::Record;
 use crate::ledger::write::{Decided, Locked, Once, Pen};
-use crate::ledger::{AccountId, CodeId, Ledger, Seq};
+use crate::ledger::{AccountId, CodeId, Ledger};
 use crate::money::Nanousd;
 use crate::secret::{KeyHash, Secret};
 
@@ -30,8 +27,6 @@ use crate::secret::{KeyHash, Secret};
 const CODES_MAX: usize = 100_000;
 /// How often one code can be used at most.
 const USES_MAX: u32 = 100_000;
-/// The id of the grant that an account begins with.
-const TRIAL: &str = "trial";
 /// The longest note, in characters.
 const NOTE_CHARS_MAX: usize = 256;
 
@@ -116,149 +111,6 @@ impl fmt::Display for CodeRefusal {
             Self::UsedUp => "the code was used as often as it can be",
             Self::UsedBefore => "the account has used this code before",
         })
-    }
-}
-
-/// Who signs up, and how.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SignUp {
-    /// What the account is called.
-    pub name: String,
-    /// The address to log in with.
-    pub email: String,
-    /// The PHC string of the password's Argon2id hash.
-    pub password: String,
-    /// An invite, where one is needed or was given.
-    pub invite: Option<String>,
-    /// What the account has to begin with, beside what the invite gives; above zero.
-    pub trial: Option<Nanousd>,
-}
-
-impl fmt::Debug for SignUp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SignUp({:?}, {:?})", self.name, self.email)
-    }
-}
-
-/// What the house has: the codes.
-#[derive(Debug, Default)]
-pub(super) struct House {
-    /// How far a node has followed its fleet's directory; zero in a single node.
-    pub(super) followed: Seq,
-    pub(super) codes: HashMap<CodeId, CodeState>,
-    by_hash: HashMap<KeyHash, CodeId>,
-}
-
-/// A code as it is.
-#[derive(Clone, Debug)]
-pub(super) struct CodeState {
-    pub(super) code: Arc<Code>,
-    pub(super) revoked_at: Option<UnixMs>,
-    pub(super) uses: HashMap<AccountId, UnixMs>,
-}
-
-impl CodeState {
-    /// Whether `account` may use it; `None` for one that is to be opened.
-    fn check(&self, account: Option<AccountId>, at: UnixMs) -> Result<(), CodeRefusal> {
-        if self.revoked_at.is_some() {
-            return Err(CodeRefusal::Revoked);
-        }
-        if account.is_some_and(|account| self.uses.contains_key(&account)) {
-            return Err(CodeRefusal::UsedBefore);
-        }
-        if self.code.expires_at.is_some_and(|expires_at| expires_at <= at) {
-            return Err(CodeRefusal::Expired);
-        }
-        if self.uses.len() as u64 >= u64::from(self.code.uses_max) {
-            return Err(CodeRefusal::UsedUp);
-        }
-        Ok(())
-    }
-
-    fn issued(&self) -> IssuedCode {
-        IssuedCode {
-            code: Arc::clone(&self.code),
-            used: self.uses.len(),
-            revoked_at: self.revoked_at,
-        }
-    }
-}
-
-impl House {
-    /// Makes a record of the house so.
-    ///
-    /// # Errors
-    /// The rule that it breaks; nothing has changed then.
-    pub(super) fn apply(&mut self, record: &Record) -> Result<(), &'static str> {
-        const UNKNOWN: &str = "there is no such code";
-        match record {
-            Record::Acted(_) => Ok(()),
-            Record::Followed { seq, .. } if *seq <= self.followed => {
-                Err("the directory was followed further before")
-            }
-            Record::Followed { seq, .. } => {
-                self.followed = *seq;
-                Ok(())
-            }
-            Record::CodeCreated(code) => {
-                if self.codes.contains_key(&code.id) || self.by_hash.contains_key(&code.hash) {
-                    return Err("the code exists already");
-                }
-                if code.amount.is_some_and(|amount| amount <= Nanousd::ZERO) {
-                    return Err("the amount is out of range");
-                }
-                self.restore(Arc::clone(code), None);
-                Ok(())
-            }
-            Record::CodeRevoked { code, at } => {
-                let state = self.codes.get_mut(code).ok_or(UNKNOWN)?;
-                state.revoked_at.get_or_insert(*at);
-                Ok(())
-            }
-            Record::CodeUsed { code, by, at } => {
-                let state = self.codes.get_mut(code).ok_or(UNKNOWN)?;
-                state.check(Some(*by), *at).map_err(|_| "the code could not be used")?;
-                state.uses.insert(*by, *at);
-                Ok(())
-            }
-            _ => Err("the house has no money, no keys and no tasks"),
-        }
-    }
-
-    /// What of it these records touch.
-    pub(super) fn excerpt(&self, records: &[Record]) -> Self {
-        let mut excerpt = Self { followed: self.followed, ..Self::default() };
-        for record in records {
-            let (Record::CodeRevoked { code, .. } | Record::CodeUsed { code, .. }) = record else {
-                continue;
-            };
-            if let Some(state) = self.codes.get(code) {
-                excerpt.codes.insert(*code, state.clone());
-            }
-        }
-        excerpt
-    }
-
-    pub(super) fn restore(&mut self, code: Arc<Code>, revoked_at: Option<UnixMs>) {
-        self.by_hash.insert(code.hash, code.id);
-        self.codes.insert(code.id, CodeState { code, revoked_at, uses: HashMap::new() });
-    }
-
-    /// The code that was presented, if it is good for this and `account` may use it.
-    fn usable(
-        &self,
-        presented: &str,
-        kind: CodeKind,
-        (account, at): (Option<AccountId>, UnixMs),
-    ) -> Result<Arc<Code>, CodeRefusal> {
-        let typed = presented.trim().to_ascii_lowercase();
-        let id = self.by_hash.get(&KeyHash::of(typed.as_bytes())).ok_or(CodeRefusal::Unknown)?;
-        let state = self.codes.get(id).ok_or(CodeRefusal::Unknown)?;
-        if state.code.kind != kind {
-            return Err(CodeRefusal::Unknown);
-        }
-        state.check(account, at)?;
-        Ok(Arc::clone(&state.code))
     }
 }
 
@@ -368,29 +220,6 @@ impl By<'_> {
         };
         Ok(Written { value: amount, repeated })
     }
-
-    /// Opens an account with a login, uses the invite and gives its amount and that of the trial: all
-    /// of it, or nothing.
-    /// A repetition is refused by its address.
-    ///
-    /// # Errors
-    /// [`LedgerError::EmailTaken`], [`LedgerError::Code`], [`LedgerError::Invalid`] and
-    /// [`LedgerError::Stopped`].
-    pub async fn sign_up(&self, new: &SignUp) -> Result<Account, LedgerError> {
-        check_text(&new.name)?;
-        check_password(&new.password)?;
-        let email = normal_email(&new.email)?;
-        let account = AccountId::random();
-        self.write("account.sign_up", account, |locked, pen| {
-            // All who give or take an address have locked the house.
-            if self.ledger.emails.lock().contains_key(&email) {
-                return Err(LedgerError::EmailTaken);
-            }
-            signing_up(locked, pen, (account, &email), new)
-        })
-        .await?;
-        self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))
-    }
 }
 
 /// What a use of a code for credit comes to.
@@ -412,35 +241,6 @@ fn redeeming(
     };
     let used = Record::CodeUsed { code: code.id, by: account, at };
     Ok((amount, vec![used, grant, pen.act(account, code.id)]))
-}
-
-/// What it takes to open an account with a login.
-fn signing_up(
-    locked: &Locked<'_>,
-    pen: &Pen<'_>,
-    (account, email): (AccountId, &str),
-    new: &SignUp,
-) -> Decided<()> {
-    let at = UnixMs::now();
-    let login = Arc::new(Login {
-        account,
-        email: email.to_owned(),
-        password: new.password.clone(),
-        since: at,
-    });
-    let created = Record::AccountCreated { account, name: new.name.clone(), at };
-    let mut records = vec![created, Record::LoginSet(login)];
-    if let Some(typed) = &new.invite {
-        let found = locked.house().usable(typed, CodeKind::Invite, (None, at));
-        let code = found.map_err(LedgerError::Code)?;
-        records.push(Record::CodeUsed { code: code.id, by: account, at });
-        let id = code.id.to_string();
-        records.extend(code.amount.map(|amount| Record::Granted { account, id, amount, at }));
-    }
-    let id = TRIAL.to_owned();
-    records.extend(new.trial.map(|amount| Record::Granted { account, id, amount, at }));
-    records.push(pen.act(account, account));
-    Ok(((), records))
 }
 
 /// The id of a thing that an act is about. The act was written with it.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::clock::UnixMs;
 use crate::ledger::account::{Account, Balance, Movement};
-use crate::ledger::code::House;
 use crate::ledger::error::{LedgerError, Refusal, Violation};
+use crate::ledger::house::House;
 use crate::ledger::people::People;
 use crate::ledger::record::{Key, OpenHold, Record, Reservation};
 use crate::ledger::spend::Spendings;

@@ -11,7 +11,8 @@
 //! | `act` | who did what, and writes that are made once |
 //! | `people` | logins, sessions, suspended accounts |
 //! | `doubt` | what operators make of calls and submits in doubt |
-//! | `code` | codes for credit and to sign up with, and the house account that they belong to |
+//! | `code` | codes for credit and to sign up with |
+//! | `sign_up` | how customers open accounts themselves |
 //! | `delivery` | lists of tasks, and what came of announcing their ends |
 //! | `limit` | what keys and accounts may use |
 //! | `spend` | what a key has spent on a day and in a month, and may still |
@@ -20,7 +21,7 @@
 //! | `statement` | entries, calls in doubt |
 //! | `usage` | what was used, by hour and by day |
 //! | `call` | what happened to the money of one call |
-//! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `submit` what it knows of submits, `audit` its invariants |
+//! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `house` what is no customer's, `submit` what it knows of submits, `audit` its invariants |
 //! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
 //! | `store` | sled, a projection of the journal for queries; `projection` sums up, `projector` is the thread |
 //! | `report` | what a node of a fleet tells the treasury |
@@ -58,6 +59,7 @@ mod export;
 mod figures;
 mod follow;
 mod hold;
+mod house;
 mod lend;
 mod ids;
 mod journal;
@@ -74,6 +76,7 @@ mod recovery;
 mod report;
 mod scan;
 mod shared;
+mod sign_up;
 mod spend;
 mod standing;
 mod statement;
@@ -112,7 +115,7 @@ pub use self::account::{Account, Balance};
 pub use self::act::{Act, Actor, Asked, By, IDS_KEPT, ListedAct, Written};
 pub use self::admin::{Granted, KeyPatch, NewKey};
 pub use self::call::CallMoney;
-pub use self::code::{Code, CodeKind, CodeRefusal, IssuedCode, NewCode, SignUp};
+pub use self::code::{Code, CodeKind, CodeRefusal, IssuedCode, NewCode};
 pub use self::delivery::{ListedTask, TaskFilter, TaskPage, Tried};
 pub use self::doubt::DoubtRefund;
 pub use self::error::{LedgerError, OpenError, Refusal, Violation};
@@ -133,6 +136,7 @@ pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, SuspenseEn
 pub use self::recovery::Recovery;
 pub use self::report::{History, settled};
 pub use self::scan::Scan;
+pub use self::sign_up::SignUp;
 pub(crate) use self::spend::Span;
 pub use self::spend::{Capped, KeyLimits, Period};
 pub use self::standing::Standing;

@@ -14,9 +14,9 @@ use parking_lot::MutexGuard;
 
 use crate::clock::UnixMs;
 use crate::ledger::act::{Act, By};
-use crate::ledger::code::House;
 use crate::ledger::core::{AccountState, Core, Decision};
 use crate::ledger::error::LedgerError;
+use crate::ledger::house::House;
 use crate::ledger::journal::Stopped;
 use crate::ledger::record::Record;
 use crate::ledger::{AccountId, HoldId, Ledger, Seq, fatal, shard_index};
