@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::books::{Books, amount, settlements};
-use crate::harness::load::{Calling, Load, all_at_once};
+use crate::harness::load::{Call, Calling, Load, all_at_once};
 use crate::harness::{ask, eventually};
 use crate::place::{EXACT, EXACT_PRICE, Fleet, PLENTY, Rounds, Tally, VIDEO_PRICE, pass, shared};
 
@@ -149,23 +149,41 @@ fn all_nodes_restart_one_after_the_other_and_no_customer_notices() {
         let customer = fleet.nodes.customer(PLENTY);
         let calling = Calling { to: vec![fleet.nodes.front], ..fleet.calling(&[&customer.key]) };
         let load = Load::start(&calling);
+        let mut happened = Vec::new();
         for number in 0..3 {
             pass(300);
             let node = &mut fleet.nodes.nodes[number];
+            happened.push((Instant::now(), format!("SIGTERM to node {number}")));
             node.signal("TERM");
             assert!(node.wait().success(), "exit 0: {}", node.log());
+            happened.push((Instant::now(), format!("node {number} has ended")));
             node.verify();
+            happened.push((Instant::now(), format!("node {number} starts")));
             node.start();
             node.await_ready();
+            happened.push((Instant::now(), format!("node {number} is ready")));
             // HAProxy takes it in again.
             pass(1200);
         }
         let calls = load.stop();
-        let failed: Vec<_> = calls.iter().filter(|call| call.status != 200).collect();
-        assert!(failed.is_empty(), "{:?} of {}", failed[0], Tally(&calls));
+        if let Some(failed) = calls.iter().find(|call| call.status != 200) {
+            let traces = fleet.nodes.traces_of(failed.request.as_deref());
+            let when = when(failed, &happened);
+            panic!("{failed:?} of {}\n{when}\n{traces}", Tally(&calls));
+        }
         assert!(calls.len() > 200, "there was load: {}", calls.len());
         books.balanced(&fleet.nodes, &customer.account, &calls);
     });
     fleet.nodes.stop();
     books.all_is_back();
+}
+
+/// When a call was sent and answered, between what happened meanwhile.
+fn when(call: &Call, happened: &[(Instant, String)]) -> String {
+    let own = [(call.at, "the call is sent".to_owned()), (call.until, "it is answered".to_owned())];
+    let mut all: Vec<_> = happened.iter().chain(&own).collect();
+    all.sort();
+    let began = all[0].0;
+    let line = |(at, what): &&(Instant, String)| format!("{:?} {what}", at.duration_since(began));
+    all.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -12,6 +12,8 @@ use tokio::task::JoinHandle;
 
 /// Longer than a call takes at a node that stands still for a while.
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// How many bytes of an answer are kept to be shown: an error's code and message.
+const SAID_MAX: usize = 400;
 
 /// A call and what became of it.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) request: Option<String>,
     /// The code of an error.
     pub(crate) code: String,
+    /// How the answer begins that is no 200, or why there is none.
+    pub(crate) said: String,
 }
 
 /// How customers call.
@@ -112,17 +116,26 @@ async fn call(http: &reqwest::Client, calling: &Calling, turn: usize) -> Call {
         .bearer_auth(&calling.keys[key])
         .header("content-type", "application/json")
         .body(calling.body.clone());
-    let mut call = Call { node, key, at, until: at, status: 0, request: None, code: String::new() };
-    if let Ok(answer) = request.send().await {
-        let status = answer.status().as_u16();
-        let id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok());
-        call.request = id.map(str::to_owned);
-        if let Ok(body) = answer.bytes().await {
-            call.status = status;
-            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            call.code = body["error"]["code"].as_str().unwrap_or_default().to_owned();
-        }
+    let (code, said) = Default::default();
+    let mut call = Call { node, key, at, until: at, status: 0, request: None, code, said };
+    if let Err(error) = hear(request, &mut call).await {
+        call.said = format!("{error:?}");
     }
     call.until = Instant::now();
     call
+}
+
+async fn hear(request: reqwest::RequestBuilder, call: &mut Call) -> reqwest::Result<()> {
+    let answer = request.send().await?;
+    let status = answer.status().as_u16();
+    let id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok());
+    call.request = id.map(str::to_owned);
+    let body = answer.bytes().await?;
+    call.status = status;
+    if status != 200 {
+        call.said = String::from_utf8_lossy(&body[..body.len().min(SAID_MAX)]).into_owned();
+    }
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    call.code = body["error"]["code"].as_str().unwrap_or_default().to_owned();
+    Ok(())
 }

@@ -141,6 +141,23 @@ impl Nodes {
         }
     }
 
+    /// Where a call's answer came from, and what its node logged of it; then what the nodes and HAProxy
+    /// logged last.
+    pub(crate) fn traces_of(&self, request: Option<&str>) -> String {
+        let request = request.unwrap_or("no id: HAProxy answered, or nobody");
+        let mut told = format!("{request}\n");
+        for (node, number) in self.nodes.iter().zip(0..) {
+            for line in node.log().lines().filter(|line| line.contains(request)) {
+                told += &format!("node {number}: {line}\n");
+            }
+        }
+        for (node, number) in self.nodes.iter().zip(0..) {
+            told += &format!("--- node {number}\n{}\n", node.warnings());
+        }
+        let haproxy = fs::read_to_string(self.directory.path().join("haproxy.log"));
+        told + "--- HAProxy\n" + &haproxy.unwrap_or_default()
+    }
+
     /// Stops all nodes as a supervisor does, and checks that what each has kept is in order.
     pub(crate) fn stop(&mut self) {
         self.nodes.iter().for_each(|node| node.signal("TERM"));
