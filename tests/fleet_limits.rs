@@ -461,3 +461,33 @@ async fn without_the_database_a_key_spends_what_its_node_has_and_no_more() {
     stop.send_replace(true);
     nodes.stop().await;
 }
+
+/// The database is away just when a key's calls end, and nobody uses it any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_a_node_gives_up_while_nobody_hears_is_spent_elsewhere_later() {
+    let (database, url) = Postgres::shared().database("unheard");
+    let (nodes, stop) = sharing(&url, 2).await;
+    let of = limited(&nodes, 10_000).await;
+    let [first, second] = &nodes.ledgers[..] else { panic!("two") };
+    let mut holds = Vec::new();
+    for _ in 0..5 {
+        holds.push(first.admit(call(of, 2000)).await.expect("five of them fit"));
+    }
+    Postgres::shared().accept_connections(&database, false);
+    for hold in holds {
+        hold.post(fleet::cost(1000));
+    }
+    // Long enough for the key to be idle, and for the node to say so in vain.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    Postgres::shared().accept_connections(&database, true);
+    let sums = "SELECT sum(share), sum(spent), sum(held) FROM tollgate.cap_shares";
+    harness::eventually("the node has told what it spent, and keeps no more", || {
+        Postgres::shared().sql(&database, sums) == "5000|5000|0"
+    });
+    for n in 0..5 {
+        assert!(pays(second, of, 1000).await, "call {n}");
+    }
+    assert!(!pays(second, of, 1).await, "nothing is left");
+    stop.send_replace(true);
+    nodes.stop().await;
+}

@@ -44,8 +44,8 @@ struct CapShare {
     told_used: Nanousd,
     told_at: UnixMs,
     active_at: UnixMs,
-    /// Whether it is less than the others know of.
-    is_lowered: bool,
+    /// Whether the others do not know how it stands: it is less, or they were told in vain.
+    is_untold: bool,
 }
 
 impl CapShares {
@@ -72,11 +72,15 @@ impl CapShares {
         Room { amount: share.min(capped.limit).saturating_sub(used), capped, left: Some(left) }
     }
 
-    fn of(&mut self, span: Span) -> &mut CapShare {
-        let slot = match span.period {
+    fn slot(&mut self, period: Period) -> &mut Option<CapShare> {
+        match period {
             Period::Day => &mut self.day,
             Period::Month => &mut self.month,
-        };
+        }
+    }
+
+    fn of(&mut self, span: Span) -> &mut CapShare {
+        let slot = self.slot(span.period);
         let known = slot.filter(|known| known.span.is_same(&span));
         slot.insert(known.unwrap_or(CapShare {
             span,
@@ -85,7 +89,7 @@ impl CapShares {
             told_used: Nanousd::ZERO,
             told_at: UnixMs(0),
             active_at: UnixMs(0),
-            is_lowered: false,
+            is_untold: false,
         }))
     }
 }
@@ -123,17 +127,17 @@ impl CapShare {
         let is_idle = since(self.active_at) >= IDLE_MS;
         let share = self.share.unwrap_or_default();
         if is_idle && share > used {
-            (self.share, self.is_lowered) = (Some(used), true);
+            (self.share, self.is_untold) = (Some(used), true);
         }
         let is_due = waits
             || used > share
             || used != self.told_used
-            || self.is_lowered
+            || self.is_untold
             || share > used && since(self.told_at) >= UNUSED_MS;
         if !is_due {
             return None;
         }
-        (self.told_used, self.told_at, self.is_lowered) = (used, at, false);
+        (self.told_used, self.told_at, self.is_untold) = (used, at, false);
         let ahead = more.get().saturating_mul(AHEAD);
         Some(CapAsk {
             account: of.account,
@@ -154,7 +158,7 @@ impl CapShare {
     fn is_over(&self, spending: &Spending, at: UnixMs) -> bool {
         let used = sum(spending.spent.in_span(self.span), spending.held);
         at.0.saturating_sub(self.active_at.0) >= IDLE_MS
-            && !self.is_lowered
+            && !self.is_untold
             && self.share.is_none_or(|share| share <= used)
     }
 }
@@ -213,11 +217,25 @@ impl Ledger {
             let is_enough = sum(used, ask.least) <= told.share;
             let needed = if is_enough { sum(used, ask.waits) } else { used };
             if told.is_missed && told.share > needed {
-                (share.share, share.is_lowered) = (Some(needed), true);
+                (share.share, share.is_untold) = (Some(needed), true);
                 is_lowered = true;
             }
         }
         is_lowered
+    }
+
+    /// Nobody can say whether an exchange was heard: all that it told is told again. What was given up
+    /// with it would be nobody's until the period ends, if the key is not used here any more.
+    pub(crate) fn retell_caps(&self, asks: &[CapAsk]) {
+        for ask in asks {
+            let mut core = self.shard(ask.account).lock();
+            let state = core.state_mut(ask.account);
+            let shares = state.and_then(|state| state.spendings.shares(ask.key));
+            let slot = shares.and_then(|(_, shares)| shares.slot(ask.span.period).as_mut());
+            if let Some(share) = slot.filter(|share| share.span.is_same(&ask.span)) {
+                share.is_untold = true;
+            }
+        }
     }
 
     /// Waits for a larger share of what a key may spend, of which `left` may still be had. `since` is

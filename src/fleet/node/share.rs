@@ -82,8 +82,11 @@ impl Sharing {
         let is_more = exchange.asks.len() >= ASKS_MAX;
         let answer = match fleet.db().share(&exchange).await {
             Ok(Some(answer)) => answer,
-            Ok(None) => return self.failed(number, &"another process has joined as this node"),
-            Err(error) => return self.failed(number, &error),
+            Ok(None) => {
+                let why = "another process has joined as this node";
+                return self.failed((number, &exchange), &why);
+            }
+            Err(error) => return self.failed((number, &exchange), &error),
         };
         if std::mem::take(&mut self.is_failing) {
             log::info!("shares of limits are exchanged again");
@@ -107,7 +110,12 @@ impl Sharing {
         }
     }
 
-    fn failed(&mut self, number: u64, why: &dyn std::fmt::Display) {
+    fn failed(
+        &mut self,
+        (number, exchange): (u64, &ShareExchange),
+        why: &dyn std::fmt::Display,
+    ) {
+        self.ledger.retell_caps(&exchange.caps);
         if !std::mem::replace(&mut self.is_failing, true) {
             log::warn!("shares of limits cannot be exchanged now: {why}");
         }
