@@ -57,11 +57,17 @@ impl Reporter {
             return Ok(None);
         }
         let mut reader = Reader::open(&self.dir, position)?;
-        let (mut window, mut settled) = (Window::default(), BTreeMap::new());
+        // All is read before any of it counts: where a file cannot be read for the moment, the open
+        // holds are still those of the place where the next try begins.
+        let mut frames = Vec::new();
         while reader.position().seq < to
             && reader.position().seq.saturating_sub(from) < RECORDS_MAX
             && let Some(frame) = reader.next()?
         {
+            frames.push(frame);
+        }
+        let (mut window, mut settled) = (Window::default(), BTreeMap::new());
+        for frame in frames {
             for (record, seq) in frame.records.into_iter().zip(frame.first_seq..) {
                 let hold = record.open_hold().and_then(|id| self.holds.get(&id).cloned());
                 settle(&mut settled, &record);
@@ -196,5 +202,60 @@ impl History {
         let mut used: Vec<_> = used.map(|((account, key), at)| (key, account, at)).collect();
         used.sort();
         Self { entries, usage, used, doubts: window.in_doubt }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Ledger, Options, RequestId, Reserve, Settlement};
+    use crate::price::{Usage, UsageSource};
+
+    fn call(account: AccountId) -> Reserve {
+        Reserve {
+            account,
+            key: KeyId::from_number(7),
+            model: "m".into(),
+            request: RequestId::new(),
+            amount: Nanousd::new(100),
+            floor: Nanousd::ZERO,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_read_for_a_moment_is_reported_like_any_other() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ledger, _) = Ledger::open(Options::new(dir.path())).expect("opens");
+        let account = ledger.create_account("a").await.expect("creates").id;
+        ledger.grant(account, "g", Nanousd::new(1000)).await.expect("grants");
+        let hold = ledger.reserve(call(account)).expect("there is money");
+        hold.durable().await.expect("on disk");
+        let reported = ledger.journal.last_seq();
+        let cost = Settlement {
+            charge: Nanousd::new(60),
+            usage: Usage { input_tokens: 1, ..Usage::ZERO },
+            source: UsageSource::Upstream,
+        };
+        hold.post(cost);
+        // Each in a frame of its own.
+        ledger.journal.durable(ledger.journal.last_seq()).await.expect("on disk");
+        ledger.reserve(call(account)).expect("there is money").post(cost);
+        let last = ledger.journal.last_seq();
+        ledger.journal.durable(last).await.expect("on disk");
+
+        let mut reporter = Reporter::new(dir.path());
+        reporter.read(0, reported).expect("reads").expect("a report");
+        let path = segment::path(&dir.path().join("journal"), 1);
+        let whole = std::fs::read(&path).expect("the journal");
+        let mut bad = whole.clone();
+        *bad.last_mut().expect("a byte") ^= 1;
+        std::fs::write(&path, bad).expect("written");
+        reporter.read(reported, last).expect_err("its last frame is unreadable");
+        std::fs::write(&path, whole).expect("written");
+        let report = reporter.read(reported, last).expect("reads").expect("a report");
+        let anew = Reporter::new(dir.path()).read(reported, last).expect("reads");
+        assert_eq!(Some(&report), anew.as_ref());
+        assert_eq!(report.settled[0].charged, Nanousd::new(120));
+        ledger.close();
     }
 }
