@@ -2,7 +2,7 @@
 //! lent may be spent, and what those are told who wait for money.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Report, Short, Turn};
@@ -166,10 +166,15 @@ impl Borrower {
         id
     }
 
-    /// Someone waits no longer.
-    pub fn forget(&mut self, account: AccountId, waiter: Waiter) {
-        if let Some(need) = self.needs.get_mut(&account) {
-            need.waiting.retain(|waiting| waiting.id != waiter);
+    /// Some wait no longer. All of them at one time: where the treasury does not answer, they may be all
+    /// the calls of seconds.
+    pub fn forget(&mut self, gone: &[(AccountId, Waiter)]) {
+        let waiters: HashSet<_> = gone.iter().map(|(_, waiter)| *waiter).collect();
+        let accounts: BTreeSet<_> = gone.iter().map(|(account, _)| *account).collect();
+        for account in accounts {
+            if let Some(need) = self.needs.get_mut(&account) {
+                need.waiting.retain(|waiting| !waiters.contains(&waiting.id));
+            }
         }
     }
 
@@ -439,5 +444,26 @@ impl Need {
 
     fn spent_in(&self, seconds: i64) -> Nanousd {
         Nanousd::new(self.per_second.saturating_mul(seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn all_who_gave_up_while_the_treasury_was_silent_are_forgotten_at_once() {
+        let node = NodeId::from_number(1).expect("a node");
+        let joined = Joined { epoch: 1, turn: 0, reported: node.begin() };
+        let mut borrower = Borrower::new(node, joined, Duration::from_secs(10));
+        let account = AccountId::from_number(1);
+        let wait = |_| (account, borrower.wait(account, Nanousd::new(1), Duration::ZERO));
+        let gone: Vec<_> = (0..100_000).map(wait).collect();
+        let begun = Instant::now();
+        borrower.forget(&gone);
+        assert!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
+        assert!(borrower.needs[&account].waiting.is_empty());
     }
 }

@@ -212,7 +212,8 @@ impl Node {
     fn next(&mut self) -> Exchange {
         self.see_to_arrivals();
         let gone = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
-        gone.for_each(|(waiter, (account, _))| self.borrower.forget(account, waiter));
+        let gone: Vec<_> = gone.map(|(waiter, (account, _))| (account, waiter)).collect();
+        self.borrower.forget(&gone);
         let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
         tokio::task::block_in_place(|| borrower.exchange(now, money))
     }

@@ -354,7 +354,7 @@ impl World {
         let Some(process) = self.nodes[number].process.as_mut() else { return };
         let Some(call) = process.waiting.remove(&waiter) else { return };
         if let Some(borrower) = process.borrower.as_mut() {
-            borrower.forget(account, waiter);
+            borrower.forget(&[(account, waiter)]);
         }
         self.counts.cut_off += 1;
         self.note(|| format!("node {number}: {call:?} waits no longer"));
