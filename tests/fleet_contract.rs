@@ -9,7 +9,7 @@ mod both;
 
 use std::time::Duration;
 
-use both::{Both, Doings, TERM, account, asked, usd};
+use both::{Both, Doings, TERM, account, asked, schema, usd};
 use harness::fleet::options;
 use harness::postgres::{Cut, Postgres};
 use tollgate::fleet::lease::{Answer, Exchange, Loan, Report, Settled};
@@ -220,4 +220,20 @@ async fn exchanges_get_through_deadlocks_and_serialization_failures() {
         assert_eq!(purse.leased.get(), one.0[number] + two.0[number], "what nodes have out");
         assert_eq!(purse.spent.get(), one.1[number] + two.1[number], "what they have charged");
     }
+}
+
+/// Every account that ever ran dry had a row, which each exchange of every node would look at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recalls_that_are_long_over_are_removed() {
+    let (name, url) = Postgres::shared().database("recalls");
+    let db = schema(&url).await;
+    let sql = "INSERT INTO tollgate.recalls (account, until)
+        SELECT 'old' || n, now() - interval '2 minutes' FROM generate_series(1, 1500) n
+        UNION ALL SELECT 'new', now() - interval '2 seconds'";
+    Postgres::shared().sql(&name, sql);
+    for _ in 0..2 {
+        db.sweep().await.expect("an answer");
+    }
+    let left = Postgres::shared().sql(&name, "SELECT account FROM tollgate.recalls");
+    assert_eq!(left, "new");
 }

@@ -75,6 +75,12 @@ const RECALL: &str = "INSERT INTO tollgate.recalls (account, until)
     SELECT d.account, now() + interval '1 second' FROM unnest($1::text[]) AS d (account)
     ON CONFLICT (account) DO UPDATE SET until = EXCLUDED.until";
 
+/// Removes recalls that are long over, so that each exchange looks at few: as many at a time as a sweep
+/// has time for, and none that an exchange is about to renew.
+const FORGET_RECALLS: &str = "DELETE FROM tollgate.recalls WHERE account IN (
+    SELECT account FROM tollgate.recalls WHERE until < now() - interval '1 minute'
+    ORDER BY account LIMIT 1000 FOR UPDATE SKIP LOCKED)";
+
 /// What came of an exchange.
 pub(crate) type Exchanged = Result<Answer, Refused>;
 
@@ -251,6 +257,7 @@ async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<i32>, DbError> {
         tx.execute(SUSPEND, &[&ids]).await?;
         tx.execute(MARK_SUSPENDED, &[&ids]).await?;
     }
+    tx.execute(FORGET_RECALLS, &[]).await?;
     Ok(ids)
 }
 
