@@ -83,6 +83,32 @@ async fn exactly_ten_calls_are_let_through_on_money_for_ten() {
     assert_eq!(Postgres::shared().sql(&name, sums), "50000|0|0|50000|0");
 }
 
+/// What an upstream reports may be absurd, and that of two nodes no sum that fits. Both go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn absurd_usage_of_two_nodes_shuts_neither_of_them_out() {
+    let (name, url) = Postgres::shared().database("absurd");
+    let nodes = InProcess::start(&url, 2).await;
+    let accounts = [nodes.account_with(10_000).await, nodes.account_with(10_000).await];
+    for account in accounts {
+        for ledger in &nodes.ledgers {
+            let hold = ledger.admit(reserve(account, 200)).await.expect("there is money");
+            hold.post(cost(i64::MAX));
+        }
+    }
+    let reported = "SELECT count(*), min(written_off) FROM tollgate.accounts
+        WHERE available + spent = granted";
+    eventually("both have reported", || {
+        Postgres::shared().sql(&name, reported) == format!("2|{}", i64::MAX)
+    });
+    for ledger in &nodes.ledgers {
+        let fleet = ledger.fleet().expect("a fleet");
+        assert!(fleet.may_spend(), "a node was shut out");
+        let seen = fleet.db().overview().await.expect("the fleet can be seen");
+        assert_eq!(seen.sums.money.written_off, Nanousd::MAX);
+    }
+    nodes.stop().await;
+}
+
 /// An upstream reports more than a call could cost: the customer pays for it with what the fleet has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_charge_above_its_hold_is_paid_with_money_that_is_elsewhere() {

@@ -197,8 +197,7 @@ impl Treasury {
         let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
         node.reported = report.to;
         for Settled { account, charged, written_off, returned } in report.settled.iter().copied() {
-            let unsound = Refused::Unsound(account);
-            let purse = self.accounts.get_mut(&account).ok_or(unsound)?;
+            let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
             let lease = node.leases.entry(account).or_default();
             // What was lent covers everything, unless an operator has taken it out of suspense.
             let paid = charged.min(*lease);
@@ -207,8 +206,10 @@ impl Treasury {
             *lease = lease.saturating_sub(paid).saturating_sub(back);
             shift(&mut purse.leased, &mut purse.spent, paid);
             shift(&mut purse.leased, &mut purse.available, back);
-            let written_off = written_off.checked_add(unpaid).ok_or(unsound)?;
-            purse.written_off = purse.written_off.checked_add(written_off).ok_or(unsound)?;
+            // An upstream can report anything to several nodes: the sum stays at the end of its range.
+            for more in [written_off, unpaid] {
+                purse.written_off = purse.written_off.checked_add(more).unwrap_or(Nanousd::MAX);
+            }
         }
         node.leases.retain(|_, amount| *amount > Nanousd::ZERO);
         Ok(())

@@ -9,21 +9,31 @@ use crate::fleet::treasury::Purse;
 use crate::ledger::{AccountId, NodeId, Seq};
 use crate::money::Nanousd;
 
+/// Sums of accounts. What upstreams report is not bounded, so what was written off may be past the range:
+/// it stays at its end.
+macro_rules! sums {
+    ($($column:literal),+) => {
+        concat!($(
+            ", LEAST(COALESCE(SUM(", $column, "), 0), 9223372036854775807)::bigint AS ", $column
+        ),+)
+    };
+}
+
 /// The whole treasury, by one statement and so at one moment. The last column says whether every
 /// account adds up, and whether what nodes have out, lease by lease, is what stands in the accounts.
-const SUMS: &str = "SELECT a.*, l.leased = a.leased AND l.suspense = a.suspense AND a.unsound = 0
-    FROM (SELECT COUNT(*), COALESCE(SUM(granted), 0)::bigint, COALESCE(SUM(available), 0)::bigint,
-            COALESCE(SUM(leased), 0)::bigint AS leased, COALESCE(SUM(held), 0)::bigint,
-            COALESCE(SUM(spent), 0)::bigint, COALESCE(SUM(suspense), 0)::bigint AS suspense,
-            COALESCE(SUM(written_off), 0)::bigint,
-            COALESCE(SUM(CASE WHEN granted = available + leased + held + spent + suspense
+const SUMS: &str = concat!(
+    "SELECT a.*, l.leased = a.leased AND l.suspense = a.suspense AND a.unsound = 0
+    FROM (SELECT COUNT(*)",
+    sums!("granted", "available", "leased", "held", "spent", "suspense", "written_off"),
+    ", COALESCE(SUM(CASE WHEN granted = available + leased + held + spent + suspense
                 THEN 0 ELSE 1 END), 0)::bigint AS unsound
           FROM tollgate.accounts) a,
         (SELECT COALESCE(SUM(CASE WHEN n.suspended_at IS NULL THEN l.amount END), 0)::bigint
                 AS leased,
             COALESCE(SUM(CASE WHEN n.suspended_at IS NULL THEN NULL ELSE l.amount END), 0)::bigint
                 AS suspense
-         FROM tollgate.leases l JOIN tollgate.nodes n ON n.id = l.node) l";
+         FROM tollgate.leases l JOIN tollgate.nodes n ON n.id = l.node) l"
+);
 
 const NODES: &str = "SELECT n.id, n.name, n.version, n.epoch, n.reported,
         (EXTRACT(EPOCH FROM n.joined_at) * 1000)::bigint,
