@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,12 +31,13 @@ use tollgate::request_log::{Query, RequestLog, Scope};
 #[path = "rig/mod.rs"]
 mod rig;
 
+use rig::account::ADMIN_TOKEN;
+use rig::gateway;
 use rig::process::Process;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const TOKEN: &str = "admin-token-of-a-benchmark";
 const EMAIL: &str = "bench@test.example";
 const PASSWORD: &str = "four unrelated words here";
 
@@ -158,36 +159,19 @@ fn operators_pages(account: AccountId, filled: &Filled) -> Vec<String> {
 }
 
 fn start(directory: &Path) -> anyhow::Result<Process> {
-    let (routes, models) = (directory.join("routes.yaml"), directory.join("models.yaml"));
-    let data = directory.join("data");
-    std::fs::write(
-        &routes,
-        format!(
-            "listeners: [{{ address: 127.0.0.1:0 }}]
-admin: {{ address: 127.0.0.1:0, token: {TOKEN} }}
-store: {{ data_dir: {} }}
-console: {{ sign_up: open }}
+    let more = "console: { sign_up: open }
 upstreams:
-  nobody: {{ protocol: openai, base_url: 'http://127.0.0.1:9/v1', credential: x }}
-",
-            data.display()
-        ),
-    )?;
-    let mut text = "models:\n".to_owned();
+  nobody: { protocol: openai, base_url: 'http://127.0.0.1:9/v1', credential: x }
+";
+    let mut models = "models:\n".to_owned();
     for model in 0..MODELS {
-        text.push_str(&format!(
+        models.push_str(&format!(
             "  model-{model}: {{ operations: [chat], targets: [{{ upstream: nobody }}], free: true, \
              limits: {{ context_tokens_max: 1000, output_tokens_max: 16 }} }}\n"
         ));
     }
-    std::fs::write(&models, text)?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    command.arg("serve").arg("--routes").arg(routes).arg("--models").arg(models).args([
-        "--ready-json",
-        "--log",
-        "warn",
-    ]);
-    Process::start(&mut command)
+    gateway::write_files(directory, "", more, &models)?;
+    gateway::start_quiet(directory)
 }
 
 /// Opens the account on the console, and gives it money.
@@ -198,12 +182,12 @@ async fn sign_up(directory: &Path) -> anyhow::Result<AccountId> {
     browser.send("/signup", &fields).await?;
     let admin = format!("{}/admin/v1/accounts", gateway.said("admin_url")?);
     let http = reqwest::Client::new();
-    let list: Value = http.get(&admin).bearer_auth(TOKEN).send().await?.json().await?;
+    let list: Value = http.get(&admin).bearer_auth(ADMIN_TOKEN).send().await?.json().await?;
     let accounts = list["data"].as_array().context("a list")?;
     let own = accounts.iter().find(|account| account["name"] == "bench").context("the account")?;
     let id = own["id"].as_str().context("an id")?;
     let grant = json!({"amount": "1000000.00", "id": "bench"});
-    let granted = http.post(format!("{admin}/{id}/grants")).bearer_auth(TOKEN).json(&grant);
+    let granted = http.post(format!("{admin}/{id}/grants")).bearer_auth(ADMIN_TOKEN).json(&grant);
     granted.send().await?.error_for_status()?;
     let account = id.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
     gateway.stop()?;
@@ -370,7 +354,7 @@ impl Browser {
     async fn operator(admin_url: &str) -> anyhow::Result<Self> {
         let guest = Self::guest(admin_url)?;
         let mut browser = Self { base: format!("{admin_url}/operator"), ..guest };
-        browser.send("/login", &[("token", TOKEN)]).await?;
+        browser.send("/login", &[("token", ADMIN_TOKEN)]).await?;
         Ok(browser)
     }
 

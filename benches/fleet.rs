@@ -8,7 +8,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ mod rig;
 use postgres::Postgres;
 use rig::load::{self, Aim};
 use rig::process::Process;
-use rig::{account, body, http, machine, median};
+use rig::{account, body, gateway, http, machine, median};
 
 /// Connections of each load, over all that it asks.
 const CONNECTIONS: usize = 48;
@@ -36,7 +36,6 @@ const AFTERMATH: Duration = Duration::from_millis(700);
 const NODES: usize = 3;
 /// Accounts where it is not one.
 const ACCOUNTS: usize = 30;
-const MODEL: &str = "m";
 /// The bars.
 const CPU_MAX: f64 = 1.1;
 const HOT_MIN: f64 = 0.9;
@@ -204,59 +203,26 @@ fn report(all: &[Figures; 4], asked: &Asked) -> anyhow::Result<bool> {
 
 fn aim(gateway: &Process, keys: &[String]) -> anyhow::Result<Aim> {
     let address: SocketAddr = gateway.said("base_url")?.trim_start_matches("http://").parse()?;
-    let chat = body::chat(MODEL, false, 0);
+    let chat = body::chat(gateway::MODEL, false, 0);
     let request = |key: &String| http::post("/v1/chat/completions", key, "application/json", &chat);
     let requests: Vec<_> = keys.iter().map(request).collect();
     Ok(Aim { address, requests: Arc::from(requests) })
 }
 
 fn start_all(dir: &Path, upstream: &str, database: Option<&str>) -> anyhow::Result<Vec<Process>> {
+    let shared = database.map_or_else(String::new, |url| format!(", postgres: {{ url: '{url}' }}"));
     let mut started = Vec::new();
     for number in 0..NODES {
         let dir = dir.join(number.to_string());
         std::fs::create_dir_all(&dir)?;
-        write_files(&dir, upstream, database)?;
+        let upstream = gateway::openai_upstream(upstream);
+        gateway::write_files(&dir, &shared, &upstream, &gateway::chat_model())?;
         if number == 0 && database.is_some() {
-            let migrated = command(&dir, &["migrate", "up"]).output()?;
+            let migrated = gateway::command(&dir, &["migrate", "up"]).output()?;
             let said = String::from_utf8_lossy(&migrated.stderr).into_owned();
             ensure!(migrated.status.success(), "tollgate migrate up: {said}");
         }
-        let mut serve = command(&dir, &["serve", "--ready-json"]);
-        // The access log is written, as in production, and goes nowhere.
-        started.push(Process::start(serve.stderr(Stdio::null()))?);
+        started.push(gateway::start(&dir)?);
     }
     Ok(started)
-}
-
-fn command(dir: &Path, what: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    command.args(what).arg("--routes").arg(dir.join("routes.yaml"));
-    command.arg("--models").arg(dir.join("models.yaml"));
-    command
-}
-
-fn write_files(dir: &Path, upstream: &str, database: Option<&str>) -> anyhow::Result<()> {
-    let token = account::ADMIN_TOKEN;
-    let shared = database.map_or_else(String::new, |url| format!(", postgres: {{ url: '{url}' }}"));
-    let routes = format!(
-        "listeners: [{{ address: 127.0.0.1:0 }}]
-admin: {{ address: 127.0.0.1:0, token: {token} }}
-store: {{ data_dir: {}{shared} }}
-upstreams:
-  u: {{ protocol: openai, base_url: 'http://{upstream}/v1', credential: x }}
-",
-        dir.join("data").display()
-    );
-    let models = format!(
-        "models:
-  {MODEL}:
-    operations: [chat]
-    targets: [{{ upstream: u }}]
-    prices: {{ input_per_1m_tokens: 0.15, output_per_1m_tokens: 0.60 }}
-    limits: {{ context_tokens_max: 128000, output_tokens_max: 16384 }}
-"
-    );
-    std::fs::write(dir.join("routes.yaml"), routes)?;
-    std::fs::write(dir.join("models.yaml"), models)?;
-    Ok(())
 }

@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::net::SocketAddr;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ mod rig;
 
 use rig::load::{self, Aim};
 use rig::process::Process;
-use rig::{account, body, http, median};
+use rig::{account, body, gateway, http, median};
 
 /// Connections of each load.
 const CONNECTIONS: usize = 32;
@@ -31,8 +31,6 @@ const AFTERMATH: Duration = Duration::from_millis(250);
 /// The bar.
 const RATIO_MAX: f64 = 1.5;
 
-const MODEL: &str = "m";
-
 fn main() -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(bench())
@@ -42,11 +40,13 @@ async fn bench() -> anyhow::Result<ExitCode> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     let upstream = Process::start(command.args(["sim", "--listen", "127.0.0.1:0", "blind=on"]))?;
     let directory = tempfile::tempdir()?;
-    let gateway = start(directory.path(), upstream.said("address")?)?;
+    let upstream_at = gateway::openai_upstream(upstream.said("address")?);
+    gateway::write_files(directory.path(), "", &upstream_at, &gateway::chat_model())?;
+    let gateway = gateway::start(directory.path())?;
     let address: SocketAddr = gateway.said("base_url")?.trim_start_matches("http://").parse()?;
     let keys = account::keys(gateway.said("admin_url")?, 1, 1).await?;
     let key = keys.first().context("a key")?;
-    let chat = body::chat(MODEL, false, 0);
+    let chat = body::chat(gateway::MODEL, false, 0);
     let aims = [
         Aim { address, requests: Arc::new([over_http(key, &chat)]) },
         Aim { address, requests: Arc::new([as_agent(key, &chat)?]) },
@@ -75,40 +75,6 @@ async fn bench() -> anyhow::Result<ExitCode> {
     println!("as an agent   {:>7.1} µs", agent.context("no slices")?);
     println!("ratio         {ratio:>7.2} (at most {RATIO_MAX})");
     Ok(if ratio <= RATIO_MAX { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn start(directory: &std::path::Path, upstream: &str) -> anyhow::Result<Process> {
-    let (routes, models) = (directory.join("routes.yaml"), directory.join("models.yaml"));
-    let token = account::ADMIN_TOKEN;
-    let data = directory.join("data");
-    std::fs::write(
-        &routes,
-        format!(
-            "listeners: [{{ address: 127.0.0.1:0 }}]
-admin: {{ address: 127.0.0.1:0, token: {token} }}
-store: {{ data_dir: {} }}
-upstreams:
-  u: {{ protocol: openai, base_url: 'http://{upstream}/v1', credential: x }}
-",
-            data.display()
-        ),
-    )?;
-    std::fs::write(
-        &models,
-        format!(
-            "models:
-  {MODEL}:
-    operations: [chat]
-    targets: [{{ upstream: u }}]
-    prices: {{ input_per_1m_tokens: 0.15, output_per_1m_tokens: 0.60 }}
-    limits: {{ context_tokens_max: 128000, output_tokens_max: 16384 }}
-"
-        ),
-    )?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    command.arg("serve").arg("--routes").arg(&routes).arg("--models").arg(&models);
-    // The access log is written, as in production, and goes nowhere.
-    Process::start(command.arg("--ready-json").stderr(Stdio::null()))
 }
 
 fn over_http(key: &str, chat: &[u8]) -> Vec<u8> {

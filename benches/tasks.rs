@@ -9,16 +9,16 @@ mod rig;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use tollgate::sim::{Sim, SimOptions};
 
+use rig::account::ADMIN_TOKEN;
+use rig::gateway;
 use rig::process::Process;
 
-const TOKEN: &str = "admin-token-of-a-benchmark";
 const TASKS: usize = 10_000;
 /// Connections that submit.
 const CLIENTS: usize = 16;
@@ -61,37 +61,21 @@ fn start(
     sim: &Sim,
     directory: &std::path::Path,
 ) -> anyhow::Result<(Process, SocketAddr, SocketAddr)> {
-    let (routes, models) = (directory.join("routes.yaml"), directory.join("models.yaml"));
-    std::fs::write(
-        &routes,
-        format!(
-            "listeners: [{{ address: 127.0.0.1:0 }}]
-admin: {{ address: 127.0.0.1:0, token: {TOKEN} }}
-store: {{ data_dir: {} }}
-upstreams:
-  xai: {{ protocol: xai, base_url: 'http://{}/sim:task-running-ms=3600000' }}
-",
-            directory.join("data").display(),
-            sim.addr()
-        ),
-    )?;
-    std::fs::write(
-        &models,
-        "models:
+    let sim = sim.addr();
+    let upstream = format!(
+        "upstreams:
+  xai: {{ protocol: xai, base_url: 'http://{sim}/sim:task-running-ms=3600000' }}
+"
+    );
+    let models = "models:
   gif-video:
     operations: [video]
     targets: [{ upstream: xai }]
     prices: { per_second: 0.07 }
     limits: { seconds_min: 1, seconds_max: 15 }
-",
-    )?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    command.arg("serve").arg("--routes").arg(routes).arg("--models").arg(models).args([
-        "--ready-json",
-        "--log",
-        "warn",
-    ]);
-    let gateway = Process::start(&mut command)?;
+";
+    gateway::write_files(directory, "", &upstream, models)?;
+    let gateway = gateway::start_quiet(directory)?;
     let address = |field: &str| -> anyhow::Result<SocketAddr> {
         Ok(gateway.said(field)?.trim_start_matches("http://").parse()?)
     };
@@ -103,7 +87,7 @@ upstreams:
 fn key(admin: SocketAddr) -> anyhow::Result<String> {
     let mut connection = TcpStream::connect(admin)?;
     let mut post = |path: &str, body: Value| -> anyhow::Result<Value> {
-        let request = request(&format!("POST /admin/v1{path}"), TOKEN, &body.to_string());
+        let request = request(&format!("POST /admin/v1{path}"), ADMIN_TOKEN, &body.to_string());
         let answer = exchange(&mut connection, request.as_bytes())?;
         Ok(serde_json::from_str(answer.split_once("\r\n\r\n").context("a body")?.1)?)
     };

@@ -4,6 +4,7 @@
 pub(crate) mod account;
 pub(crate) mod body;
 pub(crate) mod floor;
+pub(crate) mod gateway;
 pub(crate) mod http;
 pub(crate) mod load;
 pub(crate) mod machine;
