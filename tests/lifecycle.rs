@@ -2,10 +2,11 @@
 
 mod harness;
 
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::{Admin, Demo, Gateway, Recorder, ask, eventually, simulator};
+use harness::{Admin, Demo, Gateway, Recorder, ask, ask_over, connect, eventually, simulator};
 use serde_json::Value;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -94,6 +95,33 @@ fn sigint_ends_a_drain_that_waits() {
     gateway.signal("INT");
     assert!(gateway.wait().success(), "exit 0");
     assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+}
+
+/// A machine that is so busy that the signal and the last requests are seen at the same moment.
+#[test]
+fn who_is_in_the_queue_when_an_idle_gateway_ends_gets_an_answer() {
+    let recorder = Recorder::start();
+    for round in 0..10 {
+        let mut gateway = Gateway::start(recorder.address);
+        assert_eq!(ask(gateway.address, &gateway.chat_json(GOOD)).status(), 200);
+        gateway.signal("STOP");
+        let request = gateway.chat_json(GOOD);
+        let asked: Vec<_> = (0..20)
+            .map(|_| {
+                let mut stream = connect(gateway.address);
+                stream.write_all(&request).expect("sent");
+                stream
+            })
+            .collect();
+        gateway.signal("TERM");
+        gateway.signal("CONT");
+        for mut stream in asked {
+            let socket = stream.try_clone().expect("a second handle");
+            let answer = ask_over(&mut stream, &socket, b"");
+            assert_eq!(answer.status(), 200, "round {round}: {answer:?}");
+        }
+        assert!(gateway.wait().success(), "exit 0");
+    }
 }
 
 /// Streams that flow and streams whose upstream is silent, in each envelope that has one.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::handover::{Handover, Successor};
 use super::signals::{Asked, Signals};
@@ -17,6 +18,9 @@ use crate::reload;
 
 /// How often the end of the requests in flight is looked for while draining.
 const POLL: Duration = Duration::from_millis(10);
+/// For how long no connection must be open before the last has ended: one that has just been accepted
+/// counts when its task first runs, which takes a busy machine some milliseconds.
+const QUIET: Duration = Duration::from_millis(50);
 /// How long customers get to take the last words of a request that the deadline has cut.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -25,6 +29,8 @@ pub(super) struct Drain {
     pub(super) readiness: Arc<Readiness>,
     /// Closes the listeners and idle connections.
     pub(super) stop: watch::Sender<bool>,
+    /// What accepts customers' connections, and ends when all that were sent to it are let in.
+    pub(super) listening: Vec<JoinHandle<()>>,
     /// Customers' connections.
     pub(super) open: Arc<AtomicUsize>,
     pub(super) deadline: Arc<Deadline>,
@@ -103,10 +109,10 @@ impl Drain {
         // It keeps the sockets open: who comes after the last that is let in would wait for nobody.
         self.handover = None;
         self.stop.send_replace(true);
-        if self.wait(self.grace, signals, || self.connections() == 0).await == Waited::TimeOut {
+        if self.wait(self.grace, signals, self.quiet()).await == Waited::TimeOut {
             log::warn!("draining: the time is over for {} connections", self.connections());
             self.deadline.end();
-            self.wait(LAST_WORDS_TIMEOUT, signals, || self.connections() == 0).await;
+            self.wait(LAST_WORDS_TIMEOUT, signals, self.quiet()).await;
         }
         log::info!("drained: {} connections cut", self.connections());
     }
@@ -116,11 +122,26 @@ impl Drain {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// Says whether the last customer has gone and none can come: the listeners are closed, nobody waits
+    /// in their queues, and no connection has been open for a moment.
+    fn quiet(&self) -> impl FnMut() -> bool {
+        let mut quiet_since = None;
+        move || {
+            let is_busy = self.connections() > 0
+                || self.listening.iter().any(|listening| !listening.is_finished());
+            if is_busy {
+                quiet_since = None;
+                return false;
+            }
+            quiet_since.get_or_insert_with(Instant::now).elapsed() >= QUIET
+        }
+    }
+
     async fn wait(
         &self,
         time: Duration,
         signals: &mut Signals,
-        is_done: impl Fn() -> bool,
+        mut is_done: impl FnMut() -> bool,
     ) -> Waited {
         let began = Instant::now();
         while !is_done() {

@@ -7,6 +7,7 @@
 use std::net::TcpListener;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream;
@@ -17,9 +18,14 @@ use pingora::server::ShutdownWatch;
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Serves the connections in the queue of `socket`, which does not block, and closes it: no moment
-/// lies between the last that is let in and the end but that of one system call.
-pub(super) fn serve<A>(socket: TcpListener, app: &Arc<A>, shutdown: &ShutdownWatch)
-where
+/// lies between the last that is let in and the end but that of one system call. They count in `open`
+/// when this returns.
+pub(super) fn serve<A>(
+    socket: TcpListener,
+    app: &Arc<A>,
+    shutdown: &ShutdownWatch,
+    open: &Arc<AtomicUsize>,
+) where
     A: ServerApp + Send + Sync + 'static,
 {
     let mut queued = Vec::new();
@@ -41,7 +47,26 @@ where
         let Ok(stream) = stream else { continue };
         let mut stream = Stream::from(stream);
         stream.set_socket_digest(digest);
-        let (app, shutdown) = (Arc::clone(app), shutdown.clone());
-        tokio::spawn(async move { app.process_new(Box::new(stream), &shutdown).await });
+        let (app, shutdown, counted) = (Arc::clone(app), shutdown.clone(), LetIn::new(open));
+        tokio::spawn(async move {
+            let _counted = counted;
+            app.process_new(Box::new(stream), &shutdown).await
+        });
+    }
+}
+
+/// Counts a connection from before its task runs, which counts it again.
+struct LetIn(Arc<AtomicUsize>);
+
+impl LetIn {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for LetIn {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

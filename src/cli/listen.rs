@@ -83,7 +83,8 @@ pub(super) fn bind_all(
 }
 
 /// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
-/// an error of ours before anything runs, and port 0 is known.
+/// an error of ours before anything runs, and port 0 is known. What is started ends once `stopped`
+/// says so, when all that was sent to its socket counts in `open`.
 pub(super) fn start(
     parts: &GatewayParts,
     listeners: Vec<Bound>,
@@ -115,15 +116,16 @@ pub(super) fn start(
         let mut fds = Fds::new();
         fds.add(name, socket.into_raw_fd());
         let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
+        let open = Arc::clone(open);
         let serve = async move {
             service.start_service(Some(fds), stopped.clone(), 1).await;
             drop(service);
-            last_calls::serve(last_socket, &last_app, &stopped);
+            last_calls::serve(last_socket, &last_app, &stopped, &open);
         };
         services.push(tokio::spawn(serve));
     }
     if !shown.is_empty() {
-        services.push(tokio::spawn(renew(shown, Arc::clone(&parts.metrics))));
+        services.push(tokio::spawn(renew(shown, Arc::clone(&parts.metrics), stopped.clone())));
     }
     Ok(services)
 }
@@ -142,15 +144,17 @@ fn socket_options(untaken: Duration) -> TcpSocketOptions {
     options
 }
 
-/// Shows what certificates' files have come to hold, without end.
-async fn renew(shown: Vec<Shown>, metrics: Arc<Metrics>) {
+/// Shows what certificates' files have come to hold, until nobody new is let in.
+async fn renew(shown: Vec<Shown>, metrics: Arc<Metrics>, mut stopped: watch::Receiver<bool>) {
     let mut said = vec![String::new(); shown.len()];
-    loop {
+    while !*stopped.borrow() {
         for (shown, said) in shown.iter().zip(&mut said) {
             shown.renew(said);
             metrics.certificate_shown(&shown.listener, shown.certificates.not_after());
         }
-        tokio::time::sleep(CERTIFICATES_CHECKED_EVERY).await;
+        let stop = stopped.wait_for(|stopped| *stopped);
+        // Either way the loop goes on to ask again.
+        drop(tokio::time::timeout(CERTIFICATES_CHECKED_EVERY, stop).await);
     }
 }
 

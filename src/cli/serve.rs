@@ -231,7 +231,7 @@ async fn serve(
     let parts = parts(&handle, &stores, &metrics, (outbound, &tasks), &passwords)?;
     let (balancer, deadline) = (Arc::clone(&parts.balancer), Arc::clone(&parts.deadline));
     let open = Arc::new(AtomicUsize::new(0));
-    let services = listen::start(&parts, listeners, &stopped, &open)?;
+    let listening = listen::start(&parts, listeners, &stopped, &open)?;
     let state = AdminState {
         ledger: Arc::clone(&ledger),
         tasks,
@@ -253,10 +253,10 @@ async fn serve(
     ready(&running)?;
     supervisor::ready();
 
-    let mut drain = Drain { readiness, stop, open, deadline, delay, grace, handover };
+    let mut drain = Drain { readiness, stop, listening, open, deadline, delay, grace, handover };
     let successor = drain.until_told(&mut signals, &handle, &metrics).await;
     drain.stop.send_replace(true);
-    services.iter().for_each(tokio::task::JoinHandle::abort);
+    drain.listening.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
     watching.iter().chain([&watchdog]).for_each(tokio::task::JoinHandle::abort);
     stores.leave().await;
