@@ -57,6 +57,11 @@ use crate::money::Nanousd;
 /// Nobody waits longer for money than for an answer and a recall together.
 const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
 
+/// For how long behind the end of its term a node's calls wait for the exchange that would renew it. A
+/// database that is busy answers late and is not away, and a load balancer takes about as long to see
+/// that the node is not ready.
+const LATE_MAX: Duration = Duration::from_secs(1);
+
 /// How often a number is tried for a new node. Each time another node has taken it, so this is more
 /// than start together.
 const NEW_NODE_TRIES: u32 = 1000;
@@ -129,8 +134,10 @@ pub struct Fleet {
     name: String,
     term: Duration,
     began: Instant,
-    /// Until when holds may be made, in nanoseconds since `began`.
+    /// Until when holds may be made, in nanoseconds since `began`; zero outside any term.
     spend_until_ns: AtomicU64,
+    /// A term has begun.
+    renewed: Notify,
     epoch: AtomicU64,
     /// What came of the last exchange that was answered.
     heard: Mutex<Heard>,
@@ -192,6 +199,7 @@ impl Fleet {
             term: options.term,
             began: Instant::now(),
             spend_until_ns: AtomicU64::new(0),
+            renewed: Notify::new(),
             epoch: AtomicU64::new(0),
             heard: Mutex::default(),
             seen: Seen::default(),
@@ -241,6 +249,35 @@ impl Fleet {
     #[must_use]
     pub fn may_spend(&self) -> bool {
         as_ns(self.began.elapsed()) < self.spend_until_ns.load(Ordering::Acquire)
+    }
+
+    /// Waits for an answer of the treasury that is late, if the term has ended only now. Says whether
+    /// holds may be made.
+    pub(crate) async fn outlast(&self) -> bool {
+        loop {
+            let renewed = self.renewed.notified();
+            if self.may_spend() {
+                return true;
+            }
+            let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
+            let left = until.saturating_add(LATE_MAX).saturating_sub(self.began.elapsed());
+            if until.is_zero() || left.is_zero() {
+                return false;
+            }
+            // Either way it is looked at again.
+            tokio::time::timeout(left, renewed).await.ok();
+        }
+    }
+
+    /// Holds may be made until then.
+    fn begin_term(&self, until: Duration) {
+        self.spend_until_ns.store(as_ns(until), Ordering::Release);
+        self.renewed.notify_waiters();
+    }
+
+    /// No hold may be made from here on, and nobody waits for that to change.
+    fn end_term(&self) {
+        self.begin_term(Duration::ZERO);
     }
 
     /// Where requests wait for shares of limits.

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::borrower::{Borrower, Verdict, Waiter};
 use super::lease::{Answer, Exchange, Joined, Refused};
 use super::postgres::DbError;
-use super::{Arrival, Fleet, FleetError, as_ns};
+use super::{Arrival, Fleet, FleetError};
 use crate::ledger::{AccountId, Ledger, LocalMoney, RecoveryPolicy};
 
 /// How soon an exchange without an answer is sent again; twice as late with each time.
@@ -130,7 +130,7 @@ impl Node {
             if matches!(self.go_on(&mut stop).await, Ended::Stopped) {
                 return self.leave().await;
             }
-            self.fleet.spend_until_ns.store(0, Ordering::Release);
+            self.fleet.end_term();
             let now = self.fleet.now();
             let before = shut_out_at.replace(now);
             if before.is_some_and(|before| now.saturating_sub(before) < SHUT_OUT_AGAIN) {
@@ -220,10 +220,10 @@ impl Node {
 
     fn take(&mut self, answer: &Answer) {
         let told = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
-        let until = as_ns(self.borrower.spend_until());
-        let sent_at = self.borrower.spend_until().saturating_sub(self.fleet.term);
+        let until = self.borrower.spend_until();
+        let sent_at = until.saturating_sub(self.fleet.term);
         self.fleet.hear(sent_at, self.borrower.reported(), answer.nodes);
-        self.fleet.spend_until_ns.store(until, Ordering::Release);
+        self.fleet.begin_term(until);
         self.tell(told);
     }
 
@@ -280,7 +280,7 @@ impl Node {
 
     /// Gives back what no hold covers and reports it, if the treasury answers in time.
     async fn leave(mut self) {
-        self.fleet.spend_until_ns.store(0, Ordering::Release);
+        self.fleet.end_term();
         if tokio::time::timeout(LEAVE_TIMEOUT, self.settle_up()).await.is_err() {
             log::warn!(
                 "the treasury did not hear what this node gives back: it is in suspense soon"

@@ -41,7 +41,8 @@ impl Ledger {
     }
 
     /// Sets money aside for a call. In a fleet it waits for money, where there may be some elsewhere,
-    /// for a quarter of a second or as long as the treasury takes to answer.
+    /// for a quarter of a second or as long as the treasury takes to answer; and where the treasury's
+    /// answer is late for the term, for as long as it may still come.
     ///
     /// # Errors
     /// [`Refusal`]; nothing has changed then.
@@ -68,6 +69,7 @@ impl Ledger {
                     self.wait_for_share(fleet, want, standing, &mut capped_since).await?;
                     continue;
                 }
+                Err(Refusal::CutOff) if fleet.outlast().await => continue,
                 Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {}
                 other => return other,
             }

@@ -124,7 +124,8 @@ fn goes_away(test: &str, away: impl Fn(&Postgres, &str, bool)) {
         let away_at = Instant::now();
         away(server, &database, true);
         let is_away = Instant::now();
-        pass(2900 + random.u64(0..1500));
+        // The term, and the second in which calls wait for an answer that is late.
+        pass(3500 + random.u64(0..1500));
         let back_at = Instant::now();
         away(server, &database, false);
         serve_again(&load, Instant::now());

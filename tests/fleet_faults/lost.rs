@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::books::{Books, settlements};
 use crate::harness::eventually;
-use crate::harness::load::{Call, Load};
+use crate::harness::load::{Call, Calling, Load};
 use crate::place::{Fleet, PLENTY, PRICE, Rounds, Tally, pass, shared};
 
 /// Calls that began in this time at this node.
@@ -33,7 +33,8 @@ fn a_node_that_is_cut_off_serves_to_the_end_of_its_term_and_never_says_402() {
         } else {
             fleet.wire().stall()
         }
-        pass(2900 + random.u64(0..3000));
+        // The term, and the second in which calls wait for an answer that is late.
+        pass(3500 + random.u64(0..3000));
         let back_at = Instant::now();
         fleet.wire().resume();
         eventually("calls at the node again", || {
@@ -55,6 +56,34 @@ fn a_node_that_is_cut_off_serves_to_the_end_of_its_term_and_never_says_402() {
         let beyond = between(&calls, 0, cut_at + Duration::from_millis(2400), back_at);
         assert!(!beyond.is_empty(), "{}", Tally(&calls));
         only(&beyond, &[503], "it serves nothing behind its term");
+        books.balanced(&fleet.nodes, &customer.account, &calls);
+    });
+    fleet.nodes.stop();
+    books.all_is_back();
+}
+
+#[test]
+fn an_answer_that_comes_late_for_a_term_costs_no_call() {
+    let (server, database, url) = shared("late");
+    let books = Books { server, database: &database };
+    let mut fleet = Fleet::start(&url, Some(server.port()), "2s");
+    Rounds::of("late answers", 3).play(|random| {
+        let customer = fleet.nodes.customer(PLENTY);
+        let first = &fleet.nodes.nodes[0];
+        let to = vec![first.listen];
+        let load = Load::start(&Calling { to, ..fleet.calling(&[&customer.key]) });
+        pass(500 + random.u64(0..500));
+        fleet.wire().stall();
+        eventually("the end of the term", || first.ready() == 503);
+        let over = Instant::now();
+        pass(random.u64(0..300));
+        fleet.wire().resume();
+        eventually("the next term", || first.ready() == 200);
+        let late = over.elapsed();
+        pass(300);
+        let calls = load.stop();
+        let failed: Vec<_> = calls.iter().filter(|call| call.status != 200).collect();
+        assert!(failed.is_empty(), "{late:?} late: {:?} of {}", failed[0], Tally(&calls));
         books.balanced(&fleet.nodes, &customer.account, &calls);
     });
     fleet.nodes.stop();

@@ -110,11 +110,7 @@ impl Sharing {
         }
     }
 
-    fn failed(
-        &mut self,
-        (number, exchange): (u64, &ShareExchange),
-        why: &dyn std::fmt::Display,
-    ) {
+    fn failed(&mut self, (number, exchange): (u64, &ShareExchange), why: &dyn std::fmt::Display) {
         self.ledger.retell_caps(&exchange.caps);
         if !std::mem::replace(&mut self.is_failing, true) {
             log::warn!("shares of limits cannot be exchanged now: {why}");
