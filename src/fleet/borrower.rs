@@ -450,5 +450,4 @@ impl Need {
 }
 
 #[cfg(test)]
-#[cfg(test)]
 mod tests;
