@@ -5,12 +5,12 @@ mod harness;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use harness::fleet::{database, options};
 use harness::postgres::{Cut, Postgres};
 use tempfile::TempDir;
 use tokio::task::{JoinHandle, JoinSet};
 use tollgate::clock::UnixMs;
 use tollgate::fleet::node::follow;
-use tollgate::fleet::postgres::{Db, PostgresOptions, TlsMode, migrate};
 use tollgate::fleet::{Fleet, FleetOptions};
 use tollgate::ledger::{
     Account, AccountId, AccountPatch, Actor, Asked, CodeKind, CodeRefusal, DoubtRefund, HoldId,
@@ -24,25 +24,6 @@ use tollgate::price::{Usage, UsageSource};
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
 /// Within this, what is written on one node holds on all.
 const EVERYWHERE: Duration = Duration::from_secs(1);
-
-fn options(url: &str) -> PostgresOptions {
-    PostgresOptions {
-        url: url.to_owned(),
-        password: None,
-        tls: TlsMode::Disable,
-        ca_file: None,
-        connections_max: 4,
-        application: "tollgate tests".to_owned(),
-    }
-}
-
-/// A database with the schema, and where it is.
-async fn database(name: &str) -> (String, String) {
-    let (name, url) = Postgres::shared().database(name);
-    let db = Db::for_migrations(&options(&url)).await.expect("a database");
-    migrate::up(&db).await.expect("the schema");
-    (name, url)
-}
 
 /// What the database says.
 fn said(database: &str, sql: &str) -> String {

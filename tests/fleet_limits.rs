@@ -12,7 +12,6 @@ use harness::postgres::{Cut, Postgres};
 use harness::{Answer, Gateway, ask, chat_model, fleet};
 use serde_json::{Value, json};
 use tollgate::fleet::node;
-use tollgate::fleet::postgres::{Db, migrate};
 use tollgate::ledger::{
     AccountId, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, Ledger, NewKey, Refusal, Reserve,
 };
@@ -99,11 +98,7 @@ struct Fleet {
 
 impl Fleet {
     fn start(name: &str, upstream: SocketAddr) -> Self {
-        let (database, url) = Postgres::shared().database(name);
-        runtime().block_on(async {
-            let db = Db::for_migrations(&fleet::options(&url)).await.expect("the database");
-            migrate::up(&db).await.expect("the schema");
-        });
+        let (database, url) = runtime().block_on(fleet::database(name));
         let upstreams = format!("  u: {{ protocol: openai, base_url: 'http://{upstream}/v1' }}\n");
         let models = format!("models:\n{}", chat_model("m", "u"));
         let node = || Gateway::node(&url, &upstreams, &models);

@@ -5,10 +5,9 @@ mod harness;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::fleet::{InProcess, cost, money, options, reserve};
+use harness::fleet::{InProcess, cost, database, money, reserve};
 use harness::postgres::Postgres;
 use harness::{Gateway, ask, chat_model, eventually, simulator};
-use tollgate::fleet::postgres::{Db, migrate};
 use tollgate::ledger::{Refusal, VoidReason};
 use tollgate::money::Nanousd;
 
@@ -144,9 +143,7 @@ async fn a_charge_above_its_hold_is_paid_with_money_that_is_elsewhere() {
 /// A stream goes on far beyond its hold, and beyond what was lent along with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_stream_that_outgrows_its_hold_goes_on_while_there_is_money() {
-    let (_, url) = Postgres::shared().database("outgrown");
-    let db = Db::for_migrations(&options(&url)).await.expect("the database");
-    migrate::up(&db).await.expect("the schema");
+    let (_, url) = database("outgrown").await;
     let runaway = ["chunks=400", "words=1", "interval-ms=2", "max-tokens=ignore"];
     let sim = simulator(&runaway);
     let upstreams = format!("  u: {{ protocol: openai, base_url: 'http://{}/v1' }}\n", sim.addr());

@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::fleet::{InProcess, cost, money, options};
+use harness::fleet::{self, InProcess, cost, money, options};
 use harness::postgres::Postgres;
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::fleet::moving::{self, MoveError, Moved};
-use tollgate::fleet::postgres::{Db, migrate};
+use tollgate::fleet::postgres::Db;
 use tollgate::fleet::{Fleet, FleetOptions, node};
 use tollgate::ledger::{
     AccountId, AccountPatch, Actor, CodeKind, DoubtRefund, EntryKind, Intent, KeyId, KeyPatch,
@@ -46,9 +46,7 @@ fn open(dir: &Path, recovery: RecoveryPolicy) -> Arc<Ledger> {
 }
 
 async fn database(name: &str) -> (String, String, Db) {
-    let (name, url) = Postgres::shared().database(name);
-    let db = Db::for_migrations(&options(&url)).await.expect("a database");
-    migrate::up(&db).await.expect("the schema");
+    let (name, url) = fleet::database(name).await;
     let db = Db::for_moving(&options(&url)).await.expect("a database");
     (name, url, db)
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tollgate::clock::UnixMs;
 use tollgate::fleet::lease::{Answer, Ask, Exchange, Loan, Refused, Report, Settled};
+use tollgate::fleet::postgres::Db;
 use tollgate::fleet::postgres::directory::Appended;
-use tollgate::fleet::postgres::{Db, migrate};
 use tollgate::fleet::treasury::{Purse, Treasury};
 use tollgate::ledger::{AccountId, History, NodeId, Record, Seq, SuspenseEnd};
 use tollgate::money::Nanousd;
 
-use crate::harness::fleet::options;
+use crate::harness::fleet::{make_schema, options};
 
 /// Longer than any seed takes: a node falls silent only when it is made to.
 pub(crate) const TERM: Duration = Duration::from_secs(1_000);
@@ -33,8 +33,7 @@ pub(crate) fn asked(number: u64, least: i64, most: i64) -> Ask {
 
 /// Makes the schema in a new database.
 pub(crate) async fn schema(url: &str) -> Db {
-    let db = Db::for_migrations(&options(url)).await.expect("the database");
-    migrate::up(&db).await.expect("the schema");
+    make_schema(url).await;
     Db::connect(&options(url), None).await.expect("the database")
 }
 

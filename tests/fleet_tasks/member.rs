@@ -8,9 +8,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tollgate::clock::UnixMs;
-use tollgate::fleet::postgres::migrate;
 use tollgate::fleet::postgres::tasks::SharedTasks;
-use tollgate::fleet::postgres::{Db, PostgresOptions, TlsMode};
 use tollgate::fleet::{Fleet, FleetOptions, node};
 use tollgate::ledger::{
     AccountId, Hold, Intent, KeyId, Ledger, LedgerError, Options, REPEATED_WITHIN, RecoveryPolicy,
@@ -19,6 +17,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
 
+use crate::harness::fleet::{database, options};
 use crate::harness::postgres::Postgres;
 
 /// What a task holds, in nano-dollars.
@@ -37,10 +36,8 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) async fn new(name: &str) -> Self {
-        let server = Postgres::shared();
-        let (name, url) = server.database(name);
-        make_schema(&url).await;
-        Self { server, name, url }
+        let (name, url) = database(name).await;
+        Self { server: Postgres::shared(), name, url }
     }
 
     pub(crate) fn sql(&self, sql: &str) -> String {
@@ -76,23 +73,6 @@ pub(crate) struct Purse {
     pub(crate) written_off: i64,
 }
 
-/// Makes the schema of a fleet.
-pub(crate) async fn make_schema(url: &str) {
-    let db = Db::for_migrations(&postgres(url)).await.expect("a database");
-    migrate::up(&db).await.expect("a schema");
-}
-
-pub(crate) fn postgres(url: &str) -> PostgresOptions {
-    PostgresOptions {
-        url: url.to_owned(),
-        password: None,
-        tls: TlsMode::Disable,
-        ca_file: None,
-        connections_max: 8,
-        application: "tollgate tests".to_owned(),
-    }
-}
-
 /// A node of the fleet, in this process.
 pub(crate) struct Member {
     pub(crate) ledger: Arc<Ledger>,
@@ -109,7 +89,7 @@ impl Member {
 
     pub(crate) async fn join_in(url: &str, name: &str, dir: TempDir) -> Self {
         let options = FleetOptions {
-            postgres: postgres(url),
+            postgres: options(url),
             name: name.to_owned(),
             term: Duration::from_secs(10),
             data_dir: dir.path().to_owned(),

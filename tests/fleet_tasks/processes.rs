@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use tollgate::sim::{Sim, SimOptions};
 
 use crate::harness::child::Running;
+use crate::harness::fleet::make_schema;
 use crate::harness::postgres::{Postgres, Stop};
 use crate::harness::{Answer, ask};
-use crate::member::{TIMEOUT, make_schema};
+use crate::member::TIMEOUT;
 
 const TOKEN: &str = "admin-token-of-a-test";
 const PATH: &str = "/v1/videos/generations";

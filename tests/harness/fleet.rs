@@ -14,6 +14,8 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 
+use super::postgres::Postgres;
+
 /// So many nano-dollars.
 pub(crate) fn money(nanousd: i64) -> Nanousd {
     Nanousd::new(nanousd)
@@ -49,6 +51,20 @@ pub(crate) fn options(url: &str) -> PostgresOptions {
     }
 }
 
+/// A new database with the schema, on the server that the tests of a file share: its name, and where
+/// it is.
+pub(crate) async fn database(name: &str) -> (String, String) {
+    let (name, url) = Postgres::shared().database(name);
+    make_schema(&url).await;
+    (name, url)
+}
+
+/// Makes the schema of a fleet in a database.
+pub(crate) async fn make_schema(url: &str) {
+    let db = Db::for_migrations(&options(url)).await.expect("the database");
+    migrate::up(&db).await.expect("the schema");
+}
+
 /// Some nodes of one fleet.
 pub(crate) struct InProcess {
     /// Their ledgers.
@@ -62,8 +78,7 @@ pub(crate) struct InProcess {
 impl InProcess {
     /// Makes the schema, and starts so many nodes.
     pub(crate) async fn start(url: &str, nodes: usize) -> Self {
-        let db = Db::for_migrations(&options(url)).await.expect("the database");
-        migrate::up(&db).await.expect("the schema");
+        make_schema(url).await;
         let (stop, _) = watch::channel(false);
         let (ledgers, dirs, at_work) = (Vec::new(), Vec::new(), Vec::new());
         let mut fleet = Self { ledgers, dirs, stop, at_work, following: Vec::new() };
