@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Admin, Demo, Gateway, Page, Pages, ask, chat_model, eventually, simulator};
+use harness::{Admin, Demo, Gateway, Page, Pages, ask, chat_model, eventually, simulator, videos};
 use serde_json::{Value, json};
 
 /// The most that a page may have, compressed (and none of the ones here comes near it uncompressed).
@@ -663,23 +663,6 @@ async fn the_files_are_tried_out_and_put_in_force() {
         b"GET /operator HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n",
     );
     assert_eq!(answer.status(), 404);
-}
-
-/// Lines of the files for videos at a simulated provider whose answers are `behaviour`.
-fn videos(sim: &tollgate::sim::Sim, behaviour: &str) -> (String, &'static str) {
-    let upstreams = format!(
-        "  xai: {{ protocol: xai, base_url: 'http://{}/sim:{behaviour}' }}\n\
-         tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }}\n",
-        sim.addr()
-    );
-    let models = "models:
-  gif-video:
-    operations: [video]
-    targets: [{ upstream: xai, model: grok-imagine-video }]
-    prices: { per_second: 0.07 }
-    limits: { resolutions: [480p, 720p], seconds_min: 1, seconds_max: 15, reference_images_max: 1 }
-";
-    (upstreams, models)
 }
 
 /// Submits a video; gives the answer's status.

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use harness::{Gateway, ask, node, python};
+use harness::{Gateway, ask, node, python, videos};
 use serde_json::{Value, json};
 use tollgate::sim::{Sim, SimOptions};
 
@@ -90,19 +90,7 @@ impl Receiver {
 }
 
 fn gateway(sim: &Sim) -> Gateway {
-    let upstreams = format!(
-        "  xai: {{ protocol: xai, base_url: 'http://{}/sim:task-pending-ms=5;task-running-ms=5' }}
-tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }}
-",
-        sim.addr()
-    );
-    let models = "models:
-  gif-video:
-    operations: [video]
-    targets: [{ upstream: xai, model: grok-imagine-video }]
-    prices: { per_second: 0.07 }
-    limits: { resolutions: [480p, 720p], seconds_min: 1, seconds_max: 15, reference_images_max: 1 }
-";
+    let (upstreams, models) = videos(sim, "task-pending-ms=5;task-running-ms=5");
     Gateway::serving(&upstreams, models)
 }
 

@@ -7,27 +7,15 @@ use tollgate::sim::{Sim, SimOptions};
 
 use crate::harness::fleet::make_schema;
 use crate::harness::postgres::{Postgres, Stop};
-use crate::harness::{Answer, Gateway, ask};
+use crate::harness::{Answer, Gateway, ask, videos};
 use crate::member::TIMEOUT;
 
 const PATH: &str = "/v1/videos/generations";
-const MODELS: &str = "models:
-  gif-video:
-    operations: [video]
-    targets: [{ upstream: xai, model: grok-imagine-video }]
-    prices: { per_second: 0.07 }
-    limits: { resolutions: [480p, 720p], seconds_min: 1, seconds_max: 15, reference_images_max: 1 }
-";
 
 /// A gateway that is a node of the fleet.
 fn start(url: &str, sim: &Sim) -> Gateway {
-    let base = format!("http://{}/sim:task-pending-ms=20;task-running-ms=1500", sim.addr());
-    let upstreams = format!(
-        "  xai: {{ protocol: xai, base_url: '{base}' }}
-tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }}
-"
-    );
-    Gateway::node(url, &upstreams, MODELS)
+    let (upstreams, models) = videos(sim, "task-pending-ms=20;task-running-ms=1500");
+    Gateway::node(url, &upstreams, models)
 }
 
 fn send(node: &Gateway, head: &str, key: &str, body: &str) -> Answer {

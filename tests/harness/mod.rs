@@ -32,7 +32,7 @@ pub(crate) use gateway::{Gateway, UPSTREAM_KEY};
 pub(crate) use http::{http, http_builder};
 pub(crate) use pages::{Page, Pages};
 pub(crate) use recorder::Recorder;
-pub(crate) use simulated::{chat_model, simulator};
+pub(crate) use simulated::{chat_model, simulator, videos};
 pub(crate) use tool::tool;
 pub(crate) use visitor::{Shown, Visitor};
 pub(crate) use wait::eventually;

@@ -24,3 +24,21 @@ pub(crate) fn chat_model(name: &str, upstream: &str) -> String {
 "
     )
 }
+
+/// The `upstreams` and the `models.yaml` of a gateway for videos, at a simulated provider whose answers
+/// are `behaviour`. Tasks are asked about often.
+pub(crate) fn videos(sim: &Sim, behaviour: &str) -> (String, &'static str) {
+    let upstreams = format!(
+        "  xai: {{ protocol: xai, base_url: 'http://{}/sim:{behaviour}' }}\n\
+         tasks: {{ poll_min: 50ms, poll_max: 100ms, webhook_hosts: [127.0.0.1] }}\n",
+        sim.addr()
+    );
+    let models = "models:
+  gif-video:
+    operations: [video]
+    targets: [{ upstream: xai, model: grok-imagine-video }]
+    prices: { per_second: 0.07 }
+    limits: { resolutions: [480p, 720p], seconds_min: 1, seconds_max: 15, reference_images_max: 1 }
+";
+    (upstreams, models)
+}
