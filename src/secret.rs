@@ -58,11 +58,8 @@ impl Secret {
     /// # Panics
     /// When the operating system has no randomness to give.
     #[must_use]
-    #[expect(clippy::expect_used, reason = "without randomness no secret may be made")]
     pub fn new_code() -> Self {
-        let mut bytes = [0; CODE_BYTES];
-        getrandom::fill(&mut bytes).expect("the operating system's random source failed");
-        Self(format!("{CODE_PREFIX}{}", base32(&bytes)))
+        Self(format!("{CODE_PREFIX}{}", base32(&random_bytes::<CODE_BYTES>())))
     }
 
     /// A new random token without a prefix, for the admin API.
@@ -75,14 +72,22 @@ impl Secret {
     }
 }
 
+fn random_text() -> String {
+    URL_SAFE_NO_PAD.encode(random_bytes::<API_KEY_BYTES>())
+}
+
+/// What nobody can guess.
+///
+/// # Panics
+/// When the operating system has no randomness to give.
 #[expect(
     clippy::expect_used,
-    reason = "without randomness no secret may be made; there is no way on"
+    reason = "without randomness no secret, session or id may be made; there is no way on"
 )]
-fn random_text() -> String {
-    let mut bytes = [0; API_KEY_BYTES];
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system's random source failed");
-    URL_SAFE_NO_PAD.encode(bytes)
+    bytes
 }
 
 /// Lower-case base32 (RFC 4648) without padding: no letter of it is taken for a digit.

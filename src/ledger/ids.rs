@@ -11,6 +11,7 @@ use once_cell::sync::Lazy;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::clock::UnixMs;
+use crate::secret::random_bytes;
 
 /// A record's place in the journal, counted from 1. Zero stands before the first record.
 pub type Seq = u64;
@@ -217,56 +218,29 @@ id!(
     WriteId(u128), "write_", 32
 );
 
-impl WriteId {
-    /// A new random id.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(u128::from(random_number()) << 64 | u128::from(random_number()))
-    }
+macro_rules! random {
+    ($($name:ident($int:ty)),+) => {
+        $(impl $name {
+            /// A new random id.
+            #[must_use]
+            pub fn random() -> Self {
+                Self(<$int>::from_le_bytes(random_bytes()))
+            }
+        })+
+    };
 }
 
-impl CodeId {
-    /// A new random id.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(random_number())
-    }
-}
-
-impl TaskId {
-    /// A new random id.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(u128::from(random_number()) << 64 | u128::from(random_number()))
-    }
-}
+random!(AccountId(u64), KeyId(u64), TaskId(u128), CodeId(u64), WriteId(u128));
 
 impl AccountId {
     /// The gateway's own account, which is in every ledger: what is no customer's belongs to it, such
     /// as codes. It has no money and no keys, and is never listed.
     pub const HOUSE: Self = Self(0);
-
-    /// A new random id.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(random_number())
-    }
-}
-
-impl KeyId {
-    /// A new random id.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(random_number())
-    }
 }
 
 /// What sets this process's request ids apart from those of others that started in the same
 /// millisecond.
-static PROCESS: Lazy<u32> = Lazy::new(|| {
-    let [a, b, c, d, ..] = random_number().to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
-});
+static PROCESS: Lazy<u32> = Lazy::new(|| u32::from_le_bytes(random_bytes()));
 
 /// Requests named so far by this process.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
@@ -288,11 +262,6 @@ impl RequestId {
     pub fn began_at(self) -> UnixMs {
         UnixMs(u64::try_from(self.0 >> 80).unwrap_or(u64::MAX))
     }
-}
-
-#[expect(clippy::expect_used, reason = "without randomness no id may be made; there is no way on")]
-fn random_number() -> u64 {
-    getrandom::u64().expect("the operating system's random source failed")
 }
 
 #[cfg(test)]

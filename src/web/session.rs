@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::clock::UnixMs;
-use crate::secret::{self, Secret};
+use crate::secret::{self, Secret, random_bytes};
 
 /// How long a guest has to send a form: a day, since a log-in page stays open overnight.
 const GUEST_LIFETIME: Duration = Duration::from_secs(24 * 3600);
@@ -53,23 +53,13 @@ impl Session {
     pub(crate) fn begin(who: Option<String>, lifetime: Duration) -> Self {
         let since = UnixMs::now();
         let ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
-        Self { id: random(), who, since, until: UnixMs(since.0.saturating_add(ms)) }
+        Self { id: random_bytes(), who, since, until: UnixMs(since.0.saturating_add(ms)) }
     }
 
     /// A session of nobody's.
     pub(super) fn guest() -> Self {
         Self::begin(None, GUEST_LIFETIME)
     }
-}
-
-#[expect(
-    clippy::expect_used,
-    reason = "without randomness no session may begin; there is no way on"
-)]
-fn random() -> SessionId {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system's random source failed");
-    bytes
 }
 
 /// Reads and writes the sessions of one console.
