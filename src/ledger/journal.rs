@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::oneshot;
 
 use crate::ledger::Seq;
 use crate::ledger::record::{Journaled, OpenHold, Record};
+use crate::ledger::waiters::Waiters;
 
 /// How long records that nobody waits for gather before they are written: settlements come fast, and
 /// a flush for each would cost more than it is worth. A crash within this time leaves their holds in
@@ -38,7 +38,7 @@ struct Queue {
     /// The place of the record that comes next.
     next_seq: Seq,
     records: Vec<Journaled>,
-    waiters: Vec<(Seq, oneshot::Sender<()>)>,
+    waiters: Waiters,
     /// The last record for which someone waits.
     demanded: Seq,
     /// How many of [`Together`] there are.
@@ -68,7 +68,7 @@ impl Journal {
         let queue = Queue {
             next_seq: last.saturating_add(1),
             records: Vec::new(),
-            waiters: Vec::new(),
+            waiters: Waiters::default(),
             demanded: last,
             together: 0,
             stopping: false,
@@ -137,10 +137,8 @@ impl Journal {
             if self.is_durable(seq) {
                 return Ok(());
             }
-            let (sender, committed) = oneshot::channel();
-            queue.waiters.push((seq, sender));
             queue.demanded = queue.demanded.max(seq);
-            committed
+            queue.waiters.wait_for(seq)
         };
         self.work.notify_one();
         committed.await.map_err(|_| Stopped)
@@ -190,23 +188,16 @@ impl Journal {
 
     /// Says that everything up to `seq` is on disk.
     fn committed(&self, seq: Seq) {
-        let woken: Vec<_> = {
-            let mut queue = self.queue.lock();
-            self.durable.store(seq, Ordering::Release);
-            let (woken, waiting) =
-                std::mem::take(&mut queue.waiters).into_iter().partition(|(at, _)| *at <= seq);
-            queue.waiters = waiting;
-            woken
-        };
-        for (_, waiter) in woken {
-            // A waiter that went away needs no answer.
-            waiter.send(()).ok();
-        }
+        let mut queue = self.queue.lock();
+        self.durable.store(seq, Ordering::Release);
+        let woken = queue.waiters.take_up_to(seq);
+        drop(queue);
+        woken.tell();
     }
 
     /// Lets those who still wait know that nothing more will come.
     fn dismiss_waiters(&self) {
-        self.queue.lock().waiters.clear();
+        self.queue.lock().waiters.dismiss();
     }
 }
 

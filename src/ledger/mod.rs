@@ -24,6 +24,7 @@
 //! | `core` | the rules, as a pure state machine; `account`, `record` and `ids` are its data, `house` what is no customer's, `submit` what it knows of submits, `audit` its invariants |
 //! | `journal` | the truth: records in groups, framed, hash-chained, flushed once per group |
 //! | `store` | sled, a projection of the journal for queries; `projection` sums up, `projector` is the thread |
+//! | `waiters` | who waits until a record is on disk, or in sled |
 //! | `report` | what a node of a fleet tells the treasury |
 //! | `recovery` | opening: load, replay, rebuild, end what a crash left open |
 //! | `verify` | the whole journal checked |
@@ -86,6 +87,7 @@ mod suspense;
 mod task;
 mod usage;
 mod verify;
+mod waiters;
 mod write;
 
 use std::collections::{HashMap, HashSet};

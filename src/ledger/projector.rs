@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::oneshot;
 
 use crate::ledger::Seq;
 use crate::ledger::error::LedgerError;
@@ -14,6 +13,7 @@ use crate::ledger::journal::segment::Position;
 use crate::ledger::projection::Window;
 use crate::ledger::record::Journaled;
 use crate::ledger::store::{Store, StoreError};
+use crate::ledger::waiters::Waiters;
 
 /// How long records gather before they are applied. Sled takes some 10 µs to change a row and each
 /// account has four per window, so the longer it is, the less a call costs where many accounts are
@@ -48,7 +48,7 @@ pub(crate) struct Backlog {
 struct State {
     groups: Vec<Group>,
     records: usize,
-    waiters: Vec<(Seq, oneshot::Sender<()>)>,
+    waiters: Waiters,
     stopping: bool,
     failed: Option<String>,
 }
@@ -112,9 +112,7 @@ impl Backlog {
             if let Some(cause) = &state.failed {
                 return Err(LedgerError::Store(cause.clone()));
             }
-            let (sender, applied) = oneshot::channel();
-            state.waiters.push((seq, sender));
-            applied
+            state.waiters.wait_for(seq)
         };
         self.arrived.notify_one();
         applied.await.map_err(|_| LedgerError::Stopped)
@@ -153,18 +151,11 @@ impl Backlog {
     }
 
     fn has_applied(&self, seq: Seq) {
-        let woken: Vec<_> = {
-            let mut state = self.state.lock();
-            self.applied.store(seq, Ordering::Release);
-            let (woken, waiting) =
-                std::mem::take(&mut state.waiters).into_iter().partition(|(at, _)| *at <= seq);
-            state.waiters = waiting;
-            woken
-        };
-        for (_, waiter) in woken {
-            // A reader that went away needs no answer.
-            waiter.send(()).ok();
-        }
+        let mut state = self.state.lock();
+        self.applied.store(seq, Ordering::Release);
+        let woken = state.waiters.take_up_to(seq);
+        drop(state);
+        woken.tell();
     }
 
     /// Sled cannot go on: the journal does, and the next start brings sled up to it.
@@ -176,7 +167,7 @@ impl Backlog {
         let mut state = self.state.lock();
         state.failed = Some(cause.to_owned());
         state.groups.clear();
-        state.waiters.clear();
+        state.waiters.dismiss();
         self.room.notify_one();
     }
 }
@@ -213,7 +204,7 @@ impl Projector {
                 flush_due = None;
             }
             if matches!(due, Due::Stop) {
-                self.backlog.state.lock().waiters.clear();
+                self.backlog.state.lock().waiters.dismiss();
                 return Ok(());
             }
         }
