@@ -86,6 +86,15 @@ impl ErrorKind {
     ];
 }
 
+/// The methods of a path, for who came with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allow {
+    /// It is read, so its head alone can be asked for too.
+    Get,
+    /// It takes requests.
+    Post,
+}
+
 /// A limit of a key, an account or a model that a request has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
@@ -108,6 +117,8 @@ pub struct GatewayError {
     pub code: Option<&'static str>,
     /// The request field at fault, as `error.param`.
     pub param: Option<Cow<'static, str>>,
+    /// The methods that the path takes, where the request's is none of them.
+    pub allow: Option<Allow>,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
     /// The limit that was reached, if one was.
@@ -124,6 +135,7 @@ impl GatewayError {
             message: message.into(),
             code: None,
             param: None,
+            allow: None,
             retry_after: None,
             limited: None,
             cause: None,

@@ -130,6 +130,27 @@ fn the_customers_credentials_stay_here() {
     assert_eq!(request.body, body.as_bytes(), "unknown fields pass, byte for byte");
 }
 
+/// RFC 9110, section 15.5.6: a 405 says in `Allow` what the path takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_method_is_told_the_right_ones() {
+    let demo = Demo::start();
+    for (method, path, allow) in [
+        ("GET", "/v1/chat/completions", "POST"),
+        ("DELETE", "/v1/videos/generations", "POST"),
+        ("PUT", "/v1/messages", "POST"),
+        ("HEAD", "/v1/images/edits", "POST"),
+        ("DELETE", "/v1/videos/generations/gt_1", "GET, HEAD"),
+        ("POST", "/v1/models", "GET, HEAD"),
+        ("POST", "/v1/balance", "GET, HEAD"),
+    ] {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
+        let call = harness::http().request(method.clone(), format!("{}{path}", demo.base_url));
+        let answer = call.bearer_auth(&demo.api_key).send().await.expect("an answer");
+        let found = answer.headers().get("allow").and_then(|value| value.to_str().ok());
+        assert_eq!((answer.status().as_u16(), found), (405, Some(allow)), "{method} {path}");
+    }
+}
+
 /// A browser asks first, without the key; then it may read the answer and the headers that SDKs use.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_other_origins_may_call() {

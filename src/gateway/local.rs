@@ -1,13 +1,12 @@
 //! Requests that the gateway answers itself: models, balance and usage.
 
-use http::Method;
 use serde_json::{Value, json};
 
 use super::envelope::Envelope;
 use super::usage;
 use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Snapshot};
-use crate::error::{ErrorKind, GatewayError};
+use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::ledger::{Key, Ledger};
 use crate::protocols::Operation;
 
@@ -147,7 +146,11 @@ pub(super) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
 }
 
 /// The answer for the right path with the wrong method.
-pub(super) fn wrong_method(allowed: &Method) -> GatewayError {
-    let message = format!("This path takes {allowed} requests.");
-    GatewayError::new(ErrorKind::MethodNotAllowed, message)
+pub(super) fn wrong_method(allow: Allow) -> GatewayError {
+    let message = match allow {
+        Allow::Get => "This path takes GET requests.",
+        Allow::Post => "This path takes POST requests.",
+    };
+    let error = GatewayError::new(ErrorKind::MethodNotAllowed, message);
+    GatewayError { allow: Some(allow), ..error }
 }

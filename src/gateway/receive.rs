@@ -14,7 +14,7 @@ use super::reading::Reading;
 use super::{cors, hosted, overload, respond, submit, told};
 use crate::clock::UnixMs;
 use crate::config::snapshot::{Route, Snapshot};
-use crate::error::{ErrorKind, GatewayError};
+use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::pipeline;
 
 /// What became of a request.
@@ -52,7 +52,7 @@ pub(super) async fn receive(
         return answer_here(gateway, session, exchange).await;
     };
     if head.method != Method::POST {
-        return Err(local::wrong_method(&Method::POST));
+        return Err(local::wrong_method(Allow::Post));
     }
     let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
     exchange.key = Some(Arc::clone(&key));
@@ -154,7 +154,7 @@ async fn answer_here(
     };
     exchange.local_route = local.route();
     if head.method != Method::GET && head.method != Method::HEAD {
-        return Err(local::wrong_method(&Method::GET));
+        return Err(local::wrong_method(Allow::Get));
     }
     let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
     let envelope = exchange.envelope;
@@ -175,7 +175,7 @@ async fn answer_task(
 ) -> Result<Received, GatewayError> {
     let head = session.req_header();
     if head.method != Method::GET && head.method != Method::HEAD {
-        return Err(local::wrong_method(&Method::GET));
+        return Err(local::wrong_method(Allow::Get));
     }
     let key = pipeline::authenticate(&gateway.ledger, &head.headers, UnixMs::now())?;
     let account = key.account;

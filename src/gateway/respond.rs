@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
 use super::cors;
 use super::envelope::Envelope;
-use crate::error::{ErrorKind, GatewayError};
+use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::ledger::RequestId;
 use crate::limits::{Gauge, Standing};
 
@@ -167,6 +169,13 @@ pub(super) async fn error(
     };
     if let Some(retry) = retry {
         header.insert_header(X_SHOULD_RETRY, if retry { "true" } else { "false" })?;
+    }
+    if let Some(allow) = error.allow {
+        let methods = match allow {
+            Allow::Get => "GET, HEAD",
+            Allow::Post => "POST",
+        };
+        header.insert_header(ALLOW, methods)?;
     }
     if status == 401 {
         header.insert_header(http::header::WWW_AUTHENTICATE, "Bearer")?;
