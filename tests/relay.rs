@@ -151,6 +151,25 @@ async fn a_wrong_method_is_told_the_right_ones() {
     }
 }
 
+/// SDKs encode a name that goes into a path.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_is_found_by_its_name_in_a_path() {
+    let demo = Demo::start();
+    for (name, status, id) in [
+        ("gpt-4o", 200, "gpt-4o"),
+        ("gpt%2D4o", 200, "gpt-4o"),
+        ("claude-sonnet-a%2Fb", 200, "claude-sonnet-a/b"),
+        ("claude-sonnet-a/b", 200, "claude-sonnet-a/b"),
+        ("%ff", 404, ""),
+    ] {
+        let call = harness::http().get(format!("{}/v1/models/{name}", demo.base_url));
+        let answer = call.bearer_auth(&demo.api_key).send().await.expect("an answer");
+        assert_eq!(answer.status(), status, "{name}");
+        let found: serde_json::Value = answer.json().await.expect("JSON");
+        assert_eq!(found["id"].as_str().unwrap_or_default(), id, "{name}");
+    }
+}
+
 /// A browser asks first, without the key; then it may read the answer and the headers that SDKs use.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_other_origins_may_call() {

@@ -1,5 +1,6 @@
 //! Requests that the gateway answers itself: models, balance and usage.
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::envelope::Envelope;
@@ -78,9 +79,11 @@ impl<'a> Local<'a> {
                 })
             }
             Self::Model(id) => {
-                let usable = |model: &&std::sync::Arc<Model>| key.may_use(id, &model.id);
-                match snapshot.model(id).filter(usable) {
-                    Some(model) => Ok(describe(id, model, envelope)),
+                // SDKs write a slash in a name as `%2F`.
+                let id = percent_decode_str(id).decode_utf8_lossy();
+                let usable = |model: &&std::sync::Arc<Model>| key.may_use(&id, &model.id);
+                match snapshot.model(&id).filter(usable) {
+                    Some(model) => Ok(describe(&id, model, envelope)),
                     None => Err(GatewayError::new(
                         ErrorKind::ModelNotFound,
                         "This model does not exist, or this API key may not use it.",
