@@ -63,6 +63,30 @@ async fn an_array_that_is_too_long_for_the_upstream_is_answered_as_one() {
     }
 }
 
+/// Arrays are split for every family (spec section 2.8), whatever its upstream takes in one call.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_family_takes_as_many_inputs_as_openai() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let customer = admin.customer("1.00").await;
+    for model in ["vyg-4", "gmn-embedding-001", "text-embedding-v4", "text-embedding-3-small"] {
+        let of = |count: usize| {
+            json!({"model": model, "input": vec!["a"; count], "dimensions": 256,
+                   "encoding_format": "float"})
+        };
+        let (status, answer) = embed(&demo, &customer, &of(2048), "").await;
+        assert_eq!(status, 200, "{model}: {}", answer["error"]);
+        let data = answer["data"].as_array().expect("vectors");
+        let order: Vec<u64> = data.iter().filter_map(|item| item["index"].as_u64()).collect();
+        assert_eq!(order, (0..2048).collect::<Vec<_>>(), "{model}: in order");
+        let usage = &answer["usage"];
+        assert!(usage["prompt_tokens"].as_u64() >= Some(2048), "{model}: {usage}");
+        assert_eq!(usage["prompt_tokens"], usage["total_tokens"], "{model}");
+        let (status, answer) = embed(&demo, &customer, &of(2049), "").await;
+        assert_eq!((status, &answer["error"]["param"]), (400, &json!("input")), "{answer}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_that_fails_fails_all_and_costs_nothing() {
     let demo = Demo::start();
@@ -119,5 +143,15 @@ async fn what_a_model_does_not_take_is_refused_with_what_to_do() {
         assert_eq!(found, status, "{model} {dimensions}: {answer}");
         let size = answer["data"][0]["embedding"].as_array().map_or(0, Vec::len);
         assert_eq!(size, if status == 200 { dimensions } else { 0 }, "{model}");
+    }
+    for (model, dimensions, message) in [
+        ("vyg-4", json!(0), "`dimensions` must be one of 256, 512, 1024, 2048 for this model"),
+        ("vyg-4", json!("256"), "`dimensions` must be one of 256, 512, 1024, 2048 for this model"),
+        ("gmn-embedding-001", json!(0), "`dimensions` must be an integer of at least 1"),
+        ("gmn-embedding-001", json!(1.5), "`dimensions` must be an integer of at least 1"),
+    ] {
+        let body = json!({"model": model, "input": "a", "dimensions": dimensions});
+        let (status, answer) = embed(&demo, &customer, &body, "").await;
+        assert_eq!((status, &answer["error"]["message"]), (400, &json!(message)));
     }
 }

@@ -7,7 +7,8 @@
 //! little-endian 32-bit floats. An upstream that answers with floats all the same has its vectors
 //! re-encoded here; every other byte of its answer stays.
 //!
-//! DashScope takes ten inputs in one call: `batch_inputs_max` in `models.yaml`.
+//! Spec section 2.8 has long arrays split. DashScope takes ten inputs in one call: `batch_inputs_max` in
+//! `models.yaml`. Voyage takes a thousand.
 
 use std::ops::Range;
 
@@ -34,8 +35,8 @@ use split::Split;
 const BILLING_FIELDS: [&str; 4] = ["model", "input", "encoding_format", "dimensions"];
 /// Inputs at most in one request: OpenAI's own limit.
 const INPUTS_MAX: usize = 2048;
-/// The same of Voyage's.
-const VOYAGE_INPUTS_MAX: usize = 1000;
+/// Inputs at most in one call to Voyage; longer arrays are split.
+const VOYAGE_BATCH_INPUTS_MAX: u32 = 1000;
 
 /// The codec.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Codec for OpenaiEmbeddings {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        read(body, limits, INPUTS_MAX).map(|call| Box::new(call) as Box<dyn Call>)
+        read(body, limits).map(|call| Box::new(call) as Box<dyn Call>)
     }
 }
 
@@ -87,8 +88,13 @@ impl Codec for VoyageEmbeddings {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let limits = ModelLimits { token_ids: false, ..limits.clone() };
-        let call = read(body, &limits, VOYAGE_INPUTS_MAX)?;
+        let batch = limits.batch_inputs_max.unwrap_or(VOYAGE_BATCH_INPUTS_MAX);
+        let limits = ModelLimits {
+            token_ids: false,
+            batch_inputs_max: Some(batch.min(VOYAGE_BATCH_INPUTS_MAX)),
+            ..limits.clone()
+        };
+        let call = read(body, &limits)?;
         let float = body.get_non_null("encoding_format").filter(|_| !call.base64);
         let voyage = VoyageEdits {
             dimensions: body.key_range("dimensions"),
@@ -99,13 +105,9 @@ impl Codec for VoyageEmbeddings {
 }
 
 /// Reads what all upstreams have in common.
-fn read(
-    body: &Object<'_>,
-    limits: &ModelLimits,
-    inputs_max: usize,
-) -> Result<EmbeddingsCall, GatewayError> {
+fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<EmbeddingsCall, GatewayError> {
     super::refuse_case_variants(body, &BILLING_FIELDS)?;
-    let input = read_input(body, inputs_max)?;
+    let input = read_input(body)?;
     if input.has_token_ids && !limits.token_ids {
         let message = "this model takes text, not token ids: switch off your client's own \
                        tokenizer (`check_embedding_ctx_length=False` in langchain)";
@@ -145,7 +147,7 @@ impl Input {
 }
 
 /// Reads `input`: a string, an array of strings, an array of token ids, or an array of those.
-fn read_input(body: &Object<'_>, inputs_max: usize) -> Result<Input, GatewayError> {
+fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
     let invalid = || {
         let message = "`input` must be a non-empty string, array of strings or array of token ids";
         GatewayError::invalid("input", message)
@@ -163,9 +165,9 @@ fn read_input(body: &Object<'_>, inputs_max: usize) -> Result<Input, GatewayErro
     if elements.iter().all(is_id) {
         return Ok(of_ids(elements.len()));
     }
-    if elements.len() > inputs_max {
+    if elements.len() > INPUTS_MAX {
         let message =
-            format!("`input` has {} elements; at most {inputs_max} are allowed", elements.len());
+            format!("`input` has {} elements; at most {INPUTS_MAX} are allowed", elements.len());
         return Err(GatewayError::invalid("input", message));
     }
     let count = elements.len() as u64;
@@ -188,11 +190,13 @@ fn measured(text: &str) -> (u64, u64) {
 }
 
 fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
-    let Some(asked) = super::integer(body, "dimensions", 1..=u64::from(u32::MAX))? else {
-        return Ok(());
-    };
     let known = &limits.dimensions;
-    if known.is_empty() || known.iter().any(|size| u64::from(*size) == asked) {
+    if known.is_empty() {
+        return super::integer(body, "dimensions", 1..=u64::MAX).map(drop);
+    }
+    let Some(asked) = body.get_non_null("dimensions") else { return Ok(()) };
+    let asked = asked.as_u64();
+    if known.iter().any(|size| Some(u64::from(*size)) == asked) {
         return Ok(());
     }
     let sizes: Vec<String> = known.iter().map(u32::to_string).collect();

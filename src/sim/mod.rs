@@ -7,7 +7,7 @@
 //! | Path | What answers |
 //! |---|---|
 //! | `…/chat/completions`, `…/responses`, `…/models`, `…/models/{id}` | OpenAI |
-//! | `…/embeddings` | OpenAI; models `voyage-…`: Voyage; under `/compatible-mode/`: DashScope, ten inputs and numbers only; under `/v1beta/openai/`: Gemini, texts and numbers only, no usage |
+//! | `…/embeddings` | OpenAI; models `voyage-…`: Voyage, a thousand inputs; under `/compatible-mode/`: DashScope, ten inputs and numbers only; under `/v1beta/openai/`: Gemini, a hundred texts and numbers only, no usage |
 //! | `…/images/generations`, `…/images/edits` (multipart) | OpenAI, gpt-image and dall-e; models `grok…`: xAI; under `/api/v3/`: Ark |
 //! | `…/audio/speech` | OpenAI; a sine where the format is `wav` or `pcm` |
 //! | `…/messages`, `…/messages/count_tokens` | Anthropic |

@@ -16,6 +16,10 @@ use crate::sim::behaviour::{Behaviour, Refusal, UsageForm};
 const INPUTS_MAX: usize = 2048;
 /// The most inputs that DashScope takes in one request.
 const DASHSCOPE_INPUTS_MAX: usize = 10;
+/// The most that Voyage takes.
+const VOYAGE_INPUTS_MAX: usize = 1000;
+/// The most that Gemini takes ("at most 100 requests can be in one batch").
+const GEMINI_INPUTS_MAX: usize = 100;
 /// The largest vector that a request can ask for.
 const DIMENSIONS_MAX: u32 = 65_536;
 
@@ -63,6 +67,13 @@ impl Vendor {
         let is_text = matches!(request.input, Input::Text(_) | Input::Texts(_));
         let is_float = request.encoding_format.as_deref() == Some("float");
         match self {
+            Self::Voyage if request.input.len() > VOYAGE_INPUTS_MAX => {
+                Some(Answer::invalid("The batch size limit is 1000.", behaviour))
+            }
+            Self::Gemini if request.input.len() > GEMINI_INPUTS_MAX => {
+                let message = "At most 100 requests can be in one batch.";
+                Some(Answer::invalid(message, behaviour))
+            }
             Self::Voyage if request.dimensions.is_some() || is_float || !is_text => {
                 Some(Answer::invalid("Argument is not supported by our API.", behaviour))
             }
