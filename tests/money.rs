@@ -203,6 +203,27 @@ async fn no_money_is_402_and_says_which_kind() {
     let body: Value = answer.json().await.expect("JSON");
     assert_eq!(body["error"]["code"], "insufficient_balance", "{body}");
 
+    // It says what makes a request cheaper, where there is such a field.
+    let poor = admin.customer("0.000000001").await;
+    for (path, body, advice) in [
+        ("/v1/chat/completions", hello(json!({})), "Add credit, or lower `max_tokens`."),
+        (
+            "/v1/responses",
+            json!({"model": "gpt-4o-mini", "input": "hi"}),
+            "Add credit, or lower `max_output_tokens`.",
+        ),
+        ("/v1/embeddings", json!({"model": "vyg-4", "input": "hi"}), "Add credit."),
+        ("/v1/audio/speech", json!({"model": "qf3-tts-flash", "input": "hi"}), "Add credit."),
+        ("/v1/images/generations", json!({"model": "pimg-2", "prompt": "a"}), "Add credit."),
+        ("/v1/videos/generations", json!({"model": "gif-video", "prompt": "a"}), "Add credit."),
+    ] {
+        let answer = demo.post(path, &body, "").bearer_auth(&poor.key).send().await;
+        let answer: Value = answer.expect("an answer").json().await.expect("JSON");
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        let said = format!("and the balance is $0.000000001. {advice}");
+        assert!(message.ends_with(&said), "{path}: {message}");
+    }
+
     // Money for one call, and one call in flight.
     let customer = admin.customer("0.00003").await;
     let small = hello(json!({"max_tokens": 10}));

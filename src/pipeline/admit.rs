@@ -9,7 +9,7 @@ use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
 use crate::pipeline::{Payment, Resolved, Validated, limit};
 use crate::price::Prices;
-use crate::protocols::Call;
+use crate::protocols::{Call, Operation};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
 const RETRY_HELD: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ pub async fn admit(
             floor,
         })
         .await
-        .map_err(|refusal| refused(&refusal, amount))?;
+        .map_err(|refusal| refused(&refusal, amount, resolved.operation))?;
     Ok(Admitted { resolved, call, payment: Payment::Held(hold), prices })
 }
 
@@ -67,13 +67,28 @@ fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
     dearest.cost(&call.bound())
 }
 
-fn refused(refusal: &Refusal, amount: Nanousd) -> GatewayError {
+/// How a request of this kind is made cheaper, where one field does it whatever the model.
+fn cheaper(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Chat | Operation::Messages => ", or lower `max_tokens`",
+        Operation::Responses => ", or lower `max_output_tokens`",
+        Operation::CountTokens
+        | Operation::Embeddings
+        | Operation::ImageGeneration
+        | Operation::ImageEdit
+        | Operation::Video
+        | Operation::Speech => "",
+    }
+}
+
+fn refused(refusal: &Refusal, amount: Nanousd, operation: Operation) -> GatewayError {
     match refusal {
         Refusal::Insufficient { available } => GatewayError::new(
             ErrorKind::InsufficientBalance,
             format!(
                 "This request can cost up to ${amount}, and the balance is ${available}. \
-                 Add credit, or lower `max_tokens`."
+                 Add credit{}.",
+                cheaper(operation)
             ),
         ),
         Refusal::Held { available, held } => GatewayError::new(
