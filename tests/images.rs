@@ -90,6 +90,29 @@ async fn family_q_errors_have_both_shapes_and_cost_nothing() {
         assert_eq!(retry.is_some(), status == 429, "{sim}");
         assert!(!answer.to_string().contains("Arrearage"), "the operator's account: {answer}");
     }
+    // The field at fault, by its whole path.
+    let of = |name: &str, value: Value| {
+        let mut body = good.clone();
+        body["parameters"] = json!({name: value});
+        body
+    };
+    for (body, param, message) in [
+        (of("n", json!(2)), "parameters.n", "`n` must be 1"),
+        (of("n", json!(0)), "parameters.n", "`n` must be 1"),
+        (
+            of("seed", json!(-1)),
+            "parameters.seed",
+            "`seed` must be an integer from 0 to 4294967295",
+        ),
+        (of("size", json!(5)), "parameters.size", "`size` must be a string"),
+        (of("watermark", json!("no")), "parameters.watermark", "`watermark` must be a boolean"),
+        (json!({"model": "qf-image-2.0", "input": "x"}), "input", "`input` must be an object"),
+    ] {
+        let (status, _, answer) = generate(&demo, &customer, &body, "").await;
+        let error = &answer["error"];
+        assert_eq!((status, &answer["code"]), (400, &json!("InvalidParameter")), "{answer}");
+        assert_eq!((&error["param"], &error["message"]), (&json!(param), &json!(message)));
+    }
     let poor = admin.customer("0.01").await;
     let (status, _, answer) = generate(&demo, &poor, &good, "").await;
     assert_eq!((status, &answer["code"]), (402, &json!("insufficient_balance")), "{answer}");
@@ -285,6 +308,10 @@ async fn edits_that_are_not_on_offer_are_refused() {
     }
     let (status, answer) = edit(&demo, &customer, pimg(), "").await;
     assert_eq!((status, &answer["error"]["param"]), (400, &json!("prompt")), "{answer}");
+    let form = Form::new().text("model", "pimg-2").text("prompt", "p");
+    let (status, answer) = edit(&demo, &customer, form, "").await;
+    let message = "`image` is required: a PNG, JPEG or WebP file";
+    assert_eq!((status, &answer["error"]["message"]), (400, &json!(message)), "{answer}");
     let poor = admin.customer("0.50").await;
     let (status, answer) = edit(&demo, &poor, pimg().text("prompt", "p"), "").await;
     assert_eq!((status, &answer["error"]["code"]), (402, &json!("insufficient_balance")));

@@ -47,9 +47,9 @@ pub(super) fn object_in<'a>(
 ) -> Result<Option<Object<'a>>, GatewayError> {
     let Some(value) = body.get_non_null(field) else { return Ok(None) };
     let object = value.as_object();
-    object.map(Some).map_err(|error| {
-        GatewayError::invalid(field, format!("`{field}` must be an acceptable object: {error}"))
-    })
+    object
+        .map(Some)
+        .map_err(|error| GatewayError::invalid(field, super::no_object(field, &value, &error)))
 }
 
 /// Whether a code is about the operator's account or the upstream's load, not about the request.

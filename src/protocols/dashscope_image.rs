@@ -126,16 +126,29 @@ fn read_parameters(
     body: &Object<'_>,
     limits: &ImageLimits,
 ) -> Result<(Option<ImageSize>, u64), GatewayError> {
-    let Some(parameters) = object_in(body, "parameters")? else {
-        return Ok((default_size(limits), 1));
-    };
-    super::refuse_case_variants(&parameters, &PARAMETERS)?;
-    let n = super::integer(&parameters, "n", 1..=u64::from(limits.count_max))?.unwrap_or(1);
-    super::integer(&parameters, "seed", 0..=u64::from(u32::MAX))?;
-    super::boolean(&parameters, "watermark")?;
-    super::boolean(&parameters, "prompt_extend")?;
-    super::text(&parameters, "negative_prompt")?;
-    let Some(text) = super::text(&parameters, "size")? else {
+    match object_in(body, "parameters")? {
+        None => Ok((default_size(limits), 1)),
+        Some(parameters) => check_parameters(&parameters, limits).map_err(inside_parameters),
+    }
+}
+
+/// The field at fault by its whole path, as everywhere in this family.
+fn inside_parameters(error: GatewayError) -> GatewayError {
+    let param = error.param.map(|field| format!("parameters.{field}").into());
+    GatewayError { param, ..error }
+}
+
+fn check_parameters(
+    parameters: &Object<'_>,
+    limits: &ImageLimits,
+) -> Result<(Option<ImageSize>, u64), GatewayError> {
+    super::refuse_case_variants(parameters, &PARAMETERS)?;
+    let n = super::integer(parameters, "n", 1..=u64::from(limits.count_max))?.unwrap_or(1);
+    super::integer(parameters, "seed", 0..=u64::from(u32::MAX))?;
+    super::boolean(parameters, "watermark")?;
+    super::boolean(parameters, "prompt_extend")?;
+    super::text(parameters, "negative_prompt")?;
+    let Some(text) = super::text(parameters, "size")? else {
         return Ok((default_size(limits), n));
     };
     let size = ImageSize::parse(&text).filter(|_| text.contains('*'));
@@ -144,7 +157,7 @@ fn read_parameters(
         None => {
             let sizes = limits.sizes_in_words('*');
             let message = format!("`size` must be one of {sizes}");
-            Err(GatewayError::invalid("parameters.size", message))
+            Err(GatewayError::invalid("size", message))
         }
     }
 }
@@ -347,14 +360,14 @@ mod tests {
             (content(TEXT), "[]", false, "parameters"),
             (content(TEXT), r#"{"size":"512*512"}"#, false, "parameters.size"),
             (content(TEXT), r#"{"size":"1024x1024"}"#, false, "parameters.size"),
-            (content(TEXT), r#"{"size":1024}"#, false, "size"),
-            (content(TEXT), r#"{"n":2}"#, false, "n"),
-            (content(TEXT), r#"{"n":0}"#, false, "n"),
-            (content(TEXT), r#"{"N":1}"#, false, "N"),
-            (content(TEXT), r#"{"seed":-1}"#, false, "seed"),
-            (content(TEXT), r#"{"watermark":"no"}"#, false, "watermark"),
-            (content(TEXT), r#"{"prompt_extend":1}"#, false, "prompt_extend"),
-            (content(TEXT), r#"{"negative_prompt":[]}"#, false, "negative_prompt"),
+            (content(TEXT), r#"{"size":1024}"#, false, "parameters.size"),
+            (content(TEXT), r#"{"n":2}"#, false, "parameters.n"),
+            (content(TEXT), r#"{"n":0}"#, false, "parameters.n"),
+            (content(TEXT), r#"{"N":1}"#, false, "parameters.N"),
+            (content(TEXT), r#"{"seed":-1}"#, false, "parameters.seed"),
+            (content(TEXT), r#"{"watermark":"no"}"#, false, "parameters.watermark"),
+            (content(TEXT), r#"{"prompt_extend":1}"#, false, "parameters.prompt_extend"),
+            (content(TEXT), r#"{"negative_prompt":[]}"#, false, "parameters.negative_prompt"),
         ] {
             let body = format!(r#"{{"model":"m","input":{input},"parameters":{parameters}}}"#);
             let error = read(&body, edits).expect_err(&body);

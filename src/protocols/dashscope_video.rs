@@ -72,11 +72,14 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     let model = super::text(body, "model")?.unwrap_or_default();
     let group = Group::of(&model);
     let billed = billed(body, limits)?;
-    let input = object_in(body, "input")?
-        .ok_or_else(|| refuse(MISSING, "input", "`input` must be an object"))?;
+    let input =
+        object_in(body, "input")?.ok_or_else(|| refuse(MISSING, "input", "`input` is required"))?;
     let video_input = input::check(group, &input, limits)?;
-    let parameters = object_in(body, "parameters")?
-        .ok_or_else(|| refuse(MISSING, "parameters", "`parameters` must be an object"))?;
+    let parameters = object_in(body, "parameters")?.ok_or_else(|| {
+        let message = "`parameters` is required: it tells the upstream what is billed, as in \
+                           `{\"resolution\": \"720P\", \"duration\": 5}`";
+        refuse(MISSING, "parameters", message)
+    })?;
     let audio = parameters::check(group, &parameters, &billed)?;
 
     let input_seconds = if video_input == Some(false) { 0 } else { INPUT_SECONDS_MAX };

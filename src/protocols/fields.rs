@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::json::Object;
+use super::json::{JsonError, Object, Value};
 use crate::error::GatewayError;
 
 /// Refuses a key that some parsers would take for a billing field and others would not.
@@ -49,6 +49,15 @@ pub(super) fn check_messages(body: &Object<'_>) -> Result<(), GatewayError> {
     Ok(())
 }
 
+/// What a customer reads whose `field` is no object, or one that is not read.
+pub(super) fn no_object(field: &str, value: &Value<'_>, error: &JsonError) -> String {
+    if value.text().starts_with(b"{") {
+        format!("`{field}` is not acceptable: {error}")
+    } else {
+        format!("`{field}` must be an object")
+    }
+}
+
 /// An optional integer field within `range`.
 pub(super) fn integer(
     body: &Object<'_>,
@@ -58,10 +67,10 @@ pub(super) fn integer(
     let Some(value) = body.get_non_null(field) else { return Ok(None) };
     let Some(number) = value.as_u64().filter(|number| range.contains(number)) else {
         let (from, to) = range.into_inner();
-        let message = if to == u64::MAX {
-            format!("`{field}` must be an integer of at least {from}")
-        } else {
-            format!("`{field}` must be an integer from {from} to {to}")
+        let message = match to {
+            u64::MAX => format!("`{field}` must be an integer of at least {from}"),
+            _ if from == to => format!("`{field}` must be {from}"),
+            _ => format!("`{field}` must be an integer from {from} to {to}"),
         };
         return Err(GatewayError::invalid(field, message));
     };

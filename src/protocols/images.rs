@@ -148,7 +148,7 @@ fn check_size(text: &str, limits: &ImageLimits) -> Result<Option<ImageSize>, Gat
         None if is_free => Ok(None),
         _ => {
             let sizes = limits.sizes_in_words('x');
-            let message = format!("`size` must be `auto` or one of {sizes} for this model");
+            let message = format!("`size` must be one of `auto`, {sizes} for this model");
             Err(GatewayError::invalid("size", message))
         }
     }

@@ -114,7 +114,7 @@ impl ImageLimits {
         is_free || self.sizes.contains(&size)
     }
 
-    /// The sizes in words, joined by `by`: `1024x1024, 1536x1024 or multiples of 16 up to 3840`.
+    /// The sizes in words, joined by `by`: `1024x1024, any size with sides that are multiples of 16, no side above 3840`.
     #[must_use]
     pub fn sizes_in_words(&self, by: char) -> String {
         let named = |size: &ImageSize| format!("{}{by}{}", size.width, size.height);
@@ -130,7 +130,7 @@ impl ImageLimits {
             rules.push(format!("a ratio of at most {max}:1"));
         }
         if !rules.is_empty() {
-            words.push(format!("a size with {}", rules.join(" and ")));
+            words.push(format!("any size with {}", rules.join(", ")));
         }
         words.join(", ")
     }
@@ -246,7 +246,7 @@ mod tests {
         }
         let words = free.sizes_in_words('x');
         assert!(
-            words.starts_with("256x256, a size with sides that are multiples of 16"),
+            words.starts_with("256x256, any size with sides that are multiples of 16"),
             "{words}"
         );
     }

@@ -99,7 +99,8 @@ pub(super) fn check(
     match wanted {
         None => Ok(seen),
         Some(wanted) => {
-            let message = format!("`{param}` must lead to {} in a format of one", wanted.word());
+            let word = wanted.word();
+            let message = format!("`{param}` must lead to {word}; this is another kind of file");
             Err(GatewayError::invalid(param.to_owned(), message).code(wanted.code()))
         }
     }

@@ -55,8 +55,8 @@ mod video;
 
 pub use dialect::Dialect;
 use fields::{
-    boolean, check_messages, check_service_tier, has_quote_where, integer, refuse_case_variants,
-    text,
+    boolean, check_messages, check_service_tier, has_quote_where, integer, no_object,
+    refuse_case_variants, text,
 };
 use form::Form;
 use json::Object;

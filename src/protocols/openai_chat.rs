@@ -175,7 +175,7 @@ impl UsageOptions {
         }
         let object = options
             .as_object()
-            .map_err(|error| invalid(format!("`stream_options`: {}", error.message)))?;
+            .map_err(|error| invalid(super::no_object(FIELD, &options, &error)))?;
         super::refuse_case_variants(&object, &["include_usage"])?;
         let offset = options.range.start;
         let Some(value) = object.get("include_usage") else {

@@ -153,7 +153,7 @@ fn check_images(fields: &Fields<'_>, limits: &ImageLimits) -> Result<(), Gateway
     let (min, max) = (limits.references_min.max(1) as usize, limits.references_max as usize);
     if !(min..=max).contains(&images.len()) {
         let message = match (images.len(), max) {
-            (0, _) => "`image` must be a PNG, JPEG or WebP file".to_owned(),
+            (0, _) => "`image` is required: a PNG, JPEG or WebP file".to_owned(),
             (count, 1) => format!("`image` is there {count} times; this model takes one"),
             (count, _) => format!("the form has {count} images; this model takes {min} to {max}"),
         };

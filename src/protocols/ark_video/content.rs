@@ -194,8 +194,7 @@ fn is_command(word: &str) -> bool {
 
 fn object<'a>(value: &Value<'a>, at: &str) -> Result<Object<'a>, GatewayError> {
     value.as_object().map_err(|error| {
-        let message = format!("`{at}` must be an acceptable object: {error}");
-        refuse(INVALID, at.to_owned(), message)
+        refuse(INVALID, at.to_owned(), crate::protocols::no_object(at, value, &error))
     })
 }
 

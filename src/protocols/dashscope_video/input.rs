@@ -103,7 +103,7 @@ pub(super) fn check(
     };
     for field in MEDIA_FIELDS.iter().filter(|field| !own.contains(field)) {
         if input.get_non_null(field).is_some() {
-            let message = format!("`input.{field}` is nothing that this model takes");
+            let message = format!("`input.{field}` is not for this model");
             return Err(refuse(INVALID, format!("input.{field}"), message));
         }
     }
@@ -237,7 +237,8 @@ impl Media {
         for (index, item) in items.iter().enumerate() {
             let param = format!("{PARAM}[{index}]");
             let item = item.as_object().map_err(|error| {
-                refuse(INVALID, param.clone(), format!("`{param}` must be an object: {error}"))
+                let message = crate::protocols::no_object(&param, item, &error);
+                refuse(INVALID, param.clone(), message)
             })?;
             crate::protocols::refuse_case_variants(&item, &["type", "url"])?;
             let word = required(&item, "type", &format!("{param}.type"))?.as_str();

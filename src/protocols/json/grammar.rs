@@ -55,6 +55,9 @@ impl<'a> Scanner<'a> {
     /// The object that the text is.
     pub(super) fn document(mut self) -> Result<Object<'a>, JsonError> {
         self.space();
+        if self.at == self.text.len() {
+            return self.fail("the body is empty; it must be a JSON object");
+        }
         if !self.eat(b'{') {
             return self.fail("the body must be a JSON object");
         }

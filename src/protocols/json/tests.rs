@@ -26,6 +26,14 @@ fn an_escaped_key_is_the_same_key() {
 }
 
 #[test]
+fn an_empty_body_is_called_empty() {
+    for text in ["", " \n"] {
+        let error = Object::parse(text.as_bytes()).expect_err("nothing");
+        assert_eq!(error.message, "the body is empty; it must be a JSON object", "{text:?}");
+    }
+}
+
+#[test]
 fn refuses_what_parsers_disagree_on() {
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(64), "]".repeat(64));
     let long_number = format!("{{\"a\":{}}}", "1".repeat(600));
