@@ -76,14 +76,18 @@ pub(super) fn seconds(
 
 /// The model must make videos of this length.
 pub(super) fn check_seconds(seconds: i64, limits: &VideoLimits) -> Result<u32, GatewayError> {
-    let (min, max) = (limits.seconds_min, limits.seconds_max);
+    let range = limits.seconds_min..=limits.seconds_max;
     match u32::try_from(seconds) {
-        Ok(seconds) if (min..=max).contains(&seconds) => Ok(seconds),
-        _ => {
-            let message = format!("`duration` must be from {min} to {max} seconds for this model");
-            Err(refuse(DURATION_OUT_OF_RANGE, "duration", message))
-        }
+        Ok(seconds) if range.contains(&seconds) => Ok(seconds),
+        _ => Err(out_of_range(limits)),
     }
+}
+
+/// The model makes no videos of this length.
+pub(super) fn out_of_range(limits: &VideoLimits) -> GatewayError {
+    let (min, max) = (limits.seconds_min, limits.seconds_max);
+    let message = format!("`duration` must be from {min} to {max} seconds for this model");
+    refuse(DURATION_OUT_OF_RANGE, "duration", message)
 }
 
 /// `resolution`: one that the model has.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::json::Object;
-use super::limits::ModelLimits;
+use super::limits::{ModelLimits, VideoLimits};
 use super::media_url::{self, Medium, Reach};
 use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
 use super::video::{
@@ -72,10 +72,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     }
     let resolution = video::resolution(body, &limits.video)?;
     let aspect_ratio = super::text(body, "aspect_ratio")?.unwrap_or_default();
-    let seconds = match video::seconds(body, &limits.video)? {
-        Some(seconds) => seconds,
-        None => video::check_seconds(i64::from(SECONDS_DEFAULT), &limits.video)?,
-    };
+    let seconds = read_seconds(body, &limits.video)?;
     Ok(Order {
         facts: Facts {
             bound: Usage { seconds: u64::from(seconds), ..Usage::ZERO },
@@ -88,6 +85,22 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
         traits: Traits { resolution, video_input: Some(false), ..Traits::default() },
         tasks: Vec::new(),
     })
+}
+
+/// `duration`: any number (spec section 2.6). A second that is begun is held for as a whole one.
+fn read_seconds(body: &Object<'_>, limits: &VideoLimits) -> Result<u32, GatewayError> {
+    let Some(value) = body.get_non_null("duration") else {
+        return video::check_seconds(i64::from(SECONDS_DEFAULT), limits);
+    };
+    let asked = value
+        .as_f64()
+        .ok_or_else(|| refuse(INVALID, "duration", "`duration` must be a number of seconds"))?;
+    let mut whole = limits.seconds_min..=limits.seconds_max;
+    let held = whole.find(|seconds| f64::from(*seconds) >= asked);
+    match held.filter(|_| asked >= f64::from(limits.seconds_min)) {
+        Some(seconds) => Ok(seconds),
+        None => Err(video::out_of_range(limits)),
+    }
 }
 
 /// `image`: an object with a URL, needed where the model begins with one.
@@ -108,7 +121,11 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
         return Err(refuse(INVALID, FIELD, "this model takes no `image`"));
     }
     let image = image.as_object().map_err(|error| {
-        refuse(INVALID, FIELD, format!("`image` must be an object with a `url`: {error}"))
+        let message = match image.as_str() {
+            Some(_) => "`image` must be an object: `{\"url\": \"https://…\"}`".to_owned(),
+            None => super::no_object(FIELD, &image, &error),
+        };
+        refuse(INVALID, FIELD, message)
     })?;
     super::refuse_case_variants(&image, &["url"])?;
     let url =
