@@ -355,6 +355,36 @@ fn a_submit_that_is_refused_costs_nothing_and_is_told() {
     assert_eq!(sim.tasks_total(), 0, "none was taken");
 }
 
+/// Spec section 7: the codes of what is missing, and a text that says what to send.
+#[test]
+fn what_is_missing_is_named() {
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let gateway = gateway(&sim, "");
+    let family_s = json!({"model": "sf-1-5-pro-251215"});
+    let gif = json!({"model": "gif-video"});
+    for (body, param, words) in [
+        (family_v(json!({"model": null})), "model", "`model` must be a non-empty string"),
+        (json!({"prompt": "a"}), "model", "`model` must be a non-empty string"),
+        (family_v(json!({"input": null})), "input", "`input` is required"),
+        (
+            family_v(json!({"parameters": null})),
+            "parameters",
+            r#"as in `{"resolution": "720P", "duration": 5}`"#,
+        ),
+        (family_s, "content", "`content` is required"),
+        (gif, "prompt", "`prompt` is required"),
+    ] {
+        let answer = submit(&gateway, &body);
+        let error = &answer.json()["error"];
+        assert_eq!(answer.status(), 400, "{answer:?}");
+        assert_eq!(error["code"], "InvalidParameter.MissingRequired", "{error}");
+        assert_eq!(error["param"], param, "{error}");
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains(words), "{message}");
+    }
+    assert_eq!(sim.tasks_total(), 0, "none was sent");
+}
+
 /// What the upstream may have taken is not sent again, and its hold stays.
 #[test]
 fn a_submit_whose_outcome_is_unknown_is_in_doubt_and_never_repeated() {

@@ -51,7 +51,13 @@ pub fn resolve(
     operation: Operation,
     request: &Request<'_>,
 ) -> Result<Resolved, GatewayError> {
-    let missing = || GatewayError::invalid("model", "`model` must be a non-empty string");
+    let missing = || {
+        let error = GatewayError::invalid("model", "`model` must be a non-empty string");
+        match operation {
+            Operation::Video => error.code("InvalidParameter.MissingRequired"),
+            _ => error,
+        }
+    };
     let name = request.model()?.ok_or_else(missing)?;
     if name.is_empty() {
         return Err(missing());
