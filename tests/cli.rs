@@ -191,6 +191,33 @@ fn every_exit_code_means_one_thing() {
     }
 }
 
+/// A newcomer reads where it serves, or why it does not and what to do.
+#[test]
+fn a_start_says_where_it_serves_and_what_to_do_when_it_cannot() {
+    let operated = Operated::start();
+    let held = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = held.local_addr().expect("a port").to_string();
+    let at = |listen: &str| {
+        let mut command = operated.command(&["serve", "--data", "served", "--listen", listen]);
+        command.args(["--admin", "127.0.0.1:0"]);
+        command
+    };
+    let output = at(&taken).output().expect("the binary runs");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(&format!("error: cannot listen on {taken}: ")), "{errors}");
+    assert!(errors.contains("help: another process listens there"), "{errors}");
+
+    let log = operated.directory.path().join("log");
+    let file = std::fs::File::create(&log).expect("a file");
+    let child = at("127.0.0.1:0").stderr(file).stdout(Stdio::null()).spawn();
+    let _running = Running(child.expect("the binary runs"));
+    eventually("where it serves", || {
+        let lines = std::fs::read_to_string(&log).unwrap_or_default();
+        lines.contains("serving at http://127.0.0.1:")
+    });
+}
+
 /// The id is shown before the gateway has answered, and sent with what is made.
 #[test]
 fn what_is_made_has_an_id_that_a_retry_can_use() {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::fleet::postgres::DbError;
 
 /// It failed for another reason, such as a disk or an answer that cannot be read.
-const FAILED: u8 = 1;
+pub(super) const FAILED: u8 = 1;
 /// The command is not complete, or its parts do not fit together; clap's own code.
 pub(super) const USAGE: u8 = 2;
 /// What was asked for does not exist.

@@ -18,6 +18,8 @@ use anyhow::{Context as _, bail};
 use command_fds::{CommandFdExt as _, FdMapping};
 use listenfd::ListenFd;
 
+use super::exit::{FAILED, Failure};
+
 /// The argument that makes a process wait for the one before it.
 pub(super) const TAKE_OVER: &str = "--take-over";
 /// The first descriptor that is passed on: `SD_LISTEN_FDS_START` of sd_listen_fds(3).
@@ -136,13 +138,21 @@ impl Inherited {
         };
         let socket = match self.0.iter().position(fits) {
             Some(index) => self.0.remove(index),
-            None => {
-                TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?
-            }
+            None => TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?,
         };
         socket.set_nonblocking(true)?;
         Ok(socket)
     }
+}
+
+/// Why there is no socket on `address`, and what to do where others have it.
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+    let help = (error.kind() == io::ErrorKind::AddrInUse).then(|| {
+        "another process listens there: stop it, or choose another address with --listen or --admin"
+            .to_owned()
+    });
+    let message = format!("cannot listen on {address}: {error}");
+    Failure { code: FAILED, message, help }
 }
 
 /// Tells the process before this one that it may end, and waits until it has. Blocks. `grace` is

@@ -89,6 +89,7 @@ impl Serve {
                 // Nobody may be there to read it: whoever started the process before this one.
                 drop(writeln!(std::io::stdout(), "{line}"));
             }
+            log::info!("serving at {}, admin API at {}", running.base_url(), running.admin_url());
             Ok(())
         })
     }
