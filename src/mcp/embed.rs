@@ -74,10 +74,11 @@ pub(super) async fn call(
         _ => Vec::new(),
     };
     let numbers = vectors.first().and_then(Value::as_array).map_or(0, Vec::len);
-    let text = format!(
-        "{} vectors of {numbers} numbers each, in `embeddings` of the structured content.",
-        vectors.len()
-    );
+    let count = match vectors.len() {
+        1 => "1 vector".to_owned(),
+        count => format!("{count} vectors"),
+    };
+    let text = format!("{count} of {numbers} numbers, in `embeddings` of the structured content.");
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = Some(answer.with_cost(json!({
         "model": document["model"],
