@@ -3,7 +3,7 @@
 mod harness;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::fleet::{InProcess, cost, database, money, reserve};
 use harness::postgres::Postgres;
@@ -80,6 +80,35 @@ async fn exactly_ten_calls_are_let_through_on_money_for_ten() {
     let sums = "SELECT sum(granted), sum(available), sum(leased), sum(spent), sum(suspense) \
                 FROM tollgate.accounts";
     assert_eq!(Postgres::shared().sql(&name, sums), "50000|0|0|50000|0");
+}
+
+/// Customers look at pages that the database is slow with: calls go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn reads_that_take_long_keep_neither_money_nor_the_directory_waiting() {
+    let (_, url) = Postgres::shared().database("slow_reads");
+    let nodes = InProcess::start(&url, 2).await;
+    let [one, other] = [0, 1].map(|node| &nodes.ledgers[node]);
+    let account = nodes.account_with(10_000).await;
+    let db = one.fleet().expect("a fleet").db();
+    let readers: Vec<_> = (0..60)
+        .map(|_| {
+            let db = db.clone();
+            tokio::spawn(async move { db.query("SELECT pg_sleep(2)", &[]).await.is_ok() })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let begun = Instant::now();
+    let hold = one.admit(reserve(account, 200)).await.expect("there is money");
+    assert!(begun.elapsed() < Duration::from_secs(1), "waited for {:?}", begun.elapsed());
+    hold.post(cost(100));
+    let new = other.create_account("new").await.expect("an account").id;
+    let begun = Instant::now();
+    while one.account(new).is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(1), "followed {:?} late", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    readers.iter().for_each(tokio::task::JoinHandle::abort);
+    nodes.stop().await;
 }
 
 /// What an upstream reports may be absurd, and that of two nodes no sum that fits. Both go on.

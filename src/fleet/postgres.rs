@@ -8,6 +8,7 @@ mod error;
 pub(crate) mod exchange;
 mod history;
 pub(crate) mod limits;
+mod lent;
 mod listen;
 pub mod migrate;
 mod secrets;
@@ -27,13 +28,13 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use deadpool_postgres::{
-    Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
-};
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use tokio::sync::Semaphore;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Config, NoTls, Row};
 
 pub use self::error::DbError;
+use self::lent::Lent;
 pub use self::listen::Announced;
 pub use self::overview::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
 pub use self::tls::authorities_of;
@@ -146,10 +147,15 @@ struct Limits {
 #[derive(Clone)]
 pub struct Db {
     shared: Arc<Shared>,
+    /// Whether it may use the connections that are kept for the node itself.
+    is_ahead: bool,
 }
 
 struct Shared {
     pool: Pool,
+    /// Places for what is asked for customers and operators: however slow that is, and however much,
+    /// calls have their money in time and a key that is revoked is refused.
+    places: Arc<Semaphore>,
     config: Config,
     tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
     limits: Limits,
@@ -207,16 +213,18 @@ impl Db {
             None => Manager::from_config(config.clone(), NoTls, recycling),
             Some(tls) => Manager::from_config(config.clone(), tls.clone(), recycling),
         };
+        let connections_max = options.connections_max.max(1);
+        let places = Arc::new(Semaphore::new(lent::places(connections_max)));
         let pool = Pool::builder(manager)
-            .max_size(options.connections_max.max(1))
+            .max_size(connections_max)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))
             .create_timeout(Some(OPEN_TIMEOUT))
             .recycle_timeout(Some(CONNECT_TIMEOUT))
             .build()
             .map_err(|error| DbError::Failed(error.to_string()))?;
-        let shared = Shared { pool, config, tls, limits, place, observer };
-        let db = Self { shared: Arc::new(shared) };
+        let shared = Shared { pool, places, config, tls, limits, place, observer };
+        let db = Self { shared: Arc::new(shared), is_ahead: false };
         db.query("SELECT 1", &[]).await?;
         Ok(db)
     }
@@ -259,28 +267,6 @@ impl Db {
         rows
     }
 
-    /// A connection of the pool.
-    async fn lend(&self) -> Result<Lent, DbError> {
-        let object = self.shared.pool.get().await.map_err(|error| self.no_connection(error))?;
-        Ok(Lent { object: Some(object), whole: false })
-    }
-
-    fn no_connection(&self, error: PoolError) -> DbError {
-        let place = self.place();
-        match error {
-            PoolError::Backend(error) => error::classify(&error).named(place),
-            PoolError::Timeout(TimeoutType::Wait) => DbError::Unavailable(format!(
-                "every connection to PostgreSQL at {place} is in use; store.postgres.connections \
-                 says how many there may be"
-            )),
-            PoolError::Timeout(_) => DbError::Unavailable(format!(
-                "PostgreSQL at {place} did not answer within {} s",
-                OPEN_TIMEOUT.as_secs()
-            )),
-            error => DbError::Unavailable(format!("PostgreSQL at {place}: {error}")),
-        }
-    }
-
     /// Gives up on what takes too long. Its connection is closed, since it was not given back whole.
     async fn within<T>(
         &self,
@@ -311,50 +297,6 @@ impl Outcome {
             Err(DbError::Unavailable(_)) => Self::Unavailable,
             Err(DbError::Unknown(_)) => Self::Unknown,
             Err(DbError::Failed(_)) => Self::Failed,
-        }
-    }
-}
-
-/// A connection that goes back to the pool only if it was left whole; otherwise it is closed, and the
-/// server rolls back what was begun on it.
-struct Lent {
-    object: Option<Object>,
-    whole: bool,
-}
-
-impl Lent {
-    /// The client, while the connection is lent.
-    fn client(&self) -> Result<&Object, tokio_postgres::Error> {
-        self.object.as_ref().ok_or_else(tokio_postgres::Error::__private_api_timeout)
-    }
-
-    async fn query(
-        &self,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let client = self.client()?;
-        let statement = client.prepare_cached(sql).await?;
-        client.query(&statement, params).await
-    }
-
-    async fn execute(&self, sql: &str, params: &[Param<'_>]) -> Result<u64, tokio_postgres::Error> {
-        let client = self.client()?;
-        let statement = client.prepare_cached(sql).await?;
-        client.execute(&statement, params).await
-    }
-
-    async fn batch(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
-        self.client()?.batch_execute(sql).await
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if let Some(object) = self.object.take()
-            && !self.whole
-        {
-            drop(Object::take(object));
         }
     }
 }

@@ -143,7 +143,8 @@ impl Db {
 
     async fn append_once(&self, row: &Row<'_>) -> Result<Appended, DbError> {
         let refused = Mutex::new(None);
-        let done = self.transact(|transaction| Box::pin(write(transaction, row, &refused))).await;
+        let db = self.ahead();
+        let done = db.transact(|transaction| Box::pin(write(transaction, row, &refused))).await;
         match (done, refused.into_inner()) {
             // What was refused was rolled back.
             (Err(DbError::Failed(_)), Some(refused)) => Ok(Appended::Refused(refused)),
@@ -173,7 +174,7 @@ impl Db {
                 SELECT seq, records FROM tollgate.directory WHERE seq > $1 ORDER BY seq LIMIT $2
             ) AS entry ON TRUE
             WHERE head.id = 1 ORDER BY entry.seq";
-        let rows = self.query(SQL, &[&place(after)?, &i64::from(limit)]).await?;
+        let rows = self.ahead().query(SQL, &[&place(after)?, &i64::from(limit)]).await?;
         let mut pulled = Pulled::default();
         for row in rows {
             pulled.head = read_place(row.try_get(0)?)?;

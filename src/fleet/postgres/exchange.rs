@@ -66,7 +66,6 @@ const PUT_LEASES: &str = "INSERT INTO tollgate.leases (node, account, amount)
     SELECT $1, d.account, d.amount FROM unnest($2::text[], $3::bigint[]) AS d (account, amount)
     ON CONFLICT (account, node) DO UPDATE SET amount = EXCLUDED.amount";
 
-/// Sums past the range stay at its end: they are statistics, and an upstream can report anything.
 /// On which channel it is announced that a node is short of something; which one is what is said.
 pub(crate) const RECALLED: &str = "tollgate_recall";
 
@@ -190,8 +189,8 @@ impl Db {
     ) -> Result<Exchanged, DbError> {
         let begun = Instant::now();
         // A refusal takes back the turn, too: it rolls the transaction back.
-        let refused = Mutex::new(None);
-        let done = self.transact(|tx| {
+        let (refused, db) = (Mutex::new(None), self.ahead());
+        let done = db.transact(|tx| {
             let refused = &refused;
             Box::pin(async move {
                 match do_exchange(tx, exchange, term).await? {
@@ -232,7 +231,7 @@ impl Db {
     /// # Errors
     /// [`DbError`].
     pub async fn sweep(&self) -> Result<Vec<NodeId>, DbError> {
-        let ids = self.transact(|tx| Box::pin(suspend_overdue(tx))).await?;
+        let ids = self.ahead().transact(|tx| Box::pin(suspend_overdue(tx))).await?;
         let node = |id: i32| u16::try_from(id).ok().and_then(NodeId::from_number);
         Ok(ids.into_iter().filter_map(node).collect())
     }

@@ -140,7 +140,7 @@ impl Db {
         &self,
         exchange: &ShareExchange,
     ) -> Result<Option<ShareAnswer>, DbError> {
-        self.transact(|tx| Box::pin(share(tx, exchange))).await
+        self.ahead().transact(|tx| Box::pin(share(tx, exchange))).await
     }
 
     /// Ends a node's shares of limits a minute and of places, unless another process has joined as it.
