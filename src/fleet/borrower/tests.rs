@@ -36,9 +36,9 @@ fn due_after(answered_after_ms: u64) -> Duration {
     let mut borrower = Borrower::new(node, joined, Duration::from_secs(2));
     let sent_at = Duration::from_secs(10);
     borrower.exchange(sent_at, &mut Nothing);
-    let answered_at = sent_at + Duration::from_millis(answered_after_ms);
+    let answered_at = sent_at.saturating_add(Duration::from_millis(answered_after_ms));
     borrower.answered(&Answer::default(), answered_at, &mut Nothing);
-    borrower.due_at(answered_at) - sent_at
+    borrower.due_at(answered_at).saturating_sub(sent_at)
 }
 
 #[test]
