@@ -99,7 +99,7 @@ fn family_v_is_priced_stripped_and_settled_by_what_was_made() {
     let id = accepted["id"].as_str().expect("an id").to_owned();
     assert!(id.starts_with("gt_"), "{accepted}");
     assert_eq!(accepted["status"], "processing");
-    assert_eq!(gateway.balance()["held"], "0.50", "five seconds");
+    assert_eq!(gateway.balance()["available"], "9.50", "five seconds are held, or spent already");
     let done = ended(&gateway, &id);
     assert_eq!(done["status"], "succeeded", "{done}");
     assert!(done["content"][0]["video_url"].is_string(), "{done}");

@@ -125,6 +125,7 @@ fn read(body: &Object<'_>, limits: &VideoLimits) -> Result<Order, GatewayError> 
             ..Traits::default()
         },
         tasks: content.tasks,
+        respelled: None,
     })
 }
 

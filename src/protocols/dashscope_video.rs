@@ -99,6 +99,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
             ..Traits::default()
         },
         tasks: Vec::new(),
+        respelled: None,
     })
 }
 

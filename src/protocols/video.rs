@@ -162,6 +162,9 @@ pub(super) trait Upstream: fmt::Debug + Send + Sync + 'static {
     fn refusal(status: u16, body: &Bytes) -> Fault;
 }
 
+/// Where a value stands in the body, and how it goes on.
+pub(super) type Respelled = (Range<usize>, String);
+
 /// What was read of a request.
 #[derive(Debug, Default)]
 pub(super) struct Order {
@@ -169,6 +172,8 @@ pub(super) struct Order {
     pub(super) traits: Traits,
     /// Ids of tasks that it builds on.
     pub(super) tasks: Vec<String>,
+    /// A value that the upstream reads in another spelling only.
+    pub(super) respelled: Option<Respelled>,
 }
 
 /// A call that submits a task.
@@ -211,6 +216,9 @@ impl<U: Upstream> Call for VideoCall<U> {
         let mut splice = self.terms.model.rename(upstream_model);
         for range in &self.cut {
             splice.replace(range.clone(), "");
+        }
+        if let Some((range, text)) = &self.order.respelled {
+            splice.replace(range.clone(), text.clone());
         }
         splice
     }

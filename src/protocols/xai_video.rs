@@ -12,8 +12,8 @@ use super::limits::{ModelLimits, VideoLimits};
 use super::media_url::{self, Medium, Reach};
 use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
 use super::video::{
-    self, CONTENT_EMPTY, INVALID, MISSING, Order, URL_INVALID, Upstream, VideoCall, WAIT,
-    WEBHOOK_URL, refuse,
+    self, CONTENT_EMPTY, INVALID, MISSING, Order, Respelled, URL_INVALID, Upstream, VideoCall,
+    WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
 use crate::error::{ErrorKind, GatewayError};
@@ -72,7 +72,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     }
     let resolution = video::resolution(body, &limits.video)?;
     let aspect_ratio = super::text(body, "aspect_ratio")?.unwrap_or_default();
-    let seconds = read_seconds(body, &limits.video)?;
+    let (seconds, respelled) = read_seconds(body, &limits.video)?;
     Ok(Order {
         facts: Facts {
             bound: Usage { seconds: u64::from(seconds), ..Usage::ZERO },
@@ -84,23 +84,29 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
         // A resolution that is left to the upstream has no price of its own: the plain one holds.
         traits: Traits { resolution, video_input: Some(false), ..Traits::default() },
         tasks: Vec::new(),
+        respelled,
     })
 }
 
-/// `duration`: any number (spec section 2.6). A second that is begun is held for as a whole one.
-fn read_seconds(body: &Object<'_>, limits: &VideoLimits) -> Result<u32, GatewayError> {
+/// `duration`: a number (spec section 2.6) of whole seconds. xAI knows them as an integer, so `6.0` goes
+/// on as `6`.
+fn read_seconds(
+    body: &Object<'_>,
+    limits: &VideoLimits,
+) -> Result<(u32, Option<Respelled>), GatewayError> {
     let Some(value) = body.get_non_null("duration") else {
-        return video::check_seconds(i64::from(SECONDS_DEFAULT), limits);
+        return Ok((video::check_seconds(i64::from(SECONDS_DEFAULT), limits)?, None));
     };
-    let asked = value
-        .as_f64()
-        .ok_or_else(|| refuse(INVALID, "duration", "`duration` must be a number of seconds"))?;
-    let mut whole = limits.seconds_min..=limits.seconds_max;
-    let held = whole.find(|seconds| f64::from(*seconds) >= asked);
-    match held.filter(|_| asked >= f64::from(limits.seconds_min)) {
-        Some(seconds) => Ok(seconds),
-        None => Err(video::out_of_range(limits)),
-    }
+    let whole = value.as_f64().filter(|seconds| seconds.fract().abs() <= 0.0);
+    let asked = whole.ok_or_else(|| {
+        refuse(INVALID, "duration", "`duration` must be a whole number of seconds")
+    })?;
+    let min = f64::from(limits.seconds_min);
+    let mut seconds = limits.seconds_min..=limits.seconds_max;
+    let found = seconds.find(|seconds| f64::from(*seconds) >= asked).filter(|_| asked >= min);
+    let seconds = found.ok_or_else(|| video::out_of_range(limits))?;
+    let is_integer = video::integer(&value).is_some();
+    Ok((seconds, (!is_integer).then(|| (value.range, seconds.to_string()))))
 }
 
 /// `image`: an object with a URL, needed where the model begins with one.
