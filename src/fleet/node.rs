@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 use super::borrower::{Borrower, Verdict, Waiter};
 use super::lease::{Answer, Exchange, Joined, Refused};
@@ -44,6 +45,7 @@ pub struct Node {
     /// Who waits for money.
     waiting: HashMap<Waiter, (AccountId, oneshot::Sender<Verdict>)>,
     swept_at: Duration,
+    sweeping: Option<JoinHandle<()>>,
 }
 
 /// Why a node goes on no longer.
@@ -88,6 +90,7 @@ pub async fn join(
         borrower: Borrower::new(fleet.node, joined, fleet.term),
         waiting: HashMap::new(),
         swept_at: Duration::ZERO,
+        sweeping: None,
     };
     node.clear(joined).await?;
     Ok(node)
@@ -156,7 +159,7 @@ impl Node {
                 Ok(Ok(answer)) => {
                     retry = RETRY_FIRST;
                     self.take(&answer);
-                    self.sweep().await;
+                    self.sweep();
                 }
                 Ok(Err(refused)) => {
                     log::error!(
@@ -242,19 +245,24 @@ impl Node {
         }
     }
 
-    /// Looks for nodes that have fallen silent, and puts what they have out into suspense.
-    async fn sweep(&mut self) {
+    /// Looks for nodes that have fallen silent, and puts what they have out into suspense. Beside the
+    /// exchanges: it waits for accounts that others have locked, and a term does not wait.
+    fn sweep(&mut self) {
         let now = self.fleet.now();
-        if now.saturating_sub(self.swept_at) < SWEEP_INTERVAL {
+        let is_sweeping = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());
+        if is_sweeping || now.saturating_sub(self.swept_at) < SWEEP_INTERVAL {
             return;
         }
         self.swept_at = now;
-        match self.fleet.db.sweep().await {
-            Ok(nodes) => nodes.iter().for_each(|node| {
-                log::error!("{node} has fallen silent: what it has out is in suspense");
-            }),
-            Err(error) => log::warn!("silent nodes cannot be looked for: {error}"),
-        }
+        let fleet = Arc::clone(&self.fleet);
+        self.sweeping = Some(tokio::spawn(async move {
+            match fleet.db.sweep().await {
+                Ok(nodes) => nodes.iter().for_each(|node| {
+                    log::error!("{node} has fallen silent: what it has out is in suspense");
+                }),
+                Err(error) => log::warn!("silent nodes cannot be looked for: {error}"),
+            }
+        }));
     }
 
     /// Waits until no hold is open, so that what is left can be given back, and joins anew.

@@ -153,6 +153,35 @@ fn a_node_that_is_killed_and_keeps_its_disk_loses_only_calls_in_flight() {
     books.all_is_back();
 }
 
+/// Who puts the lost node's money into suspense waits for the row, for as long as the database lets it.
+#[test]
+fn a_locked_account_of_a_lost_node_costs_no_call_of_others() {
+    let (server, database, url) = shared("locked");
+    let books = Books { server, database: &database };
+    let mut fleet = Fleet::start(&url, None, "2s");
+    let [lost, other] = [fleet.nodes.customer(PLENTY), fleet.nodes.customer(PLENTY)];
+    let [first, others @ ..] = &fleet.nodes.listens()[..] else { panic!("three nodes") };
+    let load = Load::start(&Calling { to: vec![*first], ..fleet.calling(&[&lost.key]) });
+    pass(500);
+    load.stop();
+    fleet.nodes.nodes[0].kill();
+    let row = format!("SELECT id FROM tollgate.accounts WHERE id = '{}' FOR UPDATE", lost.account);
+    let locked = format!("BEGIN; {row}; SELECT pg_sleep(9); COMMIT");
+    let calls = std::thread::scope(|scope| {
+        let locking = scope.spawn(|| books.sql(&locked));
+        let load = Load::start(&Calling { to: others.to_vec(), ..fleet.calling(&[&other.key]) });
+        locking.join().expect("no panic");
+        load.stop()
+    });
+    only(&calls.iter().collect::<Vec<_>>(), &[200], "the others go on");
+    eventually("suspense", || books.purse(&lost.account).suspense > 0);
+    fleet.nodes.nodes[0].start();
+    fleet.nodes.nodes[0].await_ready();
+    books.balanced(&fleet.nodes, &other.account, &calls);
+    fleet.nodes.stop();
+    books.all_is_back();
+}
+
 #[test]
 fn a_node_that_loses_its_disk_leaves_at_most_its_leases_in_suspense() {
     let (server, database, url) = shared("disk_lost");
