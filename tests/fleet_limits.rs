@@ -486,3 +486,35 @@ async fn what_a_node_gives_up_while_nobody_hears_is_spent_elsewhere_later() {
     stop.send_replace(true);
     nodes.stop().await;
 }
+
+/// A node is stopped right after a key's calls: it did not need all that it had of the key's limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_a_node_that_stops_has_left_of_a_limit_is_spent_elsewhere() {
+    let (database, url) = Postgres::shared().database("stops");
+    let nodes = fleet::InProcess::start(&url, 2).await;
+    let share = |ledger: &Arc<Ledger>| {
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let limits = Arc::new(Limits::new().shared());
+        (stop, tokio::spawn(node::share::share(Arc::clone(ledger), limits, stopped)))
+    };
+    let [first, second] = &nodes.ledgers[..] else { panic!("two") };
+    let ((stop, sharing), (stop_second, _)) = (share(first), share(second));
+    let of = limited(&nodes, 10_000).await;
+    let mut holds = Vec::new();
+    for _ in 0..5 {
+        holds.push(first.admit(call(of, 2000)).await.expect("five of them fit"));
+    }
+    for hold in holds {
+        hold.post(fleet::cost(1000));
+    }
+    stop.send_replace(true);
+    sharing.await.expect("it ends");
+    let sums = "SELECT sum(share), sum(spent), sum(held) FROM tollgate.cap_shares";
+    assert_eq!(Postgres::shared().sql(&database, sums), "5000|5000|0");
+    for n in 0..5 {
+        assert!(pays(second, of, 1000).await, "call {n}");
+    }
+    assert!(!pays(second, of, 1).await, "nothing is left");
+    stop_second.send_replace(true);
+    nodes.stop().await;
+}

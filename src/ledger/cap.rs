@@ -224,6 +224,25 @@ impl Ledger {
         is_lowered
     }
 
+    /// The node stops: of what its keys may spend it keeps what they have spent. The rest would be
+    /// nobody's until the period ends.
+    pub(crate) fn give_up_caps(&self, fleet: &Fleet) {
+        for Waiting { account, key, .. } in fleet.desk().waiting() {
+            let mut core = self.shard(account).lock();
+            let state = core.state_mut(account);
+            let Some((spending, shares)) = state.and_then(|state| state.spendings.shares(key))
+            else {
+                continue;
+            };
+            for share in [&mut shares.day, &mut shares.month].into_iter().flatten() {
+                let used = sum(spending.spent.in_span(share.span), spending.held);
+                let kept = share.share.map(|share| share.min(used));
+                // What was used lately says nothing of what is ahead.
+                (share.share, share.told_used, share.is_untold) = (kept, used, true);
+            }
+        }
+    }
+
     /// Nobody can say whether an exchange was heard: all that it told is told again. What was given up
     /// with it would be nobody's until the period ends, if the key is not used here any more.
     pub(crate) fn retell_caps(&self, asks: &[CapAsk]) {

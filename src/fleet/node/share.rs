@@ -101,7 +101,11 @@ impl Sharing {
     }
 
     /// Others may have its shares at once.
-    async fn leave(&self) {
+    async fn leave(&mut self) {
+        self.ledger.give_up_caps(&self.fleet);
+        if tokio::time::timeout(LEAVE_TIMEOUT, self.exchange()).await.is_err() {
+            log::warn!("what keys may spend could not be given back in time");
+        }
         let left = self.fleet.db().leave_limits(self.fleet.node(), self.fleet.epoch());
         match tokio::time::timeout(LEAVE_TIMEOUT, left).await {
             Ok(Ok(())) => {}
