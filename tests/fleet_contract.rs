@@ -9,7 +9,7 @@ mod both;
 
 use std::time::Duration;
 
-use both::{Both, Doings, TERM, account, asked, schema, usd};
+use both::{Both, Doings, TERM, account, asked, usd};
 use harness::fleet::options;
 use harness::postgres::{Cut, Postgres};
 use tollgate::fleet::lease::{Answer, Exchange, Loan, Report, Settled};
@@ -226,7 +226,7 @@ async fn exchanges_get_through_deadlocks_and_serialization_failures() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recalls_that_are_long_over_are_removed() {
     let (name, url) = Postgres::shared().database("recalls");
-    let db = schema(&url).await;
+    let db = both::schema(&url).await;
     let sql = "INSERT INTO tollgate.recalls (account, until)
         SELECT 'old' || n, now() - interval '2 minutes' FROM generate_series(1, 1500) n
         UNION ALL SELECT 'new', now() - interval '2 seconds'";
@@ -236,4 +236,19 @@ async fn recalls_that_are_long_over_are_removed() {
     }
     let left = Postgres::shared().sql(&name, "SELECT account FROM tollgate.recalls");
     assert_eq!(left, "new");
+}
+
+/// A large ledger moves: what is compared between two statements takes longer than a node may hang.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_moves_may_take_its_time_between_two_statements() {
+    let (_, url) = Postgres::shared().database("slow_move");
+    let db = Db::for_migrations(&options(&url)).await.expect("the database");
+    let moved = db.transact(|tx| {
+        Box::pin(async move {
+            tx.query("SELECT 1", &[]).await?;
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            tx.query("SELECT 1", &[]).await.map(drop)
+        })
+    });
+    assert_eq!(moved.await, Ok(()));
 }

@@ -69,6 +69,10 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// A migration may rewrite a large table, and waits for one that another process runs.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// What a ledger that moves compares between two statements, of all its accounts, takes seconds; no node
+/// waits for it.
+const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// Whether the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
@@ -141,6 +145,13 @@ pub type Observer = Box<dyn Fn(RoundTrip) + Send + Sync>;
 struct Limits {
     statement: Duration,
     work: Duration,
+    silence: Duration,
+}
+
+impl Limits {
+    /// For a node.
+    const USUAL: Self =
+        Self { statement: STATEMENT_TIMEOUT, work: WORK_TIMEOUT, silence: SILENCE_TIMEOUT };
 }
 
 /// The database. Cheap to clone.
@@ -179,7 +190,7 @@ impl Db {
         options: &PostgresOptions,
         observer: Option<Observer>,
     ) -> Result<Self, DbError> {
-        let limits = Limits { statement: STATEMENT_TIMEOUT, work: WORK_TIMEOUT };
+        let limits = Limits::USUAL;
         let db = Self::open(options, observer, limits).await?;
         migrate::check(&db).await?;
         db.check_durability().await?;
@@ -191,7 +202,11 @@ impl Db {
     /// # Errors
     /// As [`Db::connect`].
     pub async fn for_migrations(options: &PostgresOptions) -> Result<Self, DbError> {
-        let limits = Limits { statement: MIGRATION_TIMEOUT, work: MIGRATION_TIMEOUT };
+        let limits = Limits {
+            statement: MIGRATION_TIMEOUT,
+            work: MIGRATION_TIMEOUT,
+            silence: MIGRATION_SILENCE_TIMEOUT,
+        };
         Self::open(options, None, limits).await
     }
 
@@ -328,7 +343,7 @@ fn config(options: &PostgresOptions, limits: Limits) -> Result<Config, DbError> 
         .options(format!(
             "-c statement_timeout={} -c idle_in_transaction_session_timeout={}",
             limits.statement.as_millis(),
-            SILENCE_TIMEOUT.as_millis(),
+            limits.silence.as_millis(),
         ));
     Ok(config)
 }
