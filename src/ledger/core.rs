@@ -287,6 +287,47 @@ impl Core {
 }
 
 impl AccountState {
+    /// As much of it as the rules look at for these records of the directory, however much there is.
+    pub(super) fn excerpt(&self, records: &[Record]) -> Self {
+        let mut excerpt = Self {
+            account: self.account.clone(),
+            keys: HashMap::new(),
+            grants: HashMap::new(),
+            refunds: HashMap::new(),
+            refunded: HashMap::new(),
+            native_tasks: HashMap::new(),
+            submits: HashMap::new(),
+            rates: self.rates,
+            spendings: Spendings::default(),
+            people: self.people.excerpt(),
+            pace: self.pace,
+        };
+        for record in records {
+            match record.said() {
+                Record::Granted { id, .. } => {
+                    let known = self.grants.get_key_value(id);
+                    excerpt.grants.extend(known.map(|(id, grant)| (id.clone(), *grant)));
+                }
+                Record::Refunded { id, hold, .. } => {
+                    let known = self.refunds.get_key_value(id);
+                    excerpt.refunds.extend(known.map(|(id, refund)| (id.clone(), *refund)));
+                    let refunded = self.refunded.get(hold);
+                    excerpt.refunded.extend(refunded.map(|refunded| (*hold, *refunded)));
+                }
+                Record::KeyCreated(key) | Record::KeyUpdated(key) => {
+                    let known = self.keys.get(&key.id);
+                    excerpt.keys.extend(known.map(|known| (key.id, Arc::clone(known))));
+                }
+                Record::KeyLimited { key, .. } => {
+                    let known = self.keys.get(key);
+                    excerpt.keys.extend(known.map(|known| (*key, Arc::clone(known))));
+                }
+                _ => {}
+            }
+        }
+        excerpt
+    }
+
     fn can_refund(&self, hold: HoldId, charged: Nanousd, amount: Nanousd) -> bool {
         let before = self.refunded.get(&hold).copied().unwrap_or_default();
         before.checked_add(amount).is_some_and(|sum| sum <= charged)

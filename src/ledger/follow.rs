@@ -89,7 +89,7 @@ impl Ledger {
         for record in records {
             let account = record.account();
             if let Ok(state) = locked.state(account) {
-                copy.accounts.entry(account).or_insert_with(|| state.clone());
+                copy.accounts.entry(account).or_insert_with(|| state.excerpt(records));
             }
         }
         drop(locked);
@@ -225,5 +225,82 @@ impl From<Refused> for LedgerError {
             Refused::NotInDoubt(hold) => Self::NotInDoubt(hold),
             Refused::NotInSuspense(node, account) => Self::NotInSuspense(node, account),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Key, KeyHash, KeyId, KeyLimits};
+
+    const MANY: u64 = 20_000;
+
+    fn key(account: AccountId, number: u64, hash: &[u8]) -> Arc<Key> {
+        Arc::new(Key {
+            id: KeyId::from_number(number),
+            account,
+            hash: KeyHash::of(hash),
+            name: "k".to_owned(),
+            models: None,
+            expires_at: None,
+            disabled: false,
+            created_at: UnixMs(1),
+            updated_at: UnixMs(1),
+        })
+    }
+
+    fn grant(account: AccountId, number: u64) -> Record {
+        let (id, amount, at) = (format!("grant-{number}"), Nanousd::new(1), UnixMs(1));
+        central(Record::Granted { account, id, amount, at })
+    }
+
+    fn refund(account: AccountId, number: u64, hold: u64) -> Record {
+        let (id, hold) = (format!("refund-{number}"), HoldId::from_number(hold));
+        let (amount, charged, at) = (Nanousd::new(6), Nanousd::new(10), UnixMs(1));
+        central(Record::Refunded { account, id, hold, amount, charged, at })
+    }
+
+    /// What a customer has of keys, grants and refunds makes following neither wrong nor slow: calls
+    /// of the same account wait for it.
+    #[test]
+    fn a_write_is_rehearsed_on_what_it_touches() {
+        let account = AccountId::from_number(1);
+        let (name, at) = ("a".to_owned(), UnixMs(1));
+        let mut core = Core::default();
+        core.apply(0, &Record::AccountCreated { account, name, at }).expect("new");
+        for number in 0..MANY {
+            let key = key(account, number, &number.to_be_bytes());
+            core.apply(0, &Record::KeyCreated(key)).expect("new");
+            core.apply(0, &grant(account, number)).expect("new");
+            core.apply(0, &refund(account, number, number)).expect("new");
+        }
+        let limited = |number| {
+            let (key, limits, at) = (KeyId::from_number(number), KeyLimits::default(), UnixMs(2));
+            Record::KeyLimited { account, key, limits, at }
+        };
+        let groups = [
+            (vec![grant(account, MANY), grant(account, MANY)], false),
+            (vec![grant(account, MANY), refund(account, MANY, MANY)], true),
+            (vec![grant(account, 5)], false),
+            (vec![refund(account, 5, MANY)], false),
+            (vec![refund(account, MANY, 5)], false),
+            (vec![Record::KeyCreated(key(account, 5, b"5"))], false),
+            (vec![Record::KeyUpdated(key(account, 5, &5_u64.to_be_bytes()))], true),
+            (vec![Record::KeyUpdated(key(account, MANY, b"new"))], false),
+            (vec![Record::KeyCreated(key(account, MANY, b"new")), limited(MANY)], true),
+            (vec![limited(5)], true),
+            (vec![limited(MANY)], false),
+        ];
+        let state = core.accounts.get(&account).expect("the account");
+        let begun = Instant::now();
+        for _ in 0..100 {
+            for (group, is_allowed) in &groups {
+                let mut copy = Core::default();
+                copy.accounts.insert(account, state.excerpt(group));
+                let rehearsed = group.iter().try_for_each(|record| copy.apply(0, record));
+                assert_eq!(rehearsed.is_ok(), *is_allowed, "{group:?}: {rehearsed:?}");
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

@@ -60,6 +60,12 @@ pub(super) struct People {
 }
 
 impl People {
+    /// As much of it as the rules look at.
+    pub(super) fn excerpt(&self) -> Self {
+        let (login, doubts) = (self.login.clone(), self.doubts.clone());
+        Self { login, ended: HashMap::new(), doubts }
+    }
+
     /// Rules of what is said of people.
     pub(super) fn check(&self, record: &Record) -> Result<(), &'static str> {
         match record {
