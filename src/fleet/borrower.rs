@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Report, Short, Turn};
-use crate::ledger::{AccountId, NodeId, Seq};
+use crate::ledger::{AccountId, NodeId, RECORDS_MAX, Seq};
 use crate::money::Nanousd;
 
 /// How often a node exchanges when nothing hurries it: what another node wrote is known this much
@@ -30,6 +30,10 @@ const IDLE: Duration = Duration::from_secs(5);
 /// The least that is borrowed where it is there: a cent, so that an account's first calls do not each
 /// wait for the treasury.
 const FLOOR: Nanousd = Nanousd::new(10_000_000);
+
+/// An exchange asks for money of no more accounts: a database that is busy lends it within a second. One
+/// that is too large to be done in time would be sent again and again as it is.
+const ASKS_MAX: usize = 5_000;
 
 /// Who waits for money of an account.
 pub type Waiter = u64;
@@ -122,6 +126,8 @@ pub struct Borrower {
     /// When it was sent first.
     sent_at: Duration,
     exchanged_at: Option<Duration>,
+    /// The last account that was asked for, where not all could be.
+    asked_to: Option<AccountId>,
     /// Until when holds may be made.
     spend_until: Duration,
 }
@@ -141,6 +147,7 @@ impl Borrower {
             pending: None,
             sent_at: Duration::ZERO,
             exchanged_at: None,
+            asked_to: None,
             spend_until: Duration::ZERO,
         }
     }
@@ -262,6 +269,7 @@ impl Borrower {
     ) -> Vec<(Waiter, Verdict)> {
         let Some(exchange) = self.pending.take() else { return Vec::new() };
         self.turn = exchange.turn;
+        let was_full = exchange.is_full();
         let most: BTreeMap<_, _> =
             exchange.asks.iter().map(|ask| (ask.account, ask.most)).collect();
         if let Some(report) = exchange.report {
@@ -276,7 +284,8 @@ impl Borrower {
         self.spend_until = self.sent_at.saturating_add(self.term);
         // An answer that comes so late begins no term: the next exchange does.
         let may_spend = now < self.spend_until;
-        self.exchanged_at = Some(now).filter(|_| may_spend);
+        // Nor is there anything to wait for while there is more to say.
+        self.exchanged_at = Some(now).filter(|_| may_spend && !was_full);
         let mut told = Vec::new();
         for (account, loan) in &answer.loans {
             let need = self.needs.entry(*account).or_default();
@@ -343,16 +352,13 @@ impl Borrower {
 
     fn asks(&mut self, now: Duration, local: &impl Local) -> Vec<Ask> {
         let mut asks = Vec::new();
-        for (account, need) in &mut self.needs {
-            let available = local.available(*account);
+        for account in self.next_to_ask(now, local) {
+            let Some(need) = self.needs.get_mut(&account) else { continue };
+            let available = local.available(account);
             let waiting = need.waiting.iter().fold(Nanousd::ZERO, |sum, waiting| {
                 sum.checked_add(waiting.amount).unwrap_or(Nanousd::MAX)
             });
             let ahead = need.spent_in(AHEAD_S).max(FLOOR);
-            let is_low = available < need.spent_in(1) && !need.is_recalled;
-            if need.waiting.is_empty() && !is_low || need.ask_at > now {
-                continue;
-            }
             let least = need.next_to_serve(available).map_or(Nanousd::ZERO, |next| {
                 // What is there was not enough, or another call has taken it meanwhile.
                 next.amount.saturating_sub(available).max(Nanousd::new(1))
@@ -360,9 +366,38 @@ impl Borrower {
             need.waiting.iter_mut().for_each(|waiting| waiting.is_asked = true);
             let wanted = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
             let most = wanted.saturating_sub(available).max(least);
-            asks.push(Ask { account: *account, least, most });
+            asks.push(Ask { account, least, most });
         }
         asks
+    }
+
+    /// The accounts of which money is needed, in their order: where there are too many, those that come
+    /// behind the ones that were asked for the last time.
+    fn next_to_ask(&mut self, now: Duration, local: &impl Local) -> Vec<AccountId> {
+        let is_needed = |(account, need): &(&AccountId, &Need)| {
+            let is_low = || local.available(**account) < need.spent_in(1) && !need.is_recalled;
+            (!need.waiting.is_empty() || is_low()) && need.ask_at <= now
+        };
+        let needed = self.needs.iter().filter(is_needed);
+        let mut accounts: Vec<_> = needed.map(|(account, _)| *account).collect();
+        if accounts.len() <= ASKS_MAX {
+            self.asked_to = None;
+            return accounts;
+        }
+        let begin = accounts.partition_point(|account| Some(*account) <= self.asked_to);
+        accounts.rotate_left(begin);
+        accounts.truncate(ASKS_MAX);
+        self.asked_to = accounts.last().copied();
+        accounts.sort_unstable();
+        accounts
+    }
+}
+
+impl Exchange {
+    /// Whether there was more to say than one exchange takes.
+    fn is_full(&self) -> bool {
+        let said = self.report.as_ref().map_or(0, |report| report.to.saturating_sub(report.from));
+        said >= RECORDS_MAX || self.asks.len() >= ASKS_MAX
     }
 }
 

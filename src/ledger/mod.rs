@@ -136,7 +136,7 @@ pub(crate) use self::projection::UsageCell;
 pub use self::projection::UsageTotal;
 pub use self::record::{Journaled, Key, OpenHold, Record, Reservation, SuspenseEnd, VoidReason};
 pub use self::recovery::Recovery;
-pub use self::report::{History, settled};
+pub use self::report::{History, RECORDS_MAX, settled};
 pub use self::scan::Scan;
 pub use self::sign_up::SignUp;
 pub(crate) use self::spend::Span;

@@ -14,9 +14,10 @@ use crate::clock::UnixMs;
 use crate::fleet::lease::{Report, Settled};
 use crate::money::Nanousd;
 
-/// A report takes no further group when it has this many records: some 10 MB on the way, and a
-/// transaction of a second.
-const RECORDS_MAX: u64 = 50_000;
+/// A report takes no further group when it has this many records: some 4 MB on the way, and a
+/// transaction of less than a second, even where each call is another account's. One that a busy
+/// database cannot do in time would be sent again and again as it is.
+pub const RECORDS_MAX: u64 = 20_000;
 
 /// What statements, usage and the list of doubts need of a report.
 #[derive(Clone, Debug, Default, PartialEq)]
