@@ -5,10 +5,16 @@ mod harness;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::fleet::{InProcess, cost, database, money, reserve};
+use harness::fleet::{InProcess, OneNode, copied, cost, database, money, options, reserve};
 use harness::postgres::Postgres;
 use harness::{Gateway, ask, chat_model, eventually, simulator};
-use tollgate::ledger::{Refusal, VoidReason};
+use tempfile::TempDir;
+use tollgate::clock::UnixMs;
+use tollgate::fleet::moving;
+use tollgate::fleet::postgres::Db;
+use tollgate::ledger::{
+    AccountId, Actor, EntryKind, Ledger, NodeId, Options, Refusal, SuspenseEnd, VoidReason,
+};
 use tollgate::money::Nanousd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -204,4 +210,176 @@ async fn a_stream_that_outgrows_its_hold_goes_on_while_there_is_money() {
     }
     assert!((10..=13).contains(&whole), "{whole} streams of about $0.8 were paid with $10");
     assert_eq!(balance("held"), Nanousd::ZERO);
+}
+
+/// A node that has fallen silent with a call that it has not reported, of which it has the disk.
+struct Silent {
+    node: NodeId,
+    dir: TempDir,
+    /// What was taken out of suspense.
+    amount: i64,
+}
+
+/// A node takes a call of an account for at most 4000 and is charged 1500 for it, falls silent, and an
+/// operator resolves what it had out.
+async fn resolved(
+    (name, url): (&str, &str),
+    first: &Ledger,
+    account: AccountId,
+    end: SuspenseEnd,
+) -> Silent {
+    let dir = TempDir::new().expect("a directory");
+    let mut lost = OneNode::join(url, dir.path()).await;
+    lost.ledger.catch_up().await.expect("follows");
+    let hold = lost.ledger.admit(reserve(account, 4000)).await.expect("there is money");
+    lost.falls_silent().await;
+    assert_eq!(hold.post(cost(1500)).charged, money(1500));
+    lost.ledger.close();
+    let number = Postgres::shared().sql(name, "SELECT max(id) FROM tollgate.nodes");
+    let silence = "UPDATE tollgate.nodes SET term_ends = now() - interval '1 second' WHERE id = ";
+    Postgres::shared().sql(name, &format!("{silence}{number}"));
+    let is_suspended = format!("SELECT suspended_at FROM tollgate.nodes WHERE id = {number}");
+    eventually("suspense", || !Postgres::shared().sql(name, &is_suspended).is_empty());
+    let node = number.parse().ok().and_then(NodeId::from_number).expect("a node");
+    let actor = Actor::operator("op");
+    let resolved = first.by(&actor).resolve_suspense((node, account), end, "lost").await;
+    let amount = resolved.expect("resolved").value.amount.get();
+    assert!(amount >= 4000, "{amount}");
+    Silent { node, dir: copied(dir.path()), amount }
+}
+
+impl Silent {
+    /// It comes back over its disk, and stops.
+    async fn comes_back(&self, url: &str) {
+        let dir = copied(self.dir.path());
+        OneNode::join(url, dir.path()).await.stop().await;
+    }
+}
+
+/// The lines of an account's statement, oldest first, in a word and what each takes away.
+async fn lines(ledger: &Ledger, account: AccountId) -> Vec<(&'static str, i64)> {
+    let mut entries = ledger.entries(account, None, 1000).await.expect("entries");
+    entries.reverse();
+    let line = |kind: &EntryKind| match kind {
+        EntryKind::Grant { amount, .. } => ("grant", -amount.get()),
+        EntryKind::Settlement { charged, .. } => ("settlement", charged.get()),
+        EntryKind::SuspenseCharged { amount, .. } => ("charged", amount.get()),
+        EntryKind::SuspenseReturned { amount, .. } => ("returned", -amount.get()),
+        other => panic!("{other:?}"),
+    };
+    entries.iter().map(|entry| line(&entry.kind)).collect()
+}
+
+/// What an account has spent and what was written off of it, once nothing is out and its statement says
+/// the same.
+async fn settled(name: &str, ledger: &Ledger, account: AccountId) -> (i64, i64) {
+    let out =
+        format!("SELECT leased + held + suspense FROM tollgate.accounts WHERE id='{account}'");
+    eventually("everything is back", || Postgres::shared().sql(name, &out) == "0");
+    let columns = "SELECT available, spent, written_off FROM tollgate.accounts";
+    let row = Postgres::shared().sql(name, &format!("{columns} WHERE id = '{account}'"));
+    let row: Vec<i64> = row.split('|').map(|number| number.parse().expect("a number")).collect();
+    let sum: i64 = lines(ledger, account).await.iter().map(|(_, amount)| amount).sum();
+    assert_eq!(-sum, row[0], "grants, refunds and charges add up to what the account has");
+    (row[1], row[2])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_was_charged_for_a_silent_node_is_given_back_when_it_comes_back() {
+    let (name, url) = Postgres::shared().database("charged");
+    let nodes = InProcess::start(&url, 1).await;
+    let (first, account) = (&nodes.ledgers[0], nodes.account_with(20_000).await);
+    let charge = SuspenseEnd::Charge;
+    let silent = resolved((&name, &url), first, account, charge).await;
+    let amount = silent.amount;
+    let expected = [("grant", -20_000), ("charged", amount)];
+    assert_eq!(lines(first, account).await, expected);
+    assert_eq!(settled(&name, first, account).await, (amount, 0));
+    let entries = first.entries(account, None, 1).await.expect("entries");
+    let node = silent.node.number();
+    assert_eq!(entries[0].kind, EntryKind::SuspenseCharged { node, amount: money(amount) });
+    for _ in 0..2 {
+        // The second time it has nothing new to say.
+        silent.comes_back(&url).await;
+        let expected = [&expected[..], &[("returned", -amount), ("settlement", 1500)]].concat();
+        assert_eq!(lines(first, account).await, expected);
+        assert_eq!(settled(&name, first, account).await, (1500, 0));
+    }
+    let used = first.usage(account, UnixMs(0)..UnixMs::now()).await.expect("usage");
+    let used: Vec<_> = used.iter().map(|row| (row.total.calls, row.total.charged)).collect();
+    assert_eq!(used, [(1, money(1500))]);
+    nodes.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn calls_of_a_node_that_comes_back_are_paid_with_what_was_released() {
+    let (name, url) = Postgres::shared().database("released");
+    let nodes = InProcess::start(&url, 1).await;
+    let (first, account) = (&nodes.ledgers[0], nodes.account_with(20_000).await);
+    let silent = resolved((&name, &url), first, account, SuspenseEnd::Release).await;
+    assert_eq!(settled(&name, first, account).await, (0, 0));
+    silent.comes_back(&url).await;
+    assert_eq!(settled(&name, first, account).await, (1500, 0));
+    assert_eq!(lines(first, account).await, [("grant", -20_000), ("settlement", 1500)]);
+
+    // Of what is released now, all is spent but 1000 when the node comes back, and some of this may be
+    // lent ahead.
+    let silent = resolved((&name, &url), first, account, SuspenseEnd::Release).await;
+    let hold = first.admit(reserve(account, 17_500)).await.expect("there is money");
+    hold.post(cost(17_500));
+    eventually("it is reported", || {
+        Postgres::shared().sql(&name, "SELECT spent FROM tollgate.accounts") == "19000"
+    });
+    silent.comes_back(&url).await;
+    let (spent, gone) = settled(&name, first, account).await;
+    assert_eq!(spent + gone, 20_500, "what calls have cost");
+    assert!((500..1500).contains(&gone), "some of it was still there: {gone}");
+    let found = lines(first, account).await;
+    let expected = [("settlement", 17_500), ("returned", -gone), ("settlement", 1500)];
+    assert_eq!(found[2..], expected, "the operator bears what is gone");
+    nodes.stop().await;
+}
+
+/// An account whose money was lost with a node, one whose node came back, and one of which both is
+/// true and more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_was_resolved_is_the_same_in_the_ledger_of_a_single_gateway() {
+    let (name, url) = Postgres::shared().database("resolved_out");
+    let nodes = InProcess::start(&url, 1).await;
+    let first = &nodes.ledgers[0];
+    let mut accounts = Vec::new();
+    for _ in 0..3 {
+        accounts.push(nodes.account_with(20_000).await);
+    }
+    let database = (&*name, &*url);
+    let (charge, release) = (SuspenseEnd::Charge, SuspenseEnd::Release);
+    let lost = resolved(database, first, accounts[0], charge).await;
+    resolved(database, first, accounts[1], charge).await.comes_back(&url).await;
+    let both = resolved(database, first, accounts[2], charge).await;
+    let silent = resolved(database, first, accounts[2], release).await;
+    let rest = 20_000 - both.amount;
+    first.admit(reserve(accounts[2], rest)).await.expect("there is money").post(cost(rest));
+    let spent = format!("SELECT spent FROM tollgate.accounts WHERE id = '{}'", accounts[2]);
+    eventually("it is reported", || Postgres::shared().sql(&name, &spent) == "20000");
+    silent.comes_back(&url).await;
+    let mut expected = Vec::new();
+    for account in &accounts {
+        expected.push(settled(&name, first, *account).await);
+    }
+    assert_eq!(expected, [(lost.amount, 0), (1500, 0), (20_000, 1500)]);
+    nodes.stop().await;
+    Postgres::shared().sql(&name, "UPDATE tollgate.nodes SET term_ends = now()");
+
+    let back = TempDir::new().expect("a directory");
+    let db = Db::for_moving(&options(&url)).await.expect("the database");
+    moving::move_out(&db, back.path()).await.expect("moves");
+    let (single, _) = Ledger::open(Options::new(back.path())).expect("opens");
+    for (account, expected) in accounts.iter().zip(expected) {
+        let found = single.account(*account).expect("the account");
+        let (spent, written_off) = (found.balance.spent.get(), found.written_off.get());
+        assert_eq!((spent, written_off), expected, "{account}");
+        let sum: i64 = lines(&single, *account).await.iter().map(|(_, amount)| amount).sum();
+        assert_eq!(-sum, found.balance.available.get(), "{account}");
+    }
+    single.close();
 }

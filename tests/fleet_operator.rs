@@ -350,15 +350,111 @@ async fn a_node_whose_suspense_was_resolved_is_shut_out_and_joins_anew() {
     let (status, late) = second.post(RESOLVE, "ticket-3", &charge);
     assert_eq!(status, 404, "nothing is left to be resolved: {late}");
     assert_eq!(second.call(&key), 200);
-    // What the call before had cost was given away: it is the operator's loss, and nobody's overspending.
-    let sums = eventually("all is reported", || {
-        let money = money(&first);
-        if nanousd(&money["spent"]) > 0 { Ok(money) } else { Err(money.to_string()) }
+    assert!(amount > 0);
+    // What the call before has cost is paid with what was released, as if nothing had been.
+    assert_eq!(statement_of(&first, &account, 2), ["grant", "settlement", "settlement"]);
+}
+
+/// Waits until so many calls stand in an account's statement, and checks that statement, balance, usage
+/// and the fleet's money say the same, and that nothing was written off. Gives the kinds of its lines,
+/// oldest first.
+fn statement_of(node: &Node, account: &str, calls: usize) -> Vec<String> {
+    let path = format!("/admin/v1/accounts/{account}");
+    let entries = eventually("all calls are reported", || {
+        let entries = node.get(&format!("{path}/entries"));
+        let entries = entries["data"].as_array().expect("entries").clone();
+        let settled = entries.iter().filter(|entry| entry["kind"] == "settlement").count();
+        if settled >= calls { Ok(entries) } else { Err(format!("{entries:?}")) }
     });
-    assert_eq!(nanousd(&sums["suspense"]), 0, "{sums}");
-    let total = nanousd(&sums["spent"]) + nanousd(&sums["available"]) + nanousd(&sums["leased"]);
-    assert_eq!(total + nanousd(&sums["held"]), 10_000_000_000, "{sums}");
-    assert!(amount > 0 && nanousd(&sums["written_off"]) >= 0);
+    let (mut given, mut spent, mut charged) = (0, 0, Vec::new());
+    for entry in &entries {
+        match entry["kind"].as_str() {
+            Some("grant") => given += nanousd(&entry["amount"]),
+            Some("suspense_charged") => spent += nanousd(&entry["amount"]),
+            Some("suspense_returned") => spent -= nanousd(&entry["amount"]),
+            Some("settlement") => charged.push(nanousd(&entry["charged"])),
+            other => panic!("{other:?}: {entry}"),
+        }
+    }
+    assert_eq!(charged.len(), calls, "{entries:?}");
+    spent += charged.iter().sum::<i64>();
+    let balance = node.get(&path)["balance"].clone();
+    let found = ["granted", "spent"].map(|part| nanousd(&balance[part]));
+    assert_eq!(found, [given, spent], "{balance}");
+    let usage = node.get(&format!("{path}/usage"));
+    let used = usage["data"].as_array().expect("usage").iter();
+    let used: i64 = used.map(|row| nanousd(&row["cost"])).sum();
+    assert_eq!(used, charged.iter().sum::<i64>(), "{usage}");
+    let sums = money(node);
+    let found = ["spent", "written_off"].map(|part| nanousd(&sums[part]));
+    assert_eq!(found, [spent, 0], "{sums}");
+    entries.iter().rev().map(|entry| entry["kind"].as_str().expect("a kind").to_owned()).collect()
+}
+
+/// A node that is cut off takes calls of its customer and is killed with them; an operator resolves what
+/// it had out, and it is started again over its disk.
+async fn killed_resolved_and_started_again(how: &str) -> (Fleet, Node, String, usize) {
+    let fleet = Fleet::new(&format!("operator_again_{how}"));
+    let (first, mut second) = (fleet.node("gw-1"), fleet.node("gw-2"));
+    let (account, key) = first.customer("10.00");
+    eventually("the other node knows the key", || match second.call(&key) {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    });
+    let server = Postgres::shared();
+    statement_of(&first, &account, 1);
+    server.accept_connections(&fleet.database, false);
+    server.send_away(&fleet.database);
+    let calls = (0..3).filter(|_| second.call(&key) == 200).count();
+    assert!(calls > 0, "it goes on with what it was lent");
+    // Their ends are on disk.
+    std::thread::sleep(Duration::from_millis(300));
+    second.process.kill();
+    server.accept_connections(&fleet.database, true);
+    let amount = eventually("its lease is in suspense", || {
+        let answer = first.answer("GET", "/admin/v1/fleet/suspense", "", &Value::Null);
+        let list = if answer.status() == 200 { answer.json() } else { Value::Null };
+        let lease = list["data"][0]["amount"].clone();
+        if lease.is_string() { Ok(nanousd(&lease)) } else { Err(list.to_string()) }
+    });
+    let resolve = json!({"node": 2, "account": account, "how": how, "note": "nobody knows"});
+    let (status, resolved) = first.post(RESOLVE, "", &resolve);
+    assert_eq!((status, nanousd(&resolved["amount"])), (200, amount), "{resolved}");
+    let lines = statement_of(&first, &account, 1);
+    let charged = if how == "charge" {
+        &["grant", "settlement", "suspense_charged"][..]
+    } else {
+        &["grant", "settlement"]
+    };
+    assert_eq!(lines, charged);
+    let (process, customers, admin) = serve(second.directory.path());
+    second = Node { process, customers, admin, ..second };
+    assert_eq!(nanousd(&money(&second)["suspense"]), 0);
+    // It is one of the fleet again.
+    assert_eq!(second.call(&key), 200);
+    statement_of(&second, &account, calls + 2);
+    (fleet, first, account, calls + 2)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_node_that_is_back_pays_its_calls_and_gives_back_what_was_charged_for_it() {
+    let (_fleet, first, account, calls) = killed_resolved_and_started_again("charge").await;
+    let mut expected = vec!["grant", "settlement", "suspense_charged", "suspense_returned"];
+    expected.resize(calls + 3, "settlement");
+    assert_eq!(statement_of(&first, &account, calls), expected);
+    let pages = first.console().await;
+    let page = pages.get(&format!("/operator/customers/{account}/entries")).await;
+    for text in ["node 2 was lost", "node 2 came back"] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_node_that_is_back_pays_its_calls_with_what_was_released() {
+    let (_fleet, first, account, calls) = killed_resolved_and_started_again("release").await;
+    let mut expected = vec!["grant"];
+    expected.resize(calls + 1, "settlement");
+    assert_eq!(statement_of(&first, &account, calls), expected);
 }
 
 /// A database that is away: a node serves to the end of its term, is not ready then, and says why.

@@ -3,20 +3,16 @@
 mod harness;
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::fleet::{InProcess, cost, money, options, reserve};
+use harness::fleet::{InProcess, OneNode, copied, cost, money, reserve};
 use harness::postgres::{Postgres, Stop};
 use tempfile::TempDir;
-use tokio::sync::watch;
 use tollgate::clock::{MS_PER_DAY, UnixMs};
-use tollgate::fleet::{Fleet, FleetOptions, node};
 use tollgate::ledger::{
     AccountId, Actor, Balance, CallName, DoubtRefund, Entry, EntryKind, Grain, Hold, HoldId, KeyId,
-    Ledger, LedgerError, Options, RecoveryPolicy, Refusal, RequestId, Reserve, Settlement,
-    VoidReason,
+    Ledger, LedgerError, Options, Refusal, RequestId, Reserve, Settlement, VoidReason,
 };
 use tollgate::price::{Usage, UsageSource};
 
@@ -337,51 +333,23 @@ async fn balances_add_up_on_any_node_while_money_is_out() {
     nodes.stop().await;
 }
 
-/// Takes a node's directory as a crash would leave it.
-fn copied(from: &Path) -> TempDir {
-    let to = TempDir::new().expect("a directory");
-    let status = std::process::Command::new("cp")
-        .args(["-r", &format!("{}/.", from.display())])
-        .arg(to.path())
-        .status();
-    assert!(status.expect("cp runs").success());
-    to
-}
-
-/// Joins as the node of a directory, and works until the sender is dropped or told so.
-async fn joined(url: &str, dir: &Path) -> (Arc<Ledger>, watch::Sender<bool>) {
-    let fleet = FleetOptions {
-        postgres: options(url),
-        name: "again".to_owned(),
-        term: Duration::from_secs(10),
-        data_dir: dir.to_owned(),
-    };
-    let fleet = Fleet::open(fleet, None).await.expect("the fleet");
-    let options = Options { fleet: Some(Arc::clone(&fleet)), ..Options::new(dir) };
-    let (ledger, _) = Ledger::open(options).expect("the ledger");
-    let node = node::join(&fleet, &ledger, RecoveryPolicy::Floor).await.expect("joins");
-    let (stop, stopped) = watch::channel(false);
-    tokio::spawn(node.run(stopped));
-    (ledger, stop)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_doubt_of_one_node_is_listed_and_resolved_on_another() {
     let (_, url) = Postgres::shared().database("doubt");
     let nodes = InProcess::start(&url, 2).await;
     let account = nodes.account_with(10_000).await;
     let dir = TempDir::new().expect("a directory");
-    let (crashing, stop) = joined(&url, dir.path()).await;
+    let crashing = OneNode::join(&url, dir.path()).await;
     let mut left_open = Vec::new();
     for _ in 0..2 {
         let wanted = Reserve { floor: money(40), ..reserve(account, 300) };
-        let hold = held(&crashing, wanted).await;
+        let hold = held(&crashing.ledger, wanted).await;
         hold.durable().await.expect("durable");
         left_open.push(hold);
     }
     let ids: Vec<HoldId> = left_open.iter().map(Hold::id).collect();
     let dir = copied(dir.path());
-    let (again, stop_again) = joined(&url, dir.path()).await;
+    let again = OneNode::join(&url, dir.path()).await;
     let b = &nodes.ledgers[1];
     let deadline = Instant::now() + REPORTED_AT_LAST;
     while b.in_doubt().await.expect("doubts").len() < 2 {
@@ -395,7 +363,7 @@ async fn a_doubt_of_one_node_is_listed_and_resolved_on_another() {
     let actor = Actor::operator("op");
     let resolved = b.by(&actor).resolve_doubt((account, ids[0]), "looked", Some(refund)).await;
     resolved.expect("resolved");
-    for ledger in [&nodes.ledgers[0], b, &again] {
+    for ledger in [&nodes.ledgers[0], b, &again.ledger] {
         let left = ledger.in_doubt().await.expect("doubts");
         assert_eq!(left.iter().map(|doubt| doubt.call.hold).collect::<Vec<_>>(), [ids[1]]);
         let found = ledger.call_money(account, CallName::Hold(ids[0], None)).await.expect("asked");
@@ -408,8 +376,7 @@ async fn a_doubt_of_one_node_is_listed_and_resolved_on_another() {
     assert!(matches!(twice, Err(LedgerError::NotInDoubt(_))), "{twice:?}");
     // The first process has crashed, and says nothing more of these.
     left_open.into_iter().for_each(std::mem::forget);
-    stop.send_replace(true);
-    stop_again.send_replace(true);
+    drop((crashing, again));
     nodes.stop().await;
 }
 

@@ -84,6 +84,16 @@ impl Line {
                 line.note.clone_from(id);
                 (line.refunded, line.credit) = (Some(*hold), Some(*amount));
             }
+            EntryKind::SuspenseCharged { amount, .. } => {
+                (line.what, line.tone) = ("Charged", "bad");
+                "what a server had set aside that was lost".clone_into(&mut line.note);
+                line.charged = Some(*amount);
+            }
+            EntryKind::SuspenseReturned { amount, .. } => {
+                (line.what, line.tone) = ("Returned", "good");
+                "the server is back: what it was used for is paid".clone_into(&mut line.note);
+                line.credit = Some(*amount);
+            }
         }
         line
     }

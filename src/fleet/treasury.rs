@@ -50,6 +50,16 @@ impl Purse {
     }
 }
 
+/// What operators have taken out of suspense of what a node had out of an account. The treasury knows it
+/// until it hears of the node again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// What was made available again.
+    pub released: Nanousd,
+    /// What counts as spent.
+    pub charged: Nanousd,
+}
+
 /// A node as the treasury knows it. Times are since any moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
@@ -60,6 +70,7 @@ pub(super) struct Node {
     pub(super) term_ends: Duration,
     pub(super) is_suspended: bool,
     pub(super) leases: BTreeMap<AccountId, Nanousd>,
+    pub(super) resolved: BTreeMap<AccountId, Resolved>,
 }
 
 /// All money of a fleet, or as much of it as an exchange touches.
@@ -96,6 +107,13 @@ impl Treasury {
     pub fn leased(&self, node: NodeId, account: AccountId) -> Nanousd {
         let lease = self.nodes.get(&node).and_then(|node| node.leases.get(&account));
         lease.copied().unwrap_or_default()
+    }
+
+    /// What operators have taken out of suspense of what a node had out of an account.
+    #[must_use]
+    pub fn resolved(&self, node: NodeId, account: AccountId) -> Resolved {
+        let resolved = self.nodes.get(&node).and_then(|node| node.resolved.get(&account));
+        resolved.copied().unwrap_or_default()
     }
 
     /// Whether what a node has out is in suspense.
@@ -179,7 +197,9 @@ impl Treasury {
         Ok(answer)
     }
 
-    /// Begins another term. What was in suspense is the node's again.
+    /// Begins another term. What was in suspense is the node's again, and so is what operators have
+    /// taken out of it meanwhile, as far as it is still there: what the node has to say of its money is
+    /// taken as if it had never been silent.
     fn resume(&mut self, id: NodeId, term_ends: Duration) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.term_ends = term_ends;
@@ -191,6 +211,18 @@ impl Treasury {
                 shift(&mut purse.suspense, &mut purse.leased, *amount);
             }
         }
+        for (account, resolved) in std::mem::take(&mut node.resolved) {
+            let Some(purse) = self.accounts.get_mut(&account) else { continue };
+            let charged = resolved.charged.min(purse.spent);
+            let released = resolved.released.min(purse.available);
+            shift(&mut purse.spent, &mut purse.leased, charged);
+            shift(&mut purse.available, &mut purse.leased, released);
+            let back = charged.checked_add(released).unwrap_or(Nanousd::MAX);
+            if back > Nanousd::ZERO {
+                let lease = node.leases.entry(account).or_default();
+                *lease = lease.checked_add(back).unwrap_or(Nanousd::MAX);
+            }
+        }
     }
 
     fn take(&mut self, id: NodeId, report: &Report) -> Result<(), Refused> {
@@ -199,7 +231,7 @@ impl Treasury {
         for Settled { account, charged, written_off, returned } in report.settled.iter().copied() {
             let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
             let lease = node.leases.entry(account).or_default();
-            // What was lent covers everything, unless an operator has taken it out of suspense.
+            // What was lent covers everything, unless an operator has released it and it is gone.
             let paid = charged.min(*lease);
             let back = returned.min(lease.saturating_sub(paid));
             let unpaid = charged.saturating_sub(paid);
@@ -271,7 +303,7 @@ impl Treasury {
 
     /// An operator takes what a suspended node has out of an account: it is available again, or counts
     /// as spent. Says how much it was. A process that still counts it as its own is shut out: it must
-    /// join anew, and has nothing then.
+    /// join anew, which undoes this.
     pub fn resolve(&mut self, node: NodeId, account: AccountId, was_spent: bool) -> Nanousd {
         let row = self.nodes.get_mut(&node).filter(|node| node.is_suspended);
         let Some(node) = row else { return Nanousd::ZERO };
@@ -281,6 +313,9 @@ impl Treasury {
             let to = if was_spent { &mut purse.spent } else { &mut purse.available };
             shift(&mut purse.suspense, to, amount);
         }
+        let resolved = node.resolved.entry(account).or_default();
+        let known = if was_spent { &mut resolved.charged } else { &mut resolved.released };
+        *known = known.checked_add(amount).unwrap_or(Nanousd::MAX);
         amount
     }
 }

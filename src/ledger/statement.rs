@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::clock::UnixMs;
 use crate::ledger::error::LedgerError;
-use crate::ledger::record::{Journaled, OpenHold, Record, VoidReason};
+use crate::ledger::record::{Journaled, OpenHold, Record, SuspenseEnd, VoidReason};
 use crate::ledger::store::{Store, StoreError};
 use crate::ledger::{AccountId, HoldId, KeyId, Ledger, RequestId, Seq};
 use crate::money::Nanousd;
@@ -88,6 +88,22 @@ pub enum EntryKind {
     InDoubt {
         /// What the customer paid under the recovery policy.
         charged: Nanousd,
+    },
+    /// A node of a fleet fell silent, and the operator has what it had out count as spent.
+    SuspenseCharged {
+        /// The node.
+        node: u16,
+        /// How much.
+        amount: Nanousd,
+    },
+    /// The node came back. What was charged for its silence is given back: its calls are charged
+    /// instead. So is what these cost beyond money that was released meanwhile and is gone, borne by
+    /// the operator.
+    SuspenseReturned {
+        /// The node.
+        node: u16,
+        /// How much.
+        amount: Nanousd,
     },
 }
 
@@ -215,6 +231,14 @@ pub(super) fn entry(journaled: Journaled) -> Option<Entry> {
         }
         Record::Voided { reason, .. } => EntryKind::Void { reason },
         Record::Recovered { charged, .. } => EntryKind::InDoubt { charged },
+        // What a statement says of suspense is what was charged, and what was given back of it.
+        Record::SuspenseResolved { node, amount, end, .. } => {
+            let node = node.number();
+            match end {
+                SuspenseEnd::Charge => EntryKind::SuspenseCharged { node, amount },
+                SuspenseEnd::Release => EntryKind::SuspenseReturned { node, amount },
+            }
+        }
         _ => return None,
     };
     Some(Entry { seq, at, call, kind })

@@ -7,8 +7,8 @@ use tollgate::clock::UnixMs;
 use tollgate::fleet::lease::{Answer, Ask, Exchange, Loan, Refused, Report, Settled};
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::postgres::directory::Appended;
-use tollgate::fleet::treasury::{Purse, Treasury};
-use tollgate::ledger::{AccountId, History, NodeId, Record, Seq, SuspenseEnd};
+use tollgate::fleet::treasury::{Purse, Resolved, Treasury};
+use tollgate::ledger::{AccountId, History, Journaled, NodeId, Record, Seq, SuspenseEnd};
 use tollgate::money::Nanousd;
 
 use crate::harness::fleet::{make_schema, options};
@@ -70,9 +70,26 @@ pub(crate) struct Doings {
     suspended: u32,
     resumed: u32,
     resolved: u32,
+    /// What counted as spent was lent again,
+    charged_undone: u32,
+    /// and so was what had been released,
+    released_undone: u32,
+    /// or some of it.
+    released_gone: u32,
 }
 
 impl Doings {
+    /// Counts what an exchange of a node undoes.
+    fn undone(&mut self, before: &Treasury, node: NodeId) {
+        for (id, purse) in before.accounts() {
+            let Resolved { released, charged } = before.resolved(node, id);
+            self.charged_undone += u32::from(charged > Nanousd::ZERO);
+            let is_gone = released > purse.available;
+            self.released_gone += u32::from(is_gone);
+            self.released_undone += u32::from(released > Nanousd::ZERO && !is_gone);
+        }
+    }
+
     /// A suite that does not come to something proves nothing of it.
     pub(crate) fn are_all_there(&self) {
         let all = [
@@ -88,6 +105,9 @@ impl Doings {
             self.suspended,
             self.resumed,
             self.resolved,
+            self.charged_undone,
+            self.released_undone,
+            self.released_gone,
         ];
         assert!(all.iter().all(|times| *times > 0), "something never happened: {self:?}");
     }
@@ -112,6 +132,8 @@ pub(crate) struct Both {
     seed: u64,
     /// The last place of the directory.
     head: Seq,
+    /// What nodes have reported of their calls, as statements have it.
+    charged: BTreeMap<AccountId, i64>,
 }
 
 impl Both {
@@ -124,6 +146,7 @@ impl Both {
             nodes: BTreeMap::new(),
             seed: 0,
             head: 0,
+            charged: BTreeMap::new(),
         }
     }
 
@@ -133,6 +156,8 @@ impl Both {
         *self = Self::new(self.db.clone());
         (self.rng, self.seed, self.head) = (fastrand::Rng::with_seed(seed), seed, head);
         self.sql("DELETE FROM tollgate.leases").await;
+        self.sql("DELETE FROM tollgate.resolved").await;
+        self.sql("DELETE FROM tollgate.entries").await;
         self.sql("DELETE FROM tollgate.recalls").await;
         self.sql("DELETE FROM tollgate.nodes").await;
         self.sql("DELETE FROM tollgate.accounts").await;
@@ -178,7 +203,11 @@ impl Both {
     pub(crate) async fn step(&mut self, did: &mut Doings) {
         self.now += Duration::from_millis(1);
         let node = self.any_node();
-        let what = match self.rng.u32(0..20) {
+        let is_resolved = |node: &NodeId| {
+            (1..=ACCOUNTS).any(|of| self.rules.resolved(*node, account(of)) != Resolved::default())
+        };
+        let resolved = self.nodes.keys().copied().find(is_resolved);
+        let what = match self.rng.u32(0..26) {
             0 | 1 if self.nodes.len() < 4 => {
                 let node = self.add_node().await;
                 format!("{node} is new")
@@ -195,6 +224,17 @@ impl Both {
             }
             4 | 5 => self.sweep(did).await,
             6 => self.resolve(did).await,
+            20..23 => {
+                let Some(node) = node else { return };
+                self.falls_silent(node, did).await
+            }
+            23.. if resolved.is_some() => {
+                // It comes back, and is heard of at once.
+                let node = resolved.expect("one of them");
+                self.join(node).await;
+                let exchange = self.good_exchange(node);
+                self.send(exchange, TERM, did).await
+            }
             7 => {
                 // What was recalled a second ago is so no more.
                 self.now += Duration::from_secs(2);
@@ -263,7 +303,30 @@ impl Both {
         let exchange = self.any_exchange(node);
         // With no term at all it falls silent at once.
         let term = if self.rng.u32(0..4) == 0 { Duration::ZERO } else { TERM };
+        self.send(exchange, term, did).await
+    }
+
+    /// A node borrows and falls silent, and an operator resolves some of what it has. Another may borrow
+    /// all that there is then.
+    async fn falls_silent(&mut self, node: NodeId, did: &mut Doings) -> String {
+        let exchange = Exchange { is_clear: false, ..self.good_exchange(node) };
+        let mut what = vec![self.send(exchange, Duration::ZERO, did).await];
+        what.push(self.sweep(did).await);
+        what.push(self.resolve(did).await);
+        if let Some(other) = self.any_node().filter(|other| *other != node) {
+            let mut exchange = self.good_exchange(other);
+            let all = self.rules.accounts().map(|(id, purse)| (id, purse.available));
+            let all = all.filter(|(_, available)| *available > Nanousd::ZERO);
+            let all = all.map(|(account, all)| Ask { account, least: all, most: all });
+            exchange.asks = all.collect();
+            what.push(self.send(exchange, TERM, did).await);
+        }
+        what.join("; ")
+    }
+
+    async fn send(&mut self, exchange: Exchange, term: Duration, did: &mut Doings) -> String {
         let was_suspended = self.rules.is_suspended(exchange.node);
+        let before = self.rules.clone();
         let expected = self.rules.exchange(&exchange, self.now, term);
         let mut answer = self.db.exchange(&exchange, term).await.expect("an answer");
         // The rules know nothing of the directory.
@@ -279,6 +342,7 @@ impl Both {
             Ok(answer) => {
                 did.cleared += u32::from(exchange.is_clear);
                 did.resumed += u32::from(was_suspended);
+                did.undone(&before, exchange.node);
                 did.recalled += u32::from(!answer.recalled.is_empty());
                 for (_, loan) in &answer.loans {
                     let counter = match loan {
@@ -303,6 +367,9 @@ impl Both {
         standing.turn = exchange.turn;
         standing.reported = exchange.report.as_ref().map_or(standing.reported, |report| report.to);
         standing.last = Some(exchange.clone());
+        for settled in exchange.report.iter().flat_map(|report| &report.settled) {
+            *self.charged.entry(settled.account).or_default() += settled.charged.get();
+        }
     }
 
     /// The next exchange of a node, which is in order.
@@ -365,12 +432,32 @@ impl Both {
         exchange
     }
 
+    /// What the lines of an account say that it has spent beside its calls.
+    async fn of_lines(&self, id: AccountId) -> i64 {
+        let sql = "SELECT bytes FROM tollgate.entries WHERE account = $1";
+        let rows = self.db.query(sql, &[&id.to_string()]).await.expect("rows");
+        let lines =
+            rows.iter().map(|row| match postcard::from_bytes(row.get(0)).expect("a line") {
+                Journaled { record: Record::SuspenseResolved { amount, end, .. }, .. } => match end
+                {
+                    SuspenseEnd::Charge => amount.get(),
+                    SuspenseEnd::Release => -amount.get(),
+                },
+                line => panic!("{line:?}"),
+            });
+        lines.sum()
+    }
+
     /// Both have the same purses and leases.
     pub(crate) async fn compare(&self, after: &str) {
         for (id, expected) in self.rules.accounts() {
             assert!(expected.is_sound(), "{id} after {after}: {expected:?}");
             let found = purse(&self.db, id).await;
             assert_eq!(found.as_ref(), Some(expected), "{id} after: {after}");
+        }
+        for (id, purse) in self.rules.accounts() {
+            let lines = self.of_lines(id).await + self.charged.get(&id).copied().unwrap_or(0);
+            assert_eq!(lines, purse.spent.get(), "the statement of {id} after: {after}");
         }
         let sql = "SELECT node, account, amount FROM tollgate.leases WHERE amount > 0
             ORDER BY node, account";
@@ -384,6 +471,19 @@ impl Both {
         });
         let expected: Vec<_> = leases.filter(|(.., amount)| *amount > 0).collect();
         assert_eq!(found, expected, "leases after: {after}");
+        let sql = "SELECT node, account, released, charged FROM tollgate.resolved
+            ORDER BY node, account";
+        let rows = self.db.query(sql, &[]).await.expect("rows");
+        let found: Vec<(i32, String, i64, i64)> =
+            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect();
+        let ids = self.nodes.keys();
+        let all = ids.flat_map(|node| (1..=ACCOUNTS).map(|number| (*node, account(number))));
+        let resolved = all.map(|(node, id)| {
+            let Resolved { released, charged } = self.rules.resolved(node, id);
+            (i32::from(node.number()), id.to_string(), released.get(), charged.get())
+        });
+        let expected: Vec<_> = resolved.filter(|(.., r, c)| (*r, *c) != (0, 0)).collect();
+        assert_eq!(found, expected, "what is resolved after: {after}");
         let sql = "SELECT id FROM tollgate.nodes WHERE suspended_at IS NOT NULL ORDER BY id";
         let rows = self.db.query(sql, &[]).await.expect("rows");
         let found: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();

@@ -142,9 +142,8 @@ impl World {
             return;
         }
         let amount = self.treasury.resolve(self.nodes[node].id, account, was_spent).get();
-        let sums = self.resolved.entry(account).or_default();
-        *(if was_spent { &mut sums.1 } else { &mut sums.0 }) += amount;
-        self.nodes[node].resolved.insert(account);
+        let (released, charged) = self.nodes[node].resolved.entry(account).or_default();
+        *(if was_spent { charged } else { released }) += amount;
         self.nodes[node].shut_out = self.nodes[node].epoch;
         self.counts.resolved += 1;
         self.checked = (0, 0);

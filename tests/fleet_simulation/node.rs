@@ -85,8 +85,11 @@ pub(crate) struct Node {
     pub(crate) taken_turn: Turn,
     /// The last life that has joined.
     pub(crate) epoch: Epoch,
-    /// Accounts that an operator has taken from it, and in which life at the latest.
-    pub(crate) resolved: BTreeSet<AccountId>,
+    /// What an operator has released, and counted as spent, of what it has, and in which life at the
+    /// latest. It is the node's again once the treasury hears of it,
+    pub(crate) resolved: BTreeMap<AccountId, (i64, i64)>,
+    /// but for released money of these accounts that was gone by then.
+    pub(crate) short: BTreeSet<AccountId>,
     pub(crate) shut_out: Epoch,
     /// Its clock stood here when the seed began, and goes so much too fast.
     clock_begin: Duration,
@@ -107,7 +110,8 @@ impl Node {
             is_lost: false,
             taken_turn: 0,
             epoch: 0,
-            resolved: BTreeSet::new(),
+            resolved: BTreeMap::new(),
+            short: BTreeSet::new(),
             shut_out: 0,
             clock_begin: ms(rng.u64(1..1_000_000)),
             clock_ppm: rng.i64(-10_000..=10_000),

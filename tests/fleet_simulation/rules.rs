@@ -37,14 +37,19 @@ impl World {
                 own += balance.available.get() + balance.held.get();
             }
             assert!(
-                outstanding <= lease || node.resolved.contains(&account),
+                outstanding <= lease
+                    || node.resolved.contains_key(&account)
+                    || node.short.contains(&account),
                 "node {number} has {outstanding} of {account}, and was lent {lease}"
             );
         }
         let out = purse.leased.get() + purse.suspense.get();
         assert_eq!(leased, out, "the leases of {account} sum up to what is out");
-        // What an operator made available again can be spent twice: by a node that was not dead.
-        let (made_available, _) = self.resolved.get(&account).copied().unwrap_or_default();
+        // What an operator made available again can be spent twice: by a node that was not dead, until
+        // the treasury hears of it; and what is gone by then was spent twice.
+        let released = self.nodes.iter().filter_map(|node| node.resolved.get(&account));
+        let released: i64 = released.map(|(released, _)| released).sum();
+        let made_available = released + self.gone.get(&account).copied().unwrap_or_default();
         let all = charged + own + purse.available.get();
         assert!(
             all <= purse.granted.get() + made_available,
@@ -99,8 +104,7 @@ impl World {
     }
 
     fn check_end(&self, account: AccountId, purse: &Purse) {
-        let (made_available, counted_spent) =
-            self.resolved.get(&account).copied().unwrap_or_default();
+        let (mut counted_spent, gone) = (0, self.gone.get(&account).copied().unwrap_or_default());
         let (mut charged, mut written_off, mut lost) = (0, 0, 0);
         for (number, node) in self.nodes.iter().enumerate() {
             let reported = node.books.reported(account);
@@ -109,8 +113,10 @@ impl World {
             let lease = self.treasury.leased(node.id, account).get();
             if node.is_lost {
                 lost += lease;
+                counted_spent += node.resolved.get(&account).map_or(0, |(_, charged)| *charged);
                 continue;
             }
+            assert_eq!(node.resolved.get(&account), None, "node {number} was heard of");
             assert_eq!(reported, node.books.used(account), "node {number} has reported all");
             assert_eq!(
                 node.books.outstanding(account),
@@ -128,8 +134,8 @@ impl World {
             "{account}: {charged} was charged, {unpaid} of it after an operator had resolved it"
         );
         assert!(
-            (0..=made_available + counted_spent).contains(&unpaid),
-            "{account}: {unpaid} was written off beyond what calls did"
+            (0..=gone).contains(&unpaid),
+            "{account}: {unpaid} was written off, and {gone} was released and gone"
         );
     }
 }

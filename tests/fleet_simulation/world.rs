@@ -134,6 +134,9 @@ pub(crate) struct Counts {
     pub(crate) kills: u64,
     pub(crate) suspended: u64,
     pub(crate) resolved: u64,
+    /// Resolutions whose nodes came back, and those of them whose money was gone.
+    pub(crate) undone: u64,
+    pub(crate) gone: u64,
     pub(crate) recalls: u64,
     pub(crate) longest_wait: Duration,
 }
@@ -153,8 +156,8 @@ pub(crate) struct World {
     pub(crate) is_ending: bool,
     pub(crate) accounts: Vec<AccountId>,
     pub(crate) nodes: Vec<Node>,
-    /// What operators took out of suspense: made available again, and counted as spent.
-    pub(crate) resolved: BTreeMap<AccountId, (i64, i64)>,
+    /// Released money that was gone when the node came back that had had it.
+    pub(crate) gone: BTreeMap<AccountId, i64>,
     pub(crate) counts: Counts,
     /// How far everything was when it was last checked.
     pub(crate) checked: (u64, usize),
@@ -178,7 +181,7 @@ impl World {
             is_ending: false,
             accounts: (1..=4).map(AccountId::from_number).collect(),
             nodes: Vec::new(),
-            resolved: BTreeMap::new(),
+            gone: BTreeMap::new(),
             counts: Counts::default(),
             checked: (0, 0),
             had: BTreeMap::new(),
@@ -319,9 +322,10 @@ impl World {
             }
             Asked::Exchange(exchange) => {
                 let now = self.treasury_now();
+                let gone = self.gone_of(node);
                 match self.treasury.exchange(&exchange, now, TERM) {
                     Ok(answer) => {
-                        self.was_taken(node, &exchange, &answer);
+                        self.was_taken(node, &exchange, &answer, gone);
                         Reply::Taken(answer)
                     }
                     Err(refused) => Reply::Refused(refused),
@@ -336,8 +340,25 @@ impl World {
         self.plan(delay, Event::Answered { node, life, request, reply });
     }
 
+    /// What operators have released of a node's money and the treasury has no more.
+    fn gone_of(&self, number: usize) -> BTreeMap<AccountId, i64> {
+        let resolved = self.nodes[number].resolved.iter();
+        let gone = resolved.map(|(account, (released, _))| {
+            let purse = self.treasury.purse(*account);
+            let available = purse.map_or(0, |purse| purse.available.get());
+            (*account, (released - available).max(0))
+        });
+        gone.filter(|(_, gone)| *gone > 0).collect()
+    }
+
     /// The treasury has answered an exchange, whether or not for the first time.
-    fn was_taken(&mut self, number: usize, exchange: &Exchange, answer: &Answer) {
+    fn was_taken(
+        &mut self,
+        number: usize,
+        exchange: &Exchange,
+        answer: &Answer,
+        gone: BTreeMap<AccountId, i64>,
+    ) {
         self.counts.exchanges += 1;
         let node = &mut self.nodes[number];
         if node.taken_turn == exchange.turn {
@@ -345,6 +366,13 @@ impl World {
         }
         node.taken_turn = exchange.turn;
         assert!(exchange.epoch > node.shut_out, "node {number} goes on with what is another's now");
+        self.counts.undone += node.resolved.len() as u64;
+        self.counts.gone += gone.len() as u64;
+        node.resolved.clear();
+        node.short.extend(gone.keys());
+        for (account, amount) in gone {
+            *self.gone.entry(account).or_default() += amount;
+        }
         if let Some(report) = &exchange.report {
             node.books.was_reported(report.to);
         }
@@ -353,7 +381,7 @@ impl World {
                 let left = node.books.outstanding(*account);
                 assert_eq!(left, 0, "node {number} is clear, and has {left} of {account}");
             }
-            node.resolved.clear();
+            node.short.clear();
         }
         let is_short = |(_, loan): &(_, Loan)| matches!(loan, Loan::Short(short) if !short.elsewhere.is_zero());
         if answer.loans.iter().any(is_short) {

@@ -1,5 +1,7 @@
 //! Nodes of a fleet inside a test's process, on a real database.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,4 +131,54 @@ impl InProcess {
             ledger.close();
         }
     }
+}
+
+/// A node over a directory of the test's, which can die and come back.
+pub(crate) struct OneNode {
+    /// Its ledger.
+    pub(crate) ledger: Arc<Ledger>,
+    stop: watch::Sender<bool>,
+    at_work: JoinHandle<()>,
+}
+
+impl OneNode {
+    /// Joins as the node of a directory. What a crash left open there is charged its floor. Dropped, it
+    /// stops.
+    pub(crate) async fn join(url: &str, dir: &Path) -> Self {
+        let fleet = FleetOptions {
+            postgres: options(url),
+            name: "another".to_owned(),
+            term: Duration::from_secs(10),
+            data_dir: dir.to_owned(),
+        };
+        let fleet = Fleet::open(fleet, None).await.expect("the fleet");
+        let options = Options { fleet: Some(Arc::clone(&fleet)), ..Options::new(dir) };
+        let (ledger, _) = Ledger::open(options).expect("the ledger");
+        let joined = node::join(&fleet, &ledger, RecoveryPolicy::Floor).await.expect("joins");
+        let (stop, stopped) = watch::channel(false);
+        Self { ledger, stop, at_work: tokio::spawn(joined.run(stopped)) }
+    }
+
+    /// Says nothing more to the treasury.
+    pub(crate) async fn falls_silent(&mut self) {
+        self.at_work.abort();
+        let ended = (&mut self.at_work).await;
+        assert!(ended.is_err_and(|error| error.is_cancelled()), "it was at work");
+    }
+
+    /// Stops: what it has goes back.
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(true);
+        self.at_work.await.expect("no panic");
+        self.ledger.close();
+    }
+}
+
+/// Takes a node's directory as a crash would leave it.
+pub(crate) fn copied(from: &Path) -> TempDir {
+    let to = TempDir::new().expect("a directory");
+    let from = format!("{}/.", from.display());
+    let copied = Command::new("cp").args(["-r", &from]).arg(to.path()).status();
+    assert!(copied.expect("cp runs").success());
+    to
 }

@@ -88,6 +88,12 @@ impl From<Entry> for Row {
                 charged: Some(charged),
                 ..plain("in doubt", "bad", "a crash ended it".to_owned(), minus(&charged))
             },
+            EntryKind::SuspenseCharged { node, amount } => {
+                plain("suspense", "bad", format!("node {node} was lost"), minus(&amount))
+            }
+            EntryKind::SuspenseReturned { node, amount } => {
+                plain("suspense", "good", format!("node {node} came back"), plus(&amount))
+            }
         }
     }
 }

@@ -89,11 +89,12 @@ impl Account {
 
     /// Compares what calls were charged with what the treasury says was spent. It says less where money
     /// was taken back from a node that had spent it: the operator bore that. It says more where money
-    /// was lost with a node and counts as spent: so much is given.
+    /// was lost with a node and counts as spent, of which so much is known: what there is of it is
+    /// given.
     pub(super) async fn weigh(
         &mut self,
         mut calls: Calls<'_>,
-        spent: Nanousd,
+        (spent, known_lost): (Nanousd, Nanousd),
     ) -> Result<Nanousd, MoveError> {
         let mut sum = Nanousd::ZERO;
         while let Some(call) = calls.next().await? {
@@ -105,8 +106,10 @@ impl Account {
                 sum = sum.saturating_sub(*amount);
             }
         }
-        self.borne = sum.saturating_sub(spent);
-        Ok(spent.saturating_sub(sum))
+        // Where both are in one account, only what is known tells them apart.
+        let lost = known_lost.max(spent.saturating_sub(sum));
+        self.borne = sum.checked_add(lost).unwrap_or(Nanousd::MAX).saturating_sub(spent);
+        Ok(lost)
     }
 
     /// Adds the oldest grant, refund or resolved doubt that can be told, and then the calls that have

@@ -179,7 +179,8 @@ async fn tell_account(
     let tasks = db.tasks_out(id).await?;
     let holds = tasks.iter().map(|moved| moved.task.intent.hold).collect();
     let mut account = Account::new(id, money, holds);
-    let lost = account.weigh(Calls::of(db, id, nodes), tally.spent).await?;
+    let known_lost = db.charged_in_suspense(id).await?;
+    let lost = account.weigh(Calls::of(db, id, nodes), (tally.spent, known_lost)).await?;
     let mut calls = Calls::of(db, id, nodes);
     while let Some(call) = calls.next().await? {
         account.add(arriving, call)?;

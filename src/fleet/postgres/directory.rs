@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::exchange::encoded;
 use super::{Db, DbError, Transaction, suspense};
 use crate::clock::UnixMs;
-use crate::ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq};
+use crate::ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
 use crate::money::Nanousd;
 
 /// On which channel a write is announced.
@@ -245,11 +245,11 @@ async fn take_effect(
         }
         Record::Central(record) => match &**record {
             Record::Granted { account, id, amount, at } => {
-                put_line(transaction, record, seq).await?;
+                put_line(transaction, record, read_place(seq)?).await?;
                 give(transaction, (*account, id), *amount, *at).await
             }
             Record::Refunded { .. } => {
-                put_line(transaction, record, seq).await?;
+                put_line(transaction, record, read_place(seq)?).await?;
                 give_back(transaction, record).await
             }
             Record::DoubtResolved { account, hold, .. } => {
@@ -261,6 +261,9 @@ async fn take_effect(
             _ => Ok(None),
         },
         Record::SuspenseResolved { account, node, amount, end, .. } => {
+            if *end == SuspenseEnd::Charge {
+                put_line(transaction, record, read_place(seq)?).await?;
+            }
             let resolved = suspense::resolve(transaction, (*node, *account), *amount, *end).await?;
             Ok((!resolved).then_some(Refused::NotInSuspense(*node, *account)))
         }
@@ -269,10 +272,14 @@ async fn take_effect(
 }
 
 /// Writes the line of a statement: as a node reports those of its calls, and once for all nodes.
-async fn put_line(transaction: &Transaction<'_>, record: &Record, seq: i64) -> Result<(), DbError> {
+pub(super) async fn put_line(
+    transaction: &Transaction<'_>,
+    record: &Record,
+    seq: Seq,
+) -> Result<(), DbError> {
     const SQL: &str = "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
         VALUES ($1, $2, $2, $3, $4)";
-    let seq = NodeId::DIRECTORY.begin() | read_place(seq)?;
+    let seq = NodeId::DIRECTORY.begin() | seq;
     let line = Journaled { seq, record: record.clone(), hold: None };
     let (account, at) = (record.account().to_string(), at_ms(record.at()));
     transaction.execute(SQL, &[&account, &place(seq)?, &at, &encoded(&line)?]).await?;

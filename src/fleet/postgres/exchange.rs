@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use super::history::put_history;
-use super::{Asked, Db, DbError, Outcome, Transaction};
+use super::{Asked, Db, DbError, Outcome, Transaction, suspense};
 use crate::fleet::lease::{Answer, Exchange, Joined, Loan, Refused};
 use crate::fleet::treasury::{Node, Purse, TERMS_WAITED, Treasury};
 use crate::ledger::{AccountId, NodeId};
@@ -30,7 +30,8 @@ const ALIVE: &str = "SELECT id, '' FROM tollgate.nodes WHERE term_ends > now() A
     UNION ALL
     SELECT 0, account FROM tollgate.recalls
     WHERE until > now()
-      AND (account = ANY($2) OR account IN (SELECT account FROM tollgate.leases WHERE node = $1))";
+      AND (account = ANY($2) OR account IN (SELECT account FROM tollgate.leases WHERE node = $1
+           UNION SELECT account FROM tollgate.resolved WHERE node = $1))";
 
 const OVERDUE: &str = "SELECT id FROM tollgate.nodes
     WHERE suspended_at IS NULL AND term_ends < now() ORDER BY id FOR UPDATE SKIP LOCKED";
@@ -52,7 +53,8 @@ const LOCK_ACCOUNTS: &str =
     "SELECT id, granted, available, leased, held, spent, suspense, written_off
     FROM tollgate.accounts
     WHERE id = ANY($1)
-       OR $2 AND id IN (SELECT account FROM tollgate.leases WHERE node = $3)
+       OR $2 AND id IN (SELECT account FROM tollgate.leases WHERE node = $3
+                        UNION SELECT account FROM tollgate.resolved WHERE node = $3)
     ORDER BY id FOR UPDATE";
 
 const PUT_ACCOUNTS: &str = "UPDATE tollgate.accounts a
@@ -288,6 +290,7 @@ async fn do_exchange(
         Err(refused) => return Ok(Err(refused)),
     };
     store(tx, exchange.node, &before, &after).await?;
+    suspense::put_given_back(tx, exchange, (&before, &after)).await?;
     if let Some(report) = &exchange.report {
         put_history(tx, &report.history).await?;
     }
@@ -363,6 +366,11 @@ async fn load(
             own.leases.insert(account, amount);
         }
     }
+    if let Some(own) = treasury.nodes.get_mut(&exchange.node)
+        && own.is_suspended
+    {
+        own.resolved = suspense::resolved(tx, exchange.node).await?;
+    }
     Ok(())
 }
 
@@ -392,12 +400,18 @@ async fn store(
         treasury.nodes.get(&node).map_or_else(|| none.clone(), |node| node.leases.clone())
     };
     let (old, new) = (leases(before), leases(after));
+    let is_resolved = |treasury: &Treasury| {
+        treasury.nodes.get(&node).is_some_and(|node| !node.resolved.is_empty())
+    };
     let number = i32::from(node.number());
     let put: Vec<_> = new.iter().filter(|(id, amount)| old.get(id) != Some(*amount)).collect();
     if !put.is_empty() {
         let ids: Vec<String> = put.iter().map(|(id, _)| id.to_string()).collect();
         let amounts: Vec<i64> = put.iter().map(|(_, amount)| amount.get()).collect();
         tx.execute(PUT_LEASES, &[&number, &ids, &amounts]).await?;
+    }
+    if is_resolved(before) && !is_resolved(after) {
+        suspense::forget_resolved(tx, node).await?;
     }
     let gone = old.keys().filter(|id| !new.contains_key(id)).map(AccountId::to_string);
     let gone: Vec<String> = gone.collect();

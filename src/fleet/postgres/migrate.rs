@@ -24,6 +24,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "limits", sql: include_str!("migrations/0003_limits.sql") },
     Migration { version: 4, name: "reads", sql: include_str!("migrations/0004_reads.sql") },
     Migration { version: 5, name: "moved", sql: include_str!("migrations/0005_moved.sql") },
+    Migration { version: 6, name: "resolved", sql: include_str!("migrations/0006_resolved.sql") },
 ];
 
 /// Makes the table of the steps that were taken. Its row 0 is what processes that migrate at the same

@@ -81,6 +81,15 @@ impl Db {
         Ok(nodes)
     }
 
+    /// What counts as spent of an account because nodes that had it are silent.
+    pub(crate) async fn charged_in_suspense(&self, account: AccountId) -> Result<Nanousd, DbError> {
+        let sql = "SELECT COALESCE(SUM(charged), 0)::bigint FROM tollgate.resolved
+                   WHERE account = $1";
+        let rows = self.query(sql, &[&account.to_string()]).await?;
+        let charged = rows.first().map(|row| row.try_get(0)).transpose()?;
+        Ok(Nanousd::new(charged.unwrap_or_default()))
+    }
+
     /// The accounts, by their ids.
     pub(crate) async fn account_ids(&self) -> Result<Vec<AccountId>, DbError> {
         let rows = self.query("SELECT id FROM tollgate.accounts ORDER BY id", &[]).await?;
