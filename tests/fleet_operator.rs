@@ -337,7 +337,7 @@ async fn a_node_whose_suspense_was_resolved_is_shut_out_and_joins_anew() {
     let epoch = || fleet.sql("SELECT epoch FROM tollgate.nodes WHERE id = 2");
     let after = epoch();
     signal(&second, "-CONT");
-    // It is refused, and joins anew with nothing.
+    // It is refused, and joins anew.
     eventually("it has joined anew", || {
         let log = std::fs::read_to_string(second.directory.path().join("log")).expect("the log");
         match (log.contains("is shut out of the fleet"), second.ready()) {

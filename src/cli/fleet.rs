@@ -81,8 +81,8 @@ struct SuspenseArgs {
 
 #[derive(Subcommand, Debug)]
 enum SuspenseCommand {
-    /// Say what becomes of all that a silent node has out of an account. The node is shut out with
-    /// it: what still runs as that node joins anew with nothing.
+    /// Say what becomes of all that a silent node has out of an account. What still runs as that
+    /// node is shut out with it. If the node comes back with its disk, this is undone.
     #[command(after_help = format!("\
 Examples:
   tollgate fleet suspense resolve --node 2 --account acct_3f1c0a5b7d9e2468 --release --note 'disk lost'
