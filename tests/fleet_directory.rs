@@ -474,6 +474,28 @@ async fn a_node_that_is_ahead_of_its_database_writes_nothing_into_it() {
     assert_eq!(said(&database, "SELECT seq FROM tollgate.head"), "1");
 }
 
+/// A failover loses the last write, and another node writes in its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_has_followed_what_a_failover_lost_follows_no_further() {
+    let (database, url) = database("lost_write").await;
+    let [one, other] = [Node::start(&url).await, Node::start(&url).await];
+    one.ledger.create_account("A").await.expect("opens");
+    other.ledger.create_account("B").await.expect("opens");
+    let followed = || one.ledger.followed() == 2;
+    within(EVERYWHERE, "both writes", followed).await;
+    assert!(one.ledger.directory().expect("a node").stopped().is_none());
+    said(&database, "DELETE FROM tollgate.directory WHERE seq = 2;");
+    slip_in(&database, 2, &[]);
+    slip_in(&database, 3, &[]);
+    for node in [&one, &other] {
+        let directory = Arc::clone(node.ledger.directory().expect("a node"));
+        within(EVERYWHERE, "the end", || directory.stopped().is_some()).await;
+        let why = directory.stopped().expect("why");
+        assert!(why.contains("another write stands at 2") && why.contains("failover"), "{why}");
+        assert_eq!(node.ledger.followed(), 2, "what stands behind it was not taken over");
+    }
+}
+
 /// A write as another version might have left it, which nobody announces.
 fn slip_in(database: &str, seq: u64, records: &[Record]) {
     let bytes = hex(&postcard::to_stdvec(records).expect("encodes"));

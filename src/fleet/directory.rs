@@ -24,6 +24,8 @@ pub struct Directory {
     turn: Mutex<()>,
     /// The last place that the database was seen to have.
     head: AtomicU64,
+    /// The last write that this process has seen, and its place.
+    last: parking_lot::Mutex<Option<(Seq, String)>>,
     /// Why nothing more is followed.
     stopped: OnceLock<Arc<str>>,
 }
@@ -53,7 +55,8 @@ impl Directory {
     /// The directory in this database.
     #[must_use]
     pub fn new(db: Db) -> Self {
-        Self { db, turn: Mutex::new(()), head: AtomicU64::new(0), stopped: OnceLock::new() }
+        let (head, last) = (AtomicU64::new(0), parking_lot::Mutex::new(None));
+        Self { db, turn: Mutex::new(()), head, last, stopped: OnceLock::new() }
     }
 
     /// The database.
@@ -91,6 +94,7 @@ impl Directory {
         let appended = self.db.append(after, write_id, records).await?;
         if let Appended::At(seq) = appended {
             self.head.fetch_max(seq, Ordering::Relaxed);
+            *self.last.lock() = Some((seq, write_id.to_owned()));
         }
         Ok(appended)
     }
@@ -98,7 +102,7 @@ impl Directory {
     /// What stands behind `after`. Stops for good at what it cannot take.
     pub(crate) async fn pull(&self, _turn: &Turn<'_>, after: Seq) -> Result<Page, DbError> {
         self.go_on()?;
-        let Pulled { head, groups } = self.db.pull(after, PULLED_MAX).await?;
+        let Pulled { head, at, groups } = self.db.pull(after, PULLED_MAX).await?;
         self.head.store(head, Ordering::Relaxed);
         if head < after {
             return Err(self.stop(format!(
@@ -106,6 +110,14 @@ impl Directory {
                  fleet's, or was restored to an earlier state"
             )));
         }
+        let is_other = |(seq, id): &(Seq, String)| *seq == after && Some(id) != at.as_ref();
+        if self.last.lock().as_ref().is_some_and(is_other) {
+            return Err(self.stop(format!(
+                "another write stands at {after} than this node has followed: the database was \
+                 restored to an earlier state, or a failover has lost what was written"
+            )));
+        }
+        let mut last = at.map(|id| (after, id));
         let mut page = Page { groups: Vec::with_capacity(groups.len()), is_last: true };
         for (group, seq) in groups.into_iter().zip(after.saturating_add(1)..) {
             let records = match postcard::from_bytes(&group.bytes) {
@@ -116,7 +128,10 @@ impl Directory {
                 )),
             };
             match records {
-                Ok(records) => page.groups.push(Group { seq, records }),
+                Ok(records) => {
+                    page.groups.push(Group { seq, records });
+                    last = Some((seq, group.write_id));
+                }
                 // What comes before it is taken over first.
                 Err(_) if !page.groups.is_empty() => break,
                 Err(why) => return Err(self.stop(why)),
@@ -126,6 +141,7 @@ impl Directory {
         if !page.is_last && page.groups.is_empty() {
             return Err(self.stop(format!("it ends at {head}, and nothing stands behind {after}")));
         }
+        *self.last.lock() = last;
         Ok(page)
     }
 

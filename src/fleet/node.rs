@@ -258,7 +258,8 @@ impl Node {
         self.sweeping = Some(tokio::spawn(async move {
             match fleet.db.sweep().await {
                 Ok(nodes) => nodes.iter().for_each(|node| {
-                    log::error!("{node} has fallen silent: what it has out is in suspense");
+                    // One that was stopped in good order has nothing out.
+                    log::warn!("{node} has fallen silent: what it had out, if any, is in suspense");
                 }),
                 Err(error) => log::warn!("silent nodes cannot be looked for: {error}"),
             }

@@ -292,15 +292,14 @@ mod tests {
             (vec![limited(MANY)], false),
         ];
         let state = core.accounts.get(&account).expect("the account");
-        let begun = Instant::now();
-        for _ in 0..100 {
-            for (group, is_allowed) in &groups {
-                let mut copy = Core::default();
-                copy.accounts.insert(account, state.excerpt(group));
-                let rehearsed = group.iter().try_for_each(|record| copy.apply(0, record));
-                assert_eq!(rehearsed.is_ok(), *is_allowed, "{group:?}: {rehearsed:?}");
-            }
+        for (group, is_allowed) in &groups {
+            let excerpt = state.excerpt(group);
+            let held = [excerpt.keys.len(), excerpt.grants.len(), excerpt.refunds.len()];
+            assert!(held.iter().all(|held| *held <= group.len()), "{held:?} for {group:?}");
+            let mut copy = Core::default();
+            copy.accounts.insert(account, excerpt);
+            let rehearsed = group.iter().try_for_each(|record| copy.apply(0, record));
+            assert_eq!(rehearsed.is_ok(), *is_allowed, "{group:?}: {rehearsed:?}");
         }
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

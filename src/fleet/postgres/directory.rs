@@ -52,6 +52,8 @@ pub enum Refused {
 pub struct Group {
     /// Its place.
     pub seq: Seq,
+    /// What tells it from any other write that could stand there.
+    pub write_id: String,
     /// Its records, encoded: this version may not know them.
     pub bytes: Vec<u8>,
 }
@@ -61,6 +63,8 @@ pub struct Group {
 pub struct Pulled {
     /// The last place that is written.
     pub head: Seq,
+    /// The write at the place that was asked for; `None` at the beginning.
+    pub at: Option<String>,
     /// What stands behind the place that was asked for, in order.
     pub groups: Vec<Group>,
 }
@@ -168,10 +172,12 @@ impl Db {
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
     pub async fn pull(&self, after: Seq, limit: u32) -> Result<Pulled, DbError> {
-        const SQL: &str = "SELECT head.seq, entry.seq, entry.records
+        const SQL: &str = "SELECT head.seq, entry.seq, entry.write_id, entry.records,
+                (SELECT write_id FROM tollgate.directory WHERE seq = $1)
             FROM tollgate.head AS head
             LEFT JOIN (
-                SELECT seq, records FROM tollgate.directory WHERE seq > $1 ORDER BY seq LIMIT $2
+                SELECT seq, write_id, records FROM tollgate.directory
+                WHERE seq > $1 ORDER BY seq LIMIT $2
             ) AS entry ON TRUE
             WHERE head.id = 1 ORDER BY entry.seq";
         let rows = self.ahead().query(SQL, &[&place(after)?, &i64::from(limit)]).await?;
@@ -179,8 +185,10 @@ impl Db {
         for row in rows {
             pulled.head = read_place(row.try_get(0)?)?;
             if let Some(seq) = row.try_get::<_, Option<i64>>(1)? {
-                pulled.groups.push(Group { seq: read_place(seq)?, bytes: row.try_get(2)? });
+                let (write_id, bytes) = (row.try_get(2)?, row.try_get(3)?);
+                pulled.groups.push(Group { seq: read_place(seq)?, write_id, bytes });
             }
+            pulled.at = row.try_get(4)?;
         }
         Ok(pulled)
     }
