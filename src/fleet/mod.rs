@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use self::borrower::{ANSWER_WAIT, RECALL_WAIT, Verdict};
+use self::borrower::{Verdict, WAIT_MAX};
 use self::desk::Desk;
 use self::directory::Directory;
 use self::identity::Identity;
@@ -53,9 +53,6 @@ use self::postgres::{Db, DbError, Observer, PostgresOptions};
 use self::seen::Seen;
 use crate::ledger::{AccountId, NodeId, Seq};
 use crate::money::Nanousd;
-
-/// Nobody waits longer for money than for an answer and a recall together.
-const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
 
 /// For how long behind the end of its term a node's calls wait for the exchange that would renew it. A
 /// database that is busy answers late and is not away, and a load balancer takes about as long to see

@@ -212,20 +212,7 @@ impl Core {
     }
 
     pub(super) fn restore_account(&mut self, account: Account) {
-        let state = AccountState {
-            account,
-            keys: HashMap::new(),
-            grants: HashMap::new(),
-            refunds: HashMap::new(),
-            refunded: HashMap::new(),
-            native_tasks: HashMap::new(),
-            submits: HashMap::new(),
-            rates: Rates::NONE,
-            spendings: Spendings::default(),
-            people: People::default(),
-            pace: Pace::default(),
-        };
-        self.accounts.insert(state.account.id, state);
+        self.accounts.insert(account.id, AccountState::new(account));
     }
 
     /// Takes a task as it is now; one for which nothing remains to be done is let go.
@@ -287,20 +274,29 @@ impl Core {
 }
 
 impl AccountState {
-    /// As much of it as the rules look at for these records of the directory, however much there is.
-    pub(super) fn excerpt(&self, records: &[Record]) -> Self {
-        let mut excerpt = Self {
-            account: self.account.clone(),
+    fn new(account: Account) -> Self {
+        Self {
+            account,
             keys: HashMap::new(),
             grants: HashMap::new(),
             refunds: HashMap::new(),
             refunded: HashMap::new(),
             native_tasks: HashMap::new(),
             submits: HashMap::new(),
-            rates: self.rates,
+            rates: Rates::NONE,
             spendings: Spendings::default(),
+            people: People::default(),
+            pace: Pace::default(),
+        }
+    }
+
+    /// As much of it as the rules look at for these records of the directory, however much there is.
+    pub(super) fn excerpt(&self, records: &[Record]) -> Self {
+        let mut excerpt = Self {
+            rates: self.rates,
             people: self.people.excerpt(),
             pace: self.pace,
+            ..Self::new(self.account.clone())
         };
         for record in records {
             match record.said() {

@@ -1,0 +1,138 @@
+//! What a node knows of one account: who waits for its money, how fast it is spent, and what others
+//! want of it.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::time::Duration;
+
+use super::{AHEAD_S, FLOOR, RECALL_BEAT, RECALL_WAIT, Verdict, WAIT_MAX, Waiter};
+use crate::fleet::lease::Short;
+use crate::money::Nanousd;
+
+/// More than what would be spent in this time is given back.
+const EXCESS_S: i64 = 8;
+
+/// Someone who waits for money.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) id: Waiter,
+    pub(super) amount: Nanousd,
+    pub(super) since: Duration,
+    /// The exchange that was sent last asks for it.
+    pub(super) is_asked: bool,
+    /// When the treasury first had not enough for it: other nodes are asked from then on.
+    pub(super) short_at: Option<Duration>,
+}
+
+/// What is known of an account of which this node has money, or wants some.
+#[derive(Debug, Default)]
+pub(super) struct Need {
+    pub(super) waiting: Vec<Waiting>,
+    /// What was set aside of it up to the last exchange.
+    pub(super) seen: Nanousd,
+    /// What was set aside of it when the pace was last measured.
+    reserved: Nanousd,
+    /// What was set aside in the second before that, smoothed.
+    per_second: i64,
+    measured_at: Duration,
+    pub(super) used_at: Duration,
+    /// What the treasury said last when it had not enough.
+    pub(super) short: Option<Short>,
+    /// When it is asked again after that.
+    pub(super) ask_at: Duration,
+    /// The treasury lent less than was asked for: to ask again soon brings little.
+    pub(super) is_scarce: bool,
+    /// When someone was told last that money is there: it is taken a moment later.
+    told_at: Option<Duration>,
+    /// What was given back and not reported yet: it is on its way to the treasury.
+    pub(super) returning: Nanousd,
+    /// Another node needs it.
+    pub(super) is_recalled: bool,
+}
+
+impl Need {
+    /// How much of what is there stays here.
+    pub(super) fn kept(&self, available: Nanousd, is_idle: bool, now: Duration) -> Nanousd {
+        let is_fresh = |told_at| now.saturating_sub(told_at) < RECALL_BEAT;
+        if self.told_at.is_some_and(is_fresh) {
+            available
+        } else if self.is_recalled || is_idle {
+            Nanousd::ZERO
+        } else if available > self.spent_in(EXCESS_S).max(FLOOR) {
+            self.spent_in(AHEAD_S).max(FLOOR)
+        } else {
+            available
+        }
+    }
+
+    /// What the treasury could lend when it was last short, together with what is there.
+    fn within_reach(&self, available: Nanousd) -> Nanousd {
+        let short = self.short.map_or(Nanousd::ZERO, |short| short.available);
+        available.checked_add(short).unwrap_or(Nanousd::MAX)
+    }
+
+    /// Who money is asked for: the first, unless there is enough only for one behind.
+    pub(super) fn next_to_serve(&self, available: Nanousd) -> Option<&Waiting> {
+        let reach = self.within_reach(available);
+        let within = self.waiting.iter().find(|waiting| waiting.amount <= reach);
+        within.filter(|_| self.short.is_some()).or(self.waiting.first())
+    }
+
+    /// Tells those who waited when the exchange was sent what came of it: as many as what is there is
+    /// enough for to try again, and those that no money can come any more.
+    pub(super) fn tell(
+        &mut self,
+        available: Nanousd,
+        now: Duration,
+        told: &mut Vec<(Waiter, Verdict)>,
+    ) {
+        let mut left = available;
+        let served = self.waiting.extract_if(.., |waiting| {
+            let is_served = waiting.amount <= left;
+            if is_served {
+                left = left.saturating_sub(waiting.amount);
+            }
+            is_served
+        });
+        let before = told.len();
+        told.extend(served.map(|waiting| (waiting.id, Verdict::Again)));
+        if told.len() > before {
+            self.told_at = Some(now);
+        }
+        let Some(short) = self.short else { return };
+        let reach = self.within_reach(left);
+        let may_come = short.elsewhere > Nanousd::ZERO || self.returning > Nanousd::ZERO;
+        let gone = self.waiting.extract_if(.., |waiting| {
+            if !waiting.is_asked || waiting.amount <= reach {
+                return false;
+            }
+            let asked_for = now.saturating_sub(*waiting.short_at.get_or_insert(now));
+            let waited = now.saturating_sub(waiting.since);
+            !may_come || asked_for >= RECALL_WAIT || waited >= WAIT_MAX
+        });
+        told.extend(gone.map(|waiting| (waiting.id, Verdict::Refused(short))));
+        let is_in_reach = self.waiting.iter().any(|waiting| waiting.amount <= reach);
+        self.ask_at = if is_in_reach { now } else { now.saturating_add(RECALL_BEAT) };
+    }
+
+    pub(super) fn measure(&mut self, now: Duration, reserved: Nanousd) {
+        self.seen = reserved;
+        let since = now.saturating_sub(self.measured_at);
+        let grown = reserved.saturating_sub(self.reserved);
+        if self.measured_at.is_zero() || grown > Nanousd::ZERO || !self.waiting.is_empty() {
+            self.used_at = now;
+        }
+        let ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        // What came within a moment is no pace yet.
+        if ms < 100 && !self.measured_at.is_zero() {
+            return;
+        }
+        let pace = grown.get().saturating_mul(1000).checked_div(ms.max(1)).unwrap_or(0);
+        let smoothed = self.per_second.saturating_add(pace).checked_div(2).unwrap_or(0);
+        self.per_second = if self.measured_at.is_zero() { 0 } else { pace.max(smoothed) };
+        (self.reserved, self.measured_at) = (reserved, now);
+    }
+
+    pub(super) fn spent_in(&self, seconds: i64) -> Nanousd {
+        Nanousd::new(self.per_second.saturating_mul(seconds))
+    }
+}
