@@ -204,7 +204,10 @@ async function allPictures(browser, state) {
     await one(name, `/${name}`);
   }
   await one("key-new", "/keys/new", (page) => page.getByText("Choose models").click());
-  await one("key", "/keys", (page) => page.getByRole("link", { name: "Ann's key" }).click());
+  await one("key", "/keys", async (page) => {
+    await page.getByRole("link", { name: "Ann's key" }).click();
+    await page.waitForURL(`${CONSOLE}/keys/*`);
+  });
   await one("playground", "/playground", async (page) => {
     await page.getByLabel("Prompt").fill("Say something about lighthouses.");
     await page.getByRole("button", { name: "Send" }).click();
