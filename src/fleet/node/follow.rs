@@ -14,8 +14,9 @@ use crate::ledger::Ledger;
 /// revoked anywhere is refused everywhere.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Takes over what other nodes write into the directory, and hears what they are short of, until it is dropped, or something stands there
-/// that this version does not know. Ends at once in a ledger without a fleet.
+/// Takes over what other nodes write into the directory, and hears what they are short of, until it is
+/// dropped, or something stands there that this version does not know. Ends at once in a ledger without
+/// a fleet.
 pub async fn follow(ledger: Arc<Ledger>) {
     let Some(directory) = ledger.directory().cloned() else { return };
     let mut announced = Some(directory.db().listen(&[CHANNEL, RECALLED]));

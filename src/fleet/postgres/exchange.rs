@@ -395,14 +395,10 @@ async fn store(
         tx.execute(PUT_ACCOUNTS, &[&ids, &available, &leased, &spent, &suspense, &written_off])
             .await?;
     }
-    let none = std::collections::BTreeMap::new();
-    let leases = |treasury: &Treasury| {
-        treasury.nodes.get(&node).map_or_else(|| none.clone(), |node| node.leases.clone())
-    };
-    let (old, new) = (leases(before), leases(after));
-    let is_resolved = |treasury: &Treasury| {
-        treasury.nodes.get(&node).is_some_and(|node| !node.resolved.is_empty())
-    };
+    let none = Node::default();
+    let own_before = before.nodes.get(&node).unwrap_or(&none);
+    let own_after = after.nodes.get(&node).unwrap_or(&none);
+    let (old, new) = (&own_before.leases, &own_after.leases);
     let number = i32::from(node.number());
     let put: Vec<_> = new.iter().filter(|(id, amount)| old.get(id) != Some(*amount)).collect();
     if !put.is_empty() {
@@ -410,14 +406,14 @@ async fn store(
         let amounts: Vec<i64> = put.iter().map(|(_, amount)| amount.get()).collect();
         tx.execute(PUT_LEASES, &[&number, &ids, &amounts]).await?;
     }
-    if is_resolved(before) && !is_resolved(after) {
-        suspense::forget_resolved(tx, node).await?;
-    }
     let gone = old.keys().filter(|id| !new.contains_key(id)).map(AccountId::to_string);
     let gone: Vec<String> = gone.collect();
     if !gone.is_empty() {
         let remove = "DELETE FROM tollgate.leases WHERE node = $1 AND account = ANY($2)";
         tx.execute(remove, &[&number, &gone]).await?;
+    }
+    if !own_before.resolved.is_empty() && own_after.resolved.is_empty() {
+        suspense::forget_resolved(tx, node).await?;
     }
     let recalled =
         after.recalls.iter().filter(|(id, until)| before.recalls.get(id) != Some(*until));
