@@ -271,6 +271,7 @@ fn call(
         operation: Some(Operation::Chat),
         model,
         upstream: "openai",
+        upstream_request_id: None,
         status: 200,
         error_code: "",
         streamed: true,
@@ -278,7 +279,7 @@ fn call(
         bytes_out: 4_821,
         duration: Duration::from_micros(812_345),
         ttfb: Some(Duration::from_micros(201_007)),
-        settled: Some(Settled { usage, source, cost: posted.charged }),
+        settled: Some(Settled { usage, source, cost: posted.charged, owed: posted.owed }),
         task_id: None,
         traceparent: None,
     });
@@ -326,7 +327,7 @@ async fn film(
         webhook: if is_announced { Webhook::Delivered } else { Webhook::None },
     };
     ledger.open_task(hold, Arc::new(task), Duration::ZERO).await?;
-    let taken = Stage::Submitted { upstream_id: format!("native-{number}") };
+    let taken = Stage::Submitted { upstream_id: format!("native-{number}").as_str().into() };
     let change = |task: &Task| Task { stage: taken.clone(), ..task.clone() };
     ledger.change_task((account, id), change).await?;
     let document = json!({"video_url": format!("https://cdn.example/{number}.mp4")}).to_string();

@@ -168,7 +168,7 @@ impl Gateway {
                 "listeners: [{{ address: 127.0.0.1:0 }}]\n\
                  admin: {{ address: 127.0.0.1:0, token: {TOKEN} }}\n\
                  store: {{ data_dir: {} }}\n\
-                 limits: {{ requests_in_flight_max: {SERVED_MAX} }}\n\
+                 limits: {{ requests_in_flight_max: {SERVED_MAX}, per_account: {{ requests_in_flight_percent: 100 }} }}\n\
                  upstreams: {{ sim: {{ protocol: openai, base_url: \"http://{upstream}/v1\" }} }}\n",
                 data.display()
             ),

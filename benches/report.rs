@@ -11,7 +11,7 @@ use tollgate::config::snapshot::AccessLog;
 use tollgate::finished::{Finished, Settled};
 use tollgate::ledger::{AccountId, KeyId, RequestId};
 use tollgate::logging;
-use tollgate::metrics::Metrics;
+use tollgate::metrics::{LedgerFigures, Metrics};
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::protocols::Operation;
@@ -35,6 +35,7 @@ fn main() {
         operation: Some(Operation::Chat),
         model,
         upstream: "openai",
+        upstream_request_id: None,
         status: 200,
         error_code: "",
         streamed: true,
@@ -46,6 +47,7 @@ fn main() {
             usage: Usage { input_tokens: 9, output_tokens: 12, ..Usage::default() },
             source: UsageSource::Upstream,
             cost: Nanousd::new(8_600),
+            owed: Nanousd::ZERO,
         }),
         task_id: None,
         traceparent: None,
@@ -65,7 +67,7 @@ fn main() {
     println!("{:<28} {:>8}", "lines dropped", logging::lines_dropped());
     println!("{:<28} {:>8}", "records dropped", requests.figures().dropped.queue_full);
     let started = Instant::now();
-    let bytes = metrics.encode(Default::default(), Default::default()).len();
+    let bytes = metrics.encode(&LedgerFigures::default(), Default::default()).len();
     println!(
         "{:<28} {:>8.1} ms, {bytes} bytes",
         "a scrape, 1,000 models",

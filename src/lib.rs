@@ -9,7 +9,7 @@
 pub mod mcp;
 pub mod gateway;
 pub mod pipeline;
-pub mod protocols;
+pub use tollgate_protocols as protocols;
 pub mod balance;
 pub mod limits;
 pub mod tasks;
@@ -18,12 +18,13 @@ pub mod ledger;
 pub mod fleet;
 
 // What it is told, and what it tells.
-pub mod config;
+pub use tollgate_config as config;
 pub mod reload;
 mod web;
 mod console;
 pub mod admin;
 pub mod finished;
+mod report;
 pub mod request_log;
 pub mod metrics;
 pub mod logging;
@@ -32,14 +33,14 @@ pub mod traces;
 
 // The commands, and upstreams to try them on.
 pub mod cli;
-pub mod sim;
+pub use tollgate_simulator as sim;
 
 // What everything is made of.
-pub mod error;
-pub mod money;
-pub mod price;
-pub mod public_url;
-mod words;
+pub use tollgate_money::{clock, error, ids, money, price};
+use tollgate_money::{closest, words};
+pub use tollgate_protocols::public_url;
+mod forwarded;
 pub mod secret;
 pub mod password;
-pub mod clock;
+#[cfg(test)]
+mod sample;

@@ -15,6 +15,7 @@ use log::kv::{self, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::finished::{Finished, Settled, TaskEnded};
+use crate::money::Nanousd;
 
 mod line;
 mod queue;
@@ -96,6 +97,9 @@ fn write_access(line: &mut Line, finished: &Finished<'_>) {
     }
     line.text("model", finished.model);
     line.text("upstream", finished.upstream);
+    if let Some(id) = finished.upstream_request_id {
+        line.text("upstream_request_id", id);
+    }
     line.number("status", finished.status.into());
     line.text("code", finished.error_code);
     line.truth("stream", finished.streamed);
@@ -130,23 +134,16 @@ pub fn task(ended: &TaskEnded<'_>) {
 }
 
 fn write_settled(line: &mut Line, settled: &Settled) {
-    let usage = &settled.usage;
-    for (name, units) in [
-        ("input_tokens", usage.input_tokens),
-        ("cache_read_tokens", usage.cache_read_tokens),
-        ("cache_write_tokens", usage.cache_write_tokens),
-        ("cache_write_1h_tokens", usage.cache_write_1h_tokens),
-        ("output_tokens", usage.output_tokens),
-        ("images", usage.images),
-        ("seconds", usage.seconds),
-        ("characters", usage.characters),
-    ] {
-        if units > 0 {
-            line.number(name, units);
+    for (unit, count) in settled.usage.units() {
+        if count > 0 {
+            line.number(unit.name, count);
         }
     }
     line.text("usage_source", settled.source.as_str());
     line.display("cost_usd", settled.cost);
+    if settled.owed > Nanousd::ZERO {
+        line.display("owed_usd", settled.owed);
+    }
 }
 
 /// The backend of the `log` crate's macros.

@@ -4,7 +4,7 @@
 //! the configuration and from constants only, so that no customer can make series: never a key, an
 //! account, a request id or a model that was not found. `docs/metrics.md` is the reference.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,12 +16,14 @@ use prometheus::{
 
 use crate::clock::UnixMs;
 use crate::finished::Finished;
+use crate::ledger::ProjectionState;
 use crate::limits::{Limit, Scope};
 use crate::money::Nanousd;
 use crate::request_log;
 
 mod configuration;
 mod fleet;
+mod keeping;
 mod load;
 mod process;
 mod recent;
@@ -33,7 +35,9 @@ mod upstreams;
 
 use configuration::ConfigurationFigures;
 use fleet::FleetMetrics;
+use keeping::KeepingMetrics;
 use load::Load;
+pub use load::{ConnectionShed, Pool, Shed, StreamRefused};
 pub use recent::{Minute, Recent};
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
 use scraped::Scraped;
@@ -64,11 +68,13 @@ pub struct Metrics {
     tokens: IntCounterVec,
     spend: CounterVec,
     settlements: IntCounterVec,
+    above_limits: IntCounterVec,
     tasks: TaskCounters,
     load: Load,
     upstreams: UpstreamMetrics,
     rate_limited: IntCounterVec,
     commit_duration: Histogram,
+    keeping: KeepingMetrics,
     commit_records: Histogram,
     certificates: IntGaugeVec,
     configuration: ConfigurationFigures,
@@ -83,14 +89,21 @@ pub struct Metrics {
 }
 
 /// What the ledger says of itself at the time of a scrape.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFigures {
     /// Holds that have not ended yet.
     pub open_holds: u64,
     /// Tasks that have not ended yet, or whose end is still to be announced.
     pub open_tasks: u64,
-    /// All that was ever delivered and could not be charged.
+    /// What accounts owe now: of a whole fleet in a node of one, and `None` where it has not seen that
+    /// yet.
+    pub debt: Option<Nanousd>,
+    /// All that was ever delivered and could not be charged, and is not owed any more.
     pub written_off: Nanousd,
+    /// What calls may have cost the operator that no customer pays, by cause.
+    pub losses: BTreeMap<String, Nanousd>,
+    /// How the part is doing that queries read.
+    pub projection: ProjectionState,
 }
 
 impl Metrics {
@@ -129,10 +142,12 @@ impl Metrics {
                 "Requests billed, by where their usage figures come from.",
                 &["model", "usage_source"],
             ),
+            above_limits: above_limits(r),
             tasks: TaskCounters::new(r),
             load: Load::new(r),
             upstreams: UpstreamMetrics::new(r),
             rate_limited: rate_limited(r),
+            keeping: KeepingMetrics::new(r),
             commit_duration: histogram(
                 r,
                 "tollgate_journal_commit_duration_seconds",
@@ -165,6 +180,27 @@ impl Metrics {
         self.rate_limited.with_label_values(&[model, limit.as_str(), scope.as_str()]).inc();
     }
 
+    /// Counts an answer that is read on although nobody waits for it, until [`Metrics::orphan_end`].
+    pub fn orphan_begin(&self) {
+        self.load.orphans.inc();
+    }
+
+    /// Ends what [`Metrics::orphan_begin`] began.
+    pub fn orphan_end(&self) {
+        self.load.orphans.dec();
+    }
+
+    /// Answers that are read on although nobody waits for them.
+    #[must_use]
+    pub fn orphans(&self) -> u64 {
+        u64::try_from(self.load.orphans.get()).unwrap_or(0)
+    }
+
+    /// Counts a request whose upstream reported more usage than the model's limits allow.
+    pub fn usage_above_limits(&self, model: &str) {
+        self.above_limits.with_label_values(&[model]).inc();
+    }
+
     /// Counts a request as in flight, until [`Metrics::in_flight_end`].
     pub fn in_flight_begin(&self) {
         self.load.in_flight.inc();
@@ -191,9 +227,44 @@ impl Metrics {
         self.load.connections.dec();
     }
 
+    /// Shows how many connections of customers there may be.
+    pub fn connections_max(&self, max: usize) {
+        self.load.connections_max.set(i64::try_from(max).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a connection on which no key was shown yet, until [`Metrics::stranger_end`].
+    pub fn stranger_begin(&self) {
+        self.load.strangers.inc();
+    }
+
+    /// Ends what [`Metrics::stranger_begin`] began.
+    pub fn stranger_end(&self) {
+        self.load.strangers.dec();
+    }
+
+    /// Counts a connection that was closed or refused because there were as many as may be.
+    pub fn connection_shed(&self, reason: ConnectionShed) {
+        self.load.connections_shed.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    /// Counts a stream that was turned away because there were as many as may be.
+    pub fn stream_refused(&self, reason: StreamRefused) {
+        self.load.streams_refused.with_label_values(&[reason.as_str()]).inc();
+    }
+
     /// Counts a request that was turned away because there is enough to do.
-    pub fn request_shed(&self, reason: &'static str) {
-        self.load.shed.with_label_values(&[reason]).inc();
+    pub fn request_shed(&self, reason: Shed) {
+        self.load.shed.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    /// Counts a place of `pool` as taken, until [`Metrics::place_left`].
+    pub fn place_taken(&self, pool: Pool) {
+        self.load.places(pool).inc();
+    }
+
+    /// Ends what [`Metrics::place_taken`] began.
+    pub fn place_left(&self, pool: Pool) {
+        self.load.places(pool).dec();
     }
 
     /// Counts `bytes` of request bodies as held in memory.
@@ -237,7 +308,7 @@ impl Metrics {
 
     /// Everything in Prometheus' text format, version 0.0.4.
     #[must_use]
-    pub fn encode(&self, ledger: LedgerFigures, requests: request_log::Figures) -> String {
+    pub fn encode(&self, ledger: &LedgerFigures, requests: request_log::Figures) -> String {
         let scraped = self.scraped.lock();
         scraped.update(ledger, requests);
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|error| {
@@ -266,6 +337,15 @@ impl Default for Metrics {
     fn default() -> Self {
         Self::new()
     }
+}
+
+fn above_limits(registry: &Registry) -> IntCounterVec {
+    int_counters(
+        registry,
+        "tollgate_usage_above_limits_total",
+        "Requests whose upstream reported more usage than the model's limits allow.",
+        &["model"],
+    )
 }
 
 fn rate_limited(r: &Registry) -> IntCounterVec {

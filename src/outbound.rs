@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder};
+use reqwest::{Body, Client, ClientBuilder};
 use url::Url;
 
-use crate::config::snapshot::Upstream;
+use crate::config::snapshot::{Upstream, WebhookHost};
 use crate::public_url;
 
 /// How long an unused connection is kept: as for relayed requests.
@@ -22,9 +22,6 @@ const KEEPALIVE: Duration = Duration::from_secs(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest silence of such a machine.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The time that a receiver of announcements may take (Standard Webhooks 1.0.0: 15 to 30 s).
-const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -88,7 +85,10 @@ impl Outbound {
         // Another part of the process may have chosen before: any choice will do.
         drop(rustls::crypto::ring::default_provider().install_default());
         let configured = client().build()?;
-        let public = client().https_only(true).dns_resolver(PublicOnly).build()?;
+        // Each of a customer's receivers may have a name of its own: connections that are kept for the
+        // next one would be as many as they like.
+        let public = client().pool_max_idle_per_host(0);
+        let public = public.https_only(true).dns_resolver(PublicOnly).build()?;
         Ok(Self { configured, public })
     }
 
@@ -102,13 +102,13 @@ impl Outbound {
         path: &str,
         mut headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<OutboundResponse, OutboundError> {
         let url = format!("{}{path}", origin(upstream));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let timeouts = &upstream.timeouts;
         let sent = self.configured.post(url).headers(headers).body(body).send();
         let answer = within(timeouts.connect + timeouts.read, sent).await?;
-        Ok(Answer { response: answer, read_timeout: timeouts.read })
+        Ok(OutboundResponse { response: answer, read_timeout: timeouts.read })
     }
 
     /// Asks an upstream something, and waits for the head of its answer.
@@ -120,7 +120,7 @@ impl Outbound {
         upstream: &Upstream,
         path: &str,
         credential: Option<(&'static str, String)>,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<OutboundResponse, OutboundError> {
         let url = format!("{}{path}", origin(upstream));
         let mut call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
         if let Some((name, value)) = credential {
@@ -128,29 +128,30 @@ impl Outbound {
         }
         let timeouts = &upstream.timeouts;
         let response = within(timeouts.connect + timeouts.read.min(READ_TIMEOUT), call.send());
-        Ok(Answer { response: response.await?, read_timeout: timeouts.read })
+        Ok(OutboundResponse { response: response.await?, read_timeout: timeouts.read })
     }
 
     /// Sends an announcement to a URL of a customer's: on the public internet, or to one of
-    /// `hosts`. Returns the status.
+    /// `hosts`. Waits for the head of the answer, for at most `timeout`.
     ///
     /// # Errors
     /// See [`OutboundError`].
     pub async fn announce(
         &self,
         url: &str,
-        hosts: &[String],
+        hosts: &[WebhookHost],
+        timeout: Duration,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<OutboundResponse, OutboundError> {
         let client = if may_announce(url, hosts).map_err(OutboundError::Forbidden)? {
             &self.public
         } else {
             &self.configured
         };
         let sent = client.post(url).headers(headers).body(body).send();
-        let response = within(ANNOUNCE_TIMEOUT, sent).await?;
-        Ok(Answer { response, read_timeout: ANNOUNCE_TIMEOUT })
+        let response = within(timeout, sent).await?;
+        Ok(OutboundResponse { response, read_timeout: timeout })
     }
 
     /// Begins to fetch what an upstream has left at a URL: on the public internet, or at the
@@ -158,7 +159,11 @@ impl Outbound {
     ///
     /// # Errors
     /// See [`OutboundError`].
-    pub async fn fetch(&self, url: &str, upstream: &Upstream) -> Result<Answer, OutboundError> {
+    pub async fn fetch(
+        &self,
+        url: &str,
+        upstream: &Upstream,
+    ) -> Result<OutboundResponse, OutboundError> {
         let client = if is_at(url, upstream) {
             &self.configured
         } else {
@@ -168,8 +173,16 @@ impl Outbound {
         };
         let sent = client.get(url).header(ACCEPT_ENCODING, "identity").send();
         let response = within(CONNECT_TIMEOUT + READ_TIMEOUT, sent).await?;
-        Ok(Answer { response, read_timeout: READ_TIMEOUT })
+        Ok(OutboundResponse { response, read_timeout: READ_TIMEOUT })
     }
+}
+
+/// When whoever answered wants to be asked again: milliseconds where they are said, else seconds.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let seconds = number("retry-after-ms").map(|ms| ms / 1000.0);
+    let seconds = seconds.or_else(|| number(RETRY_AFTER.as_str()))?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn client() -> ClientBuilder {
@@ -199,22 +212,57 @@ fn origin(upstream: &Upstream) -> String {
     format!("{scheme}://{host}:{}", upstream.port)
 }
 
+/// The pieces of a body, one after the other.
+pub type Pieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
+
+/// Sends a request to an object store that the operator has configured, and waits for the head of its
+/// answer, for at most `time`; a piece of the answer may take `silence`. The URL has the signature in it; a body has the length that `headers`
+/// state. Each has a connection of its own, which ends with the runtime of the thread that asks.
+///
+/// # Errors
+/// See [`OutboundError`].
+pub async fn ask_store(
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    body: Option<Pieces>,
+    time: Duration,
+    silence: Duration,
+) -> Result<OutboundResponse, OutboundError> {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let client = client().pool_max_idle_per_host(0).build()?;
+    let mut call = client.request(method, url).headers(headers);
+    if let Some(pieces) = body {
+        call = call.body(Body::wrap_stream(futures_util::stream::iter(pieces)));
+    }
+    let response = within(time, call.send()).await?;
+    Ok(OutboundResponse { response, read_timeout: silence })
+}
+
 /// Whether announcements may go to a URL: `true` to a public address, `false` to one of `hosts`,
 /// which the operator has listed.
 ///
 /// # Errors
-/// Why not.
-pub fn may_announce(url: &str, hosts: &[String]) -> Result<bool, String> {
-    let listed = Url::parse(url).is_ok_and(|url| {
-        let is_http = matches!(url.scheme(), "http" | "https");
+/// Why they may not.
+pub fn may_announce(url: &str, hosts: &[WebhookHost]) -> Result<bool, String> {
+    let parsed = Url::parse(url).ok().filter(|url| {
         let is_plain = url.username().is_empty() && url.password().is_none();
-        let host = url.host_str().unwrap_or_default();
-        is_http && is_plain && hosts.iter().any(|listed| listed == host)
+        is_plain && matches!(url.scheme(), "http" | "https")
     });
-    if listed {
+    let listed: Vec<&WebhookHost> = match &parsed {
+        Some(url) => hosts.iter().filter(|host| host.is_host_of(url)).collect(),
+        None => Vec::new(),
+    };
+    if parsed.is_some_and(|url| listed.iter().any(|host| host.has_port_of(&url))) {
         return Ok(false);
     }
-    public_url::parse(url).map(|_| true).map_err(|error| error.to_string())
+    match public_url::parse(url) {
+        Ok(_) => Ok(true),
+        Err(_) if !listed.is_empty() => {
+            Err("its port is not one that whoever runs this gateway allows".to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Whether a URL has the upstream's own scheme, host and port.
@@ -230,12 +278,12 @@ fn is_at(url: &str, upstream: &Upstream) -> bool {
 
 /// An answer whose body is still to come.
 #[derive(Debug)]
-pub struct Answer {
+pub struct OutboundResponse {
     response: reqwest::Response,
     read_timeout: Duration,
 }
 
-impl Answer {
+impl OutboundResponse {
     /// Its status.
     #[must_use]
     pub fn status(&self) -> u16 {
@@ -266,7 +314,7 @@ impl Answer {
     /// All of its body, as long as `may_grow` allows each piece by its size.
     ///
     /// # Errors
-    /// As [`Self::chunk`], and when the body is refused.
+    /// When the body breaks off, a piece is not there in time, or `may_grow` refuses one.
     pub async fn whole(
         mut self,
         mut may_grow: impl FnMut(usize) -> bool,
@@ -284,7 +332,7 @@ impl Answer {
     /// All of its body, if that is at most `bytes_max`.
     ///
     /// # Errors
-    /// As [`Self::whole`].
+    /// When the body breaks off, a piece is not there in time, or it is larger than `bytes_max`.
     pub async fn whole_within(self, bytes_max: usize) -> Result<Bytes, OutboundError> {
         let mut length: usize = 0;
         self.whole(|bytes| {

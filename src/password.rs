@@ -24,24 +24,17 @@ const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$dG9sbGdhdGUtbm9ib2R5$\
                       W5jyy3pTqkJkjCbs/Xzh0hQ5vE0kXPQ6FMzLFFJ7F0E";
 
 /// Why a password was neither hashed nor compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
     /// It is shorter than [`CHARS_MIN`] or longer than [`CHARS_MAX`].
+    #[error("a password has {CHARS_MIN} to {CHARS_MAX} characters")]
     Length,
-    /// Too many are waiting.
+    /// Too many callers wait for their passwords to be hashed.
+    #[error("too many passwords are being checked; try again")]
     Busy,
-    /// It could not be hashed.
+    /// The password could not be hashed, for no fault of its own.
+    #[error("the password could not be hashed")]
     Failed,
-}
-
-impl std::fmt::Display for PasswordError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Length => write!(f, "a password has {CHARS_MIN} to {CHARS_MAX} characters"),
-            Self::Busy => f.write_str("too many passwords are being checked; try again"),
-            Self::Failed => f.write_str("the password could not be hashed"),
-        }
-    }
 }
 
 /// Where passwords are hashed. Clones share its places.

@@ -21,6 +21,8 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use crate::clock::UnixMs;
 use crate::finished::Finished;
+use crate::money::Nanousd;
+use crate::price::Side;
 use crate::protocols::Operation;
 
 /// The variables that name an endpoint; one of them switches traces on.
@@ -151,13 +153,15 @@ fn attributes(finished: &Finished<'_>) -> Vec<KeyValue> {
     if let Some(settled) = &finished.settled {
         add("tollgate.usage_source", settled.source.as_str().to_owned());
         add("tollgate.cost_usd", settled.cost.to_string());
+        if settled.owed > Nanousd::ZERO {
+            add("tollgate.owed_usd", settled.owed.to_string());
+        }
         let usage = &settled.usage;
         let written = usage.cache_write_tokens.saturating_add(usage.cache_write_1h_tokens);
-        let cached = usage.cache_read_tokens.saturating_add(written);
         for (name, tokens) in [
             // The conventions count what was cached as input too.
-            ("gen_ai.usage.input_tokens", usage.input_tokens.saturating_add(cached)),
-            ("gen_ai.usage.output_tokens", usage.output_tokens),
+            ("gen_ai.usage.input_tokens", usage.input_tokens_total()),
+            ("gen_ai.usage.output_tokens", usage.total(Side::Output)),
             ("gen_ai.usage.cache_read.input_tokens", usage.cache_read_tokens),
             ("gen_ai.usage.cache_creation.input_tokens", written),
         ] {

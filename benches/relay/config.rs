@@ -39,6 +39,7 @@ store:
 limits:
   body_max: 64MiB
   body_memory_max: {BODY_MEMORY_MIB}MiB
+  per_account: {{ requests_in_flight_percent: 100, body_memory_percent: 100 }}
 upstreams:
 ",
         data.display()

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use pingora::proxy::{ProxyHttp, Session, http_proxy_service};
 use pingora::server::Fds;
 use pingora::server::configuration::ServerConf;
 use pingora::services::Service as _;
 use pingora::upstreams::peer::HttpPeer;
+use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
 use tokio::sync::watch;
 
 struct Floor(SocketAddr);

@@ -53,7 +53,12 @@ pub(crate) fn chat_model() -> String {
 
 /// What a command does with the files in `directory`.
 pub(crate) fn command(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command_of(Path::new(env!("CARGO_BIN_EXE_tollgate")), directory, arguments)
+}
+
+/// The same of another build.
+pub(crate) fn command_of(program: &Path, directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.args(arguments).arg("--routes").arg(directory.join("routes.yaml"));
     command.arg("--models").arg(directory.join("models.yaml"));
     command

@@ -95,6 +95,42 @@ pub(crate) async fn streams(aim: &Aim, streams: usize, end: &'static [u8]) -> an
     Ok(events)
 }
 
+/// Clients that are connected, for a number of requests rather than a time.
+pub(crate) struct Connections {
+    aim: Aim,
+    open: Vec<Connection>,
+}
+
+impl Connections {
+    pub(crate) async fn open(aim: &Aim, connections: usize) -> anyhow::Result<Self> {
+        let mut open = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            open.push(Connection::open(aim).await?);
+        }
+        Ok(Self { aim: aim.clone(), open })
+    }
+
+    /// `requests` requests, as many by each client, which sends its next when the answer to the last
+    /// has come.
+    pub(crate) async fn exchange(&mut self, requests: usize) -> anyhow::Result<()> {
+        let each = requests / self.open.len();
+        let mut clients = JoinSet::new();
+        for mut connection in self.open.drain(..) {
+            let aim = self.aim.clone();
+            clients.spawn(async move {
+                for number in 0..each {
+                    connection.exchange(&aim, number).await?;
+                }
+                anyhow::Ok(connection)
+            });
+        }
+        while let Some(client) = clients.join_next().await {
+            self.open.push(client??);
+        }
+        Ok(())
+    }
+}
+
 /// One request on a connection of its own.
 pub(crate) async fn once(aim: &Aim) -> anyhow::Result<()> {
     Connection::open(aim).await?.exchange(aim, 0).await.map(drop)

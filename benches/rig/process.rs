@@ -41,6 +41,11 @@ impl Process {
         self.ready[field].as_str().with_context(|| format!("no {field} in {}", self.ready))
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// User and system time of all its threads so far.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let stat = self.proc("stat")?;

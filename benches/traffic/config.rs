@@ -85,6 +85,8 @@ admin:
   token: {ADMIN_TOKEN}
 store:
   data_dir: {}
+limits:
+  per_account: {{ requests_in_flight_percent: 100, body_memory_percent: 100 }}
 upstreams:
   sim:
     protocol: openai

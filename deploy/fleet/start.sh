@@ -2,11 +2,11 @@
 # Starts a fleet of three nodes and HAProxy on this machine, and stays in front of them until it is
 # interrupted. An example to look at and to break: on one machine a fleet is no safer than one gateway.
 #
-#   TOLLGATE_PG_URL=postgres://tollgate@127.0.0.1:5432/tollgate \
+#   TOLLGATE_PG_URL=postgres://tollgate@127.0.0.1:5432/tollgate TOLLGATE_PG_PASSWORD=... \
 #   TOLLGATE_ADMIN_TOKEN=... OPENAI_API_KEY=... deploy/fleet/start.sh
 #
 # From the environment, too:
-#   TOLLGATE_PG_PASSWORD   the password of the database's user; none by default
+#   TOLLGATE_PG_PASSWORD   the password of the database's user, where it has one
 #   TOLLGATE_UPSTREAM_URL  another upstream that speaks OpenAI's protocol
 #   TOLLGATE               the program; `tollgate` by default
 #   FLEET_DATA             where the nodes keep their data, logs and process ids; ./fleet-data by default

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 
 taken=$(mktemp -d)
 trap 'rm -rf "$taken"' EXIT
-TOLLGATE_SCREENSHOTS="$taken" cargo test --test console_browser --test operator_browser -- --ignored
+TOLLGATE_SCREENSHOTS="$taken" cargo test --test proofs -- --ignored console_browser operator_browser
 
 grep -o 'tutorial/[a-z0-9-]*\.png' docs/tutorial.md | sort -u | while read -r picture; do
     cp "$taken/$(basename "$picture")" "docs/$picture"

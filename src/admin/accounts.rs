@@ -7,16 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::caller::Caller;
-use super::error::{Answer, ApiError};
+use super::error::{ApiError, ApiResult};
 use super::limits::{RatesBody, RatesView};
-use super::request::{Body, List, Once, PAGE_MAX, Page, Params, Path};
+use super::request::{Body, ListView, PAGE_MAX, PageQuery, Params, Path, WrittenOnce};
 use super::value::{Amount, Object, Time};
-use crate::ledger::{self, Account, AccountId, Balance, HoldId, RatesPatch, Seq};
+use crate::ledger::key_rules::{self, NAME_BYTES_MAX, TextError};
+use crate::ledger::{self, Account, AccountId, Balance, HoldId, LedgerError, RatesPatch, Seq};
 use crate::money::Nanousd;
 
-/// The longest name and the longest id of a caller's own, in characters, as JSON Schema counts.
-pub(super) const TEXT_CHARS_MAX: usize = 256;
-/// The characters that [`checked`] takes.
+/// The characters that [`check_text`] takes.
 pub(super) const TEXT_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 
 /// An account as it is shown.
@@ -34,7 +33,7 @@ pub(super) struct AccountView {
     limits: RatesView,
 }
 
-/// `granted` is the sum of the other three. In a fleet it is what the nodes have reported: within a
+/// `granted` is the sum of `available`, `held` and `spent`. In a fleet it is what the nodes have reported: within a
 /// second, unless one is cut off.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Balance")]
@@ -46,26 +45,29 @@ pub(super) struct BalanceView {
     pub(super) available: Nanousd,
     /// What is set aside for calls in flight; in a fleet for open tasks, and what silent nodes have out.
     pub(super) held: Nanousd,
-    /// What settled calls have cost, less refunds.
+    /// What settled calls have cost, less refunds, as far as it was paid.
     pub(super) spent: Nanousd,
+    /// What settled calls have cost beyond that: no part of the sum. What becomes available pays it
+    /// first, and new requests are refused until then.
+    pub(super) debt: Nanousd,
 }
 
 impl From<Balance> for BalanceView {
     fn from(balance: Balance) -> Self {
-        let Balance { granted, available, held, spent } = balance;
-        Self { granted, available, held, spent }
+        let Balance { granted, available, held, spent, debt } = balance;
+        Self { granted, available, held, spent, debt }
     }
 }
 
 impl AccountView {
     /// With the figures that the whole fleet has of it.
-    async fn now(state: &AdminState, account: Account) -> Answer<Self> {
+    async fn now(state: &AdminState, account: Account) -> ApiResult<Self> {
         let shown = state.ledger.with_figures(vec![account]).await?;
         let account = shown.into_iter().next().ok_or_else(unknown_account)?;
-        Ok(Self::of(state, account))
+        Ok(Self::new(state, account))
     }
 
-    fn of(state: &AdminState, account: Account) -> Self {
+    fn new(state: &AdminState, account: Account) -> Self {
         Self {
             id: account.id,
             name: account.name,
@@ -82,7 +84,7 @@ impl AccountView {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewAccount {
     /// What the operator calls it.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
 }
 
@@ -91,17 +93,17 @@ pub(super) async fn create(
     State(state): State<AdminState>,
     caller: Caller,
     Body(new): Body<NewAccount>,
-) -> Answer<Once<AccountView>> {
-    checked("name", &new.name)?;
+) -> ApiResult<WrittenOnce<AccountView>> {
+    check_text("name", &new.name)?;
     let written = caller.by(&state).create_account(&new.name).await?;
     let body = AccountView::now(&state, written.value).await?;
-    Ok(Once { repeated: written.repeated, body })
+    Ok(WrittenOnce { repeated: written.repeated, body })
 }
 
 /// The accounts that are asked for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct AccountsQuery {
     /// The most items of the answer; 100 when it is left out.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
@@ -114,8 +116,8 @@ pub(super) struct Wanted {
 /// `GET /admin/v1/accounts`, oldest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(Wanted { limit, after, query }): Params<Wanted>,
-) -> Answer<Json<List<AccountView, AccountId>>> {
+    Params(AccountsQuery { limit, after, query }): Params<AccountsQuery>,
+) -> ApiResult<Json<ListView<AccountView, AccountId>>> {
     let mut accounts = state.ledger.accounts();
     if let Some(query) = query.map(|query| query.to_lowercase()) {
         accounts.retain(|account| {
@@ -123,21 +125,22 @@ pub(super) async fn list(
                 || account.id.to_string().starts_with(&query)
         });
     }
-    let page = Page { limit, after }.list(accounts, |account| account.id, |account| account)?;
+    let page =
+        PageQuery { limit, after }.list(accounts, |account| account.id, |account| account)?;
     let (accounts, next_after) = page.parts();
     let accounts = state.ledger.with_figures(accounts).await?;
-    let shown = accounts.into_iter().map(|account| AccountView::of(&state, account));
-    Ok(Json(List::of(shown.collect(), next_after)))
+    let shown = accounts.into_iter().map(|account| AccountView::new(&state, account));
+    Ok(Json(ListView::new(shown.collect(), next_after)))
 }
 
 /// `GET /admin/v1/accounts/{account}`
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-) -> Answer<Json<AccountView>> {
+) -> ApiResult<Json<AccountView>> {
     let id = find(&state, &account)?.id;
     let account = state.ledger.durable_account(id).await?;
-    Ok(Json(AccountView::of(&state, account.ok_or_else(unknown_account)?)))
+    Ok(Json(AccountView::new(&state, account.ok_or_else(unknown_account)?)))
 }
 
 /// What to change: a field that is left out stays as it is.
@@ -145,7 +148,7 @@ pub(super) async fn show(
 #[serde(deny_unknown_fields)]
 pub(super) struct AccountPatch {
     #[serde(default)]
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: Option<String>,
     /// Whether its keys are refused from now on. Calls in flight end as they began.
     #[serde(default)]
@@ -160,9 +163,9 @@ pub(super) async fn update(
     Path(account): Path<String>,
     caller: Caller,
     Body(patch): Body<AccountPatch>,
-) -> Answer<Json<AccountView>> {
+) -> ApiResult<Json<AccountView>> {
     if let Some(name) = &patch.name {
-        checked("name", name)?;
+        check_text("name", name)?;
     }
     let account = find(&state, &account)?;
     let AccountPatch { name, suspended, limits } = patch;
@@ -173,7 +176,7 @@ pub(super) async fn update(
 }
 
 /// The account that a path names.
-pub(super) fn find(state: &AdminState, id: &str) -> Answer<Account> {
+pub(super) fn find(state: &AdminState, id: &str) -> ApiResult<Account> {
     let account = id.parse().ok().and_then(|id| state.ledger.account(id));
     account.ok_or_else(unknown_account)
 }
@@ -187,7 +190,7 @@ fn unknown_account() -> ApiError {
 pub(super) struct NewGrant {
     amount: Amount,
     /// The caller's own id, such as an invoice number: the same id is granted once.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
 }
 
@@ -208,13 +211,13 @@ pub(super) async fn grant(
     Path(account): Path<String>,
     caller: Caller,
     Body(new): Body<NewGrant>,
-) -> Answer<Once<GrantView>> {
-    checked("id", &new.id)?;
+) -> ApiResult<WrittenOnce<GrantView>> {
+    check_text("id", &new.id)?;
     let account = find(&state, &account)?.id;
     let amount = new.amount.0;
     let granted = caller.by(&state).grant(account, &new.id, amount).await?;
     let body = GrantView { id: new.id, account_id: account, amount, seq: granted.seq };
-    Ok(Once { repeated: granted.repeated, body })
+    Ok(WrittenOnce { repeated: granted.repeated, body })
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -224,7 +227,7 @@ pub(super) struct NewRefund {
     hold: HoldId,
     amount: Amount,
     /// The caller's own id: the same id is refunded once.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
 }
 
@@ -246,23 +249,67 @@ pub(super) async fn refund(
     Path(account): Path<String>,
     caller: Caller,
     Body(new): Body<NewRefund>,
-) -> Answer<Once<RefundView>> {
-    checked("id", &new.id)?;
+) -> ApiResult<WrittenOnce<RefundView>> {
+    check_text("id", &new.id)?;
     let account = find(&state, &account)?.id;
     let (hold, amount) = (new.hold, new.amount.0);
     let granted = caller.by(&state).refund(account, &new.id, hold, amount).await?;
     let body = RefundView { id: new.id, account_id: account, hold, amount, seq: granted.seq };
-    Ok(Once { repeated: granted.repeated, body })
+    Ok(WrittenOnce { repeated: granted.repeated, body })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewWriteOff {
+    amount: Amount,
+    /// Why the debt is given up: it stands in the customer's statement.
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
+    note: String,
+    /// The caller's own id: the same id is written off once.
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
+    id: String,
+}
+
+/// A debt that was given up, wholly or in part.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WriteOff")]
+pub(super) struct WriteOffView {
+    id: String,
+    account_id: AccountId,
+    amount: Nanousd,
+    note: String,
+    /// Its place in the journal.
+    seq: Seq,
+}
+
+/// `POST /admin/v1/accounts/{account}/write-offs`: 201 the first time, 200 with the same body after.
+pub(super) async fn write_off(
+    State(state): State<AdminState>,
+    Path(account): Path<String>,
+    caller: Caller,
+    Body(new): Body<NewWriteOff>,
+) -> ApiResult<WrittenOnce<WriteOffView>> {
+    check_text("id", &new.id)?;
+    check_text("note", &new.note)?;
+    let account = find(&state, &account)?.id;
+    let NewWriteOff { amount: Amount(amount), note, id } = new;
+    let given_up = caller.by(&state).write_off(account, &id, amount, &note).await?;
+    let body = WriteOffView { id, account_id: account, amount, note, seq: given_up.seq };
+    Ok(WrittenOnce { repeated: given_up.repeated, body })
 }
 
 /// Checks a caller's name or id: something to read, within reason, and nothing that could break a
 /// line of a log.
-pub(super) fn checked(param: &'static str, text: &str) -> Answer<()> {
-    let fits = (1..=TEXT_CHARS_MAX).contains(&text.chars().count());
-    if fits && !text.contains(char::is_control) {
-        return Ok(());
+///
+/// # Errors
+/// What is wrong with it. JSON Schema counts characters, and the ledger bytes: of a text that only has
+/// too many bytes, the ledger's own error is answered.
+pub(super) fn check_text(param: &'static str, text: &str) -> ApiResult<()> {
+    let Err(error) = key_rules::check_name(text) else { return Ok(()) };
+    if error == TextError::TooLong && text.chars().count() <= NAME_BYTES_MAX {
+        return Err(LedgerError::from(error).into());
     }
     let message =
-        format!("`{param}` has 1 to {TEXT_CHARS_MAX} characters and no control characters.");
+        format!("`{param}` has 1 to {NAME_BYTES_MAX} characters and no control characters.");
     Err(ApiError::invalid(param, message))
 }

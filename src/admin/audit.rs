@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::error::Answer;
+use super::error::ApiResult;
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::value::Time;
 use crate::ledger::{AccountId, ListedAct, Seq};
@@ -43,12 +43,12 @@ struct ActView {
     idempotency_key: Option<String>,
 }
 
-/// Who did it.
+/// Who did what the act is about.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Actor")]
 struct ActorView {
     kind: ActorKind,
-    /// The operator's name.
+    /// The name of the operator, as `admin.operators` has it.
     name: Option<String>,
 }
 
@@ -84,7 +84,8 @@ impl From<ListedAct> for ActView {
 
 /// A part of the audit.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Audit {
+#[schemars(rename = "Audit")]
+pub(super) struct AuditView {
     data: Vec<ActView>,
     /// Whether there are older acts.
     has_more: bool,
@@ -96,7 +97,7 @@ pub(super) struct Audit {
 pub(super) async fn list(
     State(state): State<AdminState>,
     Params(asked): Params<AuditQuery>,
-) -> Answer<Json<Audit>> {
+) -> ApiResult<Json<AuditView>> {
     let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
     // One more than is shown tells whether there are more.
     let mut acts = state.ledger.acts(asked.account, asked.before, limit + 1).await?;
@@ -104,5 +105,5 @@ pub(super) async fn list(
     acts.truncate(limit);
     let next_before = acts.last().filter(|_| has_more).map(|last| last.seq);
     let data = acts.into_iter().map(ActView::from).collect();
-    Ok(Json(Audit { data, has_more, next_before }))
+    Ok(Json(AuditView { data, has_more, next_before }))
 }

@@ -1,5 +1,7 @@
 //! Who is asking, and whether they have asked for the same before.
 
+use std::time::Instant;
+
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -7,10 +9,13 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::AdminState;
+use super::connections;
 use super::error::ApiError;
 use super::request::whole;
-use super::route::{Input, Operation};
+use super::route::{HandlerInput, Operation};
 use crate::ledger::{Actor, Asked, By};
+use crate::secret::Secret;
+use crate::web::Client;
 
 /// The header in which a caller names a write, so that it is done once.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -22,7 +27,7 @@ const KEY_BYTES_MAX: usize = 256;
 ///
 /// # Errors
 /// A request without a token that is known, and a body that does not arrive whole.
-pub(super) async fn of(
+pub(super) async fn authenticate(
     state: &AdminState,
     request: Request,
     guarded: bool,
@@ -30,9 +35,16 @@ pub(super) async fn of(
     if !guarded {
         return Ok(request);
     }
-    let presented = bearer(request.headers());
-    let actor = presented.and_then(|token| state.operator(token));
+    let presented = bearer(request.headers()).ok_or_else(ApiError::unauthorized)?;
+    let address = request.extensions().get::<Client>().and_then(|client| client.address);
+    if !state.guesses.may_try(address, presented, Instant::now()) {
+        let message = "Too many wrong tokens came from this address. Try again in a minute.";
+        return Err(ApiError::too_many(message));
+    }
+    let actor = state.operator(presented);
+    state.guesses.note(address, presented, actor.is_some(), Instant::now());
     let actor = actor.ok_or_else(ApiError::unauthorized)?;
+    connections::mark_known(request.extensions());
     let (mut parts, mut body) = request.into_parts();
     parts.extensions.insert(actor);
     if !matches!(parts.method, Method::GET | Method::HEAD) {
@@ -75,17 +87,17 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Who it is.
+    /// Who asks, as the journal names them.
     pub(super) fn actor(&self) -> &Actor {
         &self.actor
     }
 
-    /// Their writes.
+    /// The writes of this caller, under the id of the request.
     pub(super) fn by<'a>(&self, state: &'a AdminState) -> By<'a> {
         state.ledger.by(&self.actor).asked(self.asked.clone())
     }
 
-    /// The same for a request whose body must leave no trace, not even as a digest that could be
+    /// The writes of a request whose body must leave no trace, not even as a digest that could be
     /// guessed: `what` stands in its place.
     pub(super) fn by_asking<'a>(&self, state: &'a AdminState, what: &str) -> By<'a> {
         let digest = Sha256::digest(what.as_bytes()).into();
@@ -105,6 +117,23 @@ impl FromRequestParts<AdminState> for Caller {
     }
 }
 
+/// The token that the caller has shown.
+pub(super) struct Token(pub(super) Secret);
+
+impl FromRequestParts<AdminState> for Token {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &AdminState) -> Result<Self, ApiError> {
+        let token = bearer(&parts.headers).and_then(|token| std::str::from_utf8(token).ok());
+        let token = token.ok_or_else(ApiError::unauthorized)?;
+        Ok(Self(Secret::new(token.to_owned())))
+    }
+}
+
+impl HandlerInput for Token {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
 fn idempotency_key(headers: &HeaderMap) -> Result<String, ApiError> {
     let bytes = single(headers, IDEMPOTENCY_KEY).unwrap_or_default();
     let is_one = (1..=KEY_BYTES_MAX).contains(&bytes.len())
@@ -118,7 +147,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<String, ApiError> {
     })
 }
 
-impl Input for Caller {
+impl HandlerInput for Caller {
     fn describe(operation: &mut Operation<'_>) {
         operation.header(
             "Idempotency-Key",

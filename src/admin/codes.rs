@@ -7,16 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::caller::Caller;
-use super::error::{Answer, ApiError};
-use super::request::{Body, List, Once, Page, Params, Path};
+use super::error::{ApiError, ApiResult};
+use super::request::{Body, ListView, PageQuery, Params, Path, WrittenOnce};
 use super::value::{Amount, Time};
+use crate::ledger::key_rules::{self, CODE_USES_MAX, NOTE_CHARS_MAX};
 use crate::ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use crate::money::Nanousd;
 
-/// How often one code can be used at most.
-const USES_MAX: u32 = 100_000;
-/// The longest note, in characters.
-pub(super) const NOTE_CHARS_MAX: usize = 256;
 /// What a note is made of.
 pub(super) const NOTE_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
@@ -30,7 +27,7 @@ pub(super) struct CodeView {
     amount: Option<Nanousd>,
     /// How many accounts can use it.
     uses_max: u32,
-    /// How many have.
+    /// How many accounts have used it.
     used: usize,
     /// From when on nobody can use it; `null` for never.
     expires_at: Option<Time>,
@@ -78,7 +75,7 @@ pub(super) struct NewCodeBody {
     amount: Option<Amount>,
     /// How many accounts can use it.
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = USES_MAX))]
+    #[schemars(range(min = 1, max = CODE_USES_MAX))]
     uses_max: u32,
     /// From when on nobody can use it; `null` for never.
     #[serde(default)]
@@ -98,12 +95,12 @@ pub(super) async fn create(
     State(state): State<AdminState>,
     caller: Caller,
     Body(new): Body<NewCodeBody>,
-) -> Answer<Once<CreatedCode>> {
+) -> ApiResult<WrittenOnce<CreatedCode>> {
     if new.kind == CodeKind::Credit && new.amount.is_none() {
         return Err(ApiError::invalid("amount", "A code for credit needs an amount."));
     }
-    if !(1..=USES_MAX).contains(&new.uses_max) {
-        let message = format!("`uses_max` goes from 1 to {USES_MAX}.");
+    if !(1..=CODE_USES_MAX).contains(&new.uses_max) {
+        let message = format!("`uses_max` goes from 1 to {CODE_USES_MAX}.");
         return Err(ApiError::invalid("uses_max", message));
     }
     check_note(&new.note)?;
@@ -117,14 +114,14 @@ pub(super) async fn create(
     let written = caller.by(&state).create_code(new).await?;
     let (secret, issued) = written.value;
     let code = secret.map(|secret| secret.expose().to_owned());
-    Ok(Once { repeated: written.repeated, body: CreatedCode { code, view: issued.into() } })
+    Ok(WrittenOnce { repeated: written.repeated, body: CreatedCode { code, view: issued.into() } })
 }
 
 /// `GET /admin/v1/codes`, oldest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(page): Params<Page<CodeId>>,
-) -> Answer<Json<List<CodeView, CodeId>>> {
+    Params(page): Params<PageQuery<CodeId>>,
+) -> ApiResult<Json<ListView<CodeView, CodeId>>> {
     let codes = state.ledger.codes();
     Ok(Json(page.list(codes, |issued| issued.code.id, CodeView::from)?))
 }
@@ -133,7 +130,7 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(code): Path<String>,
-) -> Answer<Json<CodeView>> {
+) -> ApiResult<Json<CodeView>> {
     let issued = code.parse().ok().and_then(|id| state.ledger.code(id));
     Ok(Json(issued.ok_or_else(unknown_code)?.into()))
 }
@@ -143,7 +140,7 @@ pub(super) async fn revoke(
     State(state): State<AdminState>,
     Path(code): Path<String>,
     caller: Caller,
-) -> Answer<Json<CodeView>> {
+) -> ApiResult<Json<CodeView>> {
     let id: CodeId = code.parse().map_err(|_| unknown_code())?;
     Ok(Json(caller.by(&state).revoke_code(id).await?.value.into()))
 }
@@ -153,11 +150,10 @@ fn unknown_code() -> ApiError {
 }
 
 /// A note may be empty, but must fit a line.
-pub(super) fn check_note(note: &str) -> Answer<()> {
-    if note.chars().count() <= NOTE_CHARS_MAX && !note.contains(char::is_control) {
-        return Ok(());
-    }
-    let message =
-        format!("`note` has at most {NOTE_CHARS_MAX} characters and no control characters.");
-    Err(ApiError::invalid("note", message))
+pub(super) fn check_note(note: &str) -> ApiResult<()> {
+    key_rules::check_note(note).map_err(|_| {
+        let message =
+            format!("`note` has at most {NOTE_CHARS_MAX} characters and no control characters.");
+        ApiError::invalid("note", message)
+    })
 }

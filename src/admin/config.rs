@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::AdminState;
-use super::caller::Caller;
-use super::error::Answer;
+use super::caller::{Caller, Token};
+use super::error::ApiResult;
 use super::request::Params;
 use super::route::{Operation, Output};
 use crate::config::Trigger;
@@ -27,16 +27,18 @@ pub(super) struct ConfigView {
     config: Value,
 }
 
-/// `GET /admin/v1/config`: what is in force, as it was typed.
-pub(super) async fn show(State(state): State<AdminState>) -> Json<ConfigView> {
+/// `GET /admin/v1/config`: what is in force, as it was typed. The caller's token is the key of the
+/// fingerprints: the command line makes the same of its own files.
+pub(super) async fn show(State(state): State<AdminState>, token: Token) -> Json<ConfigView> {
     let config = state.config.load();
-    Json(ConfigView { hash: config.hash.clone(), config: config.described.clone() })
+    let shown = config.described.shown(&token.0);
+    Json(ConfigView { hash: config.hash.clone(), config: shown })
 }
 
 /// The query of a reload.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Reload {
+pub(super) struct ReloadQuery {
     /// Only say what it would do.
     #[serde(default)]
     dry_run: bool,
@@ -64,9 +66,9 @@ impl Output for Reloaded {
 /// `POST /admin/v1/reload`
 pub(super) async fn reload(
     State(state): State<AdminState>,
-    Params(query): Params<Reload>,
+    Params(query): Params<ReloadQuery>,
     caller: Caller,
-) -> Answer<Reloaded> {
+) -> ApiResult<Reloaded> {
     let attempt = if query.dry_run {
         reload::try_out(&state.config).await
     } else {
@@ -81,7 +83,7 @@ pub(super) async fn put_in_force(
     state: &AdminState,
     operator: &Actor,
     by: &By<'_>,
-) -> Answer<Attempt> {
+) -> ApiResult<Attempt> {
     if by.was_done("reload", AccountId::HOUSE)? {
         return Ok(reload::try_out(&state.config).await);
     }

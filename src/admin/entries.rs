@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::accounts;
-use super::error::Answer;
-use super::request::{List, PAGE_DEFAULT, PAGE_MAX, Page, Params, Path, check_limit};
+use super::error::ApiResult;
+use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, PageQuery, Params, Path, check_limit};
 use super::value::Time;
 use crate::ledger::{AccountId, Call, Entry, EntryKind, HoldId, InDoubt, KeyId, RequestId, Seq};
 use crate::money::Nanousd;
@@ -86,7 +86,7 @@ impl From<InDoubt> for InDoubtView {
 /// The part of a statement that is asked for: up to `limit` entries from before `before`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Before {
+pub(super) struct EntriesQuery {
     /// The most items of the answer; 100 when it is left out.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
@@ -109,8 +109,8 @@ pub(super) struct Statement {
 pub(super) async fn list(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-    Params(asked): Params<Before>,
-) -> Answer<Json<Statement>> {
+    Params(asked): Params<EntriesQuery>,
+) -> ApiResult<Json<Statement>> {
     let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
     let account = accounts::find(&state, &account)?.id;
     // One more than is shown tells whether there are more.
@@ -125,8 +125,8 @@ pub(super) async fn list(
 /// `GET /admin/v1/holds/in-doubt`, oldest first.
 pub(super) async fn in_doubt(
     State(state): State<AdminState>,
-    Params(page): Params<Page<HoldId>>,
-) -> Answer<Json<List<InDoubtView, HoldId>>> {
+    Params(page): Params<PageQuery<HoldId>>,
+) -> ApiResult<Json<ListView<InDoubtView, HoldId>>> {
     let found = state.ledger.in_doubt().await?;
     Ok(Json(page.list(found, |doubt| doubt.call.hold, InDoubtView::from)?))
 }

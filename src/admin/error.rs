@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::Json;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,12 +23,13 @@ pub(super) struct ApiError {
 /// An error as it is answered.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
-pub(super) struct Envelope {
-    error: Failure,
+pub(super) struct ErrorEnvelope {
+    error: ErrorDetails,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Failure {
+#[schemars(rename = "Failure")]
+struct ErrorDetails {
     /// What is the matter, for people.
     message: Cow<'static, str>,
     /// Whose fault it is, in a word.
@@ -43,8 +44,15 @@ struct Failure {
 /// What is answered where there is no fleet to be seen.
 pub(super) const NO_FLEET: &str = "This gateway is in no fleet.";
 
+/// What is answered while sled is mended.
+const PROJECTION_AWAY: &str = "Statements, usage, ended tasks and the audit cannot be read at the \
+                               moment; calls are served and paid as ever. The gateway opens that part \
+                               of its ledger again by itself: its log says how far it is.";
+/// When to come again, in seconds, after an answer that says that something cannot be had now.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+
 /// What every handler gives.
-pub(super) type Answer<T> = Result<T, ApiError>;
+pub(super) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
     fn request(
@@ -125,7 +133,7 @@ impl ApiError {
         }
     }
 
-    /// As many do the same as may at one time.
+    /// An answer of 429: as many do the same thing as may at one time.
     fn busy(message: String) -> Self {
         Self::request(StatusCode::TOO_MANY_REQUESTS, "busy", message)
     }
@@ -162,6 +170,10 @@ impl From<LedgerError> for ApiError {
                 param: Some("email".to_owned()),
                 ..Self::request(StatusCode::CONFLICT, "conflict", message)
             },
+            LedgerError::NotOwed => Self {
+                param: Some("amount".to_owned()),
+                ..Self::request(StatusCode::CONFLICT, "conflict", message)
+            },
             LedgerError::NoFleet => Self::not_found(NO_FLEET),
             LedgerError::Code(_) => Self::invalid("code", message),
             LedgerError::UnknownHold(_) => Self::invalid("hold", message),
@@ -174,7 +186,11 @@ impl From<LedgerError> for ApiError {
             LedgerError::Stopped => Self::unavailable(),
             LedgerError::Unavailable(_) => Self::crowded(message),
             LedgerError::Busy => Self::busy(message),
-            LedgerError::Journal(cause) | LedgerError::Store(cause) => Self::internal(cause),
+            LedgerError::Journal(cause) => Self::internal(cause),
+            LedgerError::Store(cause) => {
+                log::warn!("an admin request needs the sled ledger: {cause}");
+                Self::crowded(PROJECTION_AWAY)
+            }
         }
     }
 }
@@ -182,10 +198,13 @@ impl From<LedgerError> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let Self { status, kind, code, message, param } = self;
-        let body = Envelope { error: Failure { message, kind, param, code } };
+        let body = ErrorEnvelope { error: ErrorDetails { message, kind, param, code } };
         let mut response = (status, Json(body)).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
         if status == StatusCode::UNAUTHORIZED {
-            let scheme = axum::http::HeaderValue::from_static("Bearer");
+            let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
@@ -207,6 +226,15 @@ pub(super) async fn wrong_method() -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_while_sled_is_mended_is_told_when_to_come_again() {
+        let error = ApiError::from(LedgerError::Store("No space left on device".to_owned()));
+        assert!(error.message.contains("calls are served"), "{}", error.message);
+        let answer = error.into_response();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.headers().get(header::RETRY_AFTER), Some(&RETRY_AFTER));
+    }
 
     #[test]
     fn a_fleet_without_its_database_is_unavailable_and_says_so() {

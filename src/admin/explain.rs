@@ -8,16 +8,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::error::{Answer, ApiError};
+use super::error::{ApiError, ApiResult};
 use super::request::Params;
-use crate::balance::{Standing, Way};
+use crate::balance::{CircuitStanding as Standing, Way};
 use crate::config::snapshot::Model;
 use crate::ledger::KeyId;
 
 /// Whose request for what.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct ExplainQuery {
     /// The name that the customer would use.
     pub(super) model: String,
     /// The key's id; any key without one.
@@ -53,13 +53,13 @@ pub(super) struct ExplainedTarget {
 /// `GET /admin/v1/route`
 pub(super) async fn route(
     State(state): State<AdminState>,
-    Params(asked): Params<Asked>,
-) -> Answer<Json<Explained>> {
+    Params(asked): Params<ExplainQuery>,
+) -> ApiResult<Json<Explained>> {
     explain(&state, &asked).map(Json)
 }
 
-/// The same for pages.
-pub(super) fn explain(state: &AdminState, asked: &Asked) -> Answer<Explained> {
+/// Explains a route for the pages of the operators' console.
+pub(super) fn explain(state: &AdminState, asked: &ExplainQuery) -> ApiResult<Explained> {
     let snapshot = state.config.load();
     let Some(model) = snapshot.model(&asked.model) else {
         return Err(ApiError::not_found("No model of `models.yaml` has this name."));
@@ -80,7 +80,8 @@ pub(super) fn explain(state: &AdminState, asked: &Asked) -> Answer<Explained> {
         _ => None,
     };
     let (table, now) = (state.balancer.table(&snapshot), Instant::now());
-    let ways = table.ways(model, now, &snapshot.balancing.circuit);
+    let account = key.as_ref().map(|key| key.account.number());
+    let ways = table.ways(model, account, now, &snapshot.balancing.circuit);
     Ok(Explained {
         model: model.id.to_string(),
         operations: model.operations.iter().map(|one| one.as_str()).collect(),

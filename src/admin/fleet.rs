@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::caller::Caller;
-use super::codes::{NOTE_CHARS_MAX, NOTE_PATTERN, check_note};
-use super::error::{Answer, ApiError, NO_FLEET};
-use super::request::{Body, List, PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
+use super::codes::{NOTE_PATTERN, check_note};
+use super::error::{ApiError, ApiResult, NO_FLEET};
+use super::request::{Body, ListView, PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::value::Time;
 use crate::fleet::Fleet;
+use crate::fleet::InFleet;
 use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
+use crate::ledger::key_rules::NOTE_CHARS_MAX;
 use crate::ledger::{AccountId, LedgerError, NodeId, ResolvedSuspense, Seq, Standing, SuspenseEnd};
 use crate::money::Nanousd;
 
@@ -26,7 +28,7 @@ const NODE_MAX: u16 = NodeId::DIRECTORY.number() - 1;
 ///
 /// # Errors
 /// In a single gateway.
-pub(super) fn of(state: &AdminState) -> Answer<&Arc<Fleet>> {
+pub(super) fn require_fleet(state: &AdminState) -> ApiResult<Arc<Fleet>> {
     state.ledger.fleet().ok_or_else(|| ApiError::not_found(NO_FLEET))
 }
 
@@ -81,7 +83,9 @@ struct MoneyView {
     spent: Nanousd,
     /// What silent nodes have out.
     suspense: Nanousd,
-    /// What calls cost beyond what their accounts could pay; no part of the sum.
+    /// What calls cost beyond what their accounts could pay, and they owe; no part of the sum.
+    debt: Nanousd,
+    /// What calls cost and is not owed any more; no part of the sum.
     written_off: Nanousd,
     /// Whether every account adds up, and the leases of all nodes are what stands in the accounts.
     adds_up: bool,
@@ -157,6 +161,7 @@ impl From<Sums> for MoneyView {
             held: sums.money.held,
             spent: sums.money.spent,
             suspense: sums.money.suspense,
+            debt: sums.money.debt,
             written_off: sums.money.written_off,
             adds_up: sums.adds_up,
         }
@@ -188,8 +193,8 @@ impl From<NodeSeen> for NodeView {
 }
 
 /// `GET /admin/v1/fleet`
-pub(super) async fn show(State(state): State<AdminState>) -> Answer<Json<FleetView>> {
-    let fleet = of(&state)?;
+pub(super) async fn show(State(state): State<AdminState>) -> ApiResult<Json<FleetView>> {
+    let fleet = require_fleet(&state)?;
     let this_node = state.ledger.standing().ok_or_else(|| ApiError::not_found(NO_FLEET))?;
     let Overview { sums, nodes } = fleet.db().overview().await.map_err(LedgerError::from)?;
     Ok(Json(FleetView {
@@ -246,7 +251,7 @@ impl From<LeaseOut> for LeaseView {
 pub(super) async fn leases(
     State(state): State<AdminState>,
     Params(asked): Params<LeasesQuery>,
-) -> Answer<Json<List<LeaseView, String>>> {
+) -> ApiResult<Json<ListView<LeaseView, String>>> {
     list(&state, asked, false).await
 }
 
@@ -254,7 +259,7 @@ pub(super) async fn leases(
 pub(super) async fn suspense(
     State(state): State<AdminState>,
     Params(asked): Params<LeasesQuery>,
-) -> Answer<Json<List<LeaseView, String>>> {
+) -> ApiResult<Json<ListView<LeaseView, String>>> {
     list(&state, asked, true).await
 }
 
@@ -262,8 +267,8 @@ async fn list(
     state: &AdminState,
     asked: LeasesQuery,
     only_suspended: bool,
-) -> Answer<Json<List<LeaseView, String>>> {
-    let fleet = of(state)?;
+) -> ApiResult<Json<ListView<LeaseView, String>>> {
+    let fleet = require_fleet(state)?;
     let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
     let wanted = LeasesWanted {
         node: asked.node.map(node).transpose()?,
@@ -278,16 +283,16 @@ async fn list(
     leases.truncate(limit);
     let last = leases.last().filter(|_| has_more);
     let next_after = last.map(|last| format!("{}-{}", last.node.number(), last.account));
-    Ok(Json(List::of(leases.into_iter().map(LeaseView::from).collect(), next_after)))
+    Ok(Json(ListView::new(leases.into_iter().map(LeaseView::from).collect(), next_after)))
 }
 
-fn node(number: u16) -> Answer<NodeId> {
+fn node(number: u16) -> ApiResult<NodeId> {
     let text = format!("Nodes have numbers from 1 to {NODE_MAX}.");
     NodeId::from_number(number).ok_or_else(|| ApiError::invalid("node", text))
 }
 
 /// A lease's place in a list.
-fn place(text: &str) -> Answer<(NodeId, AccountId)> {
+fn place(text: &str) -> ApiResult<(NodeId, AccountId)> {
     let wrong = || ApiError::invalid("after", "This is no `next_after` of this list.");
     let (number, account) = text.split_once('-').ok_or_else(wrong)?;
     let node = number.parse().ok().and_then(NodeId::from_number).ok_or_else(wrong)?;
@@ -298,7 +303,7 @@ fn place(text: &str) -> Answer<(NodeId, AccountId)> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SuspenseResolution {
-    /// The silent node.
+    /// The silent node that has the money out.
     #[schemars(range(min = 1, max = NODE_MAX))]
     node: u16,
     account: AccountId,
@@ -327,8 +332,8 @@ pub(super) async fn resolve(
     State(state): State<AdminState>,
     caller: Caller,
     Body(body): Body<SuspenseResolution>,
-) -> Answer<Json<ResolvedView>> {
-    of(&state)?;
+) -> ApiResult<Json<ResolvedView>> {
+    require_fleet(&state)?;
     check_note(&body.note)?;
     let of = (node(body.node)?, body.account);
     let resolved = caller.by(&state).resolve_suspense(of, body.how, &body.note).await?;

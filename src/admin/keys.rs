@@ -8,17 +8,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::accounts::{TEXT_CHARS_MAX, TEXT_PATTERN, checked, find as find_account};
+use super::accounts::{TEXT_PATTERN, check_text, find as find_account};
 use super::caller::Caller;
-use super::error::{Answer, ApiError};
+use super::error::{ApiError, ApiResult};
 use super::limits::{KeyLimitsBody, KeyLimitsView, present};
-use super::request::{Body, List, Once, Page, Params, Path};
+use super::request::{Body, ListView, PageQuery, Params, Path, WrittenOnce};
 use super::value::{Object, Time};
 use crate::clock::UnixMs;
+use crate::ledger::key_rules::{
+    KEY_MODEL_BYTES_MAX, KEY_MODELS_MAX, KeyModelsError, NAME_BYTES_MAX, check_key_models,
+};
 use crate::ledger::{AccountId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, NewKey};
-
-/// The most models that one key can name.
-const MODELS_MAX: usize = 100;
 
 /// A key as it is shown: everything but the key.
 #[derive(Serialize, JsonSchema)]
@@ -38,7 +38,7 @@ pub(super) struct KeyView {
 }
 
 impl KeyView {
-    fn of(state: &AdminState, key: &Key) -> Self {
+    fn new(state: &AdminState, key: &Key) -> Self {
         Self {
             id: key.id,
             account_id: key.account,
@@ -64,12 +64,12 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    fn of(state: &AdminState, key: &Key) -> Self {
-        Self { view: KeyView::of(state, key), warnings: warnings(state, key) }
+    fn new(state: &AdminState, key: &Key) -> Self {
+        Self { view: KeyView::new(state, key), warnings: warnings(state, key) }
     }
 }
 
-/// The same of a new key, with its secret.
+/// The answer to a new key: the key, its secret, and what the operator may not have meant.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CreatedKey")]
 pub(super) struct Issued {
@@ -87,7 +87,7 @@ pub(super) struct Issued {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewKeyBody {
     /// What its owner calls it.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
     /// The models that it may call; `null` for all.
     #[serde(default)]
@@ -106,8 +106,8 @@ pub(super) async fn create(
     Path(account): Path<String>,
     caller: Caller,
     Body(new): Body<NewKeyBody>,
-) -> Answer<Once<Issued>> {
-    checked("name", &new.name)?;
+) -> ApiResult<WrittenOnce<Issued>> {
+    check_text("name", &new.name)?;
     check_models(new.models.as_deref())?;
     let account = find_account(&state, &account)?.id;
     let new = NewKey {
@@ -118,32 +118,32 @@ pub(super) async fn create(
     };
     let written = caller.by(&state).create_key(account, new).await?;
     let (secret, key) = written.value;
-    let changed = Changed::of(&state, &key);
+    let changed = Changed::new(&state, &key);
     let key = secret.map(|secret| secret.expose().to_owned());
-    Ok(Once { repeated: written.repeated, body: Issued { key, changed } })
+    Ok(WrittenOnce { repeated: written.repeated, body: Issued { key, changed } })
 }
 
 /// `GET /admin/v1/accounts/{account}/keys`, oldest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-    Params(page): Params<Page<KeyId>>,
-) -> Answer<Json<List<KeyView, KeyId>>> {
+    Params(page): Params<PageQuery<KeyId>>,
+) -> ApiResult<Json<ListView<KeyView, KeyId>>> {
     let account = find_account(&state, &account)?.id;
     let keys = state.ledger.keys_of(account);
-    Ok(Json(page.list(keys, |key| key.id, |key| KeyView::of(&state, &key))?))
+    Ok(Json(page.list(keys, |key| key.id, |key| KeyView::new(&state, &key))?))
 }
 
 /// `GET /admin/v1/keys/{key}`
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(key): Path<String>,
-) -> Answer<Json<KeyView>> {
+) -> ApiResult<Json<KeyView>> {
     let key = find(&state, &key)?;
-    Ok(Json(KeyView::of(&state, &key)))
+    Ok(Json(KeyView::new(&state, &key)))
 }
 
-fn find(state: &AdminState, id: &str) -> Answer<Arc<Key>> {
+fn find(state: &AdminState, id: &str) -> ApiResult<Arc<Key>> {
     let key = id.parse().ok().and_then(|id| state.ledger.key_by_id(id));
     key.ok_or_else(|| ApiError::not_found("There is no such key."))
 }
@@ -154,7 +154,7 @@ fn find(state: &AdminState, id: &str) -> Answer<Arc<Key>> {
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyPatchBody {
     #[serde(default)]
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: Option<String>,
     /// The models that it may call; `null` for all.
     #[serde(default, deserialize_with = "present")]
@@ -179,9 +179,9 @@ pub(super) async fn update(
     Path(key): Path<String>,
     caller: Caller,
     Body(body): Body<KeyPatchBody>,
-) -> Answer<Json<Changed>> {
+) -> ApiResult<Json<Changed>> {
     if let Some(name) = &body.name {
-        checked("name", name)?;
+        check_text("name", name)?;
     }
     check_models(body.models.as_ref().and_then(Option::as_deref))?;
     let patch = KeyPatch {
@@ -192,29 +192,38 @@ pub(super) async fn update(
         limits: patch(body.limits),
     };
     let key = caller.by(&state).update_key(find(&state, &key)?.id, patch).await?.value;
-    Ok(Json(Changed::of(&state, &key)))
+    Ok(Json(Changed::new(&state, &key)))
 }
 
 fn models_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": ["array", "null"],
-        "maxItems": MODELS_MAX,
+        "maxItems": KEY_MODELS_MAX,
         "items": {
             "type": "string",
-            "minLength": 1,
-            "maxLength": TEXT_CHARS_MAX,
-            "pattern": TEXT_PATTERN,
+            "pattern": format!("^[!-~]{{1,{KEY_MODEL_BYTES_MAX}}}$"),
         },
     })
 }
 
-fn check_models(models: Option<&[String]>) -> Answer<()> {
-    let models = models.unwrap_or_default();
-    if models.len() > MODELS_MAX {
-        let message = format!("A key names at most {MODELS_MAX} models.");
+/// Checks the models of a key. The API is narrower than the ledger, which takes whatever is one line:
+/// its schema promises names that `models.yaml` can have.
+fn check_models(models: Option<&[String]>) -> ApiResult<()> {
+    if check_key_models(models) == Err(KeyModelsError::TooMany) {
+        let message = format!("A key names at most {KEY_MODELS_MAX} models.");
         return Err(ApiError::invalid("models", message));
     }
-    models.iter().try_for_each(|model| checked("models", model))
+    let is_name = |model: &String| {
+        (1..=KEY_MODEL_BYTES_MAX).contains(&model.len())
+            && model.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    if models.unwrap_or_default().iter().all(is_name) {
+        return Ok(());
+    }
+    let message = format!(
+        "A model's name has 1 to {KEY_MODEL_BYTES_MAX} ASCII characters, and no spaces among them."
+    );
+    Err(ApiError::invalid("models", message))
 }
 
 /// What was accepted but may be a slip. A model that is not listed is no error: the key may be made

@@ -1,5 +1,7 @@
 //! The journal over HTTP: all of it for other programs, and whether it is in order.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -13,10 +15,13 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::AdminState;
 use super::accounts::BalanceView;
-use super::error::Answer;
-use super::request::Params;
+use super::error::ApiResult;
+use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::route::{Operation, Output};
-use crate::ledger::{AccountId, ExportFormat, Report, Scan, Seq};
+use super::value::Time;
+use crate::ledger::{
+    AccountId, ExportFormat, KeyId, ListedLoss, LossSums, Report, RequestId, Scan, Seq,
+};
 use crate::money::Nanousd;
 
 /// Bytes that are sent together.
@@ -24,10 +29,10 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks that wait for a slow reader. Behind them the reading of the journal waits.
 const CHUNKS_MAX: usize = 4;
 
-/// What to export.
+/// Which records are exported, and in which format.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ExportQuery {
     /// The first record; the journal's first when it is left out.
     #[schemars(range(max = Seq::MAX))]
     pub(super) from_seq: Option<Seq>,
@@ -67,8 +72,8 @@ impl Output for Exported {
 /// where the journal cannot be read.
 pub(super) async fn export(
     State(state): State<AdminState>,
-    Params(wanted): Params<Wanted>,
-) -> Answer<Exported> {
+    Params(wanted): Params<ExportQuery>,
+) -> ApiResult<Exported> {
     let format = wanted.format.unwrap_or_default();
     let scan = state.ledger.scan(wanted.from_seq.unwrap_or_default()).await?;
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
@@ -108,15 +113,81 @@ fn send(
     sender.blocking_send(Ok(chunk.into())).ok();
 }
 
+/// How many losses to list.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listed {
+    /// The most losses that are listed; 100 when it is left out.
+    #[schemars(range(min = 1, max = PAGE_MAX))]
+    limit: Option<usize>,
+}
+
+/// What a call may have cost the operator that no customer pays.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Loss")]
+struct LossView {
+    /// Its place in the journal, in a fleet of the node's.
+    seq: Seq,
+    at: Time,
+    /// Such as `retry`, `connection_lost`, `untold` or `unpriced`.
+    cause: String,
+    /// The most that it can be.
+    amount: Nanousd,
+    account_id: AccountId,
+    key_id: KeyId,
+    model: Arc<str>,
+    upstream: String,
+    request_id: RequestId,
+}
+
+/// What calls may have cost the operator that no customer pays.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Losses")]
+pub(super) struct LossesView {
+    /// All of it, by cause.
+    totals: LossSums,
+    /// The last ones, newest first.
+    data: Vec<LossView>,
+}
+
+impl From<ListedLoss> for LossView {
+    fn from(listed: ListedLoss) -> Self {
+        let ListedLoss { seq, lost } = listed;
+        Self {
+            seq,
+            at: lost.at.into(),
+            cause: lost.cause.clone(),
+            amount: lost.amount,
+            account_id: lost.account,
+            key_id: lost.key,
+            model: Arc::clone(&lost.model),
+            upstream: lost.upstream.clone(),
+            request_id: lost.request,
+        }
+    }
+}
+
+/// `GET /admin/v1/ledger/losses`
+pub(super) async fn losses(
+    State(state): State<AdminState>,
+    Params(Listed { limit }): Params<Listed>,
+) -> ApiResult<Json<LossesView>> {
+    let limit = limit.unwrap_or(PAGE_DEFAULT);
+    check_limit(limit)?;
+    let losses = state.ledger.losses(limit).await?;
+    let data = losses.last.into_iter().map(LossView::from).collect();
+    Ok(Json(LossesView { totals: losses.sums, data }))
+}
+
 /// Whether the journal is in order.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "JournalReport")]
 pub(super) struct Verified {
     /// Whether nothing is wrong.
     pub(super) ok: bool,
-    /// Files.
+    /// Files of the journal that were read.
     pub(super) segments: usize,
-    /// Group commits.
+    /// Groups of records that were written as one.
     pub(super) frames: u64,
     /// Records, and so the place of the last one that was checked.
     pub(super) records: u64,
@@ -126,11 +197,13 @@ pub(super) struct Verified {
     pub(super) state_hash: String,
     pub(super) accounts: usize,
     pub(super) open_holds: usize,
-    /// All accounts together.
+    /// The balances of all accounts together.
     pub(super) total: BalanceView,
-    /// What calls cost beyond what their accounts could pay.
+    /// What calls cost and is not owed any more, borne by the operator.
     pub(super) written_off: Nanousd,
-    /// What is wrong.
+    /// What calls may have cost the operator that no customer pays, by cause.
+    pub(super) losses: LossSums,
+    /// What is wrong, a sentence for each violation.
     pub(super) violations: Vec<String>,
 }
 
@@ -147,13 +220,14 @@ impl From<Report> for Verified {
             open_holds: report.open_holds,
             total: report.total.into(),
             written_off: report.written_off,
+            losses: report.losses,
             violations: report.violations,
         }
     }
 }
 
 /// `POST /admin/v1/ledger/verify`: checks the journal up to the last record on disk.
-pub(super) async fn verify(State(state): State<AdminState>) -> Answer<Json<Verified>> {
+pub(super) async fn verify(State(state): State<AdminState>) -> ApiResult<Json<Verified>> {
     let report = state.ledger.check_journal().await?;
     for violation in &report.violations {
         log::error!("the journal is not in order: {violation}");

@@ -75,7 +75,8 @@ impl From<RatesBody> for RatesPatch {
     }
 }
 
-/// The same of a key. Written out: serde cannot flatten where unknown fields are denied.
+/// What to say of a key: a limit that is left out stays as it is, `null` takes it away. Written out:
+/// serde cannot flatten where unknown fields are denied.
 #[derive(Default, Deserialize, JsonSchema)]
 #[schemars(rename = "KeyLimitsPatch")]
 #[serde(deny_unknown_fields)]

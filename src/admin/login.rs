@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::accounts::find;
 use super::caller::Caller;
-use super::error::{Answer, ApiError};
+use super::error::{ApiError, ApiResult};
 use super::request::{Body, Path};
 use super::value::Time;
 use crate::ledger::{AccountId, LedgerError, normal_email};
@@ -43,7 +43,7 @@ pub(super) async fn put(
     Path(account): Path<String>,
     caller: Caller,
     Body(new): Body<NewLogin>,
-) -> Answer<Json<LoginView>> {
+) -> ApiResult<Json<LoginView>> {
     let account = find(&state, &account)?.id;
     let email = normal_email(&new.email)
         .map_err(|error| ApiError::invalid("email", format!("{error}.")))?;

@@ -8,8 +8,10 @@
 mod accounts;
 mod audit;
 mod caller;
+mod guesses;
 mod codes;
 mod config;
+mod connections;
 mod console;
 mod entries;
 mod error;
@@ -38,7 +40,9 @@ mod value;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::{HeaderValue, Response};
+use axum::middleware::{from_fn_with_state, map_response};
 
 use crate::balance::Balancer;
 use crate::config::ConfigHandle;
@@ -49,6 +53,7 @@ use crate::request_log::RequestLog;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
 
+pub use guesses::Guesses;
 pub use openapi::document as openapi_document;
 pub use readiness::Readiness;
 pub use serve::serve;
@@ -60,7 +65,7 @@ pub struct AdminState {
     pub ledger: Arc<Ledger>,
     /// Work that outlives its request.
     pub tasks: Arc<Tasks>,
-    /// What `/metrics` shows.
+    /// The counters and gauges that `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// What requests came to.
     pub requests: Arc<RequestLog>,
@@ -68,12 +73,14 @@ pub struct AdminState {
     pub config: Arc<ConfigHandle>,
     /// How the targets are doing.
     pub balancer: Arc<Balancer>,
-    /// What `/readyz` says.
+    /// Whether the gateway wants requests, as `/readyz` says.
     pub readiness: Arc<Readiness>,
     /// The bearer token of everything under `/admin/`, and of the operator `admin`.
     pub token: Secret,
     /// Where passwords are hashed.
     pub passwords: Passwords,
+    /// Wrong tokens, by the address that they come from.
+    pub guesses: Arc<Guesses>,
 }
 
 /// The name of whoever uses [`AdminState::token`].
@@ -118,11 +125,17 @@ impl AdminState {
 /// When the key of the operators' sessions can neither be read nor made.
 pub fn app(state: AdminState) -> std::io::Result<Router> {
     let config = state.config.load();
-    let api = api(state.clone());
-    if !config.admin.console {
-        return Ok(api);
+    let mut app = api(state.clone());
+    if config.admin.console {
+        app = app.merge(console::router(state, &config.store.data_dir)?);
     }
-    Ok(api.merge(console::router(state, &config.store.data_dir)?))
+    Ok(app.layer(map_response(nosniff)))
+}
+
+/// No browser takes an answer for anything but what its type says: the console has the same origin.
+async fn nosniff<B>(mut response: Response<B>) -> Response<B> {
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 fn api(state: AdminState) -> Router {

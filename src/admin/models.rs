@@ -8,8 +8,9 @@ use serde::Serialize;
 use super::AdminState;
 use super::limits::RatesView;
 use crate::config::snapshot::{Model, Target};
-use crate::money::Rate;
-use crate::price::{Prices, Traits};
+
+use crate::price::{Prices, Traits, Unit};
+use tollgate_money::each_unit;
 
 /// Every model, in the order of `models.yaml`.
 #[derive(Serialize, JsonSchema)]
@@ -46,20 +47,31 @@ struct ModelTarget {
     weight: u32,
 }
 
-/// What a unit costs in US dollars, exact, by the names of `models.yaml`. `0.00` where there is no
-/// price.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Prices")]
-struct PricesView {
-    input_per_1m_tokens: String,
-    cached_input_per_1m_tokens: String,
-    cache_write_per_1m_tokens: String,
-    cache_write_1h_per_1m_tokens: String,
-    output_per_1m_tokens: String,
-    per_image: String,
-    per_second: String,
-    per_1m_characters: String,
+macro_rules! prices_view {
+    ($(
+        $(#[$doc:meta])* $unit:ident: $name:ident,
+        $(#[$rate_doc:meta])* $rate:ident,
+        $(#[$price_doc:meta])* $price:ident: $typed:ident,
+        $info:tt;
+    )+) => {
+        /// What a unit costs in US dollars, exact, by the names of `models.yaml`. `0.00` where there is no
+        /// price.
+        #[derive(Serialize, JsonSchema)]
+        #[schemars(rename = "Prices")]
+        struct PricesView {
+            $($price: String),+
+        }
+
+        impl PricesView {
+            fn of(prices: &Prices) -> Self {
+                let dollars = |unit: Unit| prices[unit].dollars(unit.info().per);
+                Self { $($price: dollars(Unit::$unit)),+ }
+            }
+        }
+    };
 }
+
+each_unit!(prices_view);
 
 #[derive(Serialize, JsonSchema)]
 struct PricesWhen {
@@ -71,7 +83,7 @@ struct PricesWhen {
 #[derive(Serialize, JsonSchema)]
 struct Condition {
     resolution: Option<&'static str>,
-    /// Width by height.
+    /// The resolution that the price is for: width by height in pixels.
     size: Option<String>,
     quality: Option<&'static str>,
     audio: Option<bool>,
@@ -82,21 +94,23 @@ struct Condition {
 /// `GET /admin/v1/models`
 pub(super) async fn list(State(state): State<AdminState>) -> Json<Models> {
     let snapshot = state.config.load();
-    Json(Models { data: snapshot.models.iter().map(|model| ModelView::of(model)).collect() })
+    Json(Models {
+        data: snapshot.models.iter().map(|model| ModelView::from_config(model)).collect(),
+    })
 }
 
 impl ModelView {
-    fn of(model: &Model) -> Self {
+    fn from_config(model: &Model) -> Self {
         let when = model.prices.when.iter();
         Self {
             id: model.id.to_string(),
             owned_by: model.owned_by.clone(),
             operations: model.operations.iter().map(|one| one.as_str()).collect(),
-            targets: model.targets.iter().map(|target| ModelTarget::of(target)).collect(),
+            targets: model.targets.iter().map(|target| ModelTarget::from_config(target)).collect(),
             prices: PricesView::of(&model.prices.base),
             prices_when: when
                 .map(|(when, prices)| PricesWhen {
-                    when: Condition::of(when),
+                    when: Condition::from_traits(when),
                     prices: PricesView::of(prices),
                 })
                 .collect(),
@@ -108,7 +122,7 @@ impl ModelView {
 }
 
 impl ModelTarget {
-    fn of(target: &Target) -> Self {
+    fn from_config(target: &Target) -> Self {
         Self {
             upstream: target.upstream.name.clone(),
             model: target.model.clone(),
@@ -118,27 +132,8 @@ impl ModelTarget {
     }
 }
 
-impl PricesView {
-    fn of(prices: &Prices) -> Self {
-        Self {
-            input_per_1m_tokens: per_million(prices.input),
-            cached_input_per_1m_tokens: per_million(prices.cache_read),
-            cache_write_per_1m_tokens: per_million(prices.cache_write),
-            cache_write_1h_per_1m_tokens: per_million(prices.cache_write_1h),
-            output_per_1m_tokens: per_million(prices.output),
-            per_image: prices.image.dollars(1),
-            per_second: prices.second.dollars(1),
-            per_1m_characters: per_million(prices.character),
-        }
-    }
-}
-
-fn per_million(rate: Rate) -> String {
-    rate.dollars(1_000_000)
-}
-
 impl Condition {
-    fn of(when: &Traits) -> Self {
+    fn from_traits(when: &Traits) -> Self {
         Self {
             resolution: when.resolution.map(|one| one.as_str()),
             size: when.size.map(|size| format!("{}x{}", size.width, size.height)),

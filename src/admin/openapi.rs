@@ -7,7 +7,7 @@ use axum::Json;
 use once_cell::sync::Lazy;
 use serde_json::{Map, Value, json};
 
-use super::route::{Route, Schemas};
+use super::route::{AdminRoute, Schemas};
 use super::table;
 
 /// What stands above the paths.
@@ -31,7 +31,7 @@ pub(super) async fn show() -> Json<Value> {
 
 /// The document of these routes, and the schemas that are read and written differently under one
 /// name: a document can only have one of them.
-fn document_of(routes: &[Route]) -> (Value, Vec<String>) {
+fn document_of(routes: &[AdminRoute]) -> (Value, Vec<String>) {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
     for route in routes {

@@ -8,9 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::error::{Answer, ApiError};
+use super::error::{ApiError, ApiResult};
 use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
+use crate::fleet::InFleet;
 use crate::metrics::LedgerFigures;
 
 /// The media type of Prometheus' text format.
@@ -24,22 +25,25 @@ pub(super) async fn healthz() -> &'static str {
 /// Whether requests are wanted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Readiness")]
-pub(super) struct Wanted {
+pub(super) struct ReadinessView {
     ready: bool,
     /// `starting` or `draining`; in a fleet also `cut_off` or `directory_stopped`; `null` when ready.
     reason: Option<&'static str>,
+    /// What does not work although requests are served: `ledger_projection` while statements, usage,
+    /// ended tasks and the audit cannot be read, else `null`.
+    degraded: Option<&'static str>,
     /// The hash of the configuration that runs.
     config: String,
 }
 
-impl IntoResponse for Wanted {
+impl IntoResponse for ReadinessView {
     fn into_response(self) -> Response {
         let status = if self.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         (status, Json(self)).into_response()
     }
 }
 
-impl Output for Wanted {
+impl Output for ReadinessView {
     fn describe(operation: &mut Operation<'_>) {
         operation.reply::<Self>(StatusCode::OK, "Requests are wanted.");
         operation.reply::<Self>(StatusCode::SERVICE_UNAVAILABLE, "They are not, and why.");
@@ -48,12 +52,19 @@ impl Output for Wanted {
 
 /// 200 when requests are wanted, else 503 with the reason. An upstream that fails is no reason: the
 /// others still serve.
-pub(super) async fn readyz(State(state): State<AdminState>) -> Wanted {
+pub(super) async fn readyz(State(state): State<AdminState>) -> ReadinessView {
     let reason = state.reason_against();
-    Wanted { ready: reason.is_none(), reason, config: state.config.load().hash.clone() }
+    let is_away = state.ledger.projection_state().away.is_some();
+    let degraded = is_away.then_some("ledger_projection");
+    ReadinessView {
+        ready: reason.is_none(),
+        reason,
+        degraded,
+        config: state.config.load().hash.clone(),
+    }
 }
 
-/// What was counted.
+/// All metrics in the text format of Prometheus.
 pub(super) struct Counted(String);
 
 impl IntoResponse for Counted {
@@ -71,17 +82,26 @@ impl Output for Counted {
 }
 
 /// Everything counted, in Prometheus' text format.
-pub(super) async fn metrics(State(state): State<AdminState>) -> Answer<Counted> {
+pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counted> {
+    let mut debt = None;
     if let (Some(fleet), Some(standing)) = (state.ledger.fleet(), state.ledger.standing()) {
-        state.metrics.show_fleet(&standing, fleet.overview().await.as_deref());
+        let overview = fleet.overview().await;
+        state.metrics.show_fleet(&standing, overview.as_deref());
+        // What was never seen is not said to be nothing.
+        debt = Some(overview.map(|overview| overview.sums.money.debt));
     }
     let encode = move || {
         let (open_holds, written_off) = (state.ledger.open_holds(), state.ledger.written_off());
+        let debt = debt.unwrap_or_else(|| Some(state.ledger.debt()));
+        let sums = state.ledger.loss_sums();
+        let losses = sums.into_iter().map(|(cause, sum)| (cause, sum.amount)).collect();
         let open_tasks = state.tasks.open();
         let (upstreams, circuits) = upstreams::figures(&state);
         state.metrics.show_targets(&upstreams, &circuits);
-        let ledger = LedgerFigures { open_holds, open_tasks, written_off };
-        state.metrics.encode(ledger, state.requests.figures())
+        let projection = state.ledger.projection_state();
+        let ledger =
+            LedgerFigures { open_holds, open_tasks, debt, written_off, losses, projection };
+        state.metrics.encode(&ledger, state.requests.figures())
     };
     // With a thousand models this takes tens of milliseconds, which belong to no request's thread.
     let text = tokio::task::spawn_blocking(encode).await.map_err(ApiError::internal)?;

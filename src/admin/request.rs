@@ -39,7 +39,7 @@ pub(super) async fn around(
     let id = RequestId::new().to_string();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let guarded = path.starts_with("/admin");
-    let mut response = match caller::of(&state, request, guarded).await {
+    let mut response = match caller::authenticate(&state, request, guarded).await {
         Err(error) => error.into_response(),
         Ok(request) => next.run(request).await,
     };
@@ -148,19 +148,19 @@ impl<T: DeserializeOwned> FromRequestParts<AdminState> for Params<T> {
 
 /// What is done once, however often it is asked for: 201 the first time, 200 with the same body
 /// after.
-pub(super) struct Once<T> {
+pub(super) struct WrittenOnce<T> {
     pub(super) repeated: bool,
     pub(super) body: T,
 }
 
-impl<T: Serialize> IntoResponse for Once<T> {
+impl<T: Serialize> IntoResponse for WrittenOnce<T> {
     fn into_response(self) -> Response {
         let status = if self.repeated { StatusCode::OK } else { StatusCode::CREATED };
         (status, Json(self.body)).into_response()
     }
 }
 
-impl<T: JsonSchema> Output for Once<T> {
+impl<T: JsonSchema> Output for WrittenOnce<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.reply::<T>(StatusCode::CREATED, "Done.");
         operation.reply::<T>(StatusCode::OK, "It was done before; nothing has changed.");
@@ -172,7 +172,7 @@ impl<T: JsonSchema> Output for Once<T> {
 /// The part of a list that is asked for: up to `limit` items behind the one named by `after`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Page<Id> {
+pub(super) struct PageQuery<Id> {
     /// The most items of the answer; 100 when it is left out.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     pub(super) limit: Option<usize>,
@@ -183,7 +183,7 @@ pub(super) struct Page<Id> {
 /// A part of a list.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ListOf{View}")]
-pub(super) struct List<View, Id> {
+pub(super) struct ListView<View, Id> {
     data: Vec<View>,
     /// Whether the list goes on.
     has_more: bool,
@@ -191,9 +191,9 @@ pub(super) struct List<View, Id> {
     next_after: Option<Id>,
 }
 
-impl<View, Id> List<View, Id> {
+impl<View, Id> ListView<View, Id> {
     /// A part that the ledger has cut.
-    pub(super) fn of(data: Vec<View>, next_after: Option<Id>) -> Self {
+    pub(super) fn new(data: Vec<View>, next_after: Option<Id>) -> Self {
         Self { data, has_more: next_after.is_some(), next_after }
     }
 
@@ -203,14 +203,14 @@ impl<View, Id> List<View, Id> {
     }
 }
 
-impl<Id: Copy + PartialEq + Serialize> Page<Id> {
+impl<Id: Copy + PartialEq + Serialize> PageQuery<Id> {
     /// The answer for this part of `items`, each shown by `view`.
     pub(super) fn list<T, View: Serialize>(
         self,
         mut items: Vec<T>,
         id: impl Fn(&T) -> Id,
         view: impl Fn(T) -> View,
-    ) -> Result<List<View, Id>, ApiError> {
+    ) -> Result<ListView<View, Id>, ApiError> {
         let limit = check_limit(self.limit.unwrap_or(PAGE_DEFAULT))?;
         if let Some(after) = self.after {
             let Some(place) = items.iter().position(|item| id(item) == after) else {
@@ -222,7 +222,7 @@ impl<Id: Copy + PartialEq + Serialize> Page<Id> {
         items.truncate(limit);
         let next_after = items.last().filter(|_| has_more).map(id);
         let data: Vec<View> = items.into_iter().map(view).collect();
-        Ok(List { data, has_more, next_after })
+        Ok(ListView { data, has_more, next_after })
     }
 }
 

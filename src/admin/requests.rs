@@ -16,11 +16,10 @@ use serde_json::json;
 
 use super::AdminState;
 use super::accounts;
-use super::error::{Answer, ApiError};
+use super::error::{ApiError, ApiResult};
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
 use super::route::{Operation, Output};
 use super::value::Time;
-use crate::finished::Settled;
 use crate::ledger::{AccountId, KeyId, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
@@ -39,7 +38,7 @@ const NOBODY: &str = "none";
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "LoggedKind")]
-enum Kind {
+enum RecordKind {
     /// A request that is over.
     Request,
     /// A task that has ended.
@@ -52,7 +51,7 @@ enum Kind {
 pub(super) struct LoggedView {
     /// Its place in the log; later ones have larger ones.
     position: Position,
-    kind: Kind,
+    kind: RecordKind,
     request_id: Option<RequestId>,
     task_id: Option<TaskId>,
     task_state: Option<String>,
@@ -71,6 +70,8 @@ pub(super) struct LoggedView {
     usage: Option<Usage>,
     usage_source: Option<UsageSource>,
     cost: Option<Nanousd>,
+    /// What it cost beyond everything that the account had: the customer owes it, or has paid it since.
+    owed: Option<Nanousd>,
     ttfb_ms: Option<f64>,
     duration_ms: f64,
     bytes_in: u64,
@@ -83,7 +84,7 @@ impl From<&Logged> for LoggedView {
         let settled = logged.settled;
         Self {
             position: logged.position,
-            kind: if logged.task_state.is_some() { Kind::Task } else { Kind::Request },
+            kind: if logged.task_state.is_some() { RecordKind::Task } else { RecordKind::Request },
             request_id: logged.request_id,
             task_id: logged.task_id,
             task_state: logged.task_state.clone(),
@@ -101,7 +102,8 @@ impl From<&Logged> for LoggedView {
             streamed: logged.streamed,
             usage: settled.map(|it| it.usage),
             usage_source: settled.map(|it| it.source),
-            cost: settled.map(|Settled { cost, .. }| cost),
+            cost: settled.map(|it| it.cost),
+            owed: settled.map(|it| it.owed),
             ttfb_ms: logged.ttfb.map(milliseconds),
             duration_ms: milliseconds(logged.duration),
             bytes_in: logged.bytes_in,
@@ -175,7 +177,7 @@ impl JsonSchema for Statuses {
 /// Which requests are asked for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct RequestsQuery {
     /// Only those of this account; `none`: those whose key was not recognised.
     account: Option<Whose>,
     /// Only those of this key.
@@ -224,7 +226,7 @@ impl From<ReadError> for ApiError {
     }
 }
 
-fn scope(state: &AdminState, whose: Option<Whose>) -> Answer<Scope> {
+fn scope(state: &AdminState, whose: Option<Whose>) -> ApiResult<Scope> {
     match whose {
         None => Ok(Scope::All),
         Some(Whose::Nobody) => Ok(Scope::Strangers),
@@ -235,8 +237,8 @@ fn scope(state: &AdminState, whose: Option<Whose>) -> Answer<Scope> {
 /// `GET /admin/v1/requests`, newest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(asked): Params<Asked>,
-) -> Answer<Json<LoggedPage>> {
+    Params(asked): Params<RequestsQuery>,
+) -> ApiResult<Json<LoggedPage>> {
     let scope = scope(&state, asked.account)?;
     let query = Query {
         before: asked.before,
@@ -259,7 +261,7 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(request): Path<String>,
-) -> Answer<Json<LoggedView>> {
+) -> ApiResult<Json<LoggedView>> {
     let missing = || ApiError::not_found("The request log has no request with this id.");
     let id: RequestId = request.parse().map_err(|_| missing())?;
     let found = state.requests.find(Scope::All, id).await?.ok_or_else(missing)?;
@@ -291,12 +293,12 @@ impl Output for Tail {
 pub(super) async fn tail(
     State(state): State<AdminState>,
     Params(asked): Params<Followed>,
-) -> Answer<Tail> {
+) -> ApiResult<Tail> {
     let scope = scope(&state, asked.account)?;
     follow(&state.requests, scope).map(Tail)
 }
 
-fn follow(requests: &RequestLog, scope: Scope) -> Answer<Feed> {
+fn follow(requests: &RequestLog, scope: Scope) -> ApiResult<Feed> {
     if requests.followers() >= TAILS_MAX {
         return Err(ApiError::too_many(format!("{TAILS_MAX} tails are open already.")));
     }

@@ -6,13 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::accounts::{TEXT_CHARS_MAX, TEXT_PATTERN, checked};
+use super::accounts::{TEXT_PATTERN, check_text};
 use super::caller::Caller;
-use super::codes::{NOTE_CHARS_MAX, NOTE_PATTERN, check_note};
-use super::error::{Answer, ApiError};
+use super::codes::{NOTE_PATTERN, check_note};
+use super::error::{ApiError, ApiResult};
 use super::request::{Body, Path};
 use super::task_list::{self, TaskView};
 use super::value::{Amount, Object};
+use crate::ledger::key_rules::{NAME_BYTES_MAX, NOTE_CHARS_MAX};
 use crate::ledger::{AccountId, DoubtRefund, HoldId, LedgerError, TaskId};
 use crate::tasks::Resolution;
 
@@ -34,7 +35,7 @@ pub(super) struct HoldResolution {
 #[serde(deny_unknown_fields)]
 struct RefundBody {
     /// The caller's own id: the same id is refunded once.
-    #[schemars(extend("minLength" = 1, "maxLength" = TEXT_CHARS_MAX, "pattern" = TEXT_PATTERN))]
+    #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
     amount: Amount,
 }
@@ -52,14 +53,14 @@ pub(super) async fn hold(
     Path(hold): Path<String>,
     caller: Caller,
     Body(body): Body<HoldResolution>,
-) -> Answer<Json<ResolvedHold>> {
+) -> ApiResult<Json<ResolvedHold>> {
     check_note(&body.note)?;
     let hold: HoldId =
         hold.parse().map_err(|_| ApiError::not_found("There is no such hold in doubt."))?;
     let refund = match body.refund {
         None => None,
         Some(Object(RefundBody { id, amount })) => {
-            checked("id", &id)?;
+            check_text("id", &id)?;
             Some(DoubtRefund { id, amount: amount.0 })
         }
     };
@@ -81,7 +82,7 @@ pub(super) struct TaskResolution {
     amount: Option<Amount>,
 }
 
-/// How it ends.
+/// How the task in doubt ends.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -98,7 +99,7 @@ pub(super) async fn task(
     Path(task): Path<String>,
     caller: Caller,
     Body(body): Body<TaskResolution>,
-) -> Answer<Json<TaskView>> {
+) -> ApiResult<Json<TaskView>> {
     let resolution = match (body.action, body.amount) {
         (Action::Void, None) => Resolution::Void,
         (Action::Charge, Some(amount)) => Resolution::Charge(amount.0),

@@ -20,7 +20,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::AdminState;
-use super::error::{ApiError, Envelope};
+use super::error::{ApiError, ErrorEnvelope};
 use super::request::{Body, Params, Path};
 use crate::config::WithoutNull;
 
@@ -28,7 +28,7 @@ use crate::config::WithoutNull;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One method of one path.
-pub(super) struct Route {
+pub(super) struct AdminRoute {
     pub(super) method: Method,
     pub(super) path: &'static str,
     /// The operation's name in generated clients.
@@ -49,42 +49,42 @@ pub(super) struct Route {
 pub(super) struct Title(pub(super) &'static str, pub(super) &'static str, pub(super) &'static str);
 
 /// An entry for GET.
-pub(super) fn get<H, T, Args>(path: &'static str, title: Title, handler: H) -> Route
+pub(super) fn get<H, T, Args>(path: &'static str, title: Title, handler: H) -> AdminRoute
 where
     H: Handler<T, AdminState> + Described<Args>,
     T: 'static,
 {
-    Route::new(Method::GET, MethodFilter::GET, path, title, handler)
+    AdminRoute::new(Method::GET, MethodFilter::GET, path, title, handler)
 }
 
 /// An entry for POST.
-pub(super) fn post<H, T, Args>(path: &'static str, title: Title, handler: H) -> Route
+pub(super) fn post<H, T, Args>(path: &'static str, title: Title, handler: H) -> AdminRoute
 where
     H: Handler<T, AdminState> + Described<Args>,
     T: 'static,
 {
-    Route::new(Method::POST, MethodFilter::POST, path, title, handler)
+    AdminRoute::new(Method::POST, MethodFilter::POST, path, title, handler)
 }
 
 /// An entry for PATCH.
-pub(super) fn patch<H, T, Args>(path: &'static str, title: Title, handler: H) -> Route
+pub(super) fn patch<H, T, Args>(path: &'static str, title: Title, handler: H) -> AdminRoute
 where
     H: Handler<T, AdminState> + Described<Args>,
     T: 'static,
 {
-    Route::new(Method::PATCH, MethodFilter::PATCH, path, title, handler)
+    AdminRoute::new(Method::PATCH, MethodFilter::PATCH, path, title, handler)
 }
 
 /// An entry for PUT.
-pub(super) fn put<H, T, Args>(path: &'static str, title: Title, handler: H) -> Route
+pub(super) fn put<H, T, Args>(path: &'static str, title: Title, handler: H) -> AdminRoute
 where
     H: Handler<T, AdminState> + Described<Args>,
     T: 'static,
 {
-    Route::new(Method::PUT, MethodFilter::PUT, path, title, handler)
+    AdminRoute::new(Method::PUT, MethodFilter::PUT, path, title, handler)
 }
 
-impl Route {
+impl AdminRoute {
     fn new<H, T, Args>(
         method: Method,
         filter: MethodFilter,
@@ -144,6 +144,10 @@ impl Route {
             );
         }
         (self.describe)(&mut operation);
+        if self.is_guarded() {
+            let why = "Too many wrong tokens came from this address.";
+            operation.refusal(StatusCode::TOO_MANY_REQUESTS, why);
+        }
         for (status, why) in &self.refusals {
             operation.refusal(*status, why);
         }
@@ -217,7 +221,7 @@ pub(super) struct Operation<'a> {
     schemas: &'a mut Schemas,
     parameters: Vec<Value>,
     body: Option<Value>,
-    /// By status.
+    /// What each status stands for, by status.
     replies: BTreeMap<String, Value>,
 }
 
@@ -297,7 +301,7 @@ impl<'a> Operation<'a> {
 
     /// An error in the envelope that all errors have.
     pub(super) fn refusal(&mut self, status: StatusCode, why: &str) {
-        self.reply::<Envelope>(status, why);
+        self.reply::<ErrorEnvelope>(status, why);
     }
 }
 
@@ -307,7 +311,7 @@ pub(super) trait Described<Args> {
 }
 
 /// What a handler takes.
-pub(super) trait Input {
+pub(super) trait HandlerInput {
     fn describe(operation: &mut Operation<'_>);
 }
 
@@ -318,15 +322,15 @@ pub(super) trait Output {
 
 macro_rules! described {
     ($($input:ident),*) => {
-        impl<F, Answer, $($input),*> Described<($($input,)*)> for F
+        impl<F, ApiResult, $($input),*> Described<($($input,)*)> for F
         where
-            F: Fn($($input),*) -> Answer,
-            Answer: Future<Output: Output>,
-            $($input: Input,)*
+            F: Fn($($input),*) -> ApiResult,
+            ApiResult: Future<Output: Output>,
+            $($input: HandlerInput,)*
         {
             fn describe(operation: &mut Operation<'_>) {
                 $($input::describe(operation);)*
-                <Answer::Output as Output>::describe(operation);
+                <ApiResult::Output as Output>::describe(operation);
             }
         }
     };
@@ -338,25 +342,25 @@ described!(A, B);
 described!(A, B, C);
 described!(A, B, C, D);
 
-impl Input for State<AdminState> {
+impl HandlerInput for State<AdminState> {
     fn describe(_: &mut Operation<'_>) {}
 }
 
 /// The names stand in the path; that there may be nothing by these names is told here.
-impl<T> Input for Path<T> {
+impl<T> HandlerInput for Path<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.refusal(StatusCode::NOT_FOUND, "There is nothing with this id.");
     }
 }
 
-impl<T: JsonSchema> Input for Params<T> {
+impl<T: JsonSchema> HandlerInput for Params<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.query::<T>();
         operation.refusal(StatusCode::BAD_REQUEST, "A value will not do; `param` names it.");
     }
 }
 
-impl<T: JsonSchema> Input for Body<T> {
+impl<T: JsonSchema> HandlerInput for Body<T> {
     fn describe(operation: &mut Operation<'_>) {
         let schema = operation.schemas.taken.subschema_for::<T>();
         let content = json!({"application/json": {"schema": schema}});
@@ -379,7 +383,7 @@ impl<T: Output> Output for Result<T, ApiError> {
     }
 }
 
-/// Plain text.
+/// An answer of plain text in UTF-8.
 impl Output for &'static str {
     fn describe(operation: &mut Operation<'_>) {
         let text = json!({"type": "string"});

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 
-use super::route::{Route, Title, get, patch, post, put};
+use super::route::{AdminRoute, Title, get, patch, post, put};
 use super::{
     accounts, audit, codes, config, entries, explain, fleet, keys, ledger, login, models, openapi,
     probes, requests, resolve, task_list, tasks, upstreams, usage,
@@ -30,7 +30,7 @@ const FLEET: &str = "Fleet";
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// All entries, in the order in which the document lists them.
-pub(super) fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<AdminRoute> {
     let mut routes = accounts_and_keys();
     routes.extend(money());
     routes.extend(doubts_and_tasks());
@@ -42,7 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes
 }
 
-fn accounts_and_keys() -> Vec<Route> {
+fn accounts_and_keys() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/accounts",
@@ -85,7 +85,7 @@ fn accounts_and_keys() -> Vec<Route> {
     ]
 }
 
-fn money() -> Vec<Route> {
+fn money() -> Vec<AdminRoute> {
     vec![
         post(
             "/admin/v1/accounts/{account}/grants",
@@ -96,6 +96,11 @@ fn money() -> Vec<Route> {
             "/admin/v1/accounts/{account}/refunds",
             Title("refund", MONEY, "Give back what a settled call has cost, wholly or in part"),
             accounts::refund,
+        ),
+        post(
+            "/admin/v1/accounts/{account}/write-offs",
+            Title("writeOff", MONEY, "Give up what an account owes, wholly or in part"),
+            accounts::write_off,
         ),
         get(
             "/admin/v1/accounts/{account}/entries",
@@ -110,7 +115,7 @@ fn money() -> Vec<Route> {
     ]
 }
 
-fn doubts_and_tasks() -> Vec<Route> {
+fn doubts_and_tasks() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/holds/in-doubt",
@@ -156,7 +161,7 @@ fn doubts_and_tasks() -> Vec<Route> {
     ]
 }
 
-fn codes_and_audit() -> Vec<Route> {
+fn codes_and_audit() -> Vec<AdminRoute> {
     vec![
         get("/admin/v1/codes", Title("listCodes", CODES, "All codes, oldest first"), codes::list),
         post(
@@ -174,7 +179,7 @@ fn codes_and_audit() -> Vec<Route> {
     ]
 }
 
-fn logged() -> Vec<Route> {
+fn logged() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/requests",
@@ -197,12 +202,21 @@ fn logged() -> Vec<Route> {
     ]
 }
 
-fn journal() -> Vec<Route> {
+fn journal() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/ledger/export",
             Title("exportLedger", LEDGER, "The journal's records, as lines of JSON or as CSV"),
             ledger::export,
+        ),
+        get(
+            "/admin/v1/ledger/losses",
+            Title(
+                "listLosses",
+                LEDGER,
+                "What calls may have cost that no customer pays, newest first",
+            ),
+            ledger::losses,
         ),
         post(
             "/admin/v1/ledger/verify",
@@ -214,7 +228,7 @@ fn journal() -> Vec<Route> {
     ]
 }
 
-fn of_fleet() -> Vec<Route> {
+fn of_fleet() -> Vec<AdminRoute> {
     let none = "This gateway is in no fleet.";
     vec![
         get(
@@ -244,7 +258,7 @@ fn of_fleet() -> Vec<Route> {
     ]
 }
 
-fn gateway() -> Vec<Route> {
+fn gateway() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/models",

@@ -8,13 +8,14 @@ use serde_json::Value;
 
 use super::AdminState;
 use super::accounts;
-use super::error::{Answer, ApiError};
-use super::request::{List, PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
+use super::error::{ApiError, ApiResult};
+use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
 use super::value::Time;
 use crate::ledger::{
     AccountId, HoldId, KeyId, ListedTask, Stage, Task, TaskFilter, TaskId, Tried, Webhook,
 };
 use crate::money::Nanousd;
+use crate::web::show;
 
 /// How far a task is.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
@@ -31,7 +32,7 @@ pub(super) enum TaskState {
 }
 
 impl TaskState {
-    fn of(task: &Task) -> Self {
+    fn from_task(task: &Task) -> Self {
         match &task.stage {
             Stage::Submitting | Stage::Submitted { .. } => Self::Open,
             Stage::InDoubt => Self::InDoubt,
@@ -105,7 +106,7 @@ enum DeliveryState {
     GivenUp,
 }
 
-/// The last try.
+/// The last try to announce the end of the task.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Try")]
 struct TriedView {
@@ -123,8 +124,8 @@ impl From<Tried> for TriedView {
 }
 
 impl WebhookView {
-    fn of(task: &Task, tried: Option<Tried>) -> Option<Self> {
-        let url = task.intent.webhook_url.clone()?;
+    fn from_task(task: &Task, tried: Option<Tried>) -> Option<Self> {
+        let url = shown(task.intent.webhook_url.as_deref()?);
         let (state, tries, next_try_at) = match (task.webhook, task.ended()) {
             (Webhook::None, _) => return None,
             (Webhook::Due { .. }, None) => (DeliveryState::Waiting, None, None),
@@ -148,14 +149,22 @@ impl From<ListedTask> for TaskView {
             model: task.intent.model.to_string(),
             upstream: task.upstream.clone(),
             upstream_model: task.upstream_model.clone(),
-            upstream_id: task.upstream_id().map(str::to_owned),
-            state: TaskState::of(&task),
+            upstream_id: task.upstream_id().map(shown),
+            state: TaskState::from_task(&task),
             submitted_at: task.intent.at.into(),
             ended_at: ended.map(|ended| ended.at.into()),
             charged: ended.map(|ended| ended.charged),
-            webhook: WebhookView::of(&task, tried),
+            webhook: WebhookView::from_task(&task, tried),
         }
     }
+}
+
+/// The longest text of a customer's or an upstream's in the list, in characters: old records have some
+/// of any length.
+const TEXT_CHARS_MAX: usize = 2_048;
+
+fn shown(text: &str) -> String {
+    show::cut(text, TEXT_CHARS_MAX).into_owned()
 }
 
 /// The tasks that are asked for.
@@ -178,17 +187,17 @@ pub(super) struct TasksQuery {
 pub(super) async fn list(
     State(state): State<AdminState>,
     Params(asked): Params<TasksQuery>,
-) -> Answer<Json<List<TaskView, TaskId>>> {
+) -> ApiResult<Json<ListView<TaskView, TaskId>>> {
     let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
     let filter = asked.state.map(TaskState::filter);
     let found = state.ledger.tasks(asked.account, filter, asked.after, limit).await?;
     let page =
         found.ok_or_else(|| ApiError::invalid("after", "The list has no item with this id."))?;
     let data = page.tasks.into_iter().map(TaskView::from).collect();
-    Ok(Json(List::of(data, page.next_after)))
+    Ok(Json(ListView::new(data, page.next_after)))
 }
 
-/// One task.
+/// One task of the account, with how far it is.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct OneTask {
     #[serde(flatten)]
@@ -201,17 +210,18 @@ pub(super) struct OneTask {
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path((account, task)): Path<(String, String)>,
-) -> Answer<Json<OneTask>> {
+) -> ApiResult<Json<OneTask>> {
     let account = accounts::find(&state, &account)?.id;
     let unknown = || ApiError::not_found("There is no such task.");
     let id: TaskId = task.parse().map_err(|_| unknown())?;
     let found = one(&state, id).await?.filter(|found| found.task.intent.account == account);
     let found = found.ok_or_else(unknown)?;
     let record = state.tasks.shown(&found.task).await;
+    let record = serde_json::from_str(&record).unwrap_or_default();
     Ok(Json(OneTask { task: found.into(), record }))
 }
 
 /// The task of this id, whosever it is.
-pub(super) async fn one(state: &AdminState, id: TaskId) -> Answer<Option<ListedTask>> {
+pub(super) async fn one(state: &AdminState, id: TaskId) -> ApiResult<Option<ListedTask>> {
     Ok(state.ledger.listed_task(id).await?)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::AdminState;
 use super::accounts;
 use super::caller::Caller;
-use super::error::{Answer, ApiError};
+use super::error::{ApiError, ApiResult};
 use super::request::Path;
 use super::value::Time;
 use crate::ledger::{AccountId, HoldId, Task, TaskId};
@@ -50,7 +50,7 @@ impl From<&Task> for TaskView {
 }
 
 /// `GET /admin/v1/tasks/in-doubt`, oldest first.
-pub(super) async fn in_doubt(State(state): State<AdminState>) -> Answer<Json<TasksInDoubt>> {
+pub(super) async fn in_doubt(State(state): State<AdminState>) -> ApiResult<Json<TasksInDoubt>> {
     let tasks = state.ledger.tasks_in_doubt().await?;
     Ok(Json(TasksInDoubt { data: tasks.iter().map(|task| TaskView::from(&**task)).collect() }))
 }
@@ -65,7 +65,7 @@ pub(super) struct WebhookSecret {
 pub(super) async fn webhook_secret(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-) -> Answer<Json<WebhookSecret>> {
+) -> ApiResult<Json<WebhookSecret>> {
     let account = accounts::find(&state, &account)?.id;
     Ok(Json(WebhookSecret { secret: state.tasks.webhook_secret(account) }))
 }
@@ -74,12 +74,13 @@ pub(super) async fn webhook_secret(
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Announcement {
     id: TaskId,
-    announced: Due,
+    announced: AnnouncementState,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Due {
+#[schemars(rename = "Due")]
+enum AnnouncementState {
     /// The first try is due now.
     Due,
 }
@@ -89,12 +90,12 @@ pub(super) async fn announce(
     State(state): State<AdminState>,
     Path((account, task)): Path<(String, String)>,
     caller: Caller,
-) -> Answer<Json<Announcement>> {
+) -> ApiResult<Json<Announcement>> {
     let account = accounts::find(&state, &account)?.id;
     let unknown = || ApiError::not_found("There is no such task.");
     let id: TaskId = task.parse().map_err(|_| unknown())?;
     match state.tasks.announce_again(&caller.by(&state), account, id).await? {
-        Announced::Due => Ok(Json(Announcement { id, announced: Due::Due })),
+        Announced::Due => Ok(Json(Announcement { id, announced: AnnouncementState::Due })),
         Announced::NotEnded => Err(ApiError::invalid("task", "The task has not ended.")),
         Announced::Nowhere => {
             Err(ApiError::invalid("task", "The task was submitted without a webhook_url."))

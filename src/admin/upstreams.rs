@@ -9,13 +9,14 @@ use serde::Serialize;
 
 use super::AdminState;
 use super::value::Time;
-use crate::balance::{Channel, Standing};
+use crate::balance::{Channel, CircuitStanding as Standing};
 use crate::config::snapshot::{Model, Snapshot, Target};
 use crate::metrics::{CircuitFigures, UpstreamFigures};
 
 /// Every upstream, by its name.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Upstreams {
+#[schemars(rename = "Upstreams")]
+pub(super) struct UpstreamsView {
     pub(super) upstreams: Vec<UpstreamView>,
 }
 
@@ -29,6 +30,8 @@ pub(super) struct UpstreamView {
     /// What its health check says.
     pub(super) healthy: bool,
     pub(super) in_flight: u32,
+    /// Calls whose answers nobody waits for any more, and that are read on for their usage.
+    pub(super) orphans: u32,
     pub(super) targets: Vec<TargetView>,
 }
 
@@ -47,6 +50,8 @@ pub(super) struct TargetView {
     pub(super) for_seconds: Option<f64>,
     /// The part of its weight that a target gets in its `slow_start`.
     pub(super) share: Option<f64>,
+    /// Accounts that get no calls because their own failed, of those that called last.
+    pub(super) accounts_shut_out: usize,
     pub(super) in_flight: u32,
     pub(super) last_failure: Option<LastFailure>,
 }
@@ -70,12 +75,12 @@ pub(super) struct LastFailure {
 }
 
 /// `GET /admin/v1/upstreams`: every upstream, and every target at it.
-pub(super) async fn list(State(state): State<AdminState>) -> Json<Upstreams> {
+pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamsView> {
     Json(seen(&state))
 }
 
-/// The same for pages.
-pub(super) fn seen(state: &AdminState) -> Upstreams {
+/// All upstreams, for the pages of the operators' console.
+pub(super) fn seen(state: &AdminState) -> UpstreamsView {
     let snapshot = state.config.load();
     let table = state.balancer.table(&snapshot);
     let mut names: Vec<&String> = snapshot.upstreams.keys().collect();
@@ -96,13 +101,14 @@ pub(super) fn seen(state: &AdminState) -> Upstreams {
             authority: upstream.authority.to_string(),
             healthy: known.is_healthy(),
             in_flight: known.in_flight(),
+            orphans: known.orphans(),
             targets,
         })
     };
-    Upstreams { upstreams: names.into_iter().filter_map(one).collect() }
+    UpstreamsView { upstreams: names.into_iter().filter_map(one).collect() }
 }
 
-/// The same as metrics.
+/// The states of circuits, as metrics name them.
 pub(super) fn figures(state: &AdminState) -> (Vec<UpstreamFigures>, Vec<CircuitFigures>) {
     let snapshot = state.config.load();
     let table = state.balancer.table(&snapshot);
@@ -119,7 +125,7 @@ pub(super) fn figures(state: &AdminState) -> (Vec<UpstreamFigures>, Vec<CircuitF
                 upstream: name.clone(),
                 target: target.model.clone().unwrap_or_default(),
                 credential: credential(channel).to_owned(),
-                state: match channel.standing(now, rules) {
+                state: match channel.standing(None, now, rules) {
                     Standing::Ready { .. } | Standing::Cooling => 0,
                     Standing::ProbeDue | Standing::Probing => 1,
                     Standing::Busy(_) | Standing::Open(_) => 2,
@@ -152,7 +158,8 @@ fn shown(
     channel: &Channel,
     now: Instant,
 ) -> TargetView {
-    let (state, for_seconds, share) = match channel.standing(now, &snapshot.balancing.circuit) {
+    let (state, for_seconds, share) = match channel.standing(None, now, &snapshot.balancing.circuit)
+    {
         Standing::Ready { share } if share < 1.0 => (TargetState::SlowStart, None, Some(share)),
         Standing::Ready { .. } => (TargetState::Ready, None, None),
         Standing::Cooling => (TargetState::Cooling, None, None),
@@ -173,6 +180,7 @@ fn shown(
         state,
         for_seconds,
         share,
+        accounts_shut_out: channel.accounts_shut_out(now, &snapshot.balancing.circuit),
         in_flight: channel.in_flight(),
         last_failure,
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::accounts;
-use super::error::{Answer, ApiError};
+use super::error::{ApiError, ApiResult};
 use super::request::{Params, Path};
 use super::value::Time;
 use crate::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
@@ -28,7 +28,7 @@ const DAYS_DEFAULT: u64 = 30;
 #[derive(Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum By {
-    /// By the hour.
+    /// The sums of each hour of UTC.
     Hour,
     /// By the day of UTC.
     #[default]
@@ -38,7 +38,7 @@ enum By {
 /// The usage that is asked for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct UsageQuery {
     /// From the hour or day of this time; 30 days ago when it is left out.
     from: Option<Time>,
     /// Up to this time; now when it is left out.
@@ -56,9 +56,11 @@ struct RowView {
     key_id: KeyId,
     model: Arc<str>,
     calls: u64,
-    /// What was charged.
+    /// What was charged for it, in dollars.
     cost: Nanousd,
-    /// What it cost beyond that, borne by the operator.
+    /// What it cost beyond that, and the account owed then.
+    owed: Nanousd,
+    /// What it cost beyond both, borne by the operator.
     written_off: Nanousd,
     usage: Usage,
 }
@@ -77,8 +79,8 @@ pub(super) struct UsageView {
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-    Params(asked): Params<Asked>,
-) -> Answer<Json<UsageView>> {
+    Params(asked): Params<UsageQuery>,
+) -> ApiResult<Json<UsageView>> {
     let account = accounts::find(&state, &account)?.id;
     let by = asked.by.unwrap_or_default();
     let (grain, unit_ms, units_max) = match by {
@@ -110,6 +112,7 @@ impl From<UsageRow> for RowView {
             model,
             calls: total.calls,
             cost: total.charged,
+            owed: total.owed,
             written_off: total.written_off,
             usage: total.usage,
         }

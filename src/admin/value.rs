@@ -16,9 +16,9 @@ pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields<T>(PhantomData<T>);
+        struct ObjectVisitor<T>(PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Fields<T> {
+        impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for ObjectVisitor<T> {
             type Value = Object<T>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -30,7 +30,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
             }
         }
 
-        deserializer.deserialize_map(Fields(PhantomData))
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }
 
@@ -181,12 +181,16 @@ mod tests {
     #[test]
     fn an_array_is_not_an_object() {
         #[derive(Deserialize)]
-        struct Fields {
+        struct NamedFields {
             name: String,
         }
-        let object: Object<Fields> = serde_json::from_str(r#"{"name": "n"}"#).expect("an object");
+        let object: Object<NamedFields> =
+            serde_json::from_str(r#"{"name": "n"}"#).expect("an object");
         assert_eq!(object.0.name, "n");
-        assert!(serde_json::from_str::<Fields>(r#"["n"]"#).is_ok(), "what serde does on its own");
-        assert!(serde_json::from_str::<Object<Fields>>(r#"["n"]"#).is_err());
+        assert!(
+            serde_json::from_str::<NamedFields>(r#"["n"]"#).is_ok(),
+            "what serde does on its own"
+        );
+        assert!(serde_json::from_str::<Object<NamedFields>>(r#"["n"]"#).is_err());
     }
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use super::budget::RetryBudget;
 use super::channel::{Candidate, Channel};
 use super::choose::{View, choose};
-use super::circuit::Standing;
+use super::circuit::CircuitStanding;
+use super::stored::{Keeper, Stored};
+use super::unknown::UnknownNames;
 use crate::config::snapshot::{Balancing, Target};
 
 /// The ways to a model that one request may still try, and whether it may.
@@ -14,6 +16,7 @@ use crate::config::snapshot::{Balancing, Target};
 pub struct Candidates {
     /// Those that were tried are gone.
     left: Vec<Option<(Arc<Target>, Arc<Channel>)>>,
+    whose: Whose,
     affinity: Option<u64>,
     rules: Balancing,
     budget: Arc<RetryBudget>,
@@ -25,10 +28,27 @@ pub struct Candidates {
     first: Option<usize>,
 }
 
+/// Whose request it is, and what is known of that account.
+#[derive(Debug)]
+pub(super) struct Whose {
+    pub(super) account: u64,
+    pub(super) chosen: Option<Chosen>,
+    pub(super) stored: Arc<Stored>,
+}
+
+/// A name that the customer has chosen for the model.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) name: String,
+    pub(super) unknown: Arc<UnknownNames>,
+    /// Some upstream does not know it.
+    pub(super) is_unknown: bool,
+}
+
 /// Whether another try may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Yes.
+    /// Another try may be made, and is paid for.
     Granted,
     /// There is nothing left to try, or no time.
     NoneLeft,
@@ -39,13 +59,14 @@ pub enum Retry {
 impl Candidates {
     pub(super) fn new(
         left: Vec<Option<(Arc<Target>, Arc<Channel>)>>,
+        whose: Whose,
         affinity: Option<u64>,
         rules: Balancing,
         budget: Arc<RetryBudget>,
     ) -> Self {
         budget.deposit(&rules.retries);
-        let began = Instant::now();
-        Self { left, affinity, rules, budget, began, tries: 0, granted: false, first: None }
+        let (began, tries, granted, first) = (Instant::now(), 0, false, None);
+        Self { left, whose, affinity, rules, budget, began, tries, granted, first }
     }
 
     /// The next way to try: the first, or one that [`Self::retry`] has granted.
@@ -55,10 +76,11 @@ impl Candidates {
         }
         let slot = self.pick(now)?;
         self.first = None;
-        let way = self.left.get_mut(slot)?.take()?;
+        let (target, channel) = self.left.get_mut(slot)?.take()?;
         let is_retry = self.tries > 0;
         self.tries += 1;
-        Some(Candidate::begin(way, slot, is_retry, (now, self.rules.circuit)))
+        let (account, rules) = (self.whose.account, self.rules.circuit);
+        Some(Candidate::begin(target, channel, slot, is_retry, account, now, rules))
     }
 
     /// Whether the next try would be another one.
@@ -72,19 +94,55 @@ impl Candidates {
         if self.granted {
             return Retry::Granted;
         }
-        let retries = &self.rules.retries;
-        let in_time = now.saturating_duration_since(self.began) < retries.deadline;
-        if self.tries >= retries.tries_max || !in_time || self.pick(now).is_none() {
+        if !self.may_try(now) {
             return Retry::NoneLeft;
         }
-        if !self.budget.withdraw(now, retries) {
+        if !self.budget.withdraw(now, &self.rules.retries) {
             return Retry::OverBudget;
         }
         self.granted = true;
         Retry::Granted
     }
 
-    /// The same way may be tried once more, and first: the try never reached it.
+    /// The target that was tried last does not have what the request names. That is no failure of it,
+    /// so another try takes nothing from the budget. Says whether there is one.
+    pub fn pass_over(&mut self, now: Instant) -> bool {
+        self.granted = self.granted || self.may_try(now);
+        self.granted
+    }
+
+    /// The upstream does not know the name of the model that the customer has chosen: it is not asked
+    /// again for a while.
+    pub fn unknown(&mut self, channel: &Channel, now: Instant) {
+        let Whose { account, chosen, .. } = &mut self.whose;
+        if let Some(chosen) = chosen {
+            chosen.is_unknown = true;
+            chosen.unknown.add(*account, channel, &chosen.name, now);
+        }
+    }
+
+    /// Whether no upstream knows the name that the customer has chosen, as far as they were asked: those
+    /// that are out of order were not.
+    #[must_use]
+    pub fn is_unknown(&self, now: Instant) -> bool {
+        let is_unknown = self.whose.chosen.as_ref().is_some_and(|chosen| chosen.is_unknown);
+        is_unknown && (self.is_empty() || self.pick(now).is_some())
+    }
+
+    /// Whether there is no way at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.left.iter().all(Option::is_none)
+    }
+
+    /// Notes what the upstream keeps of the answer that has come this way.
+    #[must_use]
+    pub fn keeper(&self, candidate: &Candidate) -> Keeper {
+        let (stored, account) = (Arc::clone(&self.whose.stored), self.whose.account);
+        Keeper { stored, account, home: candidate.channel.home }
+    }
+
+    /// Puts the way of `candidate` back, to be tried next: the try never reached it.
     pub fn again(&mut self, candidate: &Candidate) {
         let way = (Arc::clone(&candidate.target), Arc::clone(&candidate.channel));
         let Candidate { slot, is_retry, .. } = *candidate;
@@ -100,12 +158,20 @@ impl Candidates {
     #[must_use]
     pub fn busy_for(&self, now: Instant) -> Option<Duration> {
         let standings = self.left.iter().flatten();
-        let busy = standings.map(|(_, channel)| match channel.standing(now, &self.rules.circuit) {
-            Standing::Busy(time) => Some(time),
+        let (account, rules) = (Some(self.whose.account), &self.rules.circuit);
+        let busy = standings.map(|(_, channel)| match channel.standing(account, now, rules) {
+            CircuitStanding::Busy(time) => Some(time),
             _ => None,
         });
         let all: Option<Vec<Duration>> = busy.collect();
         all?.into_iter().min()
+    }
+
+    /// Whether there is something left to try, and time.
+    fn may_try(&self, now: Instant) -> bool {
+        let retries = &self.rules.retries;
+        let in_time = now.saturating_duration_since(self.began) < retries.deadline;
+        self.tries < retries.tries_max && in_time && self.pick(now).is_some()
     }
 
     fn pick(&self, now: Instant) -> Option<usize> {
@@ -116,7 +182,10 @@ impl Candidates {
         let views: Vec<(usize, View)> = left
             .filter_map(|(slot, way)| {
                 let (target, channel) = way.as_ref()?;
-                Some((slot, channel.view(target, now, &self.rules.circuit)))
+                Some((
+                    slot,
+                    channel.view(target, Some(self.whose.account), now, &self.rules.circuit),
+                ))
             })
             .collect();
         choose(&views, self.affinity, fastrand::f64)
@@ -128,31 +197,21 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::super::channel::Outcome;
+    use super::super::stored::Home;
     use super::*;
-    use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream, UpstreamTimeouts};
-    use crate::protocols::Dialect;
+    use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream};
+    use crate::sample;
 
     fn way(priority: u32) -> Option<(Arc<Target>, Arc<Channel>)> {
-        let second = Duration::from_secs(1);
-        let upstream = Upstream {
-            name: format!("u{priority}"),
-            dialect: Dialect::Openai,
-            tls: false,
-            host: "127.0.0.1".to_owned(),
-            port: 1,
-            authority: "127.0.0.1:1".to_owned(),
-            path_prefix: String::new(),
-            credentials: Vec::new(),
-            health_check: None,
-            timeouts: UpstreamTimeouts {
-                connect: second,
-                read: second,
-                write: second,
-                total: second,
-            },
+        let upstream = Upstream { name: format!("u{priority}"), ..sample::upstream() };
+        let target = Target {
+            index: 0,
+            upstream: Arc::new(upstream),
+            model: None,
+            priority,
+            weight: 1,
+            pass_headers: Arc::default(),
         };
-        let target =
-            Target { index: 0, upstream: Arc::new(upstream), model: None, priority, weight: 1 };
         let channel = Channel {
             credential: None,
             upstream: Arc::default(),
@@ -160,12 +219,17 @@ mod tests {
             circuit: Mutex::default(),
             in_flight: 0.into(),
             seed: 0,
+            home: Home(0),
             last_failure: Mutex::new(None),
         };
         Some((Arc::new(target), Arc::new(channel)))
     }
 
     fn candidates(tries_max: u32, per_second_min: u32) -> Candidates {
+        candidates_for(None, tries_max, per_second_min)
+    }
+
+    fn candidates_for(chosen: Option<Chosen>, tries_max: u32, per_second_min: u32) -> Candidates {
         let second = Duration::from_secs(1);
         let rules = Balancing {
             affinity: Affinity::None,
@@ -179,7 +243,13 @@ mod tests {
             retries: RetryRules { tries_max, budget_percent: 0, per_second_min, deadline: second },
         };
         let budget = Arc::new(RetryBudget::new(Instant::now()));
-        Candidates::new(vec![way(0), way(1), way(2)], None, rules, budget)
+        Candidates::new(
+            vec![way(0), way(1), way(2)],
+            Whose { account: 1, chosen, stored: Arc::default() },
+            None,
+            rules,
+            budget,
+        )
     }
 
     #[test]
@@ -207,6 +277,28 @@ mod tests {
         again.report(Outcome::Failed, now);
         assert_eq!(candidates.retry(now), Retry::Granted);
         assert_eq!(candidates.next(now).map(|next| next.target.priority), Some(1));
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_takes_nothing_from_the_budget() {
+        let unknown = Arc::<UnknownNames>::default();
+        let (name, is_unknown) = ("x-1".to_owned(), false);
+        let chosen = Chosen { name, unknown: Arc::clone(&unknown), is_unknown };
+        let (mut candidates, now) = (candidates_for(Some(chosen), 4, 1), Instant::now());
+        for priority in 0..3 {
+            assert!(!candidates.is_unknown(now) || priority > 0);
+            let mut candidate = candidates.next(now).expect("a way");
+            candidate.report(Outcome::NotOffered, now);
+            candidates.unknown(&candidate.channel, now);
+            assert!(unknown.has(1, &candidate.channel, "x-1", now));
+            assert!(!unknown.has(2, &candidate.channel, "x-1", now), "another account's name");
+            assert_eq!(candidates.pass_over(now), priority < 2);
+        }
+        assert!(candidates.is_unknown(now));
+        let left = std::iter::from_fn(|| {
+            candidates.budget.withdraw(now, &candidates.rules.retries).then_some(())
+        });
+        assert_eq!(left.count(), 10, "all of the budget is there");
     }
 
     #[test]

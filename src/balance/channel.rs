@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::choose::View;
-use super::circuit::{Change, Circuit, Standing, Verdict};
+use super::circuit::{Change, Circuit, CircuitStanding, Probe, Verdict};
+use super::stored::Home;
 use crate::clock::UnixMs;
 use crate::config::snapshot::{CircuitRules, Credential, Target};
 
@@ -20,6 +21,9 @@ pub enum Outcome {
     Begun,
     /// The customer's request was refused.
     Refused,
+    /// The target does not have what the customer named: a model, or a path that not all have. That
+    /// says nothing of how it works.
+    NotOffered,
     /// The upstream is busy, for as long as it says.
     Busy(Option<Duration>),
     /// The upstream failed.
@@ -40,7 +44,7 @@ impl Outcome {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok | Self::Begun => "ok",
-            Self::Refused => "refused",
+            Self::Refused | Self::NotOffered => "refused",
             Self::Busy(_) => "busy",
             Self::Failed => "failed",
             Self::Credential => "credential",
@@ -56,11 +60,16 @@ impl Outcome {
 pub struct UpstreamState {
     healthy: AtomicBool,
     in_flight: AtomicU32,
+    orphans: AtomicU32,
 }
 
 impl Default for UpstreamState {
     fn default() -> Self {
-        Self { healthy: AtomicBool::new(true), in_flight: AtomicU32::new(0) }
+        Self {
+            healthy: AtomicBool::new(true),
+            in_flight: AtomicU32::new(0),
+            orphans: AtomicU32::new(0),
+        }
     }
 }
 
@@ -81,6 +90,22 @@ impl UpstreamState {
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
+
+    /// Calls under way whose answers nobody waits for any more.
+    #[must_use]
+    pub fn orphans(&self) -> u32 {
+        self.orphans.load(Ordering::Relaxed)
+    }
+}
+
+/// An answer of an upstream that is read on although nobody waits for it, counted until it is dropped.
+#[derive(Debug)]
+pub struct Orphaned(Arc<UpstreamState>);
+
+impl Drop for Orphaned {
+    fn drop(&mut self) {
+        self.0.orphans.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// One target with one credential.
@@ -94,19 +119,35 @@ pub struct Channel {
     pub(super) circuit: Mutex<Circuit>,
     pub(super) in_flight: AtomicU32,
     pub(super) seed: u64,
+    /// Where that is which the upstream keeps of calls this way.
+    pub(super) home: Home,
     pub(super) last_failure: Mutex<Option<(UnixMs, Outcome)>>,
 }
 
 impl Channel {
-    /// Whether a call is worth making now.
+    /// Whether a call of this account is worth making now; of any, where none is named.
     #[must_use]
-    pub fn standing(&self, now: Instant, rules: &CircuitRules) -> Standing {
+    pub fn standing(
+        &self,
+        account: Option<u64>,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> CircuitStanding {
         if !self.upstream.is_healthy() {
-            return Standing::Open(Duration::ZERO);
+            return CircuitStanding::Open(Duration::ZERO);
         }
-        let account = self.account.lock().standing(now, rules);
-        let own = self.circuit.lock().standing(now, rules);
-        if rank(&account) > rank(&own) { account } else { own }
+        let of = |circuit: &Circuit| match account {
+            Some(account) => circuit.standing(account, now, rules),
+            None => circuit.standing_for_all(now, rules),
+        };
+        of(&self.circuit.lock()).or_worse(of(&self.account.lock()))
+    }
+
+    /// How many accounts get no calls because their own failed, while others may.
+    #[must_use]
+    pub fn accounts_shut_out(&self, now: Instant, rules: &CircuitRules) -> usize {
+        let of = |circuit: &Mutex<Circuit>| circuit.lock().accounts_shut_out(now, rules);
+        of(&self.circuit).max(of(&self.account))
     }
 
     /// Calls under way.
@@ -121,27 +162,20 @@ impl Channel {
         *self.last_failure.lock()
     }
 
-    pub(super) fn view(&self, target: &Target, now: Instant, rules: &CircuitRules) -> View {
+    pub(super) fn view(
+        &self,
+        target: &Target,
+        account: Option<u64>,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> View {
         View {
             priority: target.priority,
             weight: target.weight,
             in_flight: self.in_flight(),
-            standing: self.standing(now, rules),
+            standing: self.standing(account, now, rules),
             seed: self.seed,
         }
-    }
-}
-
-/// The further from ready, the greater.
-fn rank(standing: &Standing) -> u8 {
-    match standing {
-        Standing::Ready { share } if *share >= 1.0 => 0,
-        Standing::Ready { .. } => 1,
-        Standing::Cooling => 2,
-        Standing::ProbeDue => 3,
-        Standing::Probing => 4,
-        Standing::Busy(_) => 5,
-        Standing::Open(_) => 6,
     }
 }
 
@@ -155,22 +189,28 @@ pub struct Candidate {
     /// Whether another try came before.
     pub is_retry: bool,
     pub(super) slot: usize,
+    /// Whose call it is.
+    account: u64,
     rules: CircuitRules,
     /// This call finds out whether the target works again, and whether the credential does.
-    probes: [bool; 2],
+    probes: [Probe; 2],
 }
 
 impl Candidate {
     pub(super) fn begin(
-        (target, channel): (Arc<Target>, Arc<Channel>),
+        target: Arc<Target>,
+        channel: Arc<Channel>,
         slot: usize,
         is_retry: bool,
-        (now, rules): (Instant, CircuitRules),
+        account: u64,
+        now: Instant,
+        rules: CircuitRules,
     ) -> Self {
-        let probes = [channel.circuit.lock().begin(now), channel.account.lock().begin(now)];
+        let begin = |circuit: &Mutex<Circuit>| circuit.lock().begin(account, now);
+        let probes = [begin(&channel.circuit), begin(&channel.account)];
         channel.in_flight.fetch_add(1, Ordering::Relaxed);
         channel.upstream.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self { target, channel, is_retry, slot, rules, probes }
+        Self { target, channel, is_retry, slot, account, rules, probes }
     }
 
     /// The name of the upstream, and of the credential behind a slash where it has one.
@@ -185,6 +225,13 @@ impl Candidate {
         }
     }
 
+    /// Counts its answer as one that nobody waits for any more.
+    #[must_use]
+    pub fn orphan(&self) -> Orphaned {
+        self.channel.upstream.orphans.fetch_add(1, Ordering::Relaxed);
+        Orphaned(Arc::clone(&self.channel.upstream))
+    }
+
     /// Notes what came of the try, for those that follow.
     pub fn report(&mut self, outcome: Outcome, now: Instant) {
         let (own, account) = match outcome {
@@ -192,20 +239,21 @@ impl Candidate {
             Outcome::Begun => (Some(Verdict::Begun), Some(Verdict::Good)),
             Outcome::Busy(asked) => (Some(Verdict::Busy(asked)), Some(Verdict::Good)),
             // The credential may be good or not.
-            Outcome::Failed | Outcome::Unreachable | Outcome::TimedOut | Outcome::Broken => {
-                (Some(Verdict::Bad), None)
-            }
+            Outcome::Failed | Outcome::TimedOut | Outcome::Broken => (Some(Verdict::Bad), None),
+            Outcome::Unreachable => (Some(Verdict::Down), None),
             Outcome::Credential => (None, Some(Verdict::Bad)),
+            Outcome::NotOffered => (None, None),
         };
-        if !matches!(outcome, Outcome::Ok | Outcome::Begun | Outcome::Refused) {
+        if !matches!(outcome, Outcome::Ok | Outcome::Begun | Outcome::Refused | Outcome::NotOffered)
+        {
             *self.channel.last_failure.lock() = Some((UnixMs::now(), outcome));
         }
         for (at, verdict, circuit) in
             [(0, own, &self.channel.circuit), (1, account, &*self.channel.account)]
         {
             let Some(verdict) = verdict else { continue };
-            self.probes[at] = false;
-            if let Some(change) = circuit.lock().report(verdict, now, &self.rules) {
+            self.probes[at] = Probe::default();
+            if let Some(change) = circuit.lock().report(self.account, verdict, now, &self.rules) {
                 self.tell(change, at == 1, outcome);
             }
         }
@@ -218,10 +266,18 @@ impl Candidate {
             (false, Some(model)) => format!("{model} at {place}"),
             (false, None) => place,
         };
+        let word = outcome.as_str();
         match change {
             Change::Opened(time) => {
-                let (word, seconds) = (outcome.as_str(), time.as_secs_f64());
+                let seconds = time.as_secs_f64();
                 log::warn!("{what} gets no calls for {seconds:.1} s: the last one was {word}");
+            }
+            Change::OpenedForOne(time) => {
+                let seconds = time.as_secs_f64();
+                log::warn!(
+                    "{what} gets no calls of one account for {seconds:.1} s: its own fail, and the \
+                     last one was {word}"
+                );
             }
             Change::Closed => log::info!("{what} gets calls again"),
         }
@@ -232,15 +288,15 @@ impl Drop for Candidate {
     fn drop(&mut self) {
         self.channel.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.channel.upstream.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if self.probes == [false, false] {
+        if !self.probes.iter().any(|probe| probe.is_any()) {
             return;
         }
         let now = Instant::now();
-        for (was_probe, circuit) in
+        for (probe, circuit) in
             self.probes.into_iter().zip([&self.channel.circuit, &*self.channel.account])
         {
-            if was_probe {
-                circuit.lock().abandon(now);
+            if probe.is_any() {
+                circuit.lock().abandon(self.account, probe, now);
             }
         }
     }

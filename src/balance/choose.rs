@@ -1,6 +1,6 @@
 //! Which of several channels gets a call.
 
-use super::circuit::Standing;
+use super::circuit::CircuitStanding;
 
 /// What a choice looks at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub(super) struct View {
     /// Calls under way.
     pub(super) in_flight: u32,
     /// Whether a call is worth making.
-    pub(super) standing: Standing,
+    pub(super) standing: CircuitStanding,
     /// Something that is its own, and the same at every gateway.
     pub(super) seed: u64,
 }
@@ -34,12 +34,13 @@ pub(super) fn choose(
     affinity: Option<u64>,
     mut draw: impl FnMut() -> f64,
 ) -> Option<usize> {
-    let ready = best_priority(views, |standing| matches!(standing, Standing::Ready { .. }));
-    let due = best_priority(views, |standing| matches!(standing, Standing::ProbeDue));
+    let ready = best_priority(views, |standing| matches!(standing, CircuitStanding::Ready { .. }));
+    let due = best_priority(views, |standing| matches!(standing, CircuitStanding::ProbeDue));
     // One call finds out whether a better channel, or an equal one, has recovered. It can still go
     // elsewhere if not.
     if let Some(priority) = due.filter(|due| ready.is_none_or(|ready| *due <= ready)) {
-        let is_it = |view: &View| view.priority == priority && view.standing == Standing::ProbeDue;
+        let is_it =
+            |view: &View| view.priority == priority && view.standing == CircuitStanding::ProbeDue;
         return views.iter().find(|(_, view)| is_it(view)).map(|(index, _)| *index);
     }
     let tier = tier(views);
@@ -53,19 +54,19 @@ pub(super) fn choose(
     }
 }
 
-fn best_priority(views: &[(usize, View)], fits: fn(&Standing) -> bool) -> Option<u32> {
+fn best_priority(views: &[(usize, View)], fits: fn(&CircuitStanding) -> bool) -> Option<u32> {
     views.iter().filter(|(_, view)| fits(&view.standing)).map(|(_, view)| view.priority).min()
 }
 
 /// The channels among which a call is drawn, with their weights: those in order of the best priority
 /// that has one, or else those of the best priority that were only busy a moment ago.
 fn tier(views: &[(usize, View)]) -> Vec<(usize, View, f64)> {
-    let ready = best_priority(views, |standing| matches!(standing, Standing::Ready { .. }));
-    let cooling = best_priority(views, |standing| matches!(standing, Standing::Cooling));
+    let ready = best_priority(views, |standing| matches!(standing, CircuitStanding::Ready { .. }));
+    let cooling = best_priority(views, |standing| matches!(standing, CircuitStanding::Cooling));
     let weighed = views.iter().filter_map(|(index, view)| {
         let share = match view.standing {
-            Standing::Ready { share } if Some(view.priority) == ready => share,
-            Standing::Cooling if ready.is_none() && Some(view.priority) == cooling => 1.0,
+            CircuitStanding::Ready { share } if Some(view.priority) == ready => share,
+            CircuitStanding::Cooling if ready.is_none() && Some(view.priority) == cooling => 1.0,
             _ => return None,
         };
         Some((*index, *view, f64::from(view.weight) * share))
@@ -150,9 +151,9 @@ mod tests {
 
     use super::*;
 
-    const READY: Standing = Standing::Ready { share: 1.0 };
+    const READY: CircuitStanding = CircuitStanding::Ready { share: 1.0 };
 
-    fn view(priority: u32, weight: u32, standing: Standing) -> View {
+    fn view(priority: u32, weight: u32, standing: CircuitStanding) -> View {
         View { priority, weight, in_flight: 0, standing, seed: 0 }
     }
 
@@ -174,20 +175,20 @@ mod tests {
 
     #[test]
     fn the_best_tier_that_is_in_order_gets_the_calls() {
-        let open = Standing::Open(Duration::from_secs(1));
+        let open = CircuitStanding::Open(Duration::from_secs(1));
         let views = [view(0, 1, open), view(1, 1, READY), view(2, 1, READY)];
         assert_eq!(spread(&views, |_| None), [0, 10_000, 0]);
-        let views = [view(0, 1, open), view(1, 1, Standing::Cooling), view(2, 1, READY)];
+        let views = [view(0, 1, open), view(1, 1, CircuitStanding::Cooling), view(2, 1, READY)];
         assert_eq!(spread(&views, |_| None), [0, 0, 10_000]);
-        let views = [view(0, 1, open), view(1, 1, Standing::Cooling)];
+        let views = [view(0, 1, open), view(1, 1, CircuitStanding::Cooling)];
         assert_eq!(spread(&views, |_| None), [0, 10_000], "better than none");
-        let busy = Standing::Busy(Duration::from_secs(1));
+        let busy = CircuitStanding::Busy(Duration::from_secs(1));
         assert_eq!(choose(&numbered(&[view(0, 1, busy), view(1, 1, open)]), None, || 0.0), None);
     }
 
     #[test]
     fn one_call_finds_out_whether_a_channel_has_recovered() {
-        let due = Standing::ProbeDue;
+        let due = CircuitStanding::ProbeDue;
         let views = [view(0, 1, READY), view(0, 1, due), view(1, 1, due)];
         assert_eq!(choose(&numbered(&views), Some(1), || 0.0), Some(1));
         let views = [view(0, 1, READY), view(1, 1, due)];
@@ -198,18 +199,18 @@ mod tests {
     fn weights_and_slow_start_are_spread() {
         let counts = spread(&[view(0, 3, READY), view(0, 1, READY)], |_| None);
         assert!((7_300..7_700).contains(&counts[0]), "{counts:?}");
-        let slow = Standing::Ready { share: 0.1 };
+        let slow = CircuitStanding::Ready { share: 0.1 };
         let counts = spread(&[view(0, 1, READY), view(0, 1, slow)], |_| None);
         assert!((8_900..9_300).contains(&counts[0]), "{counts:?}");
     }
 
     #[test]
     fn the_shares_that_are_shown_are_those_of_the_draw() {
-        let slow = Standing::Ready { share: 0.5 };
+        let slow = CircuitStanding::Ready { share: 0.5 };
         let views = [view(0, 3, READY), view(0, 2, slow), view(1, 1, READY)];
         assert_eq!(shares(&numbered(&views)), [0.75, 0.25, 0.0]);
-        let open = Standing::Open(Duration::from_secs(1));
-        let views = [view(0, 1, open), view(1, 1, Standing::Cooling)];
+        let open = CircuitStanding::Open(Duration::from_secs(1));
+        let views = [view(0, 1, open), view(1, 1, CircuitStanding::Cooling)];
         assert_eq!(shares(&numbered(&views)), [0.0, 1.0], "better than none");
         assert_eq!(shares(&numbered(&[view(0, 1, open)])), [0.0], "nobody gets any");
     }

@@ -2,18 +2,18 @@
 //!
 //! Pure: time comes from the caller. A circuit is closed while calls succeed, opens when they fail,
 //! and after a pause lets one call through at a time to find out (half-open).
+//!
+//! There is one breaker for all accounts and one for each of those that called last. A failure can be
+//! of a request's making, and whoever makes such requests makes them on purpose or again and again. So
+//! the failures of an account shut the circuit for that account; for all they do so only together with
+//! those of others, and an account counts as one however many calls it makes. A connection that does
+//! not come about is nobody's request's making, and counts in full.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::accounts::{Accounts, Slot};
 use crate::config::snapshot::CircuitRules;
 
-/// Failures are weighed against successes over this long.
-const WINDOW: Duration = Duration::from_secs(30);
-/// A share of failures says little of fewer calls than this.
-const WINDOW_CALLS_MIN: u32 = 20;
-/// The window is kept in this many pieces, so that it slides.
-const WINDOW_PIECES: u32 = 6;
 /// How long a provider that is busy and does not say for how long is left to others; doubled while
 /// it stays busy.
 const COOLING: Duration = Duration::from_secs(1);
@@ -23,6 +23,8 @@ const COOLING_MAX: Duration = Duration::from_secs(30);
 const BUSY_MAX: Duration = Duration::from_secs(60);
 /// What a call's share begins with after a recovery.
 const SLOW_START_SHARE_MIN: f64 = 0.1;
+/// A call that finds out keeps others waiting for so long: nobody shuts a circuit with a slow one.
+const PROBE_MAX: Duration = Duration::from_secs(10);
 
 /// What came of a call, as far as the next one is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +37,13 @@ pub enum Verdict {
     Busy(Option<Duration>),
     /// It failed.
     Bad,
+    /// No connection came about, so the request has no part in it.
+    Down,
 }
 
 /// Whether a call is worth making now.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Standing {
+pub enum CircuitStanding {
     /// It is; `share` is above 0 and at most 1, and below 1 in a slow start.
     Ready {
         /// What the weight is multiplied by.
@@ -57,27 +61,71 @@ pub enum Standing {
     Probing,
 }
 
+impl CircuitStanding {
+    /// The further from ready, the greater.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Self::Ready { share } if *share >= 1.0 => 0,
+            Self::Ready { .. } => 1,
+            Self::Cooling => 2,
+            Self::ProbeDue => 3,
+            Self::Probing => 4,
+            Self::Busy(_) => 5,
+            Self::Open(_) => 6,
+        }
+    }
+
+    /// The one further from ready.
+    pub(super) fn or_worse(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
+    }
+}
+
 /// What a report changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The circuit has opened for this long.
     Opened(Duration),
+    /// It has opened for this long for the account whose call failed.
+    OpenedForOne(Duration),
     /// It has closed again.
     Closed,
 }
 
-/// The breaker of one thing that calls go to.
+/// Which of the breakers a call finds out for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probe {
+    shared: bool,
+    own: bool,
+}
+
+impl Probe {
+    /// Whether the call finds anything out.
+    #[must_use]
+    pub fn is_any(self) -> bool {
+        self.shared || self.own
+    }
+}
+
+/// The breakers of one thing that calls go to.
 #[derive(Debug, Default)]
 pub struct Circuit {
-    state: State,
-    failures_in_row: u32,
-    recent: Recent,
-    /// How often it has opened since the last success.
-    openings: u32,
-    busy_until: Option<Instant>,
+    shared: Breaker,
+    accounts: Accounts,
     cooling_until: Option<Instant>,
     /// How often it was busy in a row.
     busy_in_row: u32,
+    /// Connections in a row that did not come about.
+    down_in_row: u32,
+}
+
+/// One breaker.
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    state: State,
+    /// How often it has opened since the last success.
+    openings: u32,
+    busy_until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -89,256 +137,235 @@ enum State {
     Open {
         until: Instant,
     },
-    /// A call is finding out.
-    Probing,
+    /// A call is finding out since this time.
+    Probing(Instant),
 }
 
 impl Circuit {
-    /// Whether a call is worth making at `now`.
+    /// Whether a call of `account` is worth making at `now`.
     #[must_use]
-    pub fn standing(&self, now: Instant, rules: &CircuitRules) -> Standing {
-        let ahead = |until: Option<Instant>| until.filter(|until| *until > now);
-        match self.state {
-            State::Open { until } if until > now => return Standing::Open(until - now),
-            State::Probing => return Standing::Probing,
-            _ => {}
-        }
-        if let Some(until) = ahead(self.busy_until) {
-            return Standing::Busy(until - now);
-        }
-        match self.state {
-            State::Open { .. } => Standing::ProbeDue,
-            _ if ahead(self.cooling_until).is_some() => Standing::Cooling,
-            State::Recovered(since) => {
-                let age = now.saturating_duration_since(since).as_secs_f64();
-                let share = age / rules.slow_start.as_secs_f64().max(f64::EPSILON);
-                Standing::Ready { share: share.clamp(SLOW_START_SHARE_MIN, 1.0) }
-            }
-            _ => Standing::Ready { share: 1.0 },
+    pub fn standing(&self, account: u64, now: Instant, rules: &CircuitRules) -> CircuitStanding {
+        let shared = self.shared_standing(now, rules);
+        match self.accounts.find(account) {
+            Some(slot) => shared.or_worse(slot.breaker.standing(now, rules)),
+            None => shared,
         }
     }
 
-    /// A call begins. Says whether it is the one that finds out; that one must end in
-    /// [`Self::report`] or [`Self::abandon`].
-    pub fn begin(&mut self, now: Instant) -> bool {
-        let is_due = matches!(self.state, State::Open { until } if until <= now);
-        if is_due {
-            self.state = State::Probing;
+    /// How it is for those who call it: as the breaker for all says, or, where that is in order and all
+    /// accounts that called last are shut out by their own, as the best of those says.
+    #[must_use]
+    pub fn standing_for_all(&self, now: Instant, rules: &CircuitRules) -> CircuitStanding {
+        let shared = self.shared_standing(now, rules);
+        let own = self.accounts.current(now).map(|slot| slot.breaker.standing(now, rules));
+        match own.min_by_key(CircuitStanding::rank) {
+            Some(own) => shared.or_worse(own),
+            None => shared,
         }
-        is_due
+    }
+
+    /// How many accounts get no calls because their own failed, of those that called last.
+    #[must_use]
+    pub fn accounts_shut_out(&self, now: Instant, rules: &CircuitRules) -> usize {
+        let shut =
+            |slot: &&Slot| matches!(slot.breaker.standing(now, rules), CircuitStanding::Open(_));
+        self.accounts.all().filter(shut).count()
+    }
+
+    fn shared_standing(&self, now: Instant, rules: &CircuitRules) -> CircuitStanding {
+        let shared = self.shared.standing(now, rules);
+        let cools = self.cooling_until.is_some_and(|until| until > now);
+        if cools { shared.or_worse(CircuitStanding::Cooling) } else { shared }
+    }
+
+    /// A call begins. Says what it finds out; one that does must end in [`Self::report`] or
+    /// [`Self::abandon`].
+    pub fn begin(&mut self, account: u64, now: Instant) -> Probe {
+        let own = self.accounts.find_mut(account).is_some_and(|slot| slot.breaker.begin(now));
+        Probe { shared: self.shared.begin(now), own }
     }
 
     /// The call that was to find out ended without an answer, such as when its customer left.
-    pub fn abandon(&mut self, now: Instant) {
-        if matches!(self.state, State::Probing) {
-            self.state = State::Open { until: now };
+    pub fn abandon(&mut self, account: u64, probe: Probe, now: Instant) {
+        if probe.shared {
+            self.shared.abandon(now);
+        }
+        if let Some(slot) = self.accounts.find_mut(account).filter(|_| probe.own) {
+            slot.breaker.abandon(now);
         }
     }
 
-    /// What came of a call.
+    /// What came of a call of `account`.
     pub fn report(
         &mut self,
+        account: u64,
         verdict: Verdict,
         now: Instant,
         rules: &CircuitRules,
     ) -> Option<Change> {
         match verdict {
-            Verdict::Good => self.succeed(now),
-            Verdict::Begun => self.close(now),
+            Verdict::Good => {
+                self.accounts.succeeded(account, now);
+                self.down_in_row = 0;
+                self.busy_in_row = 0;
+                self.cooling_until = None;
+                let closed = self.close(account, now);
+                self.shared.forget();
+                self.accounts.at(account, now).breaker.forget();
+                closed
+            }
+            Verdict::Begun => self.close(account, now),
             Verdict::Busy(asked) => {
-                self.be_busy(asked, now);
+                self.be_busy(account, asked, now);
                 // It answers, so it works.
-                self.failures_in_row = 0;
-                self.close(now)
+                self.accounts.answered(account, now);
+                self.down_in_row = 0;
+                self.close(account, now)
             }
-            Verdict::Bad => self.fail(now, rules),
+            Verdict::Bad => self.fail(account, now, rules),
+            Verdict::Down => self.be_down(now, rules),
         }
     }
 
-    fn succeed(&mut self, now: Instant) -> Option<Change> {
-        self.recent.add(now, false);
-        self.failures_in_row = 0;
-        self.busy_in_row = 0;
-        (self.busy_until, self.cooling_until) = (None, None);
-        let closed = self.close(now);
-        self.openings = 0;
-        closed
-    }
-
-    fn close(&mut self, now: Instant) -> Option<Change> {
-        match self.state {
-            State::Open { .. } | State::Probing => {
-                self.state = State::Recovered(now);
-                self.recent = Recent::default();
-                self.failures_in_row = 0;
-                Some(Change::Closed)
-            }
-            State::Closed | State::Recovered(_) => None,
+    fn close(&mut self, account: u64, now: Instant) -> Option<Change> {
+        let slot = self.accounts.at(account, now);
+        let own = slot.breaker.close(now);
+        if own {
+            slot.begin_anew();
         }
-    }
-
-    fn be_busy(&mut self, asked: Option<Duration>, now: Instant) {
-        match asked {
-            Some(asked) => self.busy_until = Some(now + asked.min(BUSY_MAX)),
-            None => {
-                let doubled = COOLING.saturating_mul(1 << self.busy_in_row.min(5));
-                self.cooling_until = Some(now + doubled.min(COOLING_MAX));
-                self.busy_in_row = self.busy_in_row.saturating_add(1);
-            }
+        let shared = self.shared.close(now);
+        if shared {
+            self.accounts.begin_anew();
+            self.down_in_row = 0;
         }
+        (own || shared).then_some(Change::Closed)
     }
 
-    fn fail(&mut self, now: Instant, rules: &CircuitRules) -> Option<Change> {
-        self.recent.add(now, true);
-        self.failures_in_row = self.failures_in_row.saturating_add(1);
-        let is_over = match self.state {
-            State::Probing => true,
+    /// The word of one account's call keeps that account away. To others it is as if there were no word,
+    /// until one of them hears the same: some limits are of a request's size.
+    fn be_busy(&mut self, account: u64, asked: Option<Duration>, now: Instant) {
+        let doubled = COOLING.saturating_mul(1 << self.busy_in_row.min(5));
+        self.cooling_until = Some(now + doubled.min(COOLING_MAX));
+        self.busy_in_row = self.busy_in_row.saturating_add(1);
+        let Some(asked) = asked else { return };
+        let until = now + asked.min(BUSY_MAX);
+        let is_busy = |slot: &Slot| slot.breaker.busy_until.is_some_and(|until| until > now);
+        if self.accounts.all().any(|slot| slot.account != account && is_busy(slot)) {
+            self.shared.busy_until = Some(until);
+        }
+        self.accounts.at(account, now).breaker.busy_until = Some(until);
+    }
+
+    fn fail(&mut self, account: u64, now: Instant, rules: &CircuitRules) -> Option<Change> {
+        let is_news = self.accounts.failed(account, now, rules);
+        let shared = match self.shared.state {
+            State::Probing(_) if is_news => self.shared.open(now, rules),
+            State::Probing(_) => {
+                // It has said so before: that is no reason to keep others from finding out for longer
+                // and longer.
+                self.shared.state = State::Open { until: now + rules.open };
+                let slot = self.accounts.at(account, now);
+                return slot.breaker.open(now, rules).map(Change::OpenedForOne);
+            }
             // Calls that began before it opened change nothing.
-            State::Open { .. } => false,
+            State::Open { .. } => None,
             State::Closed | State::Recovered(_) => {
-                self.failures_in_row >= rules.failures
-                    || self.recent.failure_percent(now) >= Some(rules.failure_percent)
+                let is_over = self.accounts.many_fail(self.down_in_row, now, rules);
+                is_over.then(|| self.shared.open(now, rules)).flatten()
             }
         };
-        is_over.then(|| {
-            let doubled = rules.open.saturating_mul(1 << self.openings.min(16));
-            let time = doubled.min(rules.open_max);
-            self.openings = self.openings.saturating_add(1);
-            self.state = State::Open { until: now + time };
-            Change::Opened(time)
-        })
+        let slot = self.accounts.at(account, now);
+        let is_over = match slot.breaker.state {
+            State::Probing(_) => true,
+            State::Open { .. } => false,
+            State::Closed | State::Recovered(_) => slot.fails(now, rules),
+        };
+        let own = is_over.then(|| slot.breaker.open(now, rules)).flatten();
+        shared.map(Change::Opened).or(own.map(Change::OpenedForOne))
+    }
+
+    fn be_down(&mut self, now: Instant, rules: &CircuitRules) -> Option<Change> {
+        self.down_in_row = self.down_in_row.saturating_add(1);
+        let is_over = match self.shared.state {
+            State::Probing(_) => true,
+            State::Open { .. } => false,
+            State::Closed | State::Recovered(_) => self.down_in_row >= rules.failures,
+        };
+        is_over.then(|| self.shared.open(now, rules)).flatten().map(Change::Opened)
     }
 }
 
-/// Calls of the last [`WINDOW`], in pieces: when a piece began, its calls and its failures.
-#[derive(Debug, Default)]
-struct Recent(VecDeque<(Instant, u32, u32)>);
-
-impl Recent {
-    fn add(&mut self, now: Instant, failed: bool) {
-        let piece = WINDOW / WINDOW_PIECES;
-        let is_over = |(began, ..): &(Instant, u32, u32)| now.duration_since(*began) >= piece;
-        if self.0.back().is_none_or(is_over) {
-            self.forget(now);
-            self.0.push_back((now, 0, 0));
+impl Breaker {
+    pub(super) fn standing(&self, now: Instant, rules: &CircuitRules) -> CircuitStanding {
+        match self.state {
+            State::Open { until } if until > now => return CircuitStanding::Open(until - now),
+            State::Probing(since) if !is_over(since, now) => return CircuitStanding::Probing,
+            _ => {}
         }
-        if let Some((_, calls, failures)) = self.0.back_mut() {
-            *calls = calls.saturating_add(1);
-            *failures = failures.saturating_add(u32::from(failed));
+        if let Some(until) = self.busy_until.filter(|until| *until > now) {
+            return CircuitStanding::Busy(until - now);
+        }
+        match self.state {
+            State::Open { .. } | State::Probing(_) => CircuitStanding::ProbeDue,
+            State::Recovered(since) => {
+                let age = now.saturating_duration_since(since).as_secs_f64();
+                let share = age / rules.slow_start.as_secs_f64().max(f64::EPSILON);
+                CircuitStanding::Ready { share: share.clamp(SLOW_START_SHARE_MIN, 1.0) }
+            }
+            State::Closed => CircuitStanding::Ready { share: 1.0 },
         }
     }
 
-    fn forget(&mut self, now: Instant) {
-        self.0.retain(|(began, ..)| now.duration_since(*began) < WINDOW);
+    /// Whether it does more than let calls through.
+    pub(super) fn is_at_rest(&self, now: Instant) -> bool {
+        matches!(self.state, State::Closed) && self.busy_until.is_none_or(|until| until <= now)
     }
 
-    /// The share of failures; `None` of too few calls.
-    fn failure_percent(&mut self, now: Instant) -> Option<u32> {
-        self.forget(now);
-        let sum = |(calls, failures): (u32, u32), (_, more, failed): &(Instant, u32, u32)| {
-            (calls.saturating_add(*more), failures.saturating_add(*failed))
+    fn begin(&mut self, now: Instant) -> bool {
+        let is_due = match self.state {
+            State::Open { until } => until <= now,
+            State::Probing(since) => is_over(since, now),
+            State::Closed | State::Recovered(_) => false,
         };
-        let (calls, failures) = self.0.iter().fold((0, 0), sum);
-        (calls >= WINDOW_CALLS_MIN).then(|| {
-            let percent = u64::from(failures) * 100 / u64::from(calls.max(1));
-            u32::try_from(percent).unwrap_or(100)
-        })
+        if is_due {
+            self.state = State::Probing(now);
+        }
+        is_due
     }
+
+    fn abandon(&mut self, now: Instant) {
+        if matches!(self.state, State::Probing(_)) {
+            self.state = State::Open { until: now };
+        }
+    }
+
+    fn open(&mut self, now: Instant, rules: &CircuitRules) -> Option<Duration> {
+        let doubled = rules.open.saturating_mul(1 << self.openings.min(16));
+        let time = doubled.min(rules.open_max);
+        self.openings = self.openings.saturating_add(1);
+        self.state = State::Open { until: now + time };
+        Some(time)
+    }
+
+    /// Says whether it was anything else than closed.
+    fn close(&mut self, now: Instant) -> bool {
+        let was_open = matches!(self.state, State::Open { .. } | State::Probing(_));
+        if was_open {
+            self.state = State::Recovered(now);
+        }
+        was_open
+    }
+
+    /// A call has succeeded: what was before counts no more.
+    fn forget(&mut self) {
+        self.openings = 0;
+        self.busy_until = None;
+    }
+}
+
+fn is_over(probing_since: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(probing_since) >= PROBE_MAX
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: CircuitRules = CircuitRules {
-        failures: 3,
-        failure_percent: 50,
-        open: Duration::from_secs(5),
-        open_max: Duration::from_secs(15),
-        slow_start: Duration::from_secs(10),
-    };
-    const READY: Standing = Standing::Ready { share: 1.0 };
-
-    fn secs(count: u64) -> Duration {
-        Duration::from_secs(count)
-    }
-
-    #[test]
-    fn it_opens_after_failures_in_a_row_and_closes_by_one_probe() {
-        let (mut circuit, now) = (Circuit::default(), Instant::now());
-        assert_eq!(circuit.report(Verdict::Bad, now, &RULES), None);
-        assert_eq!(circuit.report(Verdict::Good, now, &RULES), None);
-        assert_eq!(circuit.report(Verdict::Bad, now, &RULES), None);
-        assert_eq!(circuit.report(Verdict::Bad, now, &RULES), None, "the row was broken");
-        assert_eq!(circuit.report(Verdict::Bad, now, &RULES), Some(Change::Opened(secs(5))));
-        assert_eq!(circuit.standing(now + secs(1), &RULES), Standing::Open(secs(4)));
-        assert!(!circuit.begin(now + secs(1)), "not due yet");
-        let due = now + secs(5);
-        assert_eq!(circuit.standing(due, &RULES), Standing::ProbeDue);
-        assert!(circuit.begin(due), "the first finds out");
-        assert!(!circuit.begin(due), "one at a time");
-        assert_eq!(circuit.standing(due, &RULES), Standing::Probing);
-        assert_eq!(circuit.report(Verdict::Good, due, &RULES), Some(Change::Closed));
-        assert_eq!(circuit.standing(due, &RULES), Standing::Ready { share: 0.1 });
-        assert_eq!(circuit.standing(due + secs(5), &RULES), Standing::Ready { share: 0.5 });
-        assert_eq!(circuit.standing(due + secs(20), &RULES), READY);
-    }
-
-    #[test]
-    fn a_probe_that_fails_doubles_the_pause_and_one_that_ends_without_an_answer_does_not() {
-        let (mut circuit, mut now) = (Circuit::default(), Instant::now());
-        for _ in 0..3 {
-            circuit.report(Verdict::Bad, now, &RULES);
-        }
-        for pause in [5, 10, 15] {
-            assert_eq!(circuit.standing(now, &RULES), Standing::Open(secs(pause)));
-            now += secs(pause);
-            assert!(circuit.begin(now), "due");
-            circuit.abandon(now);
-            assert!(circuit.begin(now), "due again at once");
-            circuit.report(Verdict::Bad, now, &RULES);
-        }
-        assert_eq!(circuit.standing(now, &RULES), Standing::Open(secs(15)), "the most");
-    }
-
-    #[test]
-    fn answers_that_break_off_are_failures_in_a_row() {
-        let (mut circuit, now) = (Circuit::default(), Instant::now());
-        for call in 0..3 {
-            assert_eq!(circuit.report(Verdict::Begun, now, &RULES), None);
-            assert_eq!(circuit.report(Verdict::Bad, now, &RULES).is_some(), call == 2);
-        }
-    }
-
-    #[test]
-    fn a_share_of_failures_opens_it_and_old_ones_are_forgotten() {
-        let (mut circuit, now) = (Circuit::default(), Instant::now());
-        for call in 0..18 {
-            let verdict = if call % 2 == 0 { Verdict::Bad } else { Verdict::Good };
-            assert_eq!(circuit.report(verdict, now, &RULES), None, "too few calls");
-        }
-        let later = now + WINDOW;
-        for call in 0..18 {
-            let verdict = if call % 2 == 0 { Verdict::Bad } else { Verdict::Good };
-            assert_eq!(circuit.report(verdict, later, &RULES), None, "the first are forgotten");
-        }
-        circuit.report(Verdict::Good, later, &RULES);
-        let opened = circuit.report(Verdict::Bad, later, &RULES);
-        assert_eq!(opened, Some(Change::Opened(secs(5))), "10 of 20");
-    }
-
-    #[test]
-    fn who_says_for_how_long_is_left_alone_and_who_does_not_comes_last() {
-        let (mut circuit, now) = (Circuit::default(), Instant::now());
-        circuit.report(Verdict::Busy(Some(secs(7))), now, &RULES);
-        assert_eq!(circuit.standing(now + secs(2), &RULES), Standing::Busy(secs(5)));
-        assert_eq!(circuit.standing(now + secs(7), &RULES), READY);
-        circuit.report(Verdict::Busy(Some(secs(86_400))), now, &RULES);
-        assert_eq!(circuit.standing(now, &RULES), Standing::Busy(BUSY_MAX));
-        circuit.report(Verdict::Good, now, &RULES);
-        circuit.report(Verdict::Busy(None), now, &RULES);
-        circuit.report(Verdict::Busy(None), now, &RULES);
-        assert_eq!(circuit.standing(now + secs(1), &RULES), Standing::Cooling);
-        assert_eq!(circuit.standing(now + secs(2), &RULES), READY);
-    }
-}
+mod tests;

@@ -4,18 +4,26 @@
 //! |---|---|
 //! | `choose` | the choice: priority, weight, load, conversations that stay where they are |
 //! | `circuit` | whether calls are worth making: circuit breaker, back-off, slow start |
+//! | `accounts` | what the accounts that called last have seen, each with one voice |
 //! | `channel` | a target with a credential, and what came of calls to it |
 //! | `candidates` | what one request may still try |
 //! | `budget` | how many retries there may be |
+//! | `memory` | what accounts have found out about upstreams, for a while and within bounds |
+//! | `stored` | which credential made what upstreams keep for accounts |
+//! | `unknown` | names that customers chose and upstreams do not know |
 //! | `resolve` | where an upstream is found |
 //! | `ways` | how calls are spread now, for those who look on |
 
+mod accounts;
 mod budget;
 mod candidates;
 mod channel;
 mod choose;
 mod circuit;
+mod memory;
 mod resolve;
+mod stored;
+mod unknown;
 mod ways;
 
 use std::collections::HashMap;
@@ -30,9 +38,13 @@ use sha2::{Digest as _, Sha256};
 
 pub use budget::RetryBudget;
 pub use candidates::{Candidates, Retry};
-pub use channel::{Candidate, Channel, Outcome, UpstreamState};
-pub use circuit::{Circuit, Standing};
+use candidates::{Chosen, Whose};
+pub use channel::{Candidate, Channel, Orphaned, Outcome, UpstreamState};
+pub use circuit::{Circuit, CircuitStanding};
 pub use resolve::Addresses;
+use stored::Stored;
+pub use stored::{Home, Keeper};
+use unknown::UnknownNames;
 pub use ways::Way;
 
 use crate::config::snapshot::{Credential, Snapshot, Target};
@@ -42,13 +54,26 @@ use crate::config::snapshot::{Credential, Snapshot, Target};
 pub struct Balancer {
     table: ArcSwap<Table>,
     budget: Arc<RetryBudget>,
+    unknown: Arc<UnknownNames>,
+    stored: Arc<Stored>,
+}
+
+/// Whose request it is, and what in it is about upstreams.
+#[derive(Clone, Copy, Debug)]
+pub struct CandidateQuery<'a> {
+    /// The account's number.
+    pub account: u64,
+    /// The model's name, where the customer has chosen it: behind a pattern.
+    pub name: Option<&'a str>,
+    /// Where that is kept which the request refers to.
+    pub home: Option<Home>,
 }
 
 /// The state of the targets of one configuration.
 #[derive(Debug, Default)]
 pub struct Table {
     snapshot: Option<Arc<Snapshot>>,
-    /// By [`Target::index`].
+    /// The channels to each target, by [`Target::index`].
     channels: Vec<Vec<Arc<Channel>>>,
     known: HashMap<Identity, Arc<Channel>>,
     accounts: HashMap<Identity, Arc<Mutex<Circuit>>>,
@@ -71,7 +96,8 @@ impl Balancer {
     #[must_use]
     pub fn new(snapshot: &Arc<Snapshot>) -> Arc<Self> {
         let table = ArcSwap::from_pointee(Table::default().next(snapshot));
-        Arc::new(Self { table, budget: Arc::new(RetryBudget::new(Instant::now())) })
+        let budget = Arc::new(RetryBudget::new(Instant::now()));
+        Arc::new(Self { table, budget, unknown: Arc::default(), stored: Arc::default() })
     }
 
     /// The state of the targets of `snapshot`.
@@ -86,23 +112,46 @@ impl Balancer {
         table
     }
 
+    /// Where that is kept which the account was given this id for; `None` for what is another
+    /// account's too.
+    #[must_use]
+    pub fn home(&self, account: u64, id: &str) -> Option<Home> {
+        self.stored.home(account, id, Instant::now())
+    }
+
     /// What a request may try of `targets`. Those of one `affinity` go to the same one as long as
     /// that is in order; it is asked for only where there is a choice.
     pub fn candidates<'a>(
         &self,
         snapshot: &Arc<Snapshot>,
         targets: impl Iterator<Item = &'a Arc<Target>>,
+        asked: CandidateQuery<'_>,
         affinity: impl FnOnce() -> Option<u64>,
     ) -> Candidates {
         let table = self.table(snapshot);
-        let ways: Vec<_> = targets
-            .flat_map(|target| {
-                let channels = table.channels.get(target.index).into_iter().flatten();
-                channels.map(|channel| Some((Arc::clone(target), Arc::clone(channel))))
-            })
-            .collect();
+        let mut chosen = asked.name.map(|name| Chosen {
+            name: name.to_owned(),
+            unknown: Arc::clone(&self.unknown),
+            is_unknown: false,
+        });
+        let mut ways = Vec::new();
+        for target in targets {
+            let at_home = |channel: &&Arc<Channel>| asked.home.is_none_or(|at| at == channel.home);
+            for channel in table.channels(target).iter().filter(at_home) {
+                let knows_not = |chosen: &Chosen| {
+                    let unknown = &chosen.unknown;
+                    unknown.has(asked.account, channel, &chosen.name, Instant::now())
+                };
+                match chosen.as_mut().filter(|_| target.model.is_none()) {
+                    Some(chosen) if knows_not(chosen) => chosen.is_unknown = true,
+                    _ => ways.push(Some((Arc::clone(target), Arc::clone(channel)))),
+                }
+            }
+        }
         let affinity = if ways.len() > 1 { affinity() } else { None };
-        Candidates::new(ways, affinity, snapshot.balancing, Arc::clone(&self.budget))
+        let budget = Arc::clone(&self.budget);
+        let whose = Whose { account: asked.account, chosen, stored: Arc::clone(&self.stored) };
+        Candidates::new(ways, whose, affinity, snapshot.balancing, budget)
     }
 }
 
@@ -174,6 +223,7 @@ impl Table {
             circuit: Mutex::default(),
             in_flight: AtomicU32::new(0),
             seed: seed(target, credential),
+            home: Home(home(target, credential)),
             last_failure: Mutex::new(None),
         });
         self.known.insert(identity, Arc::clone(&channel));
@@ -187,8 +237,8 @@ fn hash(credential: &Credential) -> u64 {
     hasher.finish()
 }
 
-/// The same at every gateway that has the same names, so that a conversation finds its target again
-/// whichever gateway it comes to.
+/// What a conversation's target is drawn by. It is equal at all gateways that have the same names, so that
+/// a conversation finds its target again whichever gateway it comes to.
 fn seed(target: &Target, credential: Option<&Credential>) -> u64 {
     let mut hasher = Sha256::new();
     let names = [
@@ -203,7 +253,15 @@ fn seed(target: &Target, credential: Option<&Credential>) -> u64 {
     first_64_bits(hasher)
 }
 
-/// As much of a digest as a choice looks at.
+/// Where an upstream keeps things for a credential, whatever the model and the secret: what one secret
+/// has left there, the next one of the same name finds.
+fn home(target: &Target, credential: Option<&Credential>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&target.upstream.name, credential.map(|credential| &credential.name)).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The first 64 bits of a digest, which is as much as a choice looks at.
 #[must_use]
 pub fn first_64_bits(hasher: Sha256) -> u64 {
     hasher.finalize().iter().take(8).fold(0, |bits, byte| (bits << 8) | u64::from(*byte))

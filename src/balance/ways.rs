@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::Table;
 use super::channel::Channel;
 use super::choose::{View, shares};
-use super::circuit::Standing;
+use super::circuit::CircuitStanding;
 use crate::config::snapshot::{CircuitRules, Model, Target};
 
 /// One way to a model.
@@ -16,17 +16,19 @@ pub struct Way<'a> {
     /// The target with one of its upstream's credentials.
     pub channel: &'a Channel,
     /// Whether a call is worth making.
-    pub standing: Standing,
+    pub standing: CircuitStanding,
     /// Its share of the calls that come next, from 0 to 1.
     pub share: f64,
 }
 
 impl Table {
-    /// The ways to a model, in the order of its targets, as calls are spread over them now.
+    /// The ways to a model, in the order of its targets, as the calls of `account`, or of all where
+    /// none is named, are spread over them now.
     #[must_use]
     pub fn ways<'a>(
         &'a self,
         model: &'a Model,
+        account: Option<u64>,
         now: Instant,
         rules: &CircuitRules,
     ) -> Vec<Way<'a>> {
@@ -35,7 +37,7 @@ impl Table {
             .flat_map(|target| self.channels(target).iter().map(move |way| (target, way.as_ref())))
             .collect();
         let view = |(at, (target, channel)): (usize, &(&Target, &Channel))| {
-            (at, channel.view(target, now, rules))
+            (at, channel.view(target, account, now, rules))
         };
         let views: Vec<(usize, View)> = ways.iter().enumerate().map(view).collect();
         let spread = ways.into_iter().zip(&views).zip(shares(&views));

@@ -9,10 +9,10 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::admin_call::{Ask, encoded};
-use super::asked::{Asked, Once, Pages, with_query};
+use super::admin_call::{AdminRequest, encoded};
+use super::asked::{IdempotencyOptions, OutputOptions, Pages, with_query};
 use super::exit::CODES;
-use super::limit::{self, Rates};
+use super::limit::{self, RateOptions};
 use super::sheets::{ACCOUNT, ACCOUNTS, LOGIN, USAGE, WEBHOOK_SECRET};
 
 /// Customers' accounts.
@@ -31,7 +31,7 @@ Examples:
   tollgate accounts list --all --json | jq -r '.data[] | [.id, .balance.available] | @tsv'
 
 {CODES}"))]
-    List(List),
+    List(ListAccounts),
     /// Open an account.
     #[command(after_help = format!("\
 Examples:
@@ -39,7 +39,7 @@ Examples:
   account=$(tollgate accounts create 'Example Ltd' --quiet)
 
 {CODES}"))]
-    Create(Create),
+    Create(CreateAccount),
     /// Show one account: its balance and its limits.
     #[command(after_help = format!("\
 Examples:
@@ -53,14 +53,14 @@ Examples:
   tollgate accounts suspend acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
-    Suspend(Change),
+    Suspend(ChangeAccount),
     /// Let a suspended account make calls again.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts resume acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
-    Resume(Change),
+    Resume(ChangeAccount),
     /// Say how much all keys of an account together may use. What is left out stays as it is.
     #[command(after_help = format!("\
 Examples:
@@ -83,7 +83,7 @@ Examples:
   tollgate accounts usage acct_3f1c0a5b7d9e2468 --by hour --from 2026-01-31T00:00:00Z
 
 {CODES}"))]
-    Usage(Usage),
+    Usage(AccountUsage),
     /// Say how the customer logs in to the console: for who has no login, or has lost the password.
     /// The password is read from a file or from standard input.
     #[command(after_help = format!("\
@@ -103,21 +103,21 @@ Examples:
 }
 
 #[derive(Args, Debug)]
-struct List {
+struct ListAccounts {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Create {
+struct CreateAccount {
     /// The account's name: 1 to 256 bytes.
     name: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -125,17 +125,17 @@ struct One {
     /// The account's id.
     account: String,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Change {
+struct ChangeAccount {
     /// The account's id.
     account: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -143,11 +143,11 @@ struct Limit {
     /// The account's id.
     account: String,
     #[command(flatten)]
-    rates: Rates,
+    rates: RateOptions,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -157,13 +157,13 @@ struct Rename {
     /// Its new name: 1 to 256 bytes.
     name: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Usage {
+struct AccountUsage {
     /// The account's id.
     account: String,
     /// From the hour or day of this time, such as `2026-01-31T00:00:00Z`. Default: 30 days ago.
@@ -176,7 +176,7 @@ struct Usage {
     #[arg(long, value_name = "UNIT")]
     by: Option<String>,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -189,9 +189,9 @@ struct Login {
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 /// The longest password that is read, in bytes; the gateway takes shorter ones alone.
@@ -212,36 +212,36 @@ impl AccountsArgs {
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            AccountsCommand::List(List { pages, asked }) => {
+            AccountsCommand::List(ListAccounts { pages, asked }) => {
                 asked.list(PATH, &[], &pages, &ACCOUNTS)
             }
-            AccountsCommand::Create(Create { name, once, asked }) => {
-                let ask = Ask::post(PATH).with(json!({"name": name}));
+            AccountsCommand::Create(CreateAccount { name, once, asked }) => {
+                let ask = AdminRequest::post(PATH).with(json!({"name": name}));
                 asked.show(&ask.once(&once.id()), &ACCOUNT)
             }
             AccountsCommand::Show(One { account, asked }) => {
-                asked.show(&Ask::get(path(&account)), &ACCOUNT)
+                asked.show(&AdminRequest::get(path(&account)), &ACCOUNT)
             }
             AccountsCommand::Suspend(change) => change.suspended(true),
             AccountsCommand::Resume(change) => change.suspended(false),
             AccountsCommand::Limit(Limit { account, rates, once, asked }) => {
                 let limits = limit::given(rates.fields())?;
-                let ask = Ask::patch(path(&account)).with(json!({"limits": limits}));
+                let ask = AdminRequest::patch(path(&account)).with(json!({"limits": limits}));
                 asked.show(&ask.once(&once.id()), &ACCOUNT)
             }
             AccountsCommand::Rename(Rename { account, name, once, asked }) => {
-                let ask = Ask::patch(path(&account)).with(json!({"name": name}));
+                let ask = AdminRequest::patch(path(&account)).with(json!({"name": name}));
                 asked.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Usage(Usage { account, from, to, by, asked }) => {
+            AccountsCommand::Usage(AccountUsage { account, from, to, by, asked }) => {
                 let query =
                     [("from", from.as_deref()), ("to", to.as_deref()), ("by", by.as_deref())];
                 let path = with_query(&format!("{}/usage", path(&account)), &query);
-                asked.show(&Ask::get(path), &USAGE)
+                asked.show(&AdminRequest::get(path), &USAGE)
             }
             AccountsCommand::Login(login) => login.run(),
             AccountsCommand::WebhookSecret(One { account, asked }) => {
-                let ask = Ask::get(format!("{}/webhook-secret", path(&account)));
+                let ask = AdminRequest::get(format!("{}/webhook-secret", path(&account)));
                 asked.show(&ask, &WEBHOOK_SECRET)
             }
         }
@@ -256,7 +256,7 @@ impl Login {
                 .with_context(|| format!("cannot read {}", file.display()))?,
             None => read_password(std::io::stdin()).context("cannot read standard input")?,
         };
-        let ask = Ask::put(format!("{}/login", path(&self.account)));
+        let ask = AdminRequest::put(format!("{}/login", path(&self.account)));
         let body = json!({"email": self.email, "password": password});
         self.asked.show(&ask.with(body).once(&self.once.id()), &LOGIN)
     }
@@ -269,9 +269,9 @@ fn read_password(from: impl Read) -> std::io::Result<String> {
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-impl Change {
+impl ChangeAccount {
     fn suspended(&self, suspended: bool) -> anyhow::Result<ExitCode> {
-        let ask = Ask::patch(path(&self.account)).with(json!({"suspended": suspended}));
+        let ask = AdminRequest::patch(path(&self.account)).with(json!({"suspended": suspended}));
         self.asked.show(&ask.once(&self.once.id()), &ACCOUNT)
     }
 }

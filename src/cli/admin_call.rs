@@ -1,6 +1,11 @@
 //! Calls that commands make to the admin API of a running gateway.
+//!
+//! They are not made with `outbound`: its clients read the machine's root certificates first, which a
+//! call to one address with one certificate does without, and they keep the cause of a refused
+//! connection or certificate, which the operator has to read, two errors deep.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -10,6 +15,10 @@ use http::{HeaderValue, Method, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
 
 use super::exit::{Failure, UNREACHABLE};
 use super::listen::callable;
@@ -19,9 +28,17 @@ use crate::secret::Secret;
 /// hardly longer than YAML.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// Where an admin API is.
+#[derive(Clone, Debug)]
+pub(super) struct AdminEndpoint {
+    pub(super) address: SocketAddr,
+    /// What the call is encrypted with, where TLS is spoken there.
+    pub(super) tls: Option<Arc<ClientConfig>>,
+}
+
 /// What is asked of the admin API.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct AdminRequest {
     method: Method,
     path: String,
     body: Option<serde_json::Value>,
@@ -30,7 +47,7 @@ pub(super) struct Ask {
     pub(super) time: Option<Duration>,
 }
 
-impl Ask {
+impl AdminRequest {
     /// `GET` of a path.
     pub(super) fn get(path: impl Into<String>) -> Self {
         let (path, body) = (path.into(), None);
@@ -52,17 +69,17 @@ impl Ask {
         Self { method: Method::PUT, ..Self::get(path) }
     }
 
-    /// The same with a JSON body.
+    /// This request with a JSON body.
     pub(super) fn with(self, body: serde_json::Value) -> Self {
         Self { body: Some(body), ..self }
     }
 
-    /// The same, which may take this long.
+    /// This request, which may take this long as a whole.
     pub(super) fn within(self, time: Duration) -> Self {
         Self { time: Some(time), ..self }
     }
 
-    /// The same by an id under which it is done once, however often it is repeated.
+    /// This request by an id under which it is done once, however often it is repeated.
     pub(super) fn once(self, id: &str) -> Self {
         Self { idempotency_id: Some(id.to_owned()), ..self }
     }
@@ -75,7 +92,7 @@ pub(super) fn encoded(text: &str) -> String {
 
 /// An answer: its status, and its body.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AdminAnswer {
     pub(super) status: u16,
     pub(super) body: Bytes,
 }
@@ -85,14 +102,14 @@ pub(super) struct Answer {
 /// # Errors
 /// When there is no answer. One that refuses is an answer.
 pub(super) fn call(
-    address: SocketAddr,
-    ask: &Ask,
+    place: &AdminEndpoint,
+    ask: &AdminRequest,
     token: Option<&Secret>,
     time: Duration,
-) -> anyhow::Result<Answer> {
-    within(address, async move |address| {
+) -> anyhow::Result<AdminAnswer> {
+    within(place, async move |place| {
         let answer = async {
-            let (answer, _connection) = begin(address, ask, token).await?;
+            let (answer, _connection) = begin(place, ask, token).await?;
             whole(answer).await
         };
         let heard = tokio::time::timeout(time, answer).await;
@@ -106,14 +123,14 @@ pub(super) fn call(
 /// # Errors
 /// When there is no answer, when it breaks off, or what `each` says.
 pub(super) fn stream(
-    address: SocketAddr,
-    ask: &Ask,
+    place: &AdminEndpoint,
+    ask: &AdminRequest,
     token: Option<&Secret>,
     silence: Duration,
     each: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
-) -> anyhow::Result<Option<Answer>> {
-    let begun = within(address, async move |address| {
-        let begun = tokio::time::timeout(silence, begin(address, ask, token)).await;
+) -> anyhow::Result<Option<AdminAnswer>> {
+    let begun = within(place, async move |place| {
+        let begun = tokio::time::timeout(silence, begin(place, ask, token)).await;
         let (answer, connection) =
             begun.unwrap_or_else(|_| Err(anyhow!("nothing was heard in {silence:?}")))?;
         if !answer.status().is_success() {
@@ -130,18 +147,24 @@ pub(super) fn stream(
 
 /// Runs a call; that it comes to nothing is a failure of its own kind.
 fn within<T>(
-    address: SocketAddr,
-    call: impl AsyncFnOnce(SocketAddr) -> anyhow::Result<T>,
+    place: &AdminEndpoint,
+    call: impl AsyncFnOnce(AdminEndpoint) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let address = callable(address);
+    let address = callable(place.address);
+    let place = AdminEndpoint { address, ..place.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(call(address)).map_err(|error| {
+    runtime.block_on(call(place)).map_err(|error| {
         let help =
             "is it running, and is this the address of its admin API? See --admin".to_owned();
         let message = format!("no gateway answers at {address}: {error:#}");
         Failure { code: UNREACHABLE, message, help: Some(help) }.into()
     })
 }
+
+/// What is read and written, with TLS or without.
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
 /// Ends a connection's task with the call.
 struct Connection(tokio::task::JoinHandle<hyper::Result<()>>);
@@ -153,11 +176,19 @@ impl Drop for Connection {
 }
 
 async fn begin(
-    address: SocketAddr,
-    ask: &Ask,
+    place: AdminEndpoint,
+    ask: &AdminRequest,
     token: Option<&Secret>,
 ) -> anyhow::Result<(Response<Incoming>, Connection)> {
+    let AdminEndpoint { address, tls } = place;
     let stream = tokio::net::TcpStream::connect(address).await?;
+    let stream: Box<dyn Socket> = match tls {
+        None => Box::new(stream),
+        Some(tls) => {
+            let name = ServerName::from(address.ip());
+            Box::new(TlsConnector::from(tls).connect(name, stream).await?)
+        }
+    };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = Connection(tokio::spawn(connection));
@@ -182,11 +213,11 @@ async fn begin(
     Ok((sender.send_request(request.body(Full::new(body))?).await?, connection))
 }
 
-async fn whole(answer: Response<Incoming>) -> anyhow::Result<Answer> {
+async fn whole(answer: Response<Incoming>) -> anyhow::Result<AdminAnswer> {
     let status = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| anyhow!("the answer broke off: {error}"))?;
-    Ok(Answer { status, body: body.to_bytes() })
+    Ok(AdminAnswer { status, body: body.to_bytes() })
 }
 
 async fn copy(

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use super::admin_call::{Ask, encoded};
+use super::admin_call::{AdminRequest, encoded};
 use super::exit::{Failure, REFUSED};
-use super::operator::{Document, Operator};
+use super::operator::{AdminOptions, JsonDocument};
 use super::sheet::Sheet;
 
 /// Whom to ask, and how to show what is answered.
 #[derive(Args, Debug)]
-pub(super) struct Asked {
+pub(super) struct OutputOptions {
     /// Print the gateway's answer as it is: JSON, one document a line.
     #[arg(long, conflicts_with = "quiet")]
     pub(super) json: bool,
@@ -22,7 +22,7 @@ pub(super) struct Asked {
     #[arg(long, short)]
     pub(super) quiet: bool,
     #[command(flatten)]
-    pub(super) operator: Operator,
+    pub(super) operator: AdminOptions,
 }
 
 /// Which part of a list.
@@ -41,7 +41,7 @@ pub(super) struct Pages {
 
 /// Under which id something is made.
 #[derive(Args, Debug)]
-pub(super) struct Once {
+pub(super) struct IdempotencyOptions {
     /// The id under which this is done once, such as an invoice number: repeating the command with
     /// the same id changes nothing. Default: one is made up, and shown.
     #[arg(long, value_name = "ID")]
@@ -51,7 +51,7 @@ pub(super) struct Once {
 /// Items of a page when all pages are read: the most that the gateway gives.
 const PAGE_MAX: u16 = 500;
 
-impl Once {
+impl IdempotencyOptions {
     /// The id. One that is made up is shown before anything is asked, so that a command which gets no
     /// answer can be repeated.
     pub(super) fn id(&self) -> String {
@@ -64,16 +64,16 @@ impl Once {
     }
 }
 
-impl Asked {
+impl OutputOptions {
     /// Asks, and shows the answer.
     ///
     /// # Errors
     /// What the gateway says, or that it says nothing.
-    pub(super) fn show(&self, ask: &Ask, sheet: &Sheet) -> anyhow::Result<ExitCode> {
+    pub(super) fn show(&self, ask: &AdminRequest, sheet: &Sheet) -> anyhow::Result<ExitCode> {
         self.shown(&self.operator.ask(ask)?, sheet)
     }
 
-    fn shown(&self, document: &Document, sheet: &Sheet) -> anyhow::Result<ExitCode> {
+    fn shown(&self, document: &JsonDocument, sheet: &Sheet) -> anyhow::Result<ExitCode> {
         self.print(document, sheet)?;
         for warning in document.value["warnings"].as_array().into_iter().flatten() {
             eprintln!("warning: {}", warning.as_str().unwrap_or_default());
@@ -86,7 +86,11 @@ impl Asked {
     ///
     /// # Errors
     /// What the gateway says, or that it says nothing.
-    pub(super) fn show_secret(&self, ask: &Ask, sheet: &Sheet) -> anyhow::Result<ExitCode> {
+    pub(super) fn show_secret(
+        &self,
+        ask: &AdminRequest,
+        sheet: &Sheet,
+    ) -> anyhow::Result<ExitCode> {
         let document = self.operator.ask(ask)?;
         if document.value.pointer(sheet.main).is_some() {
             return self.shown(&document, sheet);
@@ -118,7 +122,7 @@ impl Asked {
             let mut asked = query.to_vec();
             asked.push(("limit", limit.as_deref()));
             asked.push((name.unwrap_or(cursor_name(path)), cursor.as_deref()));
-            let document = self.operator.ask(&Ask::get(with_query(path, &asked)))?;
+            let document = self.operator.ask(&AdminRequest::get(with_query(path, &asked)))?;
             self.print(&document, sheet)?;
             let Some((found, next)) = next(&document.value) else { return Ok(ExitCode::SUCCESS) };
             if !pages.all {
@@ -140,7 +144,7 @@ impl Asked {
     ///
     /// # Errors
     /// When standard output takes nothing.
-    pub(super) fn print(&self, document: &Document, sheet: &Sheet) -> anyhow::Result<()> {
+    pub(super) fn print(&self, document: &JsonDocument, sheet: &Sheet) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.json {
             out.write_all(&document.text)?;

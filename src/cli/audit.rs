@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::asked::{Asked, Pages};
+use super::asked::{OutputOptions, Pages};
 use super::exit::CODES;
 use super::sheets::ACTS;
 
@@ -16,17 +16,17 @@ Examples:
   tollgate audit --account acct_3f1c0a5b7d9e2468 --all --json | jq -c '.data[]'
 
 {CODES}"))]
-pub(super) struct Audit {
+pub(super) struct AuditArgs {
     /// What was done on one account.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
-impl Audit {
+impl AuditArgs {
     /// Runs the command and says with what to exit.
     ///
     /// # Errors

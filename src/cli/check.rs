@@ -15,13 +15,13 @@ pub(super) struct Check {
     #[command(flatten)]
     files: Files,
     /// For people (on standard error) or for programs (on standard output).
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    format: ReportFormat,
 }
 
 /// Whom an answer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum ReportFormat {
     Human,
     Json,
 }
@@ -35,8 +35,8 @@ impl Check {
             Err(errors) => (None, errors),
         };
         match self.format {
-            Format::Human => print_human(snapshot.as_ref(), &diagnostics),
-            Format::Json => print_json(snapshot.as_ref(), &diagnostics)?,
+            ReportFormat::Human => print_human(snapshot.as_ref(), &diagnostics),
+            ReportFormat::Json => print_json(snapshot.as_ref(), &diagnostics)?,
         }
         Ok(if snapshot.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -54,13 +54,16 @@ fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
     let warnings = counted(config::count(diagnostics, Severity::Warning), "warning");
     match snapshot {
         None => eprintln!("{errors}, {warnings}"),
-        Some(snapshot) => println!(
-            "in order: {}, {}, {}; {warnings}; configuration {}",
-            counted(snapshot.models.len(), "model"),
-            counted(snapshot.upstreams.len(), "upstream"),
-            counted(snapshot.routes.len(), "route"),
-            snapshot.hash,
-        ),
+        Some(snapshot) => {
+            println!("{}", snapshot.limits.told_of_bodies());
+            println!(
+                "in order: {}, {}, {}; {warnings}; configuration {}",
+                counted(snapshot.models.len(), "model"),
+                counted(snapshot.upstreams.len(), "upstream"),
+                counted(snapshot.routes.len(), "route"),
+                snapshot.hash,
+            );
+        }
     }
 }
 

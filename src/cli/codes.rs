@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::admin_call::{Ask, encoded};
-use super::asked::{Asked, Once, Pages};
+use super::admin_call::{AdminRequest, encoded};
+use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES as EXIT_CODES;
 use super::sheets::{CODE, CODES, NEW_CODE};
 
@@ -27,21 +27,21 @@ Examples:
   tollgate codes create invite --expires-at 2027-01-31T12:00:00Z
 
 {EXIT_CODES}"))]
-    Create(Create),
+    Create(CreateCode),
     /// List all codes, oldest first.
     #[command(after_help = format!("\
 Examples:
   tollgate codes list
 
 {EXIT_CODES}"))]
-    List(List),
+    List(ListCodes),
     /// Show one code, by its id.
     #[command(after_help = format!("\
 Examples:
   tollgate codes show code_3f1c0a5b7d9e2468
 
 {EXIT_CODES}"))]
-    Show(Show),
+    Show(ShowCode),
     /// Let nobody use a code any more.
     #[command(after_help = format!("\
 Examples:
@@ -61,7 +61,7 @@ enum CodeKind {
 }
 
 #[derive(Args, Debug)]
-struct Create {
+struct CreateCode {
     /// What it is good for.
     kind: CodeKind,
     /// US dollars that each use gives, such as `5.00`. A code for credit needs it.
@@ -77,25 +77,25 @@ struct Create {
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct List {
+struct ListCodes {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Show {
+struct ShowCode {
     /// The code's id; not the code.
     code: String,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -103,9 +103,9 @@ struct Revoke {
     /// The code's id; not the code.
     code: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 /// Where the codes are.
@@ -119,19 +119,19 @@ impl CodesArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             CodesCommand::Create(create) => create.run(),
-            CodesCommand::List(List { pages, asked }) => asked.list(PATH, &[], &pages, &CODES),
-            CodesCommand::Show(Show { code, asked }) => {
-                asked.show(&Ask::get(format!("{PATH}/{}", encoded(&code))), &CODE)
+            CodesCommand::List(ListCodes { pages, asked }) => asked.list(PATH, &[], &pages, &CODES),
+            CodesCommand::Show(ShowCode { code, asked }) => {
+                asked.show(&AdminRequest::get(format!("{PATH}/{}", encoded(&code))), &CODE)
             }
             CodesCommand::Revoke(Revoke { code, once, asked }) => {
-                let ask = Ask::post(format!("{PATH}/{}/revoke", encoded(&code)));
+                let ask = AdminRequest::post(format!("{PATH}/{}/revoke", encoded(&code)));
                 asked.show(&ask.once(&once.id()), &CODE)
             }
         }
     }
 }
 
-impl Create {
+impl CreateCode {
     fn run(self) -> anyhow::Result<ExitCode> {
         let kind = match self.kind {
             CodeKind::Credit => "credit",
@@ -144,6 +144,7 @@ impl Create {
             "expires_at": self.expires_at,
             "note": self.note,
         });
-        self.asked.show_secret(&Ask::post(PATH).with(body).once(&self.once.id()), &NEW_CODE)
+        self.asked
+            .show_secret(&AdminRequest::post(PATH).with(body).once(&self.once.id()), &NEW_CODE)
     }
 }

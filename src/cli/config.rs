@@ -8,11 +8,11 @@ use clap::{Args, Subcommand};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::admin_call::Ask;
-use super::asked::Asked;
-use super::check::Format;
+use super::admin_call::AdminRequest;
+use super::asked::OutputOptions;
+use super::check::ReportFormat;
 use super::exit::{self, CODES, REFUSED};
-use super::operator::{Operator, refusal};
+use super::operator::{AdminOptions, refusal};
 use super::serve;
 use super::sheets::{CONFIG, RELOAD};
 use crate::config::{self, Change, Diagnostic};
@@ -39,7 +39,7 @@ Examples:
   tollgate config show --json | jq .config.upstreams
 
 {CODES}"))]
-    Show(Running),
+    Show(RunningConfig),
     /// Say what the files would change of what runs: exits with 0 for nothing, 1 for something, 2
     /// when that cannot be said.
     #[command(after_help = "\
@@ -54,7 +54,7 @@ Examples:
   tollgate config reload
 
 {CODES}"))]
-    Reload(Running),
+    Reload(RunningConfig),
     /// Have the gateway say what a reload would do, and change nothing. `tollgate check` looks at
     /// files without a gateway.
     #[command(after_help = format!("\
@@ -62,22 +62,22 @@ Examples:
   tollgate config check
 
 {CODES}"))]
-    Check(Running),
+    Check(RunningConfig),
 }
 
 #[derive(Debug, Args)]
-struct Running {
+struct RunningConfig {
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Debug, Args)]
 struct Diff {
     #[command(flatten)]
-    operator: Operator,
+    operator: AdminOptions,
     /// For people or for programs.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    format: ReportFormat,
 }
 
 impl ConfigArgs {
@@ -99,9 +99,9 @@ impl ConfigArgs {
     }
 }
 
-impl Running {
+impl RunningConfig {
     fn show(&self) -> anyhow::Result<ExitCode> {
-        let document = self.asked.operator.ask(&Ask::get("/admin/v1/config"))?;
+        let document = self.asked.operator.ask(&AdminRequest::get("/admin/v1/config"))?;
         if self.asked.json || self.asked.quiet {
             self.asked.print(&document, &CONFIG)?;
         } else {
@@ -114,7 +114,7 @@ impl Running {
 
     /// Files that are not in order are shown as `tollgate check` shows them.
     fn reload(&self, path: &str) -> anyhow::Result<ExitCode> {
-        let (document, status) = self.asked.operator.ask_any(&Ask::post(path))?;
+        let (document, status) = self.asked.operator.ask_any(&AdminRequest::post(path))?;
         if !document.value["ok"].is_boolean() {
             return Err(refusal(status, &document));
         }
@@ -132,18 +132,19 @@ impl Running {
 impl Diff {
     fn run(self) -> anyhow::Result<ExitCode> {
         let files = &self.operator.files;
-        let (hash, files) = match config::describe(&files.routes, &files.models) {
+        let (hash, files) = match config::describe(&files.routes(), &files.models()) {
             Ok(described) => described,
             Err(errors) => {
                 serve::print(&errors);
                 bail!("the files are not in order");
             }
         };
-        let running = self.operator.get("/admin/v1/config")?;
-        let changes = config::changes(&running["config"], &files);
+        let (running, token) = self.operator.get_with_token("/admin/v1/config")?;
+        // The gateway makes its fingerprints with the token that it was shown.
+        let changes = config::changes(&running["config"], &files.shown(&token));
         match self.format {
-            Format::Human => print_human(&changes),
-            Format::Json => {
+            ReportFormat::Human => print_human(&changes),
+            ReportFormat::Json => {
                 let report = serde_json::json!({
                     "different": !changes.is_empty(),
                     "running": running["hash"],

@@ -1,16 +1,18 @@
 //! `tollgate demo`: the whole product on one machine, with nothing to set up.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
 
-use super::serve::{self, Places, Role, Running, Start};
+use super::serve::{self, Role, RunningGateway, ServeOverrides, Start};
+use crate::clock::UnixMs;
 use crate::config::{Overrides, Sources};
 use crate::ledger::{AccountId, Ledger, NewKey};
 use crate::money::Nanousd;
+use crate::secret::{self, KeyHash};
 use crate::sim::{Sim, SimOptions};
 
 /// What the demo account gets, once.
@@ -27,7 +29,7 @@ const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 #[derive(Debug, Args)]
 pub(super) struct Demo {
     #[command(flatten)]
-    places: Places,
+    places: ServeOverrides,
     /// Print one JSON line with addresses, admin token and key when ready, and nothing else.
     #[arg(long)]
     json: bool,
@@ -40,6 +42,7 @@ impl Demo {
         let places = &mut self.places;
         places.listen = places.listen.or(Some(LISTEN));
         places.admin = places.admin.or(Some(ADMIN));
+        super::private::only_for_owner();
         let data = places.data.get_or_insert_with(|| PathBuf::from("data/demo"));
         std::fs::create_dir_all(&*data)
             .with_context(|| format!("cannot create {}", data.display()))?;
@@ -53,30 +56,50 @@ impl Demo {
         let model = config.models.first().map(|model| model.id.to_string()).unwrap_or_default();
         let console = config.console.path.clone();
         let (json, log) = (self.json, places.log);
+        let key_file = config.store.data_dir.join("demo-key");
         serve::run(Start { sources, overrides, config, log, role: Role::Demonstrates }, |running| {
-            let (key, balance) = prepare(&running.ledger)?;
+            let (key, balance) = prepare(&running.ledger, &key_file)?;
             if json {
                 print_json(running, &key);
             } else {
-                print_welcome(running, (&key, balance), &model, &console);
+                print_welcome(running, &key, balance, &model, &console);
             }
             Ok(())
         })
     }
 }
 
-/// An account with credit, a new key, since the old one cannot be shown again, and what is left.
-fn prepare(ledger: &Ledger) -> anyhow::Result<(String, Nanousd)> {
+/// An account with credit, its key, and what is left.
+fn prepare(ledger: &Ledger, key_file: &Path) -> anyhow::Result<(String, Nanousd)> {
     tokio::task::block_in_place(|| {
         tokio::runtime::Handle::current().block_on(async {
             let account = demo_account(ledger).await?;
             ledger.grant(account, GRANT_ID, CREDIT).await?;
-            let new = NewKey { name: "demo".to_owned(), ..NewKey::default() };
-            let (secret, _) = ledger.create_key(account, new).await?;
+            let key = match kept_key(ledger, account, key_file) {
+                Some(key) => key,
+                None => new_key(ledger, account, key_file).await?,
+            };
             let account = ledger.account(account).context("the demo account is gone")?;
-            Ok((secret.expose().to_owned(), account.balance.available))
+            Ok((key, account.balance.available))
         })
     })
+}
+
+/// The key of an earlier start, if it still opens this account. Nothing but the demo keeps a key that
+/// can be shown again.
+fn kept_key(ledger: &Ledger, account: AccountId, file: &Path) -> Option<String> {
+    let secret = std::fs::read_to_string(file).ok()?.trim().to_owned();
+    let key = ledger.key(&KeyHash::of(secret.as_bytes()))?;
+    let is_good = key.account == account && !key.disabled && !key.is_expired(UnixMs::now());
+    is_good.then_some(secret)
+}
+
+async fn new_key(ledger: &Ledger, account: AccountId, file: &Path) -> anyhow::Result<String> {
+    let new = NewKey { name: "demo".to_owned(), ..NewKey::default() };
+    let (secret, _) = ledger.create_key(account, new).await?;
+    secret::write_private(file, secret.expose())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(secret.expose().to_owned())
 }
 
 async fn demo_account(ledger: &Ledger) -> anyhow::Result<AccountId> {
@@ -87,23 +110,32 @@ async fn demo_account(ledger: &Ledger) -> anyhow::Result<AccountId> {
     }
 }
 
-fn print_json(running: &Running, key: &str) {
+fn print_json(running: &RunningGateway, key: &str) {
     let line = serde_json::json!({
         "base_url": running.base_url(),
-        "admin_url": running.admin_url(),
+        // What SDKs want: OpenAI's know the paths behind the version, Anthropic's those from the root.
+        "openai_base_url": format!("{}/v1", running.base_url()),
+        "anthropic_base_url": running.base_url(),
+        "admin_url": running.admin_url,
         "admin_token": running.admin_token.expose(),
         "api_key": key,
     });
     println!("{line}");
 }
 
-fn print_welcome(running: &Running, (key, balance): (&str, Nanousd), model: &str, console: &str) {
-    let (base, admin) = (running.base_url(), running.admin_url());
+fn print_welcome(
+    running: &RunningGateway,
+    key: &str,
+    balance: Nanousd,
+    model: &str,
+    console: &str,
+) {
+    let (base, admin) = (running.base_url(), &running.admin_url);
     let token = running.admin_token.expose();
     println!(
         r#"Tollgate is running on simulated upstreams: no provider is called, no money is spent.
 
-  base URL     {base}/v1
+  base URL     {base}/v1 for OpenAI's SDKs, {base} for Anthropic's
   API key      {key}
   balance      ${balance}, prepaid
   console      {base}{console}   (sign up there: it costs nothing)
@@ -135,6 +167,6 @@ PY
   curl {admin}/admin/v1/accounts -H 'Authorization: Bearer {token}'
   curl {admin}/metrics
 
-Stop with Ctrl-C. The ledger stays: a second start finds the account and its balance again."#
+Stop with Ctrl-C. The ledger stays: a second start finds the account, its key and its balance again."#
     );
 }

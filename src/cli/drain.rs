@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::handover::{Handover, Successor};
-use super::signals::{Asked, Signals};
+use super::signals::{ProcessSignal, Signals};
 use super::supervisor;
 use crate::admin::Readiness;
 use crate::config::{ConfigHandle, Trigger};
@@ -31,7 +31,7 @@ pub(super) struct Drain {
     pub(super) stop: watch::Sender<bool>,
     /// What accepts customers' connections, and ends when all that were sent to it are let in.
     pub(super) listening: Vec<JoinHandle<()>>,
-    /// Customers' connections.
+    /// How many connections of customers are open.
     pub(super) open: Arc<AtomicUsize>,
     pub(super) deadline: Arc<Deadline>,
     pub(super) delay: Duration,
@@ -51,25 +51,25 @@ impl Drain {
     ) -> Option<Successor> {
         loop {
             match signals.next().await {
-                Asked::Reload => {
+                ProcessSignal::Reload => {
                     supervisor::reloading();
                     drop(reload::apply(config, metrics, Trigger::Signal).await);
                     supervisor::ready();
                 }
-                Asked::Stop => {
+                ProcessSignal::Stop => {
                     supervisor::stopping();
                     return None;
                 }
-                Asked::Drain => {
+                ProcessSignal::Drain => {
                     supervisor::stopping();
-                    self.run(self.delay, signals).await;
+                    self.run(self.delay, signals, metrics).await;
                     return None;
                 }
-                Asked::HandOver => {
+                ProcessSignal::HandOver => {
                     let Some(successor) = self.successor().await else { continue };
                     supervisor::handed_over(successor.id());
                     // Load balancers need not look elsewhere: connections wait for the next process.
-                    self.run(Duration::ZERO, signals).await;
+                    self.run(Duration::ZERO, signals, metrics).await;
                     return Some(successor);
                 }
             }
@@ -96,7 +96,7 @@ impl Drain {
     }
 
     /// Ends everything in its order; SIGINT ends it at once.
-    async fn run(&mut self, delay: Duration, signals: &mut Signals) {
+    async fn run(&mut self, delay: Duration, signals: &mut Signals, metrics: &Metrics) {
         self.readiness.set_draining();
         self.deadline.approach();
         if !delay.is_zero() {
@@ -109,10 +109,10 @@ impl Drain {
         // It keeps the sockets open: who comes after the last that is let in would wait for nobody.
         self.handover = None;
         self.stop.send_replace(true);
-        if self.wait(self.grace, signals, self.quiet()).await == Waited::TimeOut {
+        if self.wait(self.grace, signals, self.quiet(metrics)).await == Waited::TimeOut {
             log::warn!("draining: the time is over for {} connections", self.connections());
             self.deadline.end();
-            self.wait(LAST_WORDS_TIMEOUT, signals, self.quiet()).await;
+            self.wait(LAST_WORDS_TIMEOUT, signals, self.quiet(metrics)).await;
         }
         log::info!("drained: {} connections cut", self.connections());
     }
@@ -123,11 +123,13 @@ impl Drain {
     }
 
     /// Says whether the last customer has gone and none can come: the listeners are closed, nobody waits
-    /// in their queues, and no connection has been open for a moment.
-    fn quiet(&self) -> impl FnMut() -> bool {
+    /// in their queues, no connection has been open for a moment, and no answer is read on for one who
+    /// has left.
+    fn quiet(&self, metrics: &Metrics) -> impl FnMut() -> bool {
         let mut quiet_since = None;
         move || {
             let is_busy = self.connections() > 0
+                || metrics.orphans() > 0
                 || self.listening.iter().any(|listening| !listening.is_finished());
             if is_busy {
                 quiet_since = None;
@@ -151,7 +153,7 @@ impl Drain {
             }
             tokio::select! {
                 () = tokio::time::sleep(POLL.min(left)) => {}
-                asked = signals.next() => if asked == Asked::Stop { return Waited::Interrupted },
+                asked = signals.next() => if asked == ProcessSignal::Stop { return Waited::Interrupted },
             }
         }
         Waited::Done

@@ -1,6 +1,5 @@
 //! With what commands exit, for scripts.
 
-use std::fmt;
 use std::process::ExitCode;
 
 use crate::fleet::postgres::DbError;
@@ -13,7 +12,7 @@ pub(super) const USAGE: u8 = 2;
 pub(super) const NOT_FOUND: u8 = 3;
 /// The gateway refused: a value that will not do, a conflict, a wrong token.
 pub(super) const REFUSED: u8 = 4;
-/// No gateway answers.
+/// No gateway answers at the address of the admin API.
 pub(super) const UNREACHABLE: u8 = 5;
 /// It was done, but something had to be left out.
 pub(super) const PARTLY: u8 = 6;
@@ -23,13 +22,14 @@ pub(super) const CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 no gateway answers.";
 
 /// A failure that a script may tell from others.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub(super) struct Failure {
     /// With what the command exits.
     pub(super) code: u8,
-    /// What went wrong.
+    /// What went wrong, in a sentence without a full stop.
     pub(super) message: String,
-    /// What to do.
+    /// What the operator can do about it, if there is something.
     pub(super) help: Option<String>,
 }
 
@@ -43,14 +43,6 @@ impl Failure {
         Self { code, message: error.to_string(), help: None }
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Says on standard error what stopped a command, and gives its exit code.
 #[must_use]

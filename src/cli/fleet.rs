@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
 
-use super::admin_call::Ask;
-use super::asked::{Asked, Once, Pages};
-use super::exit::CODES;
+use super::admin_call::AdminRequest;
+use super::asked::{IdempotencyOptions, OutputOptions, Pages};
+use super::exit::{CODES, Failure, NOT_FOUND, REFUSED};
+use super::operator::AdminOptions;
 use super::sheets::{FLEET, LEASES, NODES, RESOLVED_SUSPENSE};
 
 const PATH: &str = "/admin/v1/fleet";
@@ -24,7 +25,7 @@ pub(super) struct FleetArgs {
     #[command(subcommand)]
     command: Option<FleetCommand>,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Subcommand, Debug)]
@@ -37,39 +38,39 @@ Examples:
 {CODES}"))]
     Nodes {
         #[command(flatten)]
-        asked: Asked,
+        asked: OutputOptions,
     },
     /// List what nodes have out, by node and account.
     #[command(after_help = format!("\
 Examples:
-  tollgate fleet leases --node 2
+  tollgate fleet leases --node eu-2
   tollgate fleet leases --account acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
-    Leases(Leases),
+    Leases(Box<Leases>),
     /// List what nodes have out that have fallen silent.
-    Suspense(SuspenseArgs),
+    Suspense(Box<SuspenseArgs>),
 }
 
 #[derive(Args, Debug)]
 struct Leases {
-    /// Only what this node has out, by its number.
+    /// Only what this node has out, by its name or number.
     #[arg(long, value_name = "NODE")]
-    node: Option<u16>,
+    node: Option<String>,
     /// Only what nodes have out of this account.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, after_help = format!("\
 Examples:
   tollgate fleet suspense
-  tollgate fleet suspense --node 2 --all --json
+  tollgate fleet suspense --node eu-2 --all --json
 
 {CODES}"))]
 struct SuspenseArgs {
@@ -85,18 +86,18 @@ enum SuspenseCommand {
     /// node is shut out with it. If the node comes back with its disk, this is undone.
     #[command(after_help = format!("\
 Examples:
-  tollgate fleet suspense resolve --node 2 --account acct_3f1c0a5b7d9e2468 --release --note 'disk lost'
+  tollgate fleet suspense resolve --node eu-2 --account acct_3f1c0a5b7d9e2468 --release --note 'disk lost'
 
 {CODES}"))]
-    Resolve(Resolve),
+    Resolve(Box<ResolveSuspense>),
 }
 
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("how").required(true).args(["release", "charge"])))]
-struct Resolve {
-    /// The silent node, by its number.
+struct ResolveSuspense {
+    /// The silent node, by its name or number.
     #[arg(long, value_name = "NODE")]
-    node: u16,
+    node: String,
     /// Whose money it is.
     #[arg(long, value_name = "ACCOUNT")]
     account: String,
@@ -110,9 +111,9 @@ struct Resolve {
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 impl FleetArgs {
@@ -122,35 +123,59 @@ impl FleetArgs {
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            None => self.asked.show(&Ask::get(PATH), &FLEET),
-            Some(FleetCommand::Nodes { asked }) => asked.show(&Ask::get(PATH), &NODES),
+            None => self.asked.show(&AdminRequest::get(PATH), &FLEET),
+            Some(FleetCommand::Nodes { asked }) => asked.show(&AdminRequest::get(PATH), &NODES),
             Some(FleetCommand::Leases(leases)) => leases.list("leases"),
-            Some(FleetCommand::Suspense(SuspenseArgs { command: None, leases })) => {
-                leases.list("suspense")
-            }
-            Some(FleetCommand::Suspense(SuspenseArgs {
-                command: Some(SuspenseCommand::Resolve(resolve)),
-                ..
-            })) => resolve.run(),
+            Some(FleetCommand::Suspense(suspense)) => match suspense.command {
+                None => suspense.leases.list("suspense"),
+                Some(SuspenseCommand::Resolve(resolve)) => resolve.run(),
+            },
         }
     }
 }
 
 impl Leases {
     fn list(&self, what: &str) -> anyhow::Result<ExitCode> {
-        let node = self.node.map(|node| node.to_string());
+        let node = self.node.as_ref().map(|node| number(&self.asked.operator, node)).transpose()?;
+        let node = node.map(|node| node.to_string());
         let query = [("node", node.as_deref()), ("account", self.account.as_deref())];
         self.asked.list(&format!("{PATH}/{what}"), &query, &self.pages, &LEASES)
     }
 }
 
-impl Resolve {
+impl ResolveSuspense {
     fn run(self) -> anyhow::Result<ExitCode> {
         let how = if self.release { "release" } else { "charge" };
+        let node = number(&self.asked.operator, &self.node)?;
         let id = self.once.id();
-        let Self { node, account, note, .. } = self;
+        let Self { account, note, .. } = self;
         let body = json!({"node": node, "account": account, "how": how, "note": note});
-        let ask = Ask::post(format!("{PATH}/suspense/resolve"));
+        let ask = AdminRequest::post(format!("{PATH}/suspense/resolve"));
         self.asked.show(&ask.with(body).once(&id), &RESOLVED_SUSPENSE)
+    }
+}
+
+/// The number of a node that is meant by its name, or by its number. Nodes number themselves as they come,
+/// so that the first may be called `node-2`.
+fn number(operator: &AdminOptions, meant: &str) -> anyhow::Result<u16> {
+    let fleet = operator.get(PATH)?;
+    let nodes = fleet["nodes"].as_array().into_iter().flatten();
+    let named = nodes.filter(|node| node["name"] == meant);
+    let named: Vec<u64> = named.filter_map(|node| node["node"].as_u64()).collect();
+    let refused = |code, message: String| {
+        let help = Some("`tollgate fleet nodes` lists them".to_owned());
+        Err(Failure { code, message, help }.into())
+    };
+    match named.as_slice() {
+        [one] => Ok(u16::try_from(*one)?),
+        [] => match meant.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => refused(NOT_FOUND, format!("no node of the fleet is called {meant:?}")),
+        },
+        several => {
+            let numbers: Vec<_> = several.iter().map(u64::to_string).collect();
+            let numbers = numbers.join(", ");
+            refused(REFUSED, format!("several nodes are called {meant:?}: say which by {numbers}"))
+        }
     }
 }

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::accounts;
-use super::admin_call::Ask;
-use super::asked::{Asked, Once};
+use super::admin_call::AdminRequest;
+use super::asked::{IdempotencyOptions, OutputOptions};
 use super::exit::CODES;
 use super::sheets::GRANT;
 
@@ -26,19 +26,19 @@ Examples:
   tollgate grants create acct_3f1c0a5b7d9e2468 10.00 --id invoice-4711
 
 {CODES}"))]
-    Create(Create),
+    Create(CreateGrant),
 }
 
 #[derive(Args, Debug)]
-struct Create {
+struct CreateGrant {
     /// The account's id.
     account: String,
     /// US dollars, such as `10.00`.
     amount: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 impl GrantsArgs {
@@ -47,8 +47,8 @@ impl GrantsArgs {
     /// # Errors
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let GrantsCommand::Create(Create { account, amount, once, asked }) = self.command;
-        let ask = Ask::post(format!("{}/grants", accounts::path(&account)));
+        let GrantsCommand::Create(CreateGrant { account, amount, once, asked }) = self.command;
+        let ask = AdminRequest::post(format!("{}/grants", accounts::path(&account)));
         asked.show(&ask.with(json!({"amount": amount, "id": once.id()})), &GRANT)
     }
 }

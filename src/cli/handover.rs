@@ -105,7 +105,7 @@ fn said_up(mut line: &UnixStream) -> io::Result<()> {
 }
 
 impl Successor {
-    /// Its process id.
+    /// The process id of the next process.
     pub(super) fn id(&self) -> u32 {
         self.process.id()
     }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::admin_call::{Ask, encoded};
-use super::asked::{Asked, Once, Pages};
+use super::admin_call::{AdminRequest, encoded};
+use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES;
 use super::sheets::{HOLDS_IN_DOUBT, RESOLVED};
 
@@ -25,7 +25,7 @@ Examples:
   tollgate holds in-doubt
 
 {CODES}"))]
-    InDoubt(InDoubt),
+    InDoubt(HoldsInDoubt),
     /// Take a call off the list of those in doubt, and give back what it was charged if that is due.
     #[command(after_help = format!("\
 Examples:
@@ -33,19 +33,19 @@ Examples:
   tollgate holds resolve hold_0000000000000029 --refund 0.0002 --id ticket-815
 
 {CODES}"))]
-    Resolve(Resolve),
+    Resolve(ResolveHold),
 }
 
 #[derive(Args, Debug)]
-struct InDoubt {
+struct HoldsInDoubt {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Resolve {
+struct ResolveHold {
     /// The hold.
     hold: String,
     /// What was found out.
@@ -55,9 +55,9 @@ struct Resolve {
     #[arg(long, value_name = "AMOUNT")]
     refund: Option<String>,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 impl HoldsArgs {
@@ -67,13 +67,13 @@ impl HoldsArgs {
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            HoldsCommand::InDoubt(InDoubt { pages, asked }) => {
+            HoldsCommand::InDoubt(HoldsInDoubt { pages, asked }) => {
                 asked.list("/admin/v1/holds/in-doubt", &[], &pages, &HOLDS_IN_DOUBT)
             }
-            HoldsCommand::Resolve(Resolve { hold, note, refund, once, asked }) => {
+            HoldsCommand::Resolve(ResolveHold { hold, note, refund, once, asked }) => {
                 let id = once.id();
                 let refund = refund.map(|amount| json!({"id": id, "amount": amount}));
-                let ask = Ask::post(format!("/admin/v1/holds/{}/resolve", encoded(&hold)));
+                let ask = AdminRequest::post(format!("/admin/v1/holds/{}/resolve", encoded(&hold)));
                 let body = json!({"note": note, "refund": refund});
                 asked.show(&ask.with(body).once(&id), &RESOLVED)
             }

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::accounts;
-use super::admin_call::{Ask, encoded};
-use super::asked::{Asked, Once, Pages};
+use super::admin_call::{AdminRequest, encoded};
+use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES;
 use super::limit::{self, KeyLimits};
 use super::sheets::{KEY, KEYS, NEW_KEY};
@@ -27,7 +27,7 @@ Examples:
   tollgate keys list acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
-    List(List),
+    List(ListKeys),
     /// Make a key. It is shown this once.
     #[command(after_help = format!("\
 Examples:
@@ -36,7 +36,7 @@ Examples:
   tollgate keys create acct_3f1c0a5b7d9e2468 --name ci --quiet > key
 
 {CODES}"))]
-    Create(Create),
+    Create(CreateKey),
     /// Show one key, without its secret.
     #[command(after_help = format!("\
 Examples:
@@ -58,28 +58,28 @@ Examples:
   tollgate keys disable key_9b1de0c2f4a68035
 
 {CODES}"))]
-    Disable(Change),
+    Disable(ChangeKey),
     /// Let a disabled key make calls again.
     #[command(after_help = format!("\
 Examples:
   tollgate keys enable key_9b1de0c2f4a68035
 
 {CODES}"))]
-    Enable(Change),
+    Enable(ChangeKey),
 }
 
 #[derive(Args, Debug)]
-struct List {
+struct ListKeys {
     /// The account's id.
     account: String,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Create {
+struct CreateKey {
     /// The account's id.
     account: String,
     /// The key's name: 1 to 256 bytes.
@@ -94,9 +94,9 @@ struct Create {
     #[command(flatten)]
     limits: KeyLimits,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -104,17 +104,17 @@ struct One {
     /// The key's id, such as `key_9b1de0c2f4a68035`; not the key.
     key: String,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Change {
+struct ChangeKey {
     /// The key's id, such as `key_9b1de0c2f4a68035`; not the key.
     key: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -136,9 +136,9 @@ struct Update {
     #[command(flatten)]
     limits: KeyLimits,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 fn path(key: &str) -> String {
@@ -152,12 +152,14 @@ impl KeysArgs {
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            KeysCommand::List(List { account, pages, asked }) => {
+            KeysCommand::List(ListKeys { account, pages, asked }) => {
                 let path = format!("{}/keys", accounts::path(&account));
                 asked.list(&path, &[], &pages, &KEYS)
             }
             KeysCommand::Create(create) => create.run(),
-            KeysCommand::Show(One { key, asked }) => asked.show(&Ask::get(path(&key)), &KEY),
+            KeysCommand::Show(One { key, asked }) => {
+                asked.show(&AdminRequest::get(path(&key)), &KEY)
+            }
             KeysCommand::Update(update) => update.run(),
             KeysCommand::Disable(change) => change.disabled(true),
             KeysCommand::Enable(change) => change.disabled(false),
@@ -165,7 +167,7 @@ impl KeysArgs {
     }
 }
 
-impl Create {
+impl CreateKey {
     fn run(self) -> anyhow::Result<ExitCode> {
         let models = (!self.allowed.is_empty()).then_some(self.allowed);
         let limits = limit::typed(self.limits.fields());
@@ -175,7 +177,7 @@ impl Create {
             "expires_at": self.expires_at,
             "limits": limits,
         });
-        let ask = Ask::post(format!("{}/keys", accounts::path(&self.account))).with(body);
+        let ask = AdminRequest::post(format!("{}/keys", accounts::path(&self.account))).with(body);
         self.asked.show_secret(&ask.once(&self.once.id()), &NEW_KEY)
     }
 }
@@ -191,14 +193,14 @@ impl Update {
             ("expires_at", self.expires_at.map(never)),
             ("limits", (!limits.is_empty()).then_some(Value::Object(limits))),
         ])?;
-        let ask = Ask::patch(path(&self.key)).with(Value::Object(body));
+        let ask = AdminRequest::patch(path(&self.key)).with(Value::Object(body));
         self.asked.show(&ask.once(&self.once.id()), &KEY)
     }
 }
 
-impl Change {
+impl ChangeKey {
     fn disabled(&self, disabled: bool) -> anyhow::Result<ExitCode> {
-        let ask = Ask::patch(path(&self.key)).with(json!({"disabled": disabled}));
+        let ask = AdminRequest::patch(path(&self.key)).with(json!({"disabled": disabled}));
         self.asked.show(&ask.once(&self.once.id()), &KEY)
     }
 }

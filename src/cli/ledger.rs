@@ -9,12 +9,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::accounts;
-use super::admin_call::Ask;
-use super::asked::{Asked, Pages, with_query};
+use super::admin_call::AdminRequest;
+use super::asked::{OutputOptions, Pages, with_query};
 use super::exit::CODES;
-use super::operator::Operator;
-use super::sheets::{ENTRIES, JOURNAL};
+use super::operator::AdminOptions;
+use super::repair::RepairArgs;
+use super::sheets::{ENTRIES, JOURNAL, LOSSES};
+use super::{accounts, archive};
 use crate::ledger::{AccountId, Balance, ExportFormat, OfflineRecords, Report, Seq, verify};
 
 /// How long a gateway may take to check its journal: somewhat longer than it allows itself.
@@ -41,7 +42,15 @@ Examples:
   tollgate ledger entries acct_3f1c0a5b7d9e2468 --all --json | jq -c '.data[]'
 
 {CODES}"))]
-    Entries(Entries),
+    Entries(EntriesArgs),
+    /// List what calls may have cost that no customer pays, newest first.
+    #[command(after_help = format!("\
+Examples:
+  tollgate ledger losses
+  tollgate ledger losses --json | jq .totals
+
+{CODES}"))]
+    Losses(LossesArgs),
     /// Check every byte of the journal and every rule of money; of a stopped gateway's, with
     /// `--data`, also that sled says the same. Exits with 1 if anything is wrong.
     #[command(after_help = format!("\
@@ -51,6 +60,15 @@ Examples:
 
 {CODES}"))]
     Verify(VerifyArgs),
+    /// Show what is wrong with the journal of a stopped gateway, what can be saved of it and what that
+    /// costs whom; with `--apply`, put a journal in its place that starts. The damaged files are kept.
+    #[command(after_help = format!("\
+Examples:
+  tollgate ledger repair --data /var/lib/tollgate
+  tollgate ledger repair --data /var/lib/tollgate --apply
+
+{CODES}"))]
+    Repair(RepairArgs),
     /// Write all records of the journal for other programs, oldest first: those of a running
     /// gateway, or with `--data` those of a ledger that no gateway has open.
     #[command(after_help = format!("\
@@ -65,13 +83,23 @@ Examples:
 
 /// Whose entries.
 #[derive(Args, Debug)]
-struct Entries {
+struct EntriesArgs {
     /// The account's id.
     account: String,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
+}
+
+/// How many losses.
+#[derive(Args, Debug)]
+struct LossesArgs {
+    /// The most that are listed, up to 500. Default: 100.
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<u16>,
+    #[command(flatten)]
+    asked: OutputOptions,
 }
 
 /// What to verify.
@@ -81,15 +109,15 @@ struct VerifyArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 /// What to export.
 #[derive(Args, Debug)]
 struct ExportArgs {
     /// One JSON object a line, or one row of CSV.
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = RecordFormat::Jsonl)]
+    format: RecordFormat,
     /// Only the records of this account.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<AccountId>,
@@ -103,12 +131,12 @@ struct ExportArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    operator: Operator,
+    operator: AdminOptions,
 }
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
+enum RecordFormat {
     Jsonl,
     Csv,
 }
@@ -120,11 +148,17 @@ impl LedgerArgs {
     /// When the ledger cannot be read at all, or another process has it open.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            LedgerCommand::Entries(Entries { account, pages, asked }) => {
+            LedgerCommand::Entries(EntriesArgs { account, pages, asked }) => {
                 let path = format!("{}/entries", accounts::path(&account));
                 asked.list(&path, &[], &pages, &ENTRIES)
             }
+            LedgerCommand::Losses(LossesArgs { limit, asked }) => {
+                let limit = limit.map(|limit| limit.to_string());
+                let path = with_query("/admin/v1/ledger/losses", &[("limit", limit.as_deref())]);
+                asked.show(&AdminRequest::get(path), &LOSSES)
+            }
             LedgerCommand::Verify(args) => args.run(),
+            LedgerCommand::Repair(args) => args.run(),
             LedgerCommand::Export(args) => args.run(),
         }
     }
@@ -133,6 +167,7 @@ impl LedgerArgs {
 impl VerifyArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let Some(data) = &self.data else { return self.ask() };
+        archive::connect(data, &self.asked.operator.files)?;
         let report = verify(data)?;
         let mut out = std::io::stdout().lock();
         if self.asked.quiet {
@@ -149,7 +184,7 @@ impl VerifyArgs {
 
     /// Has the running gateway check its journal.
     fn ask(&self) -> anyhow::Result<ExitCode> {
-        let ask = Ask::post("/admin/v1/ledger/verify").within(VERIFY_TIMEOUT);
+        let ask = AdminRequest::post("/admin/v1/ledger/verify").within(VERIFY_TIMEOUT);
         let document = self.asked.operator.ask(&ask)?;
         self.asked.print(&document, &JOURNAL)?;
         let is_sound = document.value["ok"] == true;
@@ -188,9 +223,10 @@ impl ExportArgs {
 
     fn write_offline(&self, data: &Path, out: &mut impl std::io::Write) -> anyhow::Result<()> {
         let format = match self.format {
-            Format::Jsonl => ExportFormat::Jsonl,
-            Format::Csv => ExportFormat::Csv,
+            RecordFormat::Jsonl => ExportFormat::Jsonl,
+            RecordFormat::Csv => ExportFormat::Csv,
         };
+        archive::connect(data, &self.operator.files)?;
         let records = OfflineRecords::open(data, self.from_seq.unwrap_or_default())?;
         out.write_all(&format.head())?;
         for record in records {
@@ -204,8 +240,8 @@ impl ExportArgs {
 
     fn write_asked(&self, out: &mut impl std::io::Write) -> anyhow::Result<()> {
         let format = match self.format {
-            Format::Jsonl => "jsonl",
-            Format::Csv => "csv",
+            RecordFormat::Jsonl => "jsonl",
+            RecordFormat::Csv => "csv",
         };
         let account = self.account.map(|account| account.to_string());
         let from_seq = self.from_seq.map(|seq| seq.to_string());
@@ -214,7 +250,7 @@ impl ExportArgs {
             ("account", account.as_deref()),
             ("from_seq", from_seq.as_deref()),
         ];
-        let ask = Ask::get(with_query("/admin/v1/ledger/export", &query));
+        let ask = AdminRequest::get(with_query("/admin/v1/ledger/export", &query));
         self.operator.stream(&ask, SILENCE, &mut |piece| out.write_all(piece))
     }
 }
@@ -237,14 +273,17 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> std::io::Result<()> 
     writeln!(out, "sled        {}", report.sled_hash.as_deref().unwrap_or("not compared"))?;
     writeln!(
         out,
-        "\n{:<24} {:>18} {:>18} {:>18} {:>18}",
-        "account", "granted", "available", "held", "spent"
+        "\n{:<24} {:>18} {:>18} {:>18} {:>18} {:>18}",
+        "account", "granted", "available", "held", "spent", "debt"
     )?;
     for account in &report.accounts {
         print_balance(out, &account.id.to_string(), &account.balance)?;
     }
     print_balance(out, "total", &report.total)?;
     writeln!(out, "\nwritten off {}, open holds {}", report.written_off, report.open_holds)?;
+    for (cause, sum) in &report.losses {
+        writeln!(out, "lost at the most {} in {} calls: {cause}", sum.amount, sum.count)?;
+    }
     for violation in &report.violations {
         writeln!(out, "violation: {violation}")?;
     }
@@ -257,9 +296,9 @@ fn print_balance(
     name: &str,
     balance: &Balance,
 ) -> std::io::Result<()> {
-    let Balance { granted, available, held, spent } = balance;
+    let Balance { granted, available, held, spent, debt } = balance;
     // `Nanousd` ignores a width, so its text is what is aligned.
-    let [granted, available, held, spent] =
-        [granted, available, held, spent].map(ToString::to_string);
-    writeln!(out, "{name:<24} {granted:>18} {available:>18} {held:>18} {spent:>18}")
+    let [granted, available, held, spent, debt] =
+        [granted, available, held, spent, debt].map(ToString::to_string);
+    writeln!(out, "{name:<24} {granted:>18} {available:>18} {held:>18} {spent:>18} {debt:>18}")
 }

@@ -7,7 +7,7 @@ use super::exit::{Failure, USAGE};
 
 /// How much may be used.
 #[derive(Args, Debug)]
-pub(super) struct Rates {
+pub(super) struct RateOptions {
     /// Requests a minute, or `none` for the configuration's limit.
     #[arg(long, value_name = "COUNT", value_parser = count)]
     requests_per_minute: Option<Value>,
@@ -23,7 +23,7 @@ pub(super) struct Rates {
 #[derive(Args, Debug)]
 pub(super) struct KeyLimits {
     #[command(flatten)]
-    rates: Rates,
+    rates: RateOptions,
     /// US dollars a day, such as `5.00`, or `none`.
     #[arg(long, value_name = "AMOUNT", value_parser = amount)]
     spend_per_day: Option<Value>,
@@ -33,10 +33,10 @@ pub(super) struct KeyLimits {
 }
 
 /// A field of the admin API, and what was typed for it.
-pub(super) type Field = (&'static str, Option<Value>);
+pub(super) type JsonField = (&'static str, Option<Value>);
 
-impl Rates {
-    pub(super) fn fields(self) -> Vec<Field> {
+impl RateOptions {
+    pub(super) fn fields(self) -> Vec<JsonField> {
         vec![
             ("requests_per_minute", self.requests_per_minute),
             ("tokens_per_minute", self.tokens_per_minute),
@@ -46,7 +46,7 @@ impl Rates {
 }
 
 impl KeyLimits {
-    pub(super) fn fields(self) -> Vec<Field> {
+    pub(super) fn fields(self) -> Vec<JsonField> {
         let mut fields = self.rates.fields();
         fields.push(("spend_per_day", self.spend_per_day));
         fields.push(("spend_per_month", self.spend_per_month));
@@ -55,16 +55,16 @@ impl KeyLimits {
 }
 
 /// Those of the fields that were typed.
-pub(super) fn typed(fields: Vec<Field>) -> Map<String, Value> {
+pub(super) fn typed(fields: Vec<JsonField>) -> Map<String, Value> {
     let typed = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     typed.collect()
 }
 
-/// The same, of which there must be one at least.
+/// The fields that were typed, of which there must be one at least.
 ///
 /// # Errors
 /// When nothing was typed.
-pub(super) fn given(fields: Vec<Field>) -> anyhow::Result<Map<String, Value>> {
+pub(super) fn given(fields: Vec<JsonField>) -> anyhow::Result<Map<String, Value>> {
     let typed = typed(fields);
     if typed.is_empty() {
         let message = "nothing is to be changed: name a field".to_owned();

@@ -3,7 +3,6 @@
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd as _;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,10 +14,11 @@ use pingora::services::Service as _;
 use pingora::services::listening::Service;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 use super::last_calls;
 use crate::config::snapshot::{Listener, Snapshot};
-use crate::config::{CertificateError, CertificateFiles};
+use crate::config::{CertificateError, CertificateFiles, ConfigHandle};
 use crate::gateway::{Certificates, Gateway, GatewayParts, Transport};
 use crate::metrics::Metrics;
 
@@ -84,12 +84,11 @@ pub(super) fn bind_all(
 
 /// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
 /// an error of ours before anything runs, and port 0 is known. What is started ends once `stopped`
-/// says so, when all that was sent to its socket counts in `open`.
+/// says so, when all that was sent to its socket counts among the open connections.
 pub(super) fn start(
     parts: &GatewayParts,
     listeners: Vec<Bound>,
     stopped: &watch::Receiver<bool>,
-    open: &Arc<AtomicUsize>,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let gateway = Gateway::new(parts.clone());
     let untaken = parts.config.load().limits.write_timeout;
@@ -99,24 +98,26 @@ pub(super) fn start(
         let certificates = Certificates::of(&parts.config, index, &listener);
         shown.extend(certificates.clone().map(|certificates| {
             let listener = listener.address.to_string();
-            Shown { listener, certificates }
+            ShownCertificates { listener, certificates }
         }));
         let transport = Transport::new(listener.proxy_protocol, certificates)
             .with_context(|| format!("cannot prepare TLS on {address}"))?;
         let name = address.to_string();
-        let app = || gateway.clone().behind(transport.clone(), listener.h2c, Arc::clone(open));
+        let app = || gateway.clone().behind(transport.clone(), listener.h2c);
         let (last_app, last_socket) = (Arc::new(app()), socket.try_clone()?);
         let app = app();
+        let filter = app.filter();
         let mut service = Service::new(name.clone(), app);
         let read_ahead = if listener.tls.is_some() { TLS_READ_AHEAD_BYTES } else { 0 };
         let buffers = L4BufferSettings::default().read(read_ahead);
         let options = socket_options(untaken);
         let endpoint = ListenerConfig::tcp(&name).tcp_socket_options(options).l4_buffer(buffers);
         service.add_listener(endpoint);
+        service.set_connection_filter(filter);
         let mut fds = Fds::new();
         fds.add(name, socket.into_raw_fd());
         let (fds, stopped) = (Arc::new(Mutex::new(fds)), stopped.clone());
-        let open = Arc::clone(open);
+        let open = Arc::clone(&parts.open);
         let serve = async move {
             service.start_service(Some(fds), stopped.clone(), 1).await;
             drop(service);
@@ -128,6 +129,25 @@ pub(super) fn start(
         services.push(tokio::spawn(renew(shown, Arc::clone(&parts.metrics), stopped.clone())));
     }
     Ok(services)
+}
+
+/// TLS for the admin address, if it has a certificate. What its files come to hold is shown until
+/// `stopped` says so.
+///
+/// # Errors
+/// When TLS cannot be prepared.
+pub(super) fn admin_tls(
+    config: &Arc<ConfigHandle>,
+    metrics: &Arc<Metrics>,
+    stopped: &watch::Receiver<bool>,
+) -> anyhow::Result<Option<TlsAcceptor>> {
+    let Some(certificates) = Certificates::of_admin(config) else { return Ok(None) };
+    let tls = Arc::clone(&certificates).into_tls(&[b"http/1.1"]);
+    let tls = tls.context("cannot prepare TLS on the admin address")?;
+    let listener = config.load().admin.address.to_string();
+    let shown = vec![ShownCertificates { listener, certificates }];
+    tokio::spawn(renew(shown, Arc::clone(metrics), stopped.clone()));
+    Ok(Some(TlsAcceptor::from(Arc::new(tls))))
 }
 
 /// What the system does for connections that the gateway cannot see: an answer may lie in its
@@ -145,7 +165,11 @@ fn socket_options(untaken: Duration) -> TcpSocketOptions {
 }
 
 /// Shows what certificates' files have come to hold, until nobody new is let in.
-async fn renew(shown: Vec<Shown>, metrics: Arc<Metrics>, mut stopped: watch::Receiver<bool>) {
+async fn renew(
+    shown: Vec<ShownCertificates>,
+    metrics: Arc<Metrics>,
+    mut stopped: watch::Receiver<bool>,
+) {
     let mut said = vec![String::new(); shown.len()];
     while !*stopped.borrow() {
         for (shown, said) in shown.iter().zip(&mut said) {
@@ -158,14 +182,14 @@ async fn renew(shown: Vec<Shown>, metrics: Arc<Metrics>, mut stopped: watch::Rec
     }
 }
 
-/// A listener's certificates.
-struct Shown {
+/// The certificates of one listener, with its address.
+struct ShownCertificates {
     /// Its address in the configuration.
     listener: String,
     certificates: Arc<Certificates>,
 }
 
-impl Shown {
+impl ShownCertificates {
     /// Looks into the files. `said` is what the log has said of them last.
     fn renew(&self, said: &mut String) {
         let Self { listener, certificates } = self;

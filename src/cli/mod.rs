@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod serve;
+mod descriptors;
 mod stores;
 mod listen;
 mod demo;
@@ -13,6 +14,7 @@ mod files;
 mod schema;
 mod sim;
 mod ledger;
+mod backup;
 mod route;
 mod operator;
 mod signals;
@@ -27,13 +29,17 @@ mod keys;
 mod limit;
 mod grants;
 mod refunds;
+mod write_offs;
 mod tasks;
 mod holds;
 mod fleet;
 mod upstreams;
+mod repair;
+mod private;
 mod requests;
 mod codes;
 mod audit;
+mod archive;
 mod asked;
 mod sheet;
 mod sheets;
@@ -41,6 +47,7 @@ mod exit;
 mod completions;
 mod migrate;
 mod admin_call;
+mod admin_tls;
 mod admin_token;
 
 pub use exit::report;
@@ -77,6 +84,8 @@ enum Command {
     Grants(grants::GrantsArgs),
     /// Charges that are given back.
     Refunds(refunds::RefundsArgs),
+    /// Debts that are given up.
+    WriteOffs(write_offs::WriteOffsArgs),
     /// Work that outlives its request, such as video.
     Tasks(tasks::TasksArgs),
     /// Money of calls that a crash left open.
@@ -88,13 +97,17 @@ enum Command {
     /// Codes that customers redeem for credit, or sign up with.
     Codes(codes::CodesArgs),
     /// Who did what.
-    Audit(audit::Audit),
+    Audit(audit::AuditArgs),
     /// What requests came to.
     Requests(requests::RequestsArgs),
     /// See which way requests go in a running gateway.
     Route(route::RouteArgs),
     /// The ledger: what happened to an account's money, checks and exports.
     Ledger(ledger::LedgerArgs),
+    /// Copy the data directory of a gateway, which may be running.
+    Backup(backup::Backup),
+    /// Make a data directory of a backup, or of one as it was at some moment.
+    Restore(backup::Restore),
     /// Make our two files of the configuration of another gateway, or the schema of a fleet's database.
     Migrate(migrate::MigrateArgs),
     /// Print what a shell needs to complete these commands.
@@ -117,6 +130,8 @@ impl Cli {
             Command::Healthcheck(command) => command.run(),
             Command::Route(command) => command.run(),
             Command::Ledger(command) => command.run(),
+            Command::Backup(command) => command.run(),
+            Command::Restore(command) => command.run(),
             Command::Codes(command) => command.run(),
             Command::Audit(command) => command.run(),
             Command::Requests(command) => command.run(),
@@ -127,6 +142,7 @@ impl Cli {
             Command::Fleet(command) => command.run(),
             Command::Tasks(command) => command.run(),
             Command::Refunds(command) => command.run(),
+            Command::WriteOffs(command) => command.run(),
             Command::Grants(command) => command.run(),
             Command::Keys(command) => command.run(),
             Command::Accounts(command) => command.run(),

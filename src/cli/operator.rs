@@ -1,7 +1,7 @@
 //! What commands for operators are told: which running gateway, and as whom.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -9,11 +9,10 @@ use bytes::Bytes;
 use clap::Args;
 use serde_json::Value;
 
-use super::admin_call::{self, Answer, Ask};
-use super::exit::{Failure, NOT_FOUND, REFUSED};
+use super::admin_call::{self, AdminAnswer, AdminEndpoint, AdminRequest};
+use super::exit::{FAILED, Failure, NOT_FOUND, REFUSED};
 use super::files::Files;
-use super::{admin_token, serve};
-use crate::config::Overrides;
+use super::{admin_tls, admin_token};
 use crate::secret::Secret;
 
 /// How long a call may take: somewhat longer than the gateway waits for its ledger, whose word is
@@ -23,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(35);
 /// Which gateway, and as whom.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which gateway")]
-pub(super) struct Operator {
+pub(super) struct AdminOptions {
     /// Address of the running gateway's admin API. Default: that of `routes.yaml`.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
@@ -31,33 +30,37 @@ pub(super) struct Operator {
     /// has made in its data directory.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// A PEM file with the certificate that the admin address shows: the call is made over TLS, and to
+    /// nobody else. Default: that of `admin.tls` in `routes.yaml`.
+    #[arg(long, value_name = "FILE")]
+    admin_certificate: Option<PathBuf>,
     #[command(flatten)]
     pub(super) files: Files,
 }
 
 /// A JSON document of the admin API: as it came, and as it is read.
 #[derive(Debug)]
-pub(super) struct Document {
-    /// As it came.
+pub(super) struct JsonDocument {
+    /// The bytes of the document as they came.
     pub(super) text: Bytes,
-    /// As it is read.
+    /// The value that those bytes stand for.
     pub(super) value: Value,
 }
 
-impl Operator {
+impl AdminOptions {
     /// `GET`s a path of the admin API.
     ///
     /// # Errors
     /// When there is no answer, or none with what was asked for.
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Value> {
-        Ok(self.ask(&Ask::get(path))?.value)
+        Ok(self.ask(&AdminRequest::get(path))?.value)
     }
 
     /// Asks the admin API.
     ///
     /// # Errors
     /// When there is no answer, or none with what was asked for.
-    pub(super) fn ask(&self, ask: &Ask) -> anyhow::Result<Document> {
+    pub(super) fn ask(&self, ask: &AdminRequest) -> anyhow::Result<JsonDocument> {
         let (document, status) = self.ask_any(ask)?;
         if (200..300).contains(&status) { Ok(document) } else { Err(refusal(status, &document)) }
     }
@@ -66,11 +69,9 @@ impl Operator {
     ///
     /// # Errors
     /// When there is no answer, or none in JSON.
-    pub(super) fn ask_any(&self, ask: &Ask) -> anyhow::Result<(Document, u16)> {
-        let (address, token) = self.access()?;
-        let answer = admin_call::call(address, ask, Some(&token), ask.time.unwrap_or(TIMEOUT))?;
-        let status = answer.status;
-        Ok((read(address, answer)?, status))
+    pub(super) fn ask_any(&self, ask: &AdminRequest) -> anyhow::Result<(JsonDocument, u16)> {
+        let (place, token) = self.access()?;
+        call(&place, &token, ask)
     }
 
     /// Hands over a long answer in pieces, each at most `silence` after the one before.
@@ -79,44 +80,86 @@ impl Operator {
     /// When there is no answer, when it breaks off, or what `each` says.
     pub(super) fn stream(
         &self,
-        ask: &Ask,
+        ask: &AdminRequest,
         silence: Duration,
         each: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
     ) -> anyhow::Result<()> {
-        let (address, token) = self.access()?;
-        match admin_call::stream(address, ask, Some(&token), silence, each)? {
+        let (place, token) = self.access()?;
+        match admin_call::stream(&place, ask, Some(&token), silence, each)? {
             None => Ok(()),
-            Some(answer) => Err(refusal(answer.status, &read(address, answer)?)),
+            Some(answer) => Err(refusal(answer.status, &read(place.address, answer)?)),
+        }
+    }
+
+    /// `GET`s a path of the admin API, and gives back the token that the gateway was shown too.
+    ///
+    /// # Errors
+    /// When there is no answer, or none with what was asked for.
+    pub(super) fn get_with_token(&self, path: &str) -> anyhow::Result<(Value, Secret)> {
+        let (place, token) = self.access()?;
+        match call(&place, &token, &AdminRequest::get(path))? {
+            (document, 200..300) => Ok((document.value, token)),
+            (document, status) => Err(refusal(status, &document)),
         }
     }
 
     /// Where the gateway is, and what it asks for: as told, or else as the files say.
-    fn access(&self) -> anyhow::Result<(SocketAddr, Secret)> {
-        if let (Some(admin), Some(file)) = (self.admin, &self.token_file) {
-            return Ok((admin, admin_token::read(file)?));
+    fn access(&self) -> anyhow::Result<(AdminEndpoint, Secret)> {
+        let told = self.admin_certificate.as_deref().map(admin_tls::pinned_to).transpose()?;
+        if let (Some(address), Some(file)) = (self.admin, &self.token_file) {
+            return Ok((AdminEndpoint { address, tls: told }, admin_token::read(file)?));
         }
-        let Some(config) = serve::load(&self.files.sources(), &Overrides::default()) else {
-            bail!("the files do not say where the gateway is: use --admin and --token-file");
+        let Some(config) = self.files.load() else {
+            bail!("these files do not say where the gateway is: use --admin and --token-file");
         };
         let token = match (&self.token_file, config.admin.token) {
             (Some(file), _) => admin_token::read(file)?,
             (None, Some(token)) => token,
-            (None, None) => admin_token::kept(&config.store.data_dir)?,
+            (None, None) => kept_token(&config.store.data_dir, &self.files)?,
         };
-        Ok((self.admin.unwrap_or(config.admin.address), token))
+        let tls = match (told, &config.admin.tls) {
+            (None, Some(certificate)) => {
+                Some(admin_tls::pinned_to(&certificate.files.certificate)?)
+            }
+            (told, _) => told,
+        };
+        Ok((AdminEndpoint { address: self.admin.unwrap_or(config.admin.address), tls }, token))
     }
 }
 
-fn read(address: SocketAddr, answer: Answer) -> anyhow::Result<Document> {
+fn call(
+    place: &AdminEndpoint,
+    token: &Secret,
+    ask: &AdminRequest,
+) -> anyhow::Result<(JsonDocument, u16)> {
+    let answer = admin_call::call(place, ask, Some(token), ask.time.unwrap_or(TIMEOUT))?;
+    let status = answer.status;
+    Ok((read(place.address, answer)?, status))
+}
+
+/// The token that a gateway with these files has made for itself.
+fn kept_token(data_dir: &Path, files: &Files) -> anyhow::Result<Secret> {
+    admin_token::kept(data_dir).map_err(|error| {
+        let routes = files.routes();
+        let help = format!(
+            "`data_dir` of {} is where it was looked for; a gateway that was started with --data has \
+             it there: name that file with --token-file, and run this as a user who may read it",
+            routes.display()
+        );
+        Failure { code: FAILED, message: format!("{error:#}"), help: Some(help) }.into()
+    })
+}
+
+fn read(address: SocketAddr, answer: AdminAnswer) -> anyhow::Result<JsonDocument> {
     let value = serde_json::from_slice(&answer.body);
     let value = value.with_context(|| {
         format!("{address} answered {} with something else than JSON", answer.status)
     })?;
-    Ok(Document { text: answer.body, value })
+    Ok(JsonDocument { text: answer.body, value })
 }
 
 /// The API's words, and what to do.
-pub(super) fn refusal(status: u16, document: &Document) -> anyhow::Error {
+pub(super) fn refusal(status: u16, document: &JsonDocument) -> anyhow::Error {
     let error = &document.value["error"];
     let message = error["message"].as_str().unwrap_or("no reason was given");
     let help = match (status, error["code"].as_str()) {

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::accounts;
-use super::admin_call::Ask;
-use super::asked::{Asked, Once};
+use super::admin_call::AdminRequest;
+use super::asked::{IdempotencyOptions, OutputOptions};
 use super::exit::CODES;
 use super::sheets::REFUND;
 
@@ -26,11 +26,11 @@ Examples:
   tollgate refunds create acct_3f1c0a5b7d9e2468 hold_0000000000000029 0.0001 --id ticket-815
 
 {CODES}"))]
-    Create(Create),
+    Create(CreateRefund),
 }
 
 #[derive(Args, Debug)]
-struct Create {
+struct CreateRefund {
     /// The account's id.
     account: String,
     /// The hold of the call.
@@ -38,9 +38,9 @@ struct Create {
     /// US dollars, such as `0.05`.
     amount: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 impl RefundsArgs {
@@ -49,8 +49,9 @@ impl RefundsArgs {
     /// # Errors
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let RefundsCommand::Create(Create { account, hold, amount, once, asked }) = self.command;
-        let ask = Ask::post(format!("{}/refunds", accounts::path(&account)));
+        let RefundsCommand::Create(CreateRefund { account, hold, amount, once, asked }) =
+            self.command;
+        let ask = AdminRequest::post(format!("{}/refunds", accounts::path(&account)));
         let body = json!({"hold": hold, "amount": amount, "id": once.id()});
         asked.show(&ask.with(body), &REFUND)
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::admin_call::{Ask, encoded};
-use super::asked::{Asked, Pages, with_query};
+use super::admin_call::{AdminRequest, encoded};
+use super::asked::{OutputOptions, Pages, with_query};
 use super::exit::CODES;
 use super::sheets::{REQUEST, REQUESTS};
 
@@ -34,7 +34,7 @@ Examples:
   tollgate requests list --model gpt-4o-mini --status 429 --all --json | jq -c '.data[]'
 
 {CODES}"))]
-    List(List),
+    List(ListRequests),
     /// Show requests as they end, until Ctrl-C.
     #[command(after_help = format!("\
 Examples:
@@ -49,11 +49,11 @@ Examples:
   tollgate requests show req_019c1402a1f0d3b2c4a5000000000007
 
 {CODES}"))]
-    Show(Show),
+    Show(ShowRequest),
 }
 
 #[derive(Args, Debug)]
-struct List {
+struct ListRequests {
     /// Those of one account; `none` for those whose key was not recognised.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
@@ -72,7 +72,7 @@ struct List {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -81,15 +81,15 @@ struct Tail {
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Show {
+struct ShowRequest {
     /// The request's id: `x-request-id` of its answer.
     request: String,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 impl RequestsArgs {
@@ -101,14 +101,15 @@ impl RequestsArgs {
         match self.command {
             RequestsCommand::List(list) => list.run(),
             RequestsCommand::Tail(tail) => tail.run(),
-            RequestsCommand::Show(Show { request, asked }) => {
-                asked.show(&Ask::get(format!("/admin/v1/requests/{}", encoded(&request))), &REQUEST)
-            }
+            RequestsCommand::Show(ShowRequest { request, asked }) => asked.show(
+                &AdminRequest::get(format!("/admin/v1/requests/{}", encoded(&request))),
+                &REQUEST,
+            ),
         }
     }
 }
 
-impl List {
+impl ListRequests {
     fn run(&self) -> anyhow::Result<ExitCode> {
         let query = [
             ("account", self.account.as_deref()),
@@ -124,8 +125,8 @@ impl List {
 impl Tail {
     fn run(&self) -> anyhow::Result<ExitCode> {
         let query = [("account", self.account.as_deref())];
-        let ask = Ask::get(with_query("/admin/v1/requests/tail", &query));
-        let mut shown = Shown { asked: &self.asked, widths: None };
+        let ask = AdminRequest::get(with_query("/admin/v1/requests/tail", &query));
+        let mut shown = TailProgress { asked: &self.asked, widths: None };
         let mut unread = Vec::new();
         self.asked.operator.stream(&ask, SILENCE, &mut |piece| {
             unread.extend_from_slice(piece);
@@ -144,13 +145,13 @@ impl Tail {
 }
 
 /// What of a tail was shown.
-struct Shown<'a> {
-    asked: &'a Asked,
+struct TailProgress<'a> {
+    asked: &'a OutputOptions,
     /// How wide each column is by now; `None` before the titles.
     widths: Option<Vec<usize>>,
 }
 
-impl Shown<'_> {
+impl TailProgress<'_> {
     fn event(&mut self, event: &str) -> std::io::Result<()> {
         let field = |name| event.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         // Whoever has nothing to say sends comments.

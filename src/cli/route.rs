@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::operator::Operator;
+use super::operator::AdminOptions;
 
 /// See which way requests go in a running gateway.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ struct Explain {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    operator: Operator,
+    operator: AdminOptions,
 }
 
 impl RouteArgs {

@@ -26,7 +26,7 @@ enum Of {
 }
 
 impl Schema {
-    /// Runs the command.
+    /// Runs the command: prints the JSON Schema of one of the files.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let schema = match self.of {
             Of::Routes => config::routes_schema(),

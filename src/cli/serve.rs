@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,10 +12,12 @@ use clap::Args;
 use tokio::sync::watch;
 
 use super::admin_token;
+use super::descriptors;
 use super::drain::Drain;
 use super::files::Files;
 use super::handover::{self, Handover, Inherited, Successor};
 use super::listen::{self, Bound};
+use super::private;
 use super::signals::Signals;
 use super::stores::{self, Stores};
 use super::supervisor;
@@ -25,7 +26,7 @@ use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
 use crate::console::{self, ConsoleParts};
-use crate::gateway::{GatewayParts, Hosted, Inward, check_upstreams};
+use crate::gateway::{Descriptors, GatewayParts, Hosted, Inward, check_upstreams};
 use crate::ledger::Ledger;
 use crate::logging;
 use crate::mcp;
@@ -43,10 +44,14 @@ pub(super) struct Serve {
     #[command(flatten)]
     files: Files,
     #[command(flatten)]
-    places: Places,
+    places: ServeOverrides,
     /// Print one JSON line with the addresses on standard output when ready.
     #[arg(long)]
     ready_json: bool,
+    /// Go on with a data directory that is a copy of another one, or was restored from one: what the
+    /// other one has beyond it is given up.
+    #[arg(long)]
+    accept_fork: bool,
     /// Wait for the process that has started this one, and take its sockets and its ledger.
     #[arg(long, hide = true)]
     take_over: bool,
@@ -57,7 +62,7 @@ const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a gateway listens and keeps its data, when not as `routes.yaml` says.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Places {
+pub(super) struct ServeOverrides {
     /// Customer-facing address; port 0 takes any free port.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen: Option<SocketAddr>,
@@ -77,25 +82,30 @@ impl Serve {
         let sources = self.files.sources();
         let overrides = self.places.overrides();
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
-        let ready_json = self.ready_json;
-        let role = if self.take_over { Role::TakesOver } else { Role::Serves };
+        let (ready_json, bodies) = (self.ready_json, config.limits.told_of_bodies());
+        let role = match (self.take_over, self.accept_fork) {
+            (true, _) => Role::TakesOver,
+            (false, true) => Role::GoesOnAsCopy,
+            (false, false) => Role::Serves,
+        };
         run(Start { sources, overrides, config, log: self.places.log, role }, |running| {
             if ready_json {
                 let line = serde_json::json!({
                     "base_url": running.base_url(),
                     "listeners": running.listeners,
-                    "admin_url": running.admin_url(),
+                    "admin_url": running.admin_url,
                 });
                 // Nobody may be there to read it: whoever started the process before this one.
                 drop(writeln!(std::io::stdout(), "{line}"));
             }
-            log::info!("serving at {}, admin API at {}", running.base_url(), running.admin_url());
+            log::info!("{bodies}");
+            log::info!("serving at {}, admin API at {}", running.base_url(), running.admin_url);
             Ok(())
         })
     }
 }
 
-impl Places {
+impl ServeOverrides {
     pub(super) fn overrides(&self) -> Overrides {
         Overrides {
             listen: self.listen,
@@ -122,28 +132,26 @@ pub(super) enum Role {
     Demonstrates,
     /// It can hand over to another one.
     Serves,
-    /// The same, and it takes over from another one first.
+    /// Serves requests, and its data directory may be a copy of another one.
+    GoesOnAsCopy,
+    /// Serves requests, after it has taken over from another process.
     TakesOver,
 }
 
 /// A gateway that takes requests.
-pub(super) struct Running {
+pub(super) struct RunningGateway {
     pub(super) ledger: Arc<Ledger>,
     pub(super) admin_token: Secret,
     /// The customers' addresses, as URLs without a path.
     pub(super) listeners: Vec<String>,
-    admin: SocketAddr,
+    /// The admin API's address, as a URL without a path.
+    pub(super) admin_url: String,
 }
 
-impl Running {
+impl RunningGateway {
     /// The first of the customers' addresses, as a URL without a path.
     pub(super) fn base_url(&self) -> String {
         self.listeners.first().cloned().unwrap_or_default()
-    }
-
-    /// The admin API's address, as a URL without a path.
-    pub(super) fn admin_url(&self) -> String {
-        listen::url("http", self.admin)
     }
 }
 
@@ -171,15 +179,18 @@ pub(super) fn print(diagnostics: &[Diagnostic]) {
 /// Runs a gateway until a signal ends it. `ready` is called once it takes requests.
 pub(super) fn run(
     start: Start,
-    ready: impl FnOnce(&Running) -> anyhow::Result<()>,
+    ready: impl FnOnce(&RunningGateway) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     logging::install(start.log);
+    private::only_for_owner();
+    private::guard(&start.config.store.data_dir);
     // Before there are threads: the variables that name the sockets are taken out.
     let inherited = Inherited::from_environment()?;
+    let shares = Descriptors::of(descriptors::raise());
     #[cfg(feature = "otlp")]
     crate::traces::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(serve(start, inherited, ready));
+    let served = runtime.block_on(serve(start, inherited, shares, ready));
     // Drops what the deadline has cut. Each request is settled as it is dropped, so the ledger
     // closes behind them.
     runtime.shutdown_timeout(CUT_TIMEOUT);
@@ -199,7 +210,8 @@ pub(super) fn run(
 async fn serve(
     start: Start,
     mut inherited: Inherited,
-    ready: impl FnOnce(&Running) -> anyhow::Result<()>,
+    shares: Descriptors,
+    ready: impl FnOnce(&RunningGateway) -> anyhow::Result<()>,
 ) -> anyhow::Result<(Stores, Option<Successor>)> {
     let Start { sources, overrides, config, role, .. } = start;
     let mut signals = Signals::listen()?;
@@ -229,10 +241,10 @@ async fn serve(
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
     let tasks = start_tasks(&handle, &ledger, &outbound, &metrics, &requests)?;
     let passwords = Passwords::default();
-    let parts = parts(&handle, &stores, &metrics, (outbound, &tasks), &passwords)?;
+    let parts = parts(&handle, &stores, &metrics, outbound, &tasks, &passwords, shares)?;
     let (balancer, deadline) = (Arc::clone(&parts.balancer), Arc::clone(&parts.deadline));
-    let open = Arc::new(AtomicUsize::new(0));
-    let listening = listen::start(&parts, listeners, &stopped, &open)?;
+    let open = Arc::clone(&parts.open);
+    let listening = listen::start(&parts, listeners, &stopped)?;
     let state = AdminState {
         ledger: Arc::clone(&ledger),
         tasks,
@@ -243,14 +255,18 @@ async fn serve(
         readiness: Arc::clone(&readiness),
         token: admin_token.clone(),
         passwords,
+        guesses: Arc::default(),
     };
     let watching = watch(&handle, &metrics, &state.balancer);
     let app = admin::app(state).context("cannot prepare the operators' console")?;
-    let admin = tokio::spawn(admin::serve(admin_listener, app));
+    let tls = listen::admin_tls(&handle, &metrics, &stopped)?;
+    let has_tls = tls.is_some();
+    let admin = tokio::spawn(admin::serve(admin_listener, app, shares.admin, tls));
     metrics.config_loaded();
     readiness.set_ready();
+    let admin_url = listen::url(if has_tls { "https" } else { "http" }, admin_address);
     let running =
-        Running { ledger: Arc::clone(&ledger), admin_token, listeners: urls, admin: admin_address };
+        RunningGateway { ledger: Arc::clone(&ledger), admin_token, listeners: urls, admin_url };
     ready(&running)?;
     supervisor::ready();
 
@@ -296,8 +312,10 @@ fn parts(
     config: &Arc<ConfigHandle>,
     stores: &Stores,
     metrics: &Arc<Metrics>,
-    (outbound, tasks): (Outbound, &Arc<Tasks>),
+    outbound: Outbound,
+    tasks: &Arc<Tasks>,
     passwords: &Passwords,
+    descriptors: Descriptors,
 ) -> anyhow::Result<GatewayParts> {
     let mut parts = GatewayParts {
         config: Arc::clone(config),
@@ -311,6 +329,8 @@ fn parts(
         deadline: Arc::default(),
         hosted: Vec::new(),
         inward: Inward::default(),
+        descriptors,
+        open: Arc::default(),
     };
     parts.hosted = hosted(&parts, passwords)?;
     Ok(parts)
@@ -324,6 +344,8 @@ fn hosted(gateway: &GatewayParts, passwords: &Passwords) -> anyhow::Result<Vec<H
         requests: Arc::clone(&gateway.requests),
         config: Arc::clone(&gateway.config),
         passwords: passwords.clone(),
+        limits: Arc::clone(&gateway.limits),
+        metrics: Arc::clone(&gateway.metrics),
     };
     let console = console::hosted(parts).context("cannot prepare the customers' console")?;
     let agents = mcp::hosted(&gateway.config, &gateway.inward);

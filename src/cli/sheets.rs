@@ -1,7 +1,8 @@
 //! Every document of the admin API as people see it.
 
 use super::sheet::Kind::{All, Figure, Text};
-use super::sheet::Sheet;
+use super::sheet::{Column, Sheet};
+use crate::price::UNITS;
 
 /// Accounts, one a row.
 pub(super) const ACCOUNTS: Sheet = Sheet::list(
@@ -12,6 +13,7 @@ pub(super) const ACCOUNTS: Sheet = Sheet::list(
         ("available", "/balance/available", Figure),
         ("held", "/balance/held", Figure),
         ("spent", "/balance/spent", Figure),
+        ("debt", "/balance/debt", Figure),
         ("granted", "/balance/granted", Figure),
         ("suspended", "/suspended", Text),
         ("created", "/created_at", Text),
@@ -29,6 +31,7 @@ pub(super) const ACCOUNT: Sheet = Sheet::one(
         ("available", "/balance/available", Figure),
         ("held", "/balance/held", Figure),
         ("spent", "/balance/spent", Figure),
+        ("debt", "/balance/debt", Figure),
         ("granted", "/balance/granted", Figure),
         ("requests per minute", "/limits/requests_per_minute", Figure),
         ("tokens per minute", "/limits/tokens_per_minute", Figure),
@@ -108,6 +111,33 @@ pub(super) const REFUND: Sheet = Sheet::one(
     ],
 );
 
+/// A debt that was given up.
+pub(super) const WRITE_OFF: Sheet = Sheet::one(
+    "/id",
+    &[
+        ("id", "/id", Text),
+        ("account", "/account_id", Text),
+        ("amount", "/amount", Figure),
+        ("note", "/note", Text),
+        ("entry", "/seq", Figure),
+    ],
+);
+
+/// What calls may have cost that no customer pays.
+pub(super) const LOSSES: Sheet = Sheet::list(
+    "/seq",
+    &[
+        ("entry", "/seq", Figure),
+        ("at", "/at", Text),
+        ("cause", "/cause", Text),
+        ("amount", "/amount", Figure),
+        ("account", "/account_id", Text),
+        ("model", "/model", Text),
+        ("upstream", "/upstream", Text),
+        ("request", "/request_id", Text),
+    ],
+);
+
 /// What happened to an account's money.
 pub(super) const ENTRIES: Sheet = Sheet::list(
     "/seq",
@@ -117,6 +147,7 @@ pub(super) const ENTRIES: Sheet = Sheet::list(
         ("kind", "/kind", Text),
         ("amount", "/amount", Figure),
         ("charged", "/charged", Figure),
+        ("owed", "/owed", Figure),
         ("model", "/call/model", Text),
         ("hold", "/call/hold", Text),
         ("request", "/call/request_id", Text),
@@ -253,6 +284,7 @@ pub(super) const JOURNAL: Sheet = Sheet::one(
         ("available", "/total/available", Figure),
         ("held", "/total/held", Figure),
         ("spent", "/total/spent", Figure),
+        ("debt", "/total/debt", Figure),
         ("written off", "/written_off", Figure),
         ("open holds", "/open_holds", Figure),
         ("violations", "/violations", Text),
@@ -352,23 +384,46 @@ pub(super) const TASK: Sheet = Sheet::one(
     ],
 );
 
+/// The columns of [`USAGE`] before those of the units.
+const USAGE_BEFORE: [Column; 7] = [
+    ("begin", "/begin", Text),
+    ("key", "/key_id", Text),
+    ("model", "/model", Text),
+    ("calls", "/calls", Figure),
+    ("cost", "/cost", Figure),
+    ("owed", "/owed", Figure),
+    ("written off", "/written_off", Figure),
+];
+
+/// The units that have a column.
+const UNIT_COLUMNS: usize = {
+    let (mut columns, mut at) = (0, 0);
+    while at < UNITS.len() {
+        columns += UNITS[at].column.is_some() as usize;
+        at += 1;
+    }
+    columns
+};
+
+const USAGE_COLUMNS: [Column; USAGE_BEFORE.len() + UNIT_COLUMNS] = {
+    let mut columns = [("", "", Figure); USAGE_BEFORE.len() + UNIT_COLUMNS];
+    let (mut filled, mut at) = (0, 0);
+    while filled < USAGE_BEFORE.len() {
+        columns[filled] = USAGE_BEFORE[filled];
+        filled += 1;
+    }
+    while at < UNITS.len() {
+        if let Some(title) = UNITS[at].column {
+            columns[filled] = (title, UNITS[at].pointer, Figure);
+            filled += 1;
+        }
+        at += 1;
+    }
+    columns
+};
+
 /// What an account has used.
-pub(super) const USAGE: Sheet = Sheet::list(
-    "/cost",
-    &[
-        ("begin", "/begin", Text),
-        ("key", "/key_id", Text),
-        ("model", "/model", Text),
-        ("calls", "/calls", Figure),
-        ("cost", "/cost", Figure),
-        ("written off", "/written_off", Figure),
-        ("in", "/usage/input_tokens", Figure),
-        ("out", "/usage/output_tokens", Figure),
-        ("images", "/usage/images", Figure),
-        ("seconds", "/usage/seconds", Figure),
-        ("characters", "/usage/characters", Figure),
-    ],
-);
+pub(super) const USAGE: Sheet = Sheet::list("/cost", &USAGE_COLUMNS);
 
 /// How a customer logs in.
 pub(super) const LOGIN: Sheet = Sheet::one(
@@ -386,6 +441,7 @@ pub(super) const FLEET: Sheet = Sheet::one(
         ("held", "/money/held", Figure),
         ("spent", "/money/spent", Figure),
         ("suspense", "/money/suspense", Figure),
+        ("debt", "/money/debt", Figure),
         ("written off", "/money/written_off", Figure),
         ("adds up", "/money/adds_up", Text),
         ("accounts", "/money/accounts", Figure),

@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A request by signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum ProcessSignal {
     /// SIGTERM: finish what is in flight, then exit.
     Drain,
     /// SIGINT: exit now.
@@ -35,12 +35,12 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    pub(super) async fn next(&mut self) -> Asked {
+    pub(super) async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Drain,
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.hang_up.recv() => Asked::Reload,
-            _ = self.quit.recv() => Asked::HandOver,
+            _ = self.terminate.recv() => ProcessSignal::Drain,
+            _ = self.interrupt.recv() => ProcessSignal::Stop,
+            _ = self.hang_up.recv() => ProcessSignal::Reload,
+            _ = self.quit.recv() => ProcessSignal::HandOver,
         }
     }
 }

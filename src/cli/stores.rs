@@ -11,7 +11,7 @@ use super::handover;
 use super::serve::Role;
 use crate::config::snapshot::Snapshot;
 use crate::fleet::{Fleet, FleetError, FleetOptions, node};
-use crate::ledger::{self, Ledger, OpenError};
+use crate::ledger::{self, Ledger, OpenError, SharedFunds};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
@@ -88,6 +88,7 @@ pub(super) async fn open_fleet(
         postgres: postgres.options.clone(),
         name: postgres.node.clone(),
         term: postgres.lease,
+        cover: postgres.cover,
         data_dir: config.store.data_dir.clone(),
     };
     let opened = Fleet::open(options, Some(metrics.in_fleet())).await;
@@ -130,10 +131,13 @@ fn open_ledger(
         let observer = Arc::clone(&observer);
         Ledger::open(ledger::Options {
             recovery: config.store.recovery,
-            fleet: fleet.cloned(),
+            fleet: fleet.cloned().map(|fleet| fleet as Arc<dyn SharedFunds>),
             on_commit: Some(Box::new(move |commit| {
                 observer.journal_committed(commit.took, commit.records);
             })),
+            accept_fork: role == Role::GoesOnAsCopy,
+            keeping: keeping(config, metrics),
+            pruning: config.store.pruning,
             ..ledger::Options::new(&config.store.data_dir)
         })
     };
@@ -141,11 +145,30 @@ fn open_ledger(
         Role::TakesOver => {
             handover::once_unlocked(open, |error| matches!(error, OpenError::InUse(_)))
         }
-        Role::Demonstrates | Role::Serves => open(),
+        Role::Demonstrates | Role::Serves | Role::GoesOnAsCopy => open(),
     };
-    let (ledger, recovery) = opened.with_context(|| {
-        format!("cannot open the ledger in {}", config.store.data_dir.display())
+    let (ledger, recovery) = opened.map_err(|error| {
+        // Most of these errors name the directory, or a file in it, themselves.
+        let dir = config.store.data_dir.display().to_string();
+        let is_named = error.to_string().contains(&dir);
+        let place = if is_named { String::new() } else { format!(" in {dir}") };
+        anyhow::Error::new(error).context(format!("cannot open the ledger{place}"))
     })?;
+    if let Some((path, byte)) = &recovery.torn_at {
+        log::warn!(
+            "{}: {} bytes of an unfinished write were cut at byte {byte}. Nobody was told that they \
+             were durable",
+            path.display(),
+            recovery.torn_bytes_cut
+        );
+    }
+    if recovery.unrecorded > 0 {
+        log::warn!(
+            "{} calls were sent upstream before their records were on disk; they are in doubt now, and \
+             nobody pays for them",
+            recovery.unrecorded
+        );
+    }
     log::info!(
         "ledger open: {} records replayed, {} holds in doubt, {} ms",
         recovery.records_replayed,
@@ -153,6 +176,16 @@ fn open_ledger(
         recovery.took.as_millis(),
     );
     Ok(ledger)
+}
+
+/// What becomes of the journal's closed files.
+fn keeping(config: &Snapshot, metrics: &Arc<Metrics>) -> ledger::Keeping {
+    let observer = Arc::clone(metrics);
+    ledger::Keeping {
+        archive: config.store.archive.clone(),
+        on_kept: Some(Box::new(move |kept| observer.journal_kept(&kept))),
+        ..ledger::Keeping::default()
+    }
 }
 
 /// Where the request log is in the data directory.

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::accounts;
-use super::admin_call::{Ask, encoded};
-use super::asked::{Asked, Once, Pages};
+use super::admin_call::{AdminRequest, encoded};
+use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES;
 use super::sheets::{ANNOUNCED, TASK, TASKS, TASKS_IN_DOUBT};
 
@@ -27,21 +27,21 @@ Examples:
   tollgate tasks list --account acct_3f1c0a5b7d9e2468 --state failed
 
 {CODES}"))]
-    List(List),
+    List(ListTasks),
     /// Show one task, and what its customer is shown of it with `--json`.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks show acct_3f1c0a5b7d9e2468 task_019c1402a1f0d3b2c4a5000000000007
 
 {CODES}"))]
-    Show(Show),
+    Show(ShowTask),
     /// List the submits of which nobody knows whether their upstream took them, oldest first.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks in-doubt
 
 {CODES}"))]
-    InDoubt(InDoubt),
+    InDoubt(TasksInDoubt),
     /// End a task whose submit is in doubt: say what its customer pays.
     #[command(after_help = format!("\
 Examples:
@@ -49,7 +49,7 @@ Examples:
   tollgate tasks resolve task_019c1402a1f0d3b2c4a5000000000007 --charge 0.35
 
 {CODES}"))]
-    Resolve(Resolve),
+    Resolve(ResolveTask),
     /// Announce the end of a task to its webhook once more.
     #[command(after_help = format!("\
 Examples:
@@ -60,7 +60,7 @@ Examples:
 }
 
 #[derive(Args, Debug)]
-struct List {
+struct ListTasks {
     /// Those of one account.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
@@ -70,35 +70,35 @@ struct List {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Show {
+struct ShowTask {
     /// The account's id.
     account: String,
     /// The task's id.
     task: String,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct InDoubt {
+struct TasksInDoubt {
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-struct Resolve {
+struct ResolveTask {
     /// The task's id.
     task: String,
     #[command(flatten)]
     end: End,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 /// What the customer pays.
@@ -120,9 +120,9 @@ struct Announce {
     /// The task's id.
     task: String,
     #[command(flatten)]
-    once: Once,
+    once: IdempotencyOptions,
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 /// Where one account's task is.
@@ -137,26 +137,26 @@ impl TasksArgs {
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            TasksCommand::List(List { account, state, pages, asked }) => {
+            TasksCommand::List(ListTasks { account, state, pages, asked }) => {
                 let query = [("account", account.as_deref()), ("state", state.as_deref())];
                 asked.list("/admin/v1/tasks", &query, &pages, &TASKS)
             }
-            TasksCommand::Show(Show { account, task, asked }) => {
-                asked.show(&Ask::get(path(&account, &task)), &TASK)
+            TasksCommand::Show(ShowTask { account, task, asked }) => {
+                asked.show(&AdminRequest::get(path(&account, &task)), &TASK)
             }
-            TasksCommand::InDoubt(InDoubt { asked }) => {
-                asked.show(&Ask::get("/admin/v1/tasks/in-doubt"), &TASKS_IN_DOUBT)
+            TasksCommand::InDoubt(TasksInDoubt { asked }) => {
+                asked.show(&AdminRequest::get("/admin/v1/tasks/in-doubt"), &TASKS_IN_DOUBT)
             }
-            TasksCommand::Resolve(Resolve { task, end, once, asked }) => {
+            TasksCommand::Resolve(ResolveTask { task, end, once, asked }) => {
                 let body = match end.charge {
                     None => json!({"action": "void"}),
                     Some(amount) => json!({"action": "charge", "amount": amount}),
                 };
-                let ask = Ask::post(format!("/admin/v1/tasks/{}/resolve", encoded(&task)));
+                let ask = AdminRequest::post(format!("/admin/v1/tasks/{}/resolve", encoded(&task)));
                 asked.show(&ask.with(body).once(&once.id()), &TASK)
             }
             TasksCommand::Announce(Announce { account, task, once, asked }) => {
-                let ask = Ask::post(format!("{}/announce", path(&account, &task)));
+                let ask = AdminRequest::post(format!("{}/announce", path(&account, &task)));
                 asked.show(&ask.once(&once.id()), &ANNOUNCED)
             }
         }

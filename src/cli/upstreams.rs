@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::admin_call::Ask;
-use super::asked::Asked;
+use super::admin_call::AdminRequest;
+use super::asked::OutputOptions;
 use super::exit::CODES;
 use super::sheets::UPSTREAMS;
 
@@ -19,7 +19,7 @@ Examples:
 {CODES}"))]
 pub(super) struct UpstreamsArgs {
     #[command(flatten)]
-    asked: Asked,
+    asked: OutputOptions,
 }
 
 impl UpstreamsArgs {
@@ -28,6 +28,6 @@ impl UpstreamsArgs {
     /// # Errors
     /// What the gateway says, or that it says nothing.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        self.asked.show(&Ask::get("/admin/v1/upstreams"), &UPSTREAMS)
+        self.asked.show(&AdminRequest::get("/admin/v1/upstreams"), &UPSTREAMS)
     }
 }

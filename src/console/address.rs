@@ -6,17 +6,20 @@ use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
 
-use super::Console;
+use super::CustomerConsole;
 use crate::web::Client;
 
 /// The gateway's address as this customer sees it: a URL without a slash at the end.
 #[derive(Clone, Debug)]
 pub(super) struct GatewayUrl(pub(super) String);
 
-impl FromRequestParts<Console> for GatewayUrl {
+impl FromRequestParts<CustomerConsole> for GatewayUrl {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Infallible> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        console: &CustomerConsole,
+    ) -> Result<Self, Infallible> {
         if let Some(url) = &console.config.load().console.public_url {
             return Ok(Self(url.text.clone()));
         }

@@ -5,12 +5,12 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse as _, Redirect};
 use serde::Deserialize;
 
-use super::Console;
-use super::customer::{Answer, Customer};
+use super::CustomerConsole;
+use super::customer::{LoggedInCustomer, PageResult};
 use super::key_names::KeyNames;
-use super::lines::Line;
+use super::lines::StatementLine;
 use crate::ledger::{Balance, CallName, HoldId, Seq};
-use crate::web::{Frame, Page, show};
+use crate::web::{HtmlPage, PageFrame, show};
 
 /// Lines on one page.
 const LINES: usize = 50;
@@ -18,9 +18,9 @@ const LINES: usize = 50;
 #[derive(Template)]
 #[template(path = "customer_balance.html")]
 struct Statement {
-    frame: Frame,
+    frame: PageFrame,
     balance: Balance,
-    lines: Vec<Line>,
+    lines: Vec<StatementLine>,
     /// The address of the next page.
     older: Option<String>,
     is_first: bool,
@@ -28,16 +28,16 @@ struct Statement {
 
 /// Which lines are asked for.
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct StatementQuery {
     before: Option<String>,
 }
 
 /// `GET /balance`
 pub(super) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
-    Query(asked): Query<Asked>,
-) -> Answer {
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+    Query(asked): Query<StatementQuery>,
+) -> PageResult {
     let id = customer.account.id;
     let before = asked.before.map(|before| before.parse::<Seq>()).transpose();
     let before = before.map_err(|_| customer.nowhere(&console))?;
@@ -48,23 +48,23 @@ pub(super) async fn page(
     let has_more = entries.len() > LINES;
     entries.truncate(LINES);
     let older = entries.last().filter(|_| has_more).map(|last| last.seq);
-    let keys = KeyNames::of(&console, &customer);
+    let keys = KeyNames::load(&console, &customer);
     let statement = Statement {
         frame: customer.frame(&console, "/balance"),
         balance: account.map_or(customer.account.balance, |account| account.balance),
         older: older.map(|seq| console.at(&format!("/balance?before={seq}"))),
-        lines: entries.iter().map(|entry| Line::of(entry, &keys)).collect(),
+        lines: entries.iter().map(|entry| StatementLine::from_entry(entry, &keys)).collect(),
         is_first: before.is_none(),
     };
-    Ok(Page(statement).into_response())
+    Ok(HtmlPage(statement).into_response())
 }
 
 /// `GET /balance/{hold}`: the page of the request that a hold has paid for.
 pub(super) async fn hold(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(hold): Path<String>,
-) -> Answer {
+) -> PageResult {
     let nowhere = || customer.nowhere(&console);
     let hold: HoldId = hold.parse().map_err(|_| nowhere())?;
     let name = CallName::Hold(hold, None);

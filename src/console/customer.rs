@@ -7,25 +7,25 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use sha2::{Digest as _, Sha256};
 
-use super::{Console, NAV};
+use super::{CustomerConsole, NAV};
 use crate::ledger::{Account, AccountId, Actor, Asked, By, KeyId, KeyPatch, LedgerError, NewKey};
 use crate::secret::Secret;
-use crate::web::{Failed, Frame, Page, Session, Tone};
+use crate::web::{FailurePage, Form, HtmlPage, PageFrame, Session, Tone};
 
 /// What a page of the console comes to: itself, or the page that says why it is not there.
-pub(super) type Answer<T = Response> = Result<T, Response>;
+pub(super) type PageResult<T = Response> = Result<T, Response>;
 
 /// Somebody who is logged in; whoever is not is shown the way in.
-pub(super) struct Customer {
+pub(super) struct LoggedInCustomer {
     /// Their account, as it was when the request came.
     pub(super) account: Account,
     /// The session that they have.
     pub(super) session: Session,
 }
 
-impl Customer {
+impl LoggedInCustomer {
     /// Whose session it is, unless it is over.
-    pub(super) fn of(console: &Console, session: &Session) -> Option<Self> {
+    pub(super) fn from_session(console: &CustomerConsole, session: &Session) -> Option<Self> {
         let id: AccountId = session.who.as_deref()?.parse().ok()?;
         if console.ledger.is_session_over(id, &session.id, session.since) {
             return None;
@@ -40,8 +40,8 @@ impl Customer {
     }
 
     /// The frame of a page on the way `here`, a path of [`NAV`].
-    pub(super) fn frame(&self, console: &Console, here: &'static str) -> Frame {
-        let frame = console.frame(&self.session).of(self.account.name.clone(), NAV, here);
+    pub(super) fn frame(&self, console: &CustomerConsole, here: &'static str) -> PageFrame {
+        let frame = console.frame(&self.session).logged_in(self.account.name.clone(), NAV, here);
         if self.is_suspended() {
             let text = "This account is suspended: its keys are refused, and it can make none. Ask \
                         whoever runs this gateway.";
@@ -51,19 +51,19 @@ impl Customer {
     }
 
     /// What this customer writes.
-    pub(super) fn writes<'a>(&self, console: &'a Console) -> By<'a> {
+    pub(super) fn writes<'a>(&self, console: &'a CustomerConsole) -> By<'a> {
         console.ledger.by(&Actor::Customer)
     }
 
-    /// Makes a key. `once` is what the form was given, which makes one key however often it is sent:
-    /// `None` when it was made before.
+    /// Makes a key. The token of the form makes one key however often the form is sent: `None` when it
+    /// was made before.
     pub(super) async fn create_key(
         &self,
-        console: &Console,
+        console: &CustomerConsole,
         new: NewKey,
-        once: &str,
+        sent: &Form,
     ) -> Result<Option<Secret>, LedgerError> {
-        let id = Some(once.to_owned()).filter(|once| !once.is_empty());
+        let id = sent.submit_token().map(str::to_owned);
         let digest = Sha256::digest(format!("{new:?}")).into();
         let writes = self.writes(console).asked(Asked { id, digest });
         Ok(writes.create_key(self.account.id, new).await?.value.0)
@@ -72,7 +72,7 @@ impl Customer {
     /// Changes a key of theirs.
     pub(super) async fn update_key(
         &self,
-        console: &Console,
+        console: &CustomerConsole,
         key: KeyId,
         patch: KeyPatch,
     ) -> Result<(), LedgerError> {
@@ -80,49 +80,52 @@ impl Customer {
     }
 
     /// The page for what does not exist, or is another account's.
-    pub(super) fn nowhere(&self, console: &Console) -> Response {
-        let page = Failed {
+    pub(super) fn nowhere(&self, console: &CustomerConsole) -> Response {
+        let page = FailurePage {
             frame: self.frame(console, "nowhere"),
             title: "There is no such page",
             text: "The address may have been mistyped, or what it named is gone.".to_owned(),
         };
-        (StatusCode::NOT_FOUND, Page(page)).into_response()
+        (StatusCode::NOT_FOUND, HtmlPage(page)).into_response()
     }
 
     /// The page for what the ledger could not do. What is wrong with what was typed is said beside
     /// the field, before the ledger is asked.
-    pub(super) fn failed(&self, console: &Console, error: &LedgerError) -> Response {
+    pub(super) fn failed(&self, console: &CustomerConsole, error: &LedgerError) -> Response {
         log::error!("a page of the customers' console failed: {error}");
         self.broken(console)
     }
 
     /// The page for what could not be done, through no fault of whoever asks.
-    pub(super) fn broken(&self, console: &Console) -> Response {
-        let page = Failed {
+    pub(super) fn broken(&self, console: &CustomerConsole) -> Response {
+        let page = FailurePage {
             frame: self.frame(console, "failed"),
             title: "This did not work",
             text: "The gateway could not read or write it. Try again in a moment.".to_owned(),
         };
-        (StatusCode::SERVICE_UNAVAILABLE, Page(page)).into_response()
+        (StatusCode::SERVICE_UNAVAILABLE, HtmlPage(page)).into_response()
     }
 }
 
-impl FromRequestParts<Console> for Customer {
+impl FromRequestParts<CustomerConsole> for LoggedInCustomer {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        console: &CustomerConsole,
+    ) -> Result<Self, Response> {
         let session = parts.extensions.get::<Session>();
-        let customer = session.and_then(|session| Self::of(console, session));
+        let customer = session.and_then(|session| Self::from_session(console, session));
         customer.ok_or_else(|| Redirect::to(&console.at("/login")).into_response())
     }
 }
 
-/// Any other path.
+/// The page for any path that no other page has; guests are shown the way in.
 pub(super) async fn nowhere(
-    State(console): State<Console>,
+    State(console): State<CustomerConsole>,
     Extension(session): Extension<Session>,
 ) -> Response {
-    match Customer::of(&console, &session) {
+    match LoggedInCustomer::from_session(&console, &session) {
         Some(customer) => customer.nowhere(&console),
         None => Redirect::to(&console.at("/login")).into_response(),
     }

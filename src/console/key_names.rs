@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Console;
-use super::customer::Customer;
+use super::CustomerConsole;
+use super::customer::LoggedInCustomer;
 use crate::ledger::{Key, KeyId};
 
 /// The keys of one account.
 pub(super) struct KeyNames {
-    /// The oldest first.
+    /// The keys of the account, the oldest first.
     keys: Vec<Arc<Key>>,
     places: HashMap<KeyId, usize>,
 }
 
 impl KeyNames {
     /// Those of whoever is logged in.
-    pub(super) fn of(console: &Console, customer: &Customer) -> Self {
+    pub(super) fn load(console: &CustomerConsole, customer: &LoggedInCustomer) -> Self {
         Self::new(console.ledger.keys_of(customer.account.id))
     }
 

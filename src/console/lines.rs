@@ -5,9 +5,9 @@ use crate::ledger::{Call, CallMoney, Entry, EntryKind, HoldId, RequestId, VoidRe
 use crate::money::Nanousd;
 use crate::web::show;
 
-/// One line.
-pub(super) struct Line {
-    /// When it happened.
+/// One line of an account's statement.
+pub(super) struct StatementLine {
+    /// When it happened, in UTC to the second.
     pub(super) at: String,
     /// What it is, in a word.
     pub(super) what: &'static str,
@@ -19,9 +19,9 @@ pub(super) struct Line {
     pub(super) call: Option<LineCall>,
     /// The settled hold of a refund.
     pub(super) refunded: Option<HoldId>,
-    /// What was set aside.
+    /// What was set aside for a call before it began.
     pub(super) held: Option<Nanousd>,
-    /// What was paid.
+    /// What the customer paid; `None` for a line that is no payment.
     pub(super) charged: Option<Nanousd>,
     /// What of the hold is available again.
     pub(super) freed: Option<Nanousd>,
@@ -31,19 +31,19 @@ pub(super) struct Line {
 
 /// The call that a line belongs to.
 pub(super) struct LineCall {
-    /// The request.
+    /// The request that the call was.
     pub(super) request: RequestId,
     /// Its id as tables show it.
     pub(super) short: String,
-    /// The model.
+    /// The model that was called, as customers name it.
     pub(super) model: String,
     /// What its owner calls the key.
     pub(super) key: String,
 }
 
-impl Line {
+impl StatementLine {
     /// The line of an entry of the account's.
-    pub(super) fn of(entry: &Entry, keys: &KeyNames) -> Self {
+    pub(super) fn from_entry(entry: &Entry, keys: &KeyNames) -> Self {
         let held = entry.call.as_ref().map(|call| call.held);
         let freed = |charged| held.map(|held: Nanousd| held.saturating_sub(charged));
         let mut line = Self {
@@ -51,7 +51,7 @@ impl Line {
             what: "Held",
             tone: "warn",
             note: String::new(),
-            call: entry.call.as_ref().map(|call| LineCall::of(call, keys)),
+            call: entry.call.as_ref().map(|call| LineCall::from_call(call, keys)),
             refunded: None,
             held,
             charged: None,
@@ -60,8 +60,12 @@ impl Line {
         };
         match &entry.kind {
             EntryKind::Hold => "in flight".clone_into(&mut line.note),
-            EntryKind::Settlement { charged, .. } => {
+            EntryKind::Settlement { charged, owed, .. } => {
                 (line.what, line.tone) = ("Paid", "");
+                if *owed > Nanousd::ZERO {
+                    (line.what, line.tone) = ("Paid in part", "bad");
+                    line.note = format!("{} is owed: the balance had no more", show::money(owed));
+                }
                 (line.charged, line.freed) = (Some(*charged), freed(*charged));
             }
             EntryKind::Void { reason } => {
@@ -84,6 +88,15 @@ impl Line {
                 line.note.clone_from(id);
                 (line.refunded, line.credit) = (Some(*hold), Some(*amount));
             }
+            EntryKind::DebtPayment { amount } => {
+                (line.what, line.tone) = ("Debt paid", "");
+                "what earlier calls left owing".clone_into(&mut line.note);
+                line.charged = Some(*amount);
+            }
+            EntryKind::WriteOff { amount, .. } => {
+                (line.what, line.tone) = ("Debt given up", "good");
+                line.note = format!("{} is not owed any more", show::money(amount));
+            }
             EntryKind::SuspenseCharged { amount, .. } => {
                 (line.what, line.tone) = ("Charged", "bad");
                 "what a server had set aside that was lost".clone_into(&mut line.note);
@@ -99,25 +112,25 @@ impl Line {
     }
 
     /// All lines of one call, the first thing that happened first.
-    pub(super) fn of_call(money: &CallMoney, keys: &KeyNames) -> Vec<Self> {
+    pub(super) fn from_call(money: &CallMoney, keys: &KeyNames) -> Vec<Self> {
         let hold = Entry {
             seq: money.call.hold.number(),
             at: money.reserved_at,
             call: Some(Call { held: money.reserved, ..money.call.clone() }),
             kind: EntryKind::Hold,
         };
-        let mut hold = Self::of(&hold, keys);
+        let mut hold = Self::from_entry(&hold, keys);
         if money.end.is_some() {
             hold.tone = "";
             hold.note.clear();
         }
         let later = money.end.iter().chain(&money.refunds);
-        std::iter::once(hold).chain(later.map(|entry| Self::of(entry, keys))).collect()
+        std::iter::once(hold).chain(later.map(|entry| Self::from_entry(entry, keys))).collect()
     }
 }
 
 impl LineCall {
-    fn of(call: &Call, keys: &KeyNames) -> Self {
+    fn from_call(call: &Call, keys: &KeyNames) -> Self {
         Self {
             request: call.request,
             short: short(&call.request),

@@ -4,7 +4,7 @@
 //! | File | What it knows |
 //! |---|---|
 //! | `customer` | who is logged in, and what is said when something is not there |
-//! | `fields`, `password`, `address` | what forms send, which passwords are taken, where the gateway is |
+//! | `fields`, `password`, `address` | which names and passwords are taken, where the gateway is |
 //! | `access`, `sign_up` | logging in and out, and having an account to log in to |
 //! | `start`, `snippets` | the first page, and what is pasted from it |
 //! | `keys` | keys, of which each is shown once |
@@ -14,6 +14,7 @@
 //! | `requests` | what its requests came to |
 //! | `usage` | what was used, by day, model and key |
 //! | `videos`, `webhooks` | its tasks, and the announcements of their ends |
+//! | `turn` | that an account's pages are made a few at a time |
 //! | `key_names`, `units` | what keys are called, and how usage is told |
 //!
 //! A page sees one account: the session's. An id in a path that is another account's is answered
@@ -34,6 +35,7 @@ mod requests;
 mod sign_up;
 mod snippets;
 mod start;
+mod turn;
 mod units;
 mod usage;
 mod videos;
@@ -52,27 +54,36 @@ use tower_http::compression::CompressionLayer;
 
 use crate::config::ConfigHandle;
 use crate::gateway::{Downstream, Hosted};
-use crate::ledger::Ledger;
+use crate::ledger::{AccountId, Ledger};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
-use crate::secret::Secret;
 use crate::tasks::Tasks;
 
 use crate::password::Passwords;
-use crate::web::{self, Attempts, Client, Frame, Guarded, NavItem, Session, Sessions};
+use crate::web::{
+    self, Attempts, Client, Devices, Guarded, LogIns, NavItem, OwnAttempts, PageFrame, Session,
+    Sessions, SignUps,
+};
 
 /// Its cookie. Browsers do not tell ports apart: it must not be the operators'.
 const COOKIE: &str = "tollgate_console";
+/// The cookie of browsers in which somebody was logged in before.
+const DEVICE_COOKIE: &str = "tollgate_device";
 /// What metrics and logs call its requests, wherever it is.
 const ROUTE: &str = "/console";
 /// The largest form, in bytes: the longest field is a list of models.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Accounts that are opened in a short time, before there is one in [`SIGN_UP_EVERY`]: an announcement
-/// brings many people, and each account stays in the ledger for ever.
-const SIGN_UPS_AT_ONCE: u32 = 100;
-const SIGN_UP_EVERY: Duration = Duration::from_secs(10);
 /// Keys that one account makes in a short time, before there is one in [`KEY_EVERY`].
 const KEYS_AT_ONCE: u32 = 20;
 const KEY_EVERY: Duration = Duration::from_secs(30);
+/// Changes of keys and of its name that one account makes in a short time, before there is one in
+/// [`CHANGE_EVERY`]: each is in the ledger for ever, costs nothing, and has up to 13 KiB.
+const CHANGES_AT_ONCE: u32 = 100;
+const CHANGE_EVERY: Duration = Duration::from_secs(20);
+/// What is said then.
+const TOO_MANY_CHANGES: &str =
+    "These are many changes in a short time. Wait half a minute and try again.";
 /// The ways through it.
 const NAV: &[NavItem] = &[
     NavItem { path: "", label: "Start" },
@@ -94,15 +105,19 @@ pub(crate) struct ConsoleParts {
     pub(crate) tasks: Arc<Tasks>,
     /// What requests came to.
     pub(crate) requests: Arc<RequestLog>,
-    /// The running configuration.
+    /// The configuration in force, which a reload replaces.
     pub(crate) config: Arc<ConfigHandle>,
     /// Where passwords are hashed.
     pub(crate) passwords: Passwords,
+    /// What accounts have in use.
+    pub(crate) limits: Arc<Limits>,
+    /// Where it is counted what is turned away.
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What its pages work with.
 #[derive(Clone)]
-struct Console {
+struct CustomerConsole {
     /// Its path, without a slash at the end.
     base: Arc<str>,
     ledger: Arc<Ledger>,
@@ -111,24 +126,30 @@ struct Console {
     config: Arc<ConfigHandle>,
     sessions: Arc<Sessions>,
     passwords: Passwords,
-    /// Tries at passwords.
-    attempts: Arc<Attempts>,
-    /// Accounts that are opened from one address.
-    sign_ups: Arc<Attempts>,
-    /// Accounts that are opened by anybody.
-    all_sign_ups: Arc<Attempts>,
-    /// Tries at codes.
-    redemptions: Arc<Attempts>,
+    limits: Arc<Limits>,
+    metrics: Arc<Metrics>,
+    /// Where customers were logged in before.
+    devices: Arc<Devices>,
+    /// Tries at passwords, of those who are not logged in.
+    log_ins: Arc<LogIns>,
+    /// Tries at the password of the account that one is logged in to.
+    own_passwords: Arc<OwnAttempts<AccountId>>,
+    /// Accounts that are opened.
+    sign_ups: Arc<SignUps>,
+    /// Tries at redeeming codes, by address and by account.
+    redemptions: Arc<OwnAttempts<AccountId>>,
     /// Keys that one account makes.
-    key_makings: Arc<Attempts>,
+    key_makings: Arc<Attempts<AccountId>>,
+    /// Changes of keys and names that one account makes.
+    changes: Arc<Attempts<AccountId>>,
     /// How often each account sends announcements again.
-    replays: Arc<Attempts>,
+    replays: Arc<Attempts<AccountId>>,
 }
 
-impl Console {
+impl CustomerConsole {
     /// The frame of a page for nobody in particular.
-    fn frame(&self, session: &Session) -> Frame {
-        Frame::new((&self.base, "Console"), &self.sessions, session)
+    fn frame(&self, session: &Session) -> PageFrame {
+        PageFrame::new(&self.base, "Console", &self.sessions, session)
     }
 
     /// The address of a page: `path` begins with a slash, or is empty for the first one.
@@ -148,8 +169,9 @@ pub(crate) fn hosted(parts: ConsoleParts) -> io::Result<Option<Hosted>> {
     }
     let base = config.console.path.clone();
     let sessions = Sessions::kept_in(&config.store.data_dir, COOKIE, base.clone())?;
+    let devices = Devices::kept_in(&config.store.data_dir, DEVICE_COOKIE, format!("{base}/login"))?;
     drop(config);
-    let console = Console {
+    let console = CustomerConsole {
         base: base.as_str().into(),
         ledger: parts.ledger,
         tasks: parts.tasks,
@@ -157,18 +179,22 @@ pub(crate) fn hosted(parts: ConsoleParts) -> io::Result<Option<Hosted>> {
         config: parts.config,
         sessions: Arc::new(sessions),
         passwords: parts.passwords,
-        attempts: Arc::default(),
+        limits: parts.limits,
+        metrics: parts.metrics,
+        devices: Arc::new(devices),
+        log_ins: Arc::default(),
+        own_passwords: Arc::default(),
         sign_ups: Arc::default(),
-        all_sign_ups: Arc::new(Attempts::new(SIGN_UPS_AT_ONCE, SIGN_UP_EVERY)),
         redemptions: Arc::default(),
         key_makings: Arc::new(Attempts::new(KEYS_AT_ONCE, KEY_EVERY)),
+        changes: Arc::new(Attempts::new(CHANGES_AT_ONCE, CHANGE_EVERY)),
         replays: Arc::default(),
     };
     Ok(Some(Hosted::new(base, ROUTE, BODY_BYTES_MAX, router(console))))
 }
 
 /// Every page. The paths of pages are below the console's own.
-fn router(console: Console) -> Router {
+fn router(console: CustomerConsole) -> Router {
     let guarded = Guarded { sessions: Arc::clone(&console.sessions) };
     let base = console.base.to_string();
     let pages = Router::new()
@@ -203,6 +229,7 @@ fn router(console: Console) -> Router {
         .route("/account/password", post(account::change_password))
         .route("/account/redeem", post(account::redeem))
         .fallback(customer::nowhere)
+        .layer(from_fn_with_state(console.clone(), turn::take))
         .layer(from_fn_with_state(guarded, web::guard))
         .layer(from_fn_with_state(console.clone(), introduce))
         .with_state(console);
@@ -215,13 +242,12 @@ fn router(console: Console) -> Router {
         .layer(CompressionLayer::new())
 }
 
-/// What a form is told apart by that makes something: sent twice, it makes one thing.
-fn once() -> String {
-    Secret::new_token().expose().to_owned()
-}
-
 /// Tells the pages who asks, in their words.
-async fn introduce(State(console): State<Console>, mut request: Request, next: Next) -> Response {
+async fn introduce(
+    State(console): State<CustomerConsole>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let downstream = request.extensions().get::<Downstream>().copied();
     let public = console.config.load().console.public_url.as_ref().is_some_and(|url| url.tls);
     let client = Client {

@@ -1,21 +1,26 @@
 //! What a customer may choose as a password.
 
-use super::fields::Wrong;
 use crate::password::CHARS_MIN;
+use crate::web::FieldErrors;
 
 /// The longest password in bytes: longer than any that a person or a program makes.
 pub(super) const BYTES_MAX: usize = 256;
 
 /// Says what is wrong with a new password, beside its field.
-pub(super) fn check_new(wrong: &mut Wrong, field: &'static str, password: &str, email: &str) {
+pub(super) fn check_new(
+    errors: &mut FieldErrors,
+    field: &'static str,
+    password: &str,
+    email: &str,
+) {
     if password.chars().count() < CHARS_MIN {
-        wrong.note(field, format!("At least {CHARS_MIN} characters; a few words are fine."));
+        errors.note(field, format!("At least {CHARS_MIN} characters; a few words are fine."));
     } else if password.len() > BYTES_MAX {
-        wrong.note(field, format!("At most {BYTES_MAX} bytes."));
+        errors.note(field, format!("At most {BYTES_MAX} bytes."));
     } else if password.to_lowercase() == email.to_lowercase() {
-        wrong.note(field, "Not the e-mail address.");
+        errors.note(field, "Not the e-mail address.");
     } else if is_one_piece_repeated(password) {
-        wrong.note(field, "This is the same few characters over and over.");
+        errors.note(field, "This is the same few characters over and over.");
     }
 }
 
@@ -40,9 +45,9 @@ mod tests {
             (&"ab ".repeat(100), true),
             ("пароль-пароль-7", false),
         ] {
-            let mut wrong = Wrong::default();
-            check_new(&mut wrong, "password", password, "me@example.com");
-            assert_eq!(wrong.is_any(), is_wrong, "{password}: {}", wrong.with("password"));
+            let mut errors = FieldErrors::default();
+            check_new(&mut errors, "password", password, "me@example.com");
+            assert_eq!(errors.is_any(), is_wrong, "{password}: {:?}", errors.at("password"));
         }
     }
 }

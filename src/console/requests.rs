@@ -10,16 +10,16 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 
-use super::Console;
-use super::customer::{Answer, Customer};
+use super::CustomerConsole;
+use super::customer::{LoggedInCustomer, PageResult};
 use super::key_names::KeyNames;
 use super::lines;
 use super::units;
 use crate::ledger::{Key, KeyId, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::request_log::{self, Logged, ReadError, Scope};
-use crate::web::{Frame, Page, show};
-use filter::{Asked, Filter};
+use crate::web::{HtmlPage, PageFrame, request_list, show};
+use filter::{Filter, TypedFilter};
 
 pub(super) use one::page as one;
 
@@ -33,13 +33,13 @@ const MODELS_MAX: usize = 200;
 #[derive(Template)]
 #[template(path = "customer_requests.html")]
 struct Requests {
-    frame: Frame,
+    frame: PageFrame,
     /// Whether they are kept at all.
     is_on: bool,
     filter: Filter,
     keys: Vec<KeyOption>,
     models: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<RequestRow>,
     older: Option<String>,
     is_first: bool,
 }
@@ -52,7 +52,7 @@ struct KeyOption {
 }
 
 /// One request, or the end of one task.
-struct Row {
+struct RequestRow {
     at: String,
     request: Option<(RequestId, String)>,
     position: request_log::Position,
@@ -69,10 +69,10 @@ struct Row {
     cost: Option<Nanousd>,
 }
 
-impl Row {
-    fn of(logged: &Logged, keys: &KeyNames) -> Self {
+impl RequestRow {
+    fn from_logged(logged: &Logged, keys: &KeyNames) -> Self {
         let settled = logged.settled.as_ref();
-        let tokens_in = settled.map_or(0, |settled| units::tokens_in(&settled.usage));
+        let tokens_in = settled.map_or(0, |settled| settled.usage.input_tokens_total());
         Self {
             at: show::time(&logged.began_at()),
             request: logged.request_id.map(|id| (id, lines::short(&id))),
@@ -81,7 +81,7 @@ impl Row {
             model: logged.model.clone(),
             key: logged.key_id.map_or_else(String::new, |key| keys.name(key)),
             status: status(logged),
-            tone: if logged.is_error() { "bad" } else { "good" },
+            tone: request_list::status_class(logged),
             error: logged.error_code.clone(),
             tokens_in: if tokens_in > 0 { show::count(&tokens_in) } else { "–".to_owned() },
             out: settled.map_or_else(|| "–".to_owned(), |settled| units::out(&settled.usage)),
@@ -92,23 +92,19 @@ impl Row {
     }
 }
 
-/// The status that was sent, or how a task ended.
+/// The status that was sent, or how a task ended: all tasks are videos.
 fn status(logged: &Logged) -> String {
-    match (&logged.task_state, logged.status) {
-        (Some(state), _) => format!("video {state}"),
-        (None, 0) => "no answer".to_owned(),
-        (None, status) => status.to_string(),
-    }
+    request_list::status_text(logged, |state| format!("video {state}"))
 }
 
 /// `GET /requests`
 pub(super) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
-    Query(asked): Query<Asked>,
-) -> Answer {
-    let keys = KeyNames::of(&console, &customer);
-    let filter = Filter::of(asked, &keys);
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+    Query(asked): Query<TypedFilter>,
+) -> PageResult {
+    let keys = KeyNames::load(&console, &customer);
+    let filter = Filter::from_typed(asked, &keys);
     let scope = Scope::Account(customer.account.id);
     let found = match filter.query(ROWS) {
         Some(query) => match console.requests.list(scope, query).await {
@@ -124,12 +120,12 @@ pub(super) async fn page(
         is_on: console.requests.is_on(),
         keys: options(&keys, filter.key),
         models: models(&console),
-        rows: found.records.iter().map(|logged| Row::of(logged, &keys)).collect(),
+        rows: found.records.iter().map(|logged| RequestRow::from_logged(logged, &keys)).collect(),
         older: found.next.map(|next| console.at(&format!("/requests?{}", filter.older(next)))),
         is_first: filter.before.is_none(),
         filter,
     };
-    Ok((status, Page(shown)).into_response())
+    Ok((status, HtmlPage(shown)).into_response())
 }
 
 /// The keys to choose from, the newest first: those that are in use, and the one that was chosen.
@@ -145,13 +141,13 @@ fn options(keys: &KeyNames, chosen: Option<KeyId>) -> Vec<KeyOption> {
 }
 
 /// The models that there are, to choose from.
-fn models(console: &Console) -> Vec<String> {
+fn models(console: &CustomerConsole) -> Vec<String> {
     let config = console.config.load();
     config.models.iter().take(MODELS_MAX).map(|model| model.id.to_string()).collect()
 }
 
 /// The page for what the request log could not do.
-fn failed(console: &Console, customer: &Customer, error: &ReadError) -> Response {
+fn failed(console: &CustomerConsole, customer: &LoggedInCustomer, error: &ReadError) -> Response {
     log::error!("a page of the customers' console failed: {error}");
     customer.broken(console)
 }

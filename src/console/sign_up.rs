@@ -6,19 +6,20 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
-use super::Console;
+use super::CustomerConsole;
 use super::access;
-use super::customer::Customer;
-use super::fields::{Fields, Wrong, check_name};
+use super::customer::LoggedInCustomer;
+use super::fields::check_short_name;
 use super::password;
 use crate::config::snapshot::SignUp as Allowed;
 use crate::ledger::{Account, Actor, CodeRefusal, LedgerError, SignUp, normal_email};
 use crate::money::Nanousd;
 use crate::password::CHARS_MIN;
 use crate::secret::Secret;
-use crate::web::{Client, Frame, Page, Session, Tone};
+use crate::web::{Client, FieldErrors, Form, HtmlPage, PageFrame, Session, Tone};
 
-/// The longest name of an account, in characters.
+/// The longest name that customers give an account, in characters: the head of every page shows it,
+/// and has no room for the longer ones that operators may give.
 pub(super) const NAME_CHARS_MAX: usize = 80;
 /// The longest code, in bytes; real ones have 29.
 pub(super) const CODE_BYTES_MAX: usize = 128;
@@ -26,110 +27,113 @@ pub(super) const CODE_BYTES_MAX: usize = 128;
 #[derive(Template)]
 #[template(path = "customer_sign_up.html")]
 struct SignUpPage {
-    frame: Frame,
+    frame: PageFrame,
     allowed: Allowed,
     trial: Option<Nanousd>,
     name: String,
     email: String,
     code: String,
-    wrong: Wrong,
+    errors: FieldErrors,
     chars_min: usize,
 }
 
 impl SignUpPage {
-    fn of(console: &Console, session: &Session, fields: &Fields) -> Self {
+    fn new(console: &CustomerConsole, session: &Session, form: &Form) -> Self {
         let settings = console.config.load();
         let settings = &settings.console;
         Self {
             frame: console.frame(session),
             allowed: settings.sign_up,
             trial: Some(settings.trial_credit).filter(|credit| !credit.is_zero()),
-            name: fields.text("name").to_owned(),
-            email: fields.text("email").to_owned(),
-            code: fields.text("code").to_owned(),
-            wrong: Wrong::default(),
+            name: form.text("name").to_owned(),
+            email: form.text("email").to_owned(),
+            code: form.text("code").to_owned(),
+            errors: FieldErrors::default(),
             chars_min: CHARS_MIN,
         }
     }
 
-    /// The same with what is wrong with it.
-    fn refused(self, status: StatusCode, wrong: Wrong) -> Response {
-        (status, Page(Self { wrong, ..self })).into_response()
+    /// The page once more, with what is wrong with its fields.
+    fn refused(self, status: StatusCode, errors: FieldErrors) -> Response {
+        (status, HtmlPage(Self { errors, ..self })).into_response()
     }
 
-    /// The same with a message about none of the fields.
+    /// The page once more, with a message about none of its fields.
     fn saying(self, status: StatusCode, text: &str) -> Response {
         let frame = self.frame.saying(Tone::Bad, text);
-        (status, Page(Self { frame, ..self })).into_response()
+        (status, HtmlPage(Self { frame, ..self })).into_response()
     }
 }
 
 /// `GET /signup`
 pub(super) async fn page(
-    State(console): State<Console>,
+    State(console): State<CustomerConsole>,
     Extension(session): Extension<Session>,
 ) -> Response {
-    if Customer::of(&console, &session).is_some() {
+    if LoggedInCustomer::from_session(&console, &session).is_some() {
         return Redirect::to(&console.at("")).into_response();
     }
-    Page(SignUpPage::of(&console, &session, &Fields::default())).into_response()
+    HtmlPage(SignUpPage::new(&console, &session, &Form::default())).into_response()
 }
 
 /// `POST /signup`
 pub(super) async fn sign_up(
-    State(console): State<Console>,
+    State(console): State<CustomerConsole>,
     Extension(session): Extension<Session>,
     Extension(client): Extension<Client>,
-    fields: Fields,
+    form: Form,
 ) -> Response {
-    let page = SignUpPage::of(&console, &session, &fields);
+    let page = SignUpPage::new(&console, &session, &form);
     if page.allowed == Allowed::Closed {
         return page.saying(StatusCode::FORBIDDEN, "Nobody can sign up here at the moment.");
     }
-    let wrong = check(&page, fields.exactly("password"));
-    if wrong.is_any() {
-        return page.refused(StatusCode::UNPROCESSABLE_ENTITY, wrong);
+    let errors = check(&page, form.exact_text("password"));
+    if errors.is_any() {
+        return page.refused(StatusCode::UNPROCESSABLE_ENTITY, errors);
     }
-    // Both count: what one address takes of the places is not taken from the others'.
-    let may = console.sign_ups.may_try(client.address, None)
-        && console.all_sign_ups.may_try(None, Some("everybody"));
-    if !may {
+    let Some(place) = console.sign_ups.begin(client.address) else {
         let text = "Many people are signing up just now. Wait a few minutes and try again.";
         return page.saying(StatusCode::TOO_MANY_REQUESTS, text);
-    }
-    let password = Secret::new(fields.exactly("password").to_owned());
+    };
+    let password = Secret::new(form.exact_text("password").to_owned());
     let password = match console.passwords.hash(password).await {
         Ok(password) => password,
-        Err(_) => return page.saying(StatusCode::SERVICE_UNAVAILABLE, access::BUSY),
+        Err(_) => {
+            place.give_back();
+            return page.saying(StatusCode::SERVICE_UNAVAILABLE, access::BUSY);
+        }
     };
     match open(&console, &page, password).await {
         Ok(account) => {
-            let begun = access::begin(&console, account.id);
-            (Extension(begun), Redirect::to(&console.at(""))).into_response()
+            place.keep();
+            access::enter(&console, client, account.id, None)
         }
-        Err(error) => answer(page, &error),
+        Err(error) => {
+            place.give_back();
+            answer(page, &error)
+        }
     }
 }
 
 /// Says what is wrong with what was typed.
-fn check(page: &SignUpPage, password: &str) -> Wrong {
-    let mut wrong = Wrong::default();
-    check_name(&mut wrong, "name", &page.name, NAME_CHARS_MAX);
+fn check(page: &SignUpPage, password: &str) -> FieldErrors {
+    let mut errors = FieldErrors::default();
+    check_short_name(&mut errors, "name", &page.name, NAME_CHARS_MAX);
     if normal_email(&page.email).is_err() {
-        wrong.note("email", "This is not an e-mail address, or is longer than 254 bytes.");
+        errors.note("email", "This is not an e-mail address, or is longer than 254 bytes.");
     }
-    password::check_new(&mut wrong, "password", password, &page.email);
+    password::check_new(&mut errors, "password", password, &page.email);
     if page.code.len() > CODE_BYTES_MAX {
-        wrong.note("code", "No code is that long.");
+        errors.note("code", "No code is that long.");
     } else if page.code.is_empty() && page.allowed == Allowed::Invite {
-        wrong.note("code", "An invite code is needed. Ask whoever runs this gateway for one.");
+        errors.note("code", "An invite code is needed. Ask whoever runs this gateway for one.");
     }
-    wrong
+    errors
 }
 
 /// Opens the account, with what it has to begin with.
 async fn open(
-    console: &Console,
+    console: &CustomerConsole,
     page: &SignUpPage,
     password: String,
 ) -> Result<Account, LedgerError> {
@@ -145,19 +149,19 @@ async fn open(
 
 /// What the ledger refused, beside its field.
 fn answer(page: SignUpPage, error: &LedgerError) -> Response {
-    let mut wrong = Wrong::default();
+    let mut errors = FieldErrors::default();
     match error {
         LedgerError::EmailTaken => {
-            wrong.note("email", "There is an account with this address. Log in instead.");
+            errors.note("email", "There is an account with this address. Log in instead.");
         }
-        LedgerError::Code(refusal) => wrong.note("code", code_in_words(*refusal)),
+        LedgerError::Code(refusal) => errors.note("code", code_in_words(*refusal)),
         error => {
             log::error!("somebody could not sign up: {error}");
             let text = "The account could not be opened. Try again in a moment.";
             return page.saying(StatusCode::SERVICE_UNAVAILABLE, text);
         }
     }
-    page.refused(StatusCode::CONFLICT, wrong)
+    page.refused(StatusCode::CONFLICT, errors)
 }
 
 /// Why a code cannot be used, for whoever typed it.

@@ -8,7 +8,7 @@ use crate::protocols::Operation;
 pub(super) struct Snippets {
     /// A streamed call from a shell.
     pub(super) curl: Option<String>,
-    /// The same with OpenAI's SDK.
+    /// A streamed chat call in Python, with OpenAI's SDK.
     pub(super) python: Option<String>,
     /// Claude Code on this gateway.
     pub(super) claude_code: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct Snippets {
 
 impl Snippets {
     /// Those with `key`, for the gateway at `url`.
-    pub(super) fn of(config: &Snapshot, url: &str, key: &str) -> Self {
+    pub(super) fn new(config: &Snapshot, url: &str, key: &str) -> Self {
         let chat = path_of(config, Operation::Chat).zip(model_of(config, Operation::Chat));
         let messages =
             path_of(config, Operation::Messages).zip(model_of(config, Operation::Messages));

@@ -5,13 +5,12 @@ use axum::extract::State;
 use axum::response::IntoResponse as _;
 
 use super::address::GatewayUrl;
-use super::customer::{Answer, Customer};
-use super::fields::Fields;
+use super::customer::{LoggedInCustomer, PageResult};
 use super::snippets::Snippets;
-use super::{Console, keys, playground};
+use super::{CustomerConsole, keys, playground};
 use crate::ledger::NewKey;
 use crate::money::Nanousd;
-use crate::web::{Frame, Page, show};
+use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// What stands for a key that cannot be shown again.
 const PLACEHOLDER: &str = "YOUR_KEY";
@@ -21,8 +20,9 @@ const FIRST_KEY: &str = "My first key";
 #[derive(Template)]
 #[template(path = "customer_start.html")]
 struct Start {
-    frame: Frame,
+    frame: PageFrame,
     available: Nanousd,
+    debt: Nanousd,
     broke: bool,
     has_key: bool,
     suspended: bool,
@@ -33,10 +33,10 @@ struct Start {
 
 /// `GET /`
 pub(super) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     url: GatewayUrl,
-) -> Answer {
+) -> PageResult {
     let id = customer.account.id;
     let account = console.ledger.durable_account(id).await;
     let account = account.map_err(|error| customer.failed(&console, &error))?;
@@ -47,23 +47,24 @@ pub(super) async fn page(
     let page = Start {
         frame: customer.frame(&console, ""),
         available,
-        broke: available.is_zero(),
+        debt: account.balance.debt,
+        broke: available.is_zero() && account.balance.debt.is_zero(),
         has_key,
         suspended: customer.is_suspended(),
         placeholder: PLACEHOLDER,
-        snippets: Snippets::of(&console.config.load(), &url.0, PLACEHOLDER),
-        once: super::once(),
+        snippets: Snippets::new(&console.config.load(), &url.0, PLACEHOLDER),
+        once: new_submit_token(),
     };
-    Ok(Page(page).into_response())
+    Ok(HtmlPage(page).into_response())
 }
 
 /// `POST /start`
 pub(super) async fn first_key(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     url: GatewayUrl,
-    fields: Fields,
-) -> Answer {
+    sent: Form,
+) -> PageResult {
     let new = NewKey { name: FIRST_KEY.to_owned(), ..NewKey::default() };
-    keys::make(&console, &customer, &url, (new, &fields)).await
+    keys::make(&console, &customer, &url, new, &sent).await
 }

@@ -2,53 +2,28 @@
 
 use std::time::Duration;
 
-use crate::price::{Usage, UsageSource};
+use crate::price::{Side, Usage, UsageSource};
 use crate::web::show;
-
-/// Input tokens of all kinds.
-pub(super) fn tokens_in(usage: &Usage) -> u64 {
-    usage.input_tokens.saturating_add(usage.cache_read_tokens).saturating_add(cache_writes(usage))
-}
-
-/// Tokens that were written to a prompt cache, for however long.
-pub(super) fn cache_writes(usage: &Usage) -> u64 {
-    usage.cache_write_tokens.saturating_add(usage.cache_write_1h_tokens)
-}
 
 /// What came out: `1,204`, `2 images`, `5 s`, or `–` for nothing.
 pub(super) fn out(usage: &Usage) -> String {
-    let one_or = |count: u64, one: &str, many: &str| {
-        let word = if count == 1 { one } else { many };
-        format!("{} {word}", show::count(&count))
-    };
     let mut parts = Vec::new();
-    if usage.output_tokens > 0 {
-        parts.push(show::count(&usage.output_tokens));
+    let tokens = usage.total(Side::Output);
+    if tokens > 0 {
+        parts.push(show::count(&tokens));
     }
-    if usage.images > 0 {
-        parts.push(one_or(usage.images, "image", "images"));
-    }
-    if usage.seconds > 0 {
-        parts.push(format!("{} s", show::count(&usage.seconds)));
-    }
-    if usage.characters > 0 {
-        parts.push(one_or(usage.characters, "character", "characters"));
+    for (unit, count) in usage.shown().filter(|(unit, count)| unit.side == Side::Made && *count > 0)
+    {
+        let [one, more] = unit.words;
+        let word = if count == 1 { one } else { more };
+        parts.push(format!("{} {word}", show::count(&count)));
     }
     if parts.is_empty() { "–".to_owned() } else { parts.join(", ") }
 }
 
 /// Every kind of unit of which some were used, with its name.
 pub(super) fn all(usage: &Usage) -> Vec<(&'static str, u64)> {
-    let kinds = [
-        ("Input tokens", usage.input_tokens),
-        ("Cached input tokens read", usage.cache_read_tokens),
-        ("Cached input tokens written", cache_writes(usage)),
-        ("Output tokens", usage.output_tokens),
-        ("Images", usage.images),
-        ("Seconds of video", usage.seconds),
-        ("Characters", usage.characters),
-    ];
-    kinds.into_iter().filter(|(_, units)| *units > 0).collect()
+    usage.shown().filter(|(_, count)| *count > 0).map(|(unit, count)| (unit.label, count)).collect()
 }
 
 /// Who says what was used.
@@ -93,7 +68,7 @@ mod tests {
             cache_write_1h_tokens: 4000,
             ..Usage::ZERO
         };
-        assert_eq!(tokens_in(&cached), 4321);
+        assert_eq!(cached.input_tokens_total(), 4321);
         let kinds: u64 = all(&cached).into_iter().map(|(_, units)| units).sum();
         assert_eq!(kinds, 4321, "every kind is told once");
     }

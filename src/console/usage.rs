@@ -9,14 +9,14 @@ use axum::extract::{Query, State};
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
 
-use super::Console;
-use super::customer::{Answer, Customer};
+use super::CustomerConsole;
+use super::customer::{LoggedInCustomer, PageResult};
 use super::key_names::KeyNames;
 use super::units;
 use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::ledger::{Grain, UsageRow, UsageTotal};
 use crate::money::Nanousd;
-use crate::web::{Frame, Page, show};
+use crate::web::{HtmlPage, PageFrame, show};
 use sums::Sums;
 
 pub(super) use csv::download;
@@ -33,7 +33,7 @@ const DAYS_MAX: usize = 365;
 #[derive(Template)]
 #[template(path = "customer_usage.html")]
 struct UsagePage {
-    frame: Frame,
+    frame: PageFrame,
     days: u64,
     choices: [u64; 4],
     from: String,
@@ -41,20 +41,20 @@ struct UsagePage {
     total: UsageTotal,
     cost_chart: String,
     token_chart: String,
-    models: Table,
-    keys: Table,
-    by_day: Table,
+    models: UsageTable,
+    keys: UsageTable,
+    by_day: UsageTable,
 }
 
 /// One table of sums.
-struct Table {
-    rows: Vec<Row>,
+struct UsageTable {
+    rows: Vec<UsageLine>,
     /// Rows that are left out.
     left_out: usize,
 }
 
 /// One of its rows.
-struct Row {
+struct UsageLine {
     name: String,
     calls: u64,
     tokens_in: u64,
@@ -62,17 +62,17 @@ struct Row {
     cost: Nanousd,
 }
 
-impl Table {
-    fn of<T>(
+impl UsageTable {
+    fn new<T>(
         sums: impl ExactSizeIterator<Item = (T, UsageTotal)>,
         rows_max: usize,
         name: impl Fn(T) -> String,
     ) -> Self {
         let left_out = sums.len().saturating_sub(rows_max);
-        let row = |(what, total): (T, UsageTotal)| Row {
+        let row = |(what, total): (T, UsageTotal)| UsageLine {
             name: name(what),
             calls: total.calls,
-            tokens_in: units::tokens_in(&total.usage),
+            tokens_in: total.usage.input_tokens_total(),
             out: units::out(&total.usage),
             cost: total.charged,
         };
@@ -82,20 +82,20 @@ impl Table {
 
 /// How many days are asked for.
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct UsageDaysQuery {
     days: Option<String>,
 }
 
 /// The days that are shown: from the first one until now.
-struct Period {
+struct UsagePeriod {
     days: u64,
     begin: UnixMs,
     today: UnixMs,
 }
 
-impl Period {
+impl UsagePeriod {
     /// One of [`DAYS`]; what is none of them is [`DAYS_DEFAULT`].
-    fn of(asked: &Asked, now: UnixMs) -> Self {
+    fn from_query(asked: &UsageDaysQuery, now: UnixMs) -> Self {
         let days = asked.days.as_deref().and_then(|days| days.parse().ok());
         let days = days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
         let today = UnixMs(now.0 - now.0 % MS_PER_DAY);
@@ -110,7 +110,11 @@ impl Period {
 }
 
 /// What was used in a period, as of a few seconds ago.
-async fn used(console: &Console, customer: &Customer, period: &Period) -> Answer<Vec<UsageRow>> {
+async fn used(
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
+    period: &UsagePeriod,
+) -> PageResult<Vec<UsageRow>> {
     let range = period.begin..UnixMs(period.today.0 + MS_PER_DAY);
     let rows = console.ledger.usage_lately(customer.account.id, Grain::Day, range).await;
     rows.map_err(|error| customer.failed(console, &error))
@@ -118,14 +122,14 @@ async fn used(console: &Console, customer: &Customer, period: &Period) -> Answer
 
 /// `GET /usage`
 pub(super) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
-    Query(asked): Query<Asked>,
-) -> Answer {
-    let period = Period::of(&asked, UnixMs::now());
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+    Query(asked): Query<UsageDaysQuery>,
+) -> PageResult {
+    let period = UsagePeriod::from_query(&asked, UnixMs::now());
     let used = used(&console, &customer, &period).await?;
-    let sums = Sums::of(&used);
-    let names = KeyNames::of(&console, &customer);
+    let sums = Sums::add_up(&used);
+    let names = KeyNames::load(&console, &customer);
     let day = |at: UnixMs| show::day(&at);
     let by_day: Vec<_> =
         period.all().rev().filter_map(|at| Some((at, *sums.days.get(&at)?))).collect();
@@ -137,10 +141,10 @@ pub(super) async fn page(
         to: day(period.today),
         cost_chart: chart::cost(&period, &sums),
         token_chart: chart::tokens(&period, &sums),
-        models: Table::of(sums.models.iter().cloned(), ROWS_MAX, |model| model.to_string()),
-        keys: Table::of(sums.keys.iter().copied(), ROWS_MAX, |key| names.name(key)),
-        by_day: Table::of(by_day.into_iter(), DAYS_MAX, day),
+        models: UsageTable::new(sums.models.iter().cloned(), ROWS_MAX, |model| model.to_string()),
+        keys: UsageTable::new(sums.keys.iter().copied(), ROWS_MAX, |key| names.name(key)),
+        by_day: UsageTable::new(by_day.into_iter(), DAYS_MAX, day),
         total: sums.total,
     };
-    Ok(Page(shown).into_response())
+    Ok(HtmlPage(shown).into_response())
 }

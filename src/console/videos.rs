@@ -9,12 +9,12 @@ use axum::extract::{Query, State};
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
 
-use super::Console;
-use super::customer::{Answer, Customer};
+use super::CustomerConsole;
+use super::customer::{LoggedInCustomer, PageResult};
 use super::key_names::KeyNames;
 use crate::ledger::{ListedTask, TaskFilter, TaskId, TaskPage};
 use crate::money::Nanousd;
-use crate::web::{Frame, Page, show};
+use crate::web::{HtmlPage, PageFrame, show};
 use record::Record;
 
 pub(super) use one::page as one;
@@ -35,16 +35,16 @@ const STATES: [(&str, &str); 6] = [
 #[derive(Template)]
 #[template(path = "customer_videos.html")]
 struct Videos {
-    frame: Frame,
+    frame: PageFrame,
     states: [(&'static str, &'static str); 6],
     state: String,
-    rows: Vec<Row>,
+    rows: Vec<VideoRow>,
     older: Option<String>,
     is_first: bool,
 }
 
-/// One task.
-struct Row {
+/// A row in the list of tasks.
+struct VideoRow {
     id: TaskId,
     short: String,
     at: String,
@@ -57,10 +57,10 @@ struct Row {
     ended_at: String,
 }
 
-impl Row {
-    async fn of(console: &Console, listed: &ListedTask, keys: &KeyNames) -> Self {
+impl VideoRow {
+    async fn load(console: &CustomerConsole, listed: &ListedTask, keys: &KeyNames) -> Self {
         let task = &listed.task;
-        let record = Record::of(&console.tasks, task).await;
+        let record = Record::load(&console.tasks, task).await;
         Self {
             id: task.id(),
             short: short(task.id()),
@@ -83,7 +83,7 @@ pub(super) fn short(id: TaskId) -> String {
 
 /// Which tasks are asked for.
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct VideosQuery {
     #[serde(default)]
     state: String,
     after: Option<String>,
@@ -91,11 +91,11 @@ pub(super) struct Asked {
 
 /// A page of the account's tasks. What it goes on behind must be the account's own.
 pub(super) async fn listed(
-    console: &Console,
-    customer: &Customer,
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
     filter: Option<TaskFilter>,
     after: Option<&str>,
-) -> Answer<TaskPage> {
+) -> PageResult<TaskPage> {
     let nowhere = || customer.nowhere(console);
     let failed = |error| customer.failed(console, &error);
     let account = customer.account.id;
@@ -110,10 +110,10 @@ pub(super) async fn listed(
 
 /// `GET /videos`
 pub(super) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
-    Query(asked): Query<Asked>,
-) -> Answer {
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+    Query(asked): Query<VideosQuery>,
+) -> PageResult {
     let filter = match asked.state.as_str() {
         "" => None,
         "open" => Some(TaskFilter::Open),
@@ -124,12 +124,12 @@ pub(super) async fn page(
         _ => return Err(customer.nowhere(&console)),
     };
     let found = listed(&console, &customer, filter, asked.after.as_deref()).await?;
-    let keys = KeyNames::of(&console, &customer);
+    let keys = KeyNames::load(&console, &customer);
     let address =
         |after: TaskId| console.at(&format!("/videos?state={}&after={after}", asked.state));
     let mut rows = Vec::with_capacity(found.tasks.len());
     for listed in &found.tasks {
-        rows.push(Row::of(&console, listed, &keys).await);
+        rows.push(VideoRow::load(&console, listed, &keys).await);
     }
     let shown = Videos {
         frame: customer.frame(&console, "/videos"),
@@ -139,5 +139,5 @@ pub(super) async fn page(
         is_first: asked.after.is_none(),
         state: asked.state,
     };
-    Ok(Page(shown).into_response())
+    Ok(HtmlPage(shown).into_response())
 }

@@ -6,12 +6,12 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
 
-use super::Console;
-use super::customer::{Answer, Customer};
+use super::CustomerConsole;
+use super::customer::{LoggedInCustomer, PageResult};
 use super::videos;
 use crate::ledger::{Actor, ListedTask, TaskFilter, TaskId, Webhook};
 use crate::tasks::Announced;
-use crate::web::{Frame, Page, Tone, show};
+use crate::web::{HtmlPage, PageFrame, Tone, show};
 
 /// A receiver that checks what it gets.
 pub(super) const RECEIVER: &str = r#"from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -31,7 +31,7 @@ HTTPServer(("0.0.0.0", 8099), Hook).serve_forever()"#;
 #[derive(Template)]
 #[template(path = "customer_webhooks.html")]
 struct Webhooks {
-    frame: Frame,
+    frame: PageFrame,
     rows: Vec<Delivery>,
     older: Option<String>,
     is_first: bool,
@@ -39,7 +39,7 @@ struct Webhooks {
     secret: Option<String>,
 }
 
-/// One announcement.
+/// A row in the list of announcements.
 struct Delivery {
     task: TaskId,
     short: String,
@@ -55,7 +55,7 @@ struct Delivery {
 }
 
 impl Delivery {
-    fn of(listed: &ListedTask) -> Self {
+    fn from_listed(listed: &ListedTask) -> Self {
         let ListedTask { task, tried } = listed;
         let has_ended = task.ended().is_some();
         let (state, tone) = match task.webhook {
@@ -76,7 +76,7 @@ impl Delivery {
         Self {
             task: task.id(),
             short: videos::short(task.id()),
-            url: task.intent.webhook_url.clone().unwrap_or_default(),
+            url: show::line(task.intent.webhook_url.as_deref().unwrap_or_default()).into_owned(),
             state,
             tone,
             failed,
@@ -89,37 +89,40 @@ impl Delivery {
 
 /// Where the list goes on.
 #[derive(Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct WebhooksQuery {
     after: Option<String>,
 }
 
 /// `GET /webhooks`
 pub(super) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
-    Query(asked): Query<Asked>,
-) -> Answer {
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+    Query(asked): Query<WebhooksQuery>,
+) -> PageResult {
     let frame = customer.frame(&console, "/webhooks");
-    shown(&console, &customer, frame, asked, None).await
+    render(&console, &customer, frame, asked, None).await
 }
 
 /// `POST /webhooks/secret`: the list with the secret, which no address leads to.
-pub(super) async fn secret(State(console): State<Console>, customer: Customer) -> Answer {
+pub(super) async fn secret(
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+) -> PageResult {
     let secret = console.tasks.webhook_secret(customer.account.id);
     let frame = customer.frame(&console, "/webhooks");
-    shown(&console, &customer, frame, Asked::default(), Some(secret)).await
+    render(&console, &customer, frame, WebhooksQuery::default(), Some(secret)).await
 }
 
 /// `POST /webhooks/{task}/replay`: once more, from the first try.
 pub(super) async fn replay(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(task): Path<String>,
-) -> Answer {
+) -> PageResult {
     let account = customer.account.id;
     let id: TaskId = task.parse().map_err(|_| customer.nowhere(&console))?;
     // An announcement goes where the customer says, and costs nothing.
-    let may_send = console.replays.may_try(None, Some(&account.to_string()));
+    let may_send = console.replays.take(account);
     let (status, tone, text) = if may_send {
         let by = console.ledger.by(&Actor::Customer);
         let announced = console.tasks.announce_again(&by, account, id).await;
@@ -140,26 +143,26 @@ pub(super) async fn replay(
         (StatusCode::TOO_MANY_REQUESTS, Tone::Bad, text)
     };
     let frame = customer.frame(&console, "/webhooks").saying(tone, text);
-    let page = shown(&console, &customer, frame, Asked::default(), None).await?;
+    let page = render(&console, &customer, frame, WebhooksQuery::default(), None).await?;
     Ok((status, page).into_response())
 }
 
-async fn shown(
-    console: &Console,
-    customer: &Customer,
-    frame: Frame,
-    asked: Asked,
+async fn render(
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
+    frame: PageFrame,
+    asked: WebhooksQuery,
     secret: Option<String>,
-) -> Answer {
+) -> PageResult {
     let filter = Some(TaskFilter::Announced);
     let found = videos::listed(console, customer, filter, asked.after.as_deref()).await?;
     let address = |after: TaskId| console.at(&format!("/webhooks?after={after}"));
     let shown = Webhooks {
         frame,
-        rows: found.tasks.iter().map(Delivery::of).collect(),
+        rows: found.tasks.iter().map(Delivery::from_listed).collect(),
         older: found.next_after.map(address),
         is_first: asked.after.is_none(),
         secret,
     };
-    Ok(Page(shown).into_response())
+    Ok(HtmlPage(shown).into_response())
 }

@@ -7,7 +7,8 @@ mod need;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Report, Short, Turn};
+use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Short, Turn};
+use crate::ledger::LeaseReport;
 use crate::ledger::{AccountId, NodeId, RECORDS_MAX, Seq};
 use crate::money::Nanousd;
 use need::{Need, Waiting};
@@ -24,9 +25,11 @@ const RECALL_BEAT: Duration = Duration::from_millis(50);
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Nobody waits longer for money than for an answer and a recall together.
 pub const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
-/// For how long ahead money is borrowed, at the pace of the last seconds.
+/// For how long ahead money is borrowed that holds set aside, at the pace of the last seconds: it comes
+/// back when they end, but for what they are charged.
 const AHEAD_S: i64 = 2;
-/// An account that nobody has used for this long needs no money here.
+/// An account that nobody has used for this long needs no money here; or for as long as money is
+/// borrowed ahead, if that is longer and the account has plenty.
 const IDLE: Duration = Duration::from_secs(5);
 /// The least that is borrowed where it is there: a cent, so that an account's first calls do not each
 /// wait for the treasury.
@@ -57,7 +60,7 @@ pub trait Local {
     ///
     /// # Errors
     /// [`Unreadable`]: that nothing stands there is not said.
-    fn report(&mut self, from: Seq) -> Result<Option<Report>, Unreadable>;
+    fn report(&mut self, from: Seq) -> Result<Option<LeaseReport>, Unreadable>;
 }
 
 /// The journal cannot be read now. Why stands in the log.
@@ -82,6 +85,8 @@ pub struct Borrower {
     epoch: Epoch,
     turn: Turn,
     term: Duration,
+    /// For how many seconds ahead money is borrowed that calls are charged.
+    cover_s: i64,
     reported: Seq,
     needs: BTreeMap<AccountId, Need>,
     next_waiter: Waiter,
@@ -97,7 +102,8 @@ pub struct Borrower {
 }
 
 impl Borrower {
-    /// A node that has joined, and has nothing.
+    /// A node that has joined, and has nothing. What it spends is borrowed for a term ahead, so that it
+    /// can go on for a term without the treasury.
     #[must_use]
     pub fn new(node: NodeId, joined: Joined, term: Duration) -> Self {
         Self {
@@ -105,6 +111,7 @@ impl Borrower {
             epoch: joined.epoch,
             turn: joined.turn,
             term,
+            cover_s: seconds_up(term),
             reported: joined.reported,
             needs: BTreeMap::new(),
             next_waiter: 0,
@@ -114,6 +121,12 @@ impl Borrower {
             asked_to: None,
             spend_until: Duration::ZERO,
         }
+    }
+
+    /// Borrows what is spent for so long ahead.
+    #[must_use]
+    pub fn covering(self, cover: Duration) -> Self {
+        Self { cover_s: seconds_up(cover), ..self }
     }
 
     /// Until when holds may be made, by the node's own clock.
@@ -183,12 +196,14 @@ impl Borrower {
         }
         self.measure(now, local);
         self.give_back(now, local);
+        // What cannot be read is reported when it can.
+        let report = local.report(self.reported).unwrap_or_default();
+        self.count_charges(report.as_ref());
         let exchange = Exchange {
             node: self.node,
             epoch: self.epoch,
             turn: self.turn.saturating_add(1),
-            // What cannot be read is reported when it can.
-            report: local.report(self.reported).unwrap_or_default(),
+            report,
             is_clear: false,
             asks: self.asks(now, local),
         };
@@ -291,18 +306,31 @@ impl Borrower {
         told
     }
 
+    /// Counts what calls were charged: how fast an account is spent, whatever its holds set aside.
+    fn count_charges(&mut self, report: Option<&LeaseReport>) {
+        for settled in report.iter().flat_map(|report| &report.settled) {
+            if let Some(need) = self.needs.get_mut(&settled.account) {
+                need.charged = need.charged.checked_add(settled.charged).unwrap_or(Nanousd::MAX);
+            }
+        }
+    }
+
     fn measure(&mut self, now: Duration, local: &impl Local) {
         for (account, need) in &mut self.needs {
-            need.measure(now, local.reserved(*account));
+            let money = (local.reserved(*account), local.held(*account));
+            need.measure(now, money, self.cover_s);
         }
     }
 
     /// Gives back what others need more, what is too much, and what nobody uses here.
     fn give_back(&mut self, now: Duration, local: &mut impl Local) {
+        let idle = IDLE.max(Duration::from_secs(u64::try_from(self.cover_s).unwrap_or(0)));
         self.needs.retain(|account, need| {
-            let is_idle = now.saturating_sub(need.used_at) >= IDLE && need.waiting.is_empty();
+            let idle = if need.is_scarce { IDLE } else { idle };
+            need.is_idle = now.saturating_sub(need.used_at) >= idle && need.waiting.is_empty();
             let (held, available) = (local.held(*account), local.available(*account));
-            let excess = available.saturating_sub(need.kept(available, is_idle, now));
+            let kept = need.kept(available, self.cover_s, now);
+            let excess = available.saturating_sub(kept);
             if excess > Nanousd::ZERO && local.give_back(*account, excess) {
                 need.returning = need.returning.checked_add(excess).unwrap_or(Nanousd::MAX);
             }
@@ -310,7 +338,7 @@ impl Borrower {
             // Calls go on meanwhile: what they have freed or taken is looked at the next time.
             let has_left = [held, available, need.returning].iter().all(|money| money.is_zero())
                 && local.reserved(*account) == need.seen;
-            !is_idle || !has_left
+            !need.is_idle || !has_left
         });
     }
 
@@ -322,7 +350,7 @@ impl Borrower {
             let waiting = need.waiting.iter().fold(Nanousd::ZERO, |sum, waiting| {
                 sum.checked_add(waiting.amount).unwrap_or(Nanousd::MAX)
             });
-            let ahead = need.spent_in(AHEAD_S).max(FLOOR);
+            let ahead = need.enough(self.cover_s);
             let least = need.next_to_serve(available).map_or(Nanousd::ZERO, |next| {
                 // What is there was not enough, or another call has taken it meanwhile.
                 next.amount.saturating_sub(available).max(Nanousd::new(1))
@@ -338,8 +366,10 @@ impl Borrower {
     /// The accounts of which money is needed, in their order: where there are too many, those that come
     /// behind the ones that were asked for the last time.
     fn next_to_ask(&mut self, now: Duration, local: &impl Local) -> Vec<AccountId> {
+        let cover_s = self.cover_s;
         let is_needed = |(account, need): &(&AccountId, &Need)| {
-            let is_low = || local.available(**account) < need.spent_in(1) && !need.is_recalled;
+            let may_borrow = !need.is_recalled && !need.is_idle;
+            let is_low = || may_borrow && local.available(**account) < need.ahead(1, cover_s);
             (!need.waiting.is_empty() || is_low()) && need.ask_at <= now
         };
         let needed = self.needs.iter().filter(is_needed);
@@ -355,6 +385,12 @@ impl Borrower {
         accounts.sort_unstable();
         accounts
     }
+}
+
+/// So many seconds, the last one begun.
+fn seconds_up(time: Duration) -> i64 {
+    let begun = u64::from(time.subsec_nanos() > 0);
+    i64::try_from(time.as_secs().saturating_add(begun)).unwrap_or(i64::MAX)
 }
 
 impl Exchange {

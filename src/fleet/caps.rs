@@ -6,51 +6,8 @@
 //! lacks it. What a lost node had counts as spent until the period ends.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use crate::ledger::{AccountId, KeyId, Span};
+use crate::ledger::{CapAsk, CapTold};
 use crate::money::Nanousd;
-
-/// What a node tells about what a key spends in a period, and asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapAsk {
-    /// Whose key it is.
-    pub account: AccountId,
-    /// Whose limit it is.
-    pub key: KeyId,
-    /// The period, such as `day/2026-11-22` or `month/2026-11`.
-    pub period: String,
-    /// The same for the ledger.
-    pub(crate) span: Span,
-    /// The limit, as this node knows it.
-    pub cap: Nanousd,
-    /// What the node has of it, and keeps to already where that is less than it was; `None` if it has
-    /// just started and does not know.
-    pub share: Option<Nanousd>,
-    /// What was spent here in the period.
-    pub spent: Nanousd,
-    /// What is held here.
-    pub held: Nanousd,
-    /// What the smallest of the calls that wait can cost; zero if none waits.
-    pub least: Nanousd,
-    /// What all of them can cost.
-    pub waits: Nanousd,
-    /// What is likely to be spent before long.
-    pub ahead: Nanousd,
-}
-
-/// What it is told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CapTold {
-    /// What it may have spent and held of the limit.
-    pub share: Nanousd,
-    /// What may still be had: what no node has, and what the others have and do not use.
-    pub left: Nanousd,
-    /// Whether another node lacks what is not used here.
-    pub is_missed: bool,
-    /// What the others have spent.
-    pub spent_elsewhere: Nanousd,
-    /// What the others have beyond that.
-    pub held_elsewhere: Nanousd,
-}
 
 /// A node's row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,7 +82,7 @@ pub fn settle(
 mod tests {
     use super::*;
     use crate::clock::UnixMs;
-    use crate::ledger::Period;
+    use crate::ledger::{AccountId, KeyId, Period, Span};
 
     fn usd(amount: i64) -> Nanousd {
         Nanousd::new(amount)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::ledger::{AccountId, KeyId};
+use crate::ledger::{AccountId, KeyId, Waiting};
 use crate::money::Nanousd;
 
 /// Nobody waits longer for one exchange: one takes milliseconds, and who waits for a database that
@@ -44,17 +44,6 @@ impl Default for Desk {
             calls: AtomicU64::new(0),
         }
     }
-}
-
-/// What the calls of a key wait for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    pub(crate) account: AccountId,
-    pub(crate) key: KeyId,
-    /// What the smallest can cost; zero if none waits.
-    pub(crate) least: Nanousd,
-    /// What all of them can cost.
-    pub(crate) all: Nanousd,
 }
 
 /// A call that waits until it is dropped.

@@ -7,12 +7,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 use super::postgres::directory::{Appended, Pulled};
 use super::postgres::{Db, DbError};
-use crate::ledger::{AccountId, HoldId, Record, Seq};
-use crate::money::Nanousd;
+use crate::ledger::{Group, Page, Record, Seq, Turn};
 
 /// The most writes that are pulled at one time: some 500 bytes each, and a new node pulls all.
 const PULLED_MAX: u32 = 1000;
@@ -28,27 +27,6 @@ pub struct Directory {
     last: parking_lot::Mutex<Option<(Seq, String)>>,
     /// Why nothing more is followed.
     stopped: OnceLock<Arc<str>>,
-}
-
-/// Whoever has it writes, or takes over what others wrote: one after the other in each node.
-pub struct Turn<'a>(#[expect(dead_code, reason = "holding it is its use")] MutexGuard<'a, ()>);
-
-/// A write of the directory that this version understands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its place.
-    pub seq: Seq,
-    /// What it came to.
-    pub records: Vec<Record>,
-}
-
-/// How far the directory goes, as far as it was pulled and is understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// In order and without a gap.
-    pub groups: Vec<Group>,
-    /// Whether nothing stood behind them.
-    pub is_last: bool,
 }
 
 impl Directory {
@@ -143,15 +121,6 @@ impl Directory {
         }
         *self.last.lock() = last;
         Ok(page)
-    }
-
-    /// What a settled hold was charged, whichever node settled it: see [`Db::charged`].
-    pub(crate) async fn charged(
-        &self,
-        account: AccountId,
-        hold: HoldId,
-    ) -> Result<Option<Nanousd>, DbError> {
-        self.db.charged(account, hold).await
     }
 
     fn go_on(&self) -> Result<(), DbError> {

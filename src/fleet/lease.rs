@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::{AccountId, History, NodeId, Seq};
+use crate::ledger::{AccountId, LeaseReport, NodeId, Seq};
 use crate::money::Nanousd;
 
 /// A node's number among the joins of its identity: each process that joins as a node has one more
@@ -24,38 +24,12 @@ pub struct Exchange {
     /// One more than that of the exchange before.
     pub turn: Turn,
     /// What became of leased money since the last report.
-    pub report: Option<Report>,
+    pub report: Option<LeaseReport>,
     /// The node has nothing left of what it was lent: what the treasury still counts as lent was lost
     /// on the way.
     pub is_clear: bool,
     /// Accounts that the node needs money of, in their order.
     pub asks: Vec<Ask>,
-}
-
-/// What a stretch of a node's journal says.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Report {
-    /// The last record that was reported before.
-    pub from: Seq,
-    /// The last record that is reported with this.
-    pub to: Seq,
-    /// What became of the money, by account and in the order of accounts.
-    pub settled: Vec<Settled>,
-    /// What statements, usage and the list of doubts need of it.
-    pub history: History,
-}
-
-/// What became of some of an account's leased money.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
-    /// Whose.
-    pub account: AccountId,
-    /// What calls cost.
-    pub charged: Nanousd,
-    /// What they cost beyond that.
-    pub written_off: Nanousd,
-    /// What the node gave back.
-    pub returned: Nanousd,
 }
 
 /// A node needs money of an account.
@@ -100,6 +74,8 @@ pub struct Short {
     pub elsewhere: Nanousd,
     /// What cannot be had now and is not spent: held by tasks, or in suspense.
     pub held: Nanousd,
+    /// What the account owes: nothing is lent before it is paid.
+    pub debt: Nanousd,
 }
 
 /// Why the treasury does not take an exchange. Nothing has changed then.

@@ -17,6 +17,8 @@
 //! | `secrets` | keys that all nodes have in common |
 //! | `seen` | what operators see of the fleet, asked for every few seconds at most |
 //! | `moving` | a single gateway's ledger on its way into a fleet, and the way back |
+//! | `shared` | what the ledger needs of the fleet: money, tasks and what people write |
+//! | `local` | a node's own money, as its borrower sees it |
 //! | `identity` | which node a data directory belongs to |
 //! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
 
@@ -25,6 +27,8 @@ pub mod caps;
 pub mod desk;
 pub mod directory;
 mod identity;
+mod local;
+mod shared;
 pub mod lease;
 pub mod moving;
 pub mod node;
@@ -39,7 +43,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -49,8 +53,11 @@ use self::desk::Desk;
 use self::directory::Directory;
 use self::identity::Identity;
 use self::lease::Epoch;
+pub(crate) use self::local::LocalMoney;
 use self::postgres::{Db, DbError, Observer, PostgresOptions};
 use self::seen::Seen;
+pub use self::shared::InFleet;
+use crate::clock::uptime;
 use crate::ledger::{AccountId, NodeId, Seq};
 use crate::money::Nanousd;
 
@@ -72,6 +79,8 @@ pub struct FleetOptions {
     pub name: String,
     /// How long the node may spend what it was lent after it has last heard of the treasury.
     pub term: Duration,
+    /// For how long ahead it borrows what is spent, at the pace of the last seconds.
+    pub cover: Duration,
     /// The data directory, which becomes this node's.
     pub data_dir: PathBuf,
 }
@@ -130,7 +139,10 @@ pub struct Fleet {
     node: NodeId,
     name: String,
     term: Duration,
-    began: Instant,
+    /// When it began, by the clock that goes on in a suspended machine.
+    began: Duration,
+    /// For how long ahead money is borrowed.
+    cover: Duration,
     /// Until when holds may be made, in nanoseconds since `began`; zero outside any term.
     spend_until_ns: AtomicU64,
     /// A term has begun.
@@ -194,7 +206,8 @@ impl Fleet {
             node,
             name: options.name,
             term: options.term,
-            began: Instant::now(),
+            began: uptime(),
+            cover: options.cover,
             spend_until_ns: AtomicU64::new(0),
             renewed: Notify::new(),
             epoch: AtomicU64::new(0),
@@ -245,7 +258,7 @@ impl Fleet {
     /// Whether holds may be made now: whether the treasury was heard of within the term.
     #[must_use]
     pub fn may_spend(&self) -> bool {
-        as_ns(self.began.elapsed()) < self.spend_until_ns.load(Ordering::Acquire)
+        as_ns(self.now()) < self.spend_until_ns.load(Ordering::Acquire)
     }
 
     /// Waits for an answer of the treasury that is late, if the term has ended only now. Says whether
@@ -257,7 +270,7 @@ impl Fleet {
                 return true;
             }
             let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
-            let left = until.saturating_add(LATE_MAX).saturating_sub(self.began.elapsed());
+            let left = until.saturating_add(LATE_MAX).saturating_sub(self.now());
             if until.is_zero() || left.is_zero() {
                 return false;
             }
@@ -287,7 +300,7 @@ impl Fleet {
     #[must_use]
     pub fn term_left(&self) -> Duration {
         let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
-        until.saturating_sub(self.began.elapsed())
+        until.saturating_sub(self.now())
     }
 
     /// What the treasury said last.
@@ -301,7 +314,7 @@ impl Fleet {
     #[must_use]
     pub fn heard_ago(&self) -> Duration {
         let sent_at = self.heard.lock().sent_at;
-        sent_at.map_or(Duration::ZERO, |sent_at| self.began.elapsed().saturating_sub(sent_at))
+        sent_at.map_or(Duration::ZERO, |sent_at| self.now().saturating_sub(sent_at))
     }
 
     /// Notes what an exchange that was sent at `sent_at` has brought.
@@ -311,7 +324,7 @@ impl Fleet {
 
     /// Now, as this node counts.
     pub(crate) fn now(&self) -> Duration {
-        self.began.elapsed()
+        uptime().saturating_sub(self.began)
     }
 
     /// Waits for so much money of an account, for which someone has waited since `since`.

@@ -11,11 +11,12 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::LocalMoney;
 use super::borrower::{Borrower, Verdict, Waiter};
 use super::lease::{Answer, Exchange, Joined, Refused};
 use super::postgres::DbError;
 use super::{Arrival, Fleet, FleetError};
-use crate::ledger::{AccountId, Ledger, LocalMoney, RecoveryPolicy};
+use crate::ledger::{AccountId, Ledger, RecoveryPolicy};
 
 /// How soon an exchange without an answer is sent again; twice as late with each time.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -53,7 +54,7 @@ enum Ended {
     /// It is to stop.
     Stopped,
     /// It must join again before it goes on.
-    ShutOut,
+    ShutOut(Refused),
 }
 
 /// Joins the fleet: takes over what people wrote, ends what a crash left open, and gives back all that
@@ -87,7 +88,7 @@ pub async fn join(
         ledger: Arc::clone(ledger),
         policy,
         money: LocalMoney::new(ledger),
-        borrower: Borrower::new(fleet.node, joined, fleet.term),
+        borrower: borrower(fleet, joined),
         waiting: HashMap::new(),
         swept_at: Duration::ZERO,
         sweeping: None,
@@ -99,7 +100,7 @@ pub async fn join(
 impl Node {
     /// Reports all that the treasury has not heard, and says that nothing is left.
     async fn clear(&mut self, joined: Joined) -> Result<(), FleetError> {
-        self.borrower = Borrower::new(self.fleet.node, joined, self.fleet.term);
+        self.borrower = borrower(&self.fleet, joined);
         let mut tries = 0;
         loop {
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
@@ -130,12 +131,14 @@ impl Node {
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut shut_out_at = None;
         loop {
-            if matches!(self.go_on(&mut stop).await, Ended::Stopped) {
+            let Ended::ShutOut(why) = self.go_on(&mut stop).await else {
                 return self.leave().await;
-            }
+            };
             self.fleet.end_term();
             let now = self.fleet.now();
-            let before = shut_out_at.replace(now);
+            // A treasury that has forgotten exchanges tells of a failover, and there may be another one.
+            let is_forgotten = matches!(why, Refused::OutOfOrder { .. });
+            let before = if is_forgotten { None } else { shut_out_at.replace(now) };
             if before.is_some_and(|before| now.saturating_sub(before) < SHUT_OUT_AGAIN) {
                 log::error!(
                     "{} was shut out of the fleet twice: another process has its data, and joins in \
@@ -169,7 +172,7 @@ impl Node {
                         exchange.turn,
                         reason(&refused)
                     );
-                    return Ended::ShutOut;
+                    return Ended::ShutOut(refused);
                 }
                 Err(error) => {
                     self.unanswered(&error);
@@ -321,6 +324,10 @@ impl Node {
             }
         }
     }
+}
+
+fn borrower(fleet: &Fleet, joined: Joined) -> Borrower {
+    Borrower::new(fleet.node, joined, fleet.term).covering(fleet.cover)
 }
 
 /// Why the treasury takes nothing more of this life of a node.

@@ -3,6 +3,7 @@
 //! A caller hears one of three things of what failed: it was not done, it may have been done, or it
 //! cannot be done ([`DbError`]). What it should do with the money follows from that alone.
 
+mod debts;
 pub mod directory;
 mod error;
 pub(crate) mod exchange;
@@ -19,11 +20,10 @@ mod suspense;
 pub(crate) mod moving;
 mod tls;
 mod transaction;
-mod url;
+mod usage;
 
 use std::fmt;
 use std::future::Future;
-use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,10 +37,10 @@ pub use self::error::DbError;
 use self::lent::Lent;
 pub use self::listen::Announced;
 pub use self::overview::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
-pub use self::tls::authorities_of;
 pub use self::transaction::Transaction;
-pub use self::url::{Host, UrlError, hosts_of};
-use crate::secret::Secret;
+use tollgate_options::database_url as url;
+pub use tollgate_options::database_url::{Host, UrlError, hosts_of};
+pub use tollgate_options::postgres::{PostgresOptions, TlsMode, authorities_of};
 
 /// A value of a statement, in the place of its `$1`, `$2` and so on.
 pub type Param<'a> = &'a (dyn tokio_postgres::types::ToSql + Sync);
@@ -72,33 +72,6 @@ const MIGRATION_TIMEOUT: Duration = Duration::from_secs(600);
 /// What a ledger that moves compares between two statements, of all its accounts, takes seconds; no node
 /// waits for it.
 const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Whether the connection is encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsMode {
-    /// It is not: for a database on the same machine.
-    Disable,
-    /// It must be, and the server must prove its name with a certificate that is trusted.
-    VerifyFull,
-}
-
-/// Where the database is, and how to talk to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PostgresOptions {
-    /// `postgres://user@host:port/database`, without a password; several hosts with commas between
-    /// them, of which the one that takes writes is used.
-    pub url: String,
-    /// The user's password.
-    pub password: Option<Secret>,
-    /// Whether the connection is encrypted.
-    pub tls: TlsMode,
-    /// Certificates that are trusted, as PEM. Default: those of the machine.
-    pub ca_file: Option<PathBuf>,
-    /// The most connections at one time, beside the one that listens.
-    pub connections_max: usize,
-    /// The name under which the database lists the connections.
-    pub application: String,
-}
 
 /// How something that was asked of the database ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::lease::{
-    Answer, Ask, Epoch, Exchange, Joined, Loan, Refused, Report, Settled, Short, Turn, loan,
-};
+use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Refused, Short, Turn, loan};
 use crate::ledger::{AccountId, NodeId, Seq};
+use crate::ledger::{LeaseReport, LeaseSettlement};
 use crate::money::Nanousd;
 
 /// How many terms the treasury waits for a node. It counts from when it has heard of the node, which
@@ -35,7 +34,10 @@ pub struct Purse {
     pub spent: Nanousd,
     /// What silent nodes have out.
     pub suspense: Nanousd,
-    /// What calls cost beyond what the account could pay.
+    /// What calls cost beyond what the account could pay, and it owes: whatever becomes available pays
+    /// it first.
+    pub debt: Nanousd,
+    /// What calls cost and is not owed any more.
     pub written_off: Nanousd,
 }
 
@@ -46,7 +48,14 @@ impl Purse {
         let parts = [self.available, self.leased, self.held, self.spent, self.suspense];
         let sum = parts.iter().try_fold(Nanousd::ZERO, |sum, part| sum.checked_add(*part));
         sum == Some(self.granted)
-            && parts.iter().chain([&self.written_off]).all(|part| !part.is_negative())
+            && parts.iter().chain([&self.debt, &self.written_off]).all(|part| !part.is_negative())
+    }
+
+    /// Pays what is owed out of what is available.
+    fn pay(&mut self) {
+        let paid = self.available.min(self.debt);
+        shift(&mut self.available, &mut self.spent, paid);
+        self.debt = self.debt.saturating_sub(paid);
     }
 }
 
@@ -127,6 +136,16 @@ impl Treasury {
         let purse = self.accounts.entry(account).or_default();
         purse.granted = purse.granted.checked_add(amount).unwrap_or(Nanousd::MAX);
         purse.available = purse.available.checked_add(amount).unwrap_or(Nanousd::MAX);
+        purse.pay();
+    }
+
+    /// Gives up what an account owes, as far as it owes so much. Says how much that was.
+    pub fn write_off(&mut self, account: AccountId, amount: Nanousd) -> Nanousd {
+        let Some(purse) = self.accounts.get_mut(&account) else { return Nanousd::ZERO };
+        let given_up = amount.min(purse.debt);
+        purse.debt = purse.debt.saturating_sub(given_up);
+        purse.written_off = purse.written_off.checked_add(given_up).unwrap_or(Nanousd::MAX);
+        given_up
     }
 
     /// A process becomes a node, or takes the place of the one that was it.
@@ -180,6 +199,7 @@ impl Treasury {
         next.resume(id, now.saturating_add(term.saturating_mul(TERMS_WAITED)));
         if let Some(report) = &exchange.report {
             next.take(id, report)?;
+            next.recall_owing(report, now);
         }
         if exchange.is_clear {
             next.clear(id);
@@ -225,26 +245,44 @@ impl Treasury {
         }
     }
 
-    fn take(&mut self, id: NodeId, report: &Report) -> Result<(), Refused> {
+    fn take(&mut self, id: NodeId, report: &LeaseReport) -> Result<(), Refused> {
         let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
         node.reported = report.to;
-        for Settled { account, charged, written_off, returned } in report.settled.iter().copied() {
+        for settled in report.settled.iter().copied() {
+            let LeaseSettlement { account, charged, owed, written_off, returned } = settled;
             let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
             let lease = node.leases.entry(account).or_default();
-            // What was lent covers everything, unless an operator has released it and it is gone.
             let paid = charged.min(*lease);
             let back = returned.min(lease.saturating_sub(paid));
-            let unpaid = charged.saturating_sub(paid);
             *lease = lease.saturating_sub(paid).saturating_sub(back);
             shift(&mut purse.leased, &mut purse.spent, paid);
             shift(&mut purse.leased, &mut purse.available, back);
+            // What was lent covers everything, unless the treasury has forgotten the loan (it was
+            // restored, or a standby took over that had not heard of it): the money never left then.
+            // Or an operator has released it, and it is gone.
+            let charged = charged.saturating_sub(paid);
+            let paid = charged.min(purse.available);
+            shift(&mut purse.available, &mut purse.spent, paid);
+            let unpaid = charged.saturating_sub(paid);
             // An upstream can report anything to several nodes: the sum stays at the end of its range.
             for more in [written_off, unpaid] {
                 purse.written_off = purse.written_off.checked_add(more).unwrap_or(Nanousd::MAX);
             }
+            purse.debt = purse.debt.checked_add(owed).unwrap_or(Nanousd::MAX);
+            purse.pay();
         }
         node.leases.retain(|_, amount| *amount > Nanousd::ZERO);
         Ok(())
+    }
+
+    /// Asks for what nodes have out of accounts that owe: it pays what they owe.
+    fn recall_owing(&mut self, report: &LeaseReport, now: Duration) {
+        for settled in &report.settled {
+            let purse = self.accounts.get(&settled.account).copied().unwrap_or_default();
+            if purse.debt > Nanousd::ZERO && purse.leased > Nanousd::ZERO {
+                self.recalls.insert(settled.account, now.saturating_add(RECALL_FOR));
+            }
+        }
     }
 
     /// Takes back what a node has lost sight of.
@@ -253,6 +291,7 @@ impl Treasury {
         for (account, amount) in std::mem::take(&mut node.leases) {
             if let Some(purse) = self.accounts.get_mut(&account) {
                 shift(&mut purse.leased, &mut purse.available, amount);
+                purse.pay();
             }
         }
     }
@@ -278,7 +317,8 @@ impl Treasury {
                     self.recalls.insert(account, now.saturating_add(RECALL_FOR));
                 }
                 let held = purse.held.checked_add(purse.suspense).unwrap_or(Nanousd::MAX);
-                let short = Short { available: purse.available, elsewhere, held };
+                let (available, debt) = (purse.available, purse.debt);
+                let short = Short { available, elsewhere, held, debt };
                 loans.push((account, Loan::Short(short)));
                 continue;
             };
@@ -312,6 +352,7 @@ impl Treasury {
         if let Some(purse) = self.accounts.get_mut(&account) {
             let to = if was_spent { &mut purse.spent } else { &mut purse.available };
             shift(&mut purse.suspense, to, amount);
+            purse.pay();
         }
         let resolved = node.resolved.entry(account).or_default();
         let known = if was_spent { &mut resolved.charged } else { &mut resolved.released };
@@ -323,6 +364,35 @@ impl Treasury {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::History;
+
+    /// As after a failover to a standby that had not heard of the last exchanges.
+    #[test]
+    fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
+        let (account, usd) = (AccountId::from_number(1), Nanousd::new);
+        let node = NodeId::from_number(1).expect("a node");
+        for (granted, paid, written_off) in [(1000, 300, 0), (200, 200, 100)] {
+            let mut treasury = Treasury::default();
+            treasury.grant(account, usd(granted));
+            let epoch = treasury.join(node).epoch;
+            let settled = LeaseSettlement {
+                account,
+                charged: usd(300),
+                owed: Nanousd::ZERO,
+                written_off: Nanousd::ZERO,
+                returned: Nanousd::ZERO,
+            };
+            let (from, to, history) = (node.begin(), node.begin() + 7, History::default());
+            let report = Some(LeaseReport { from, to, settled: vec![settled], history });
+            let exchange = Exchange { node, epoch, turn: 1, report, ..Exchange::default() };
+            let now = Duration::from_secs(1);
+            treasury.exchange(&exchange, now, Duration::from_secs(10)).expect("taken");
+            let purse = treasury.purse(account).copied().expect("a purse");
+            assert_eq!((purse.spent, purse.written_off), (usd(paid), usd(written_off)));
+            assert_eq!(purse.available, usd(granted - paid));
+            assert!(purse.is_sound(), "{purse:?}");
+        }
+    }
 
     #[test]
     fn nobody_borrows_ahead_of_what_another_node_waits_for() {

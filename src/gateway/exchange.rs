@@ -4,25 +4,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::RequestHeader;
+use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
 
-use super::body::{HeldBody, Share};
-use super::deadline::Deadline;
-use super::envelope::Envelope;
-use super::overload::Place;
-use super::peer;
-use super::respond::Stamp;
-use super::submit::Mark;
-use crate::balance::{Candidate, Candidates, Outcome, Retry};
+use crate::balance::{Candidate, Outcome};
 use crate::config::snapshot::{Model, Route, Snapshot};
 use crate::error::GatewayError;
-use crate::ledger::{Key, RequestId, TaskId};
-use crate::limits::{Permit, Standing};
+use crate::gateway::answer::envelope::Envelope;
+use crate::gateway::answer::respond::{self, Stamp};
+use crate::gateway::call::failure::CallFailure;
+use crate::gateway::call::orphan::Orphan;
+use crate::gateway::call::peer;
+use crate::gateway::call::sending::{self, Attempt, Sending};
+use crate::gateway::listen::deadline::{self, Deadline};
+use crate::gateway::listen::places::Place;
+use crate::gateway::receive::body::Share;
+use crate::ledger::{Key, Ledger, Loss, LossCause, RequestId, TaskId};
+use crate::limits::{Entered, Permit, Standing};
 use crate::metrics::Metrics;
-use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled, UpstreamRequest};
-use crate::price::{Usage, UsageSource};
-use crate::protocols::{Call, Framing};
+use crate::money::Nanousd;
+use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled};
+use crate::price::{Side, Usage, UsageSource};
+use crate::protocols::{Delivery, Framing};
 use crate::request_log::RequestLog;
 
 /// A request on its way.
@@ -41,26 +45,36 @@ pub struct Exchange {
     pub(super) stream: bool,
     pub(super) request_bytes: u64,
     pub(super) first_byte: Option<Duration>,
-    pub(super) stage: Stage,
+    pub(super) stage: RequestStage,
     /// What lets it go on beside others, until it is settled.
     pub(super) permit: Option<Permit>,
     /// What to answer in the place of an upstream that cannot.
     pub(super) local_answer: Option<Bytes>,
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
     pub(super) failure: Option<GatewayError>,
+    /// What the upstream that has failed or refused calls the request.
+    pub(super) upstreams_id: Option<String>,
     /// The task that it has started.
     pub(super) task: Option<TaskId>,
     pub(super) metrics: Arc<Metrics>,
+    /// Where it is noted what the operator loses by it.
+    ledger: Arc<Ledger>,
     /// Where it is kept for people to look at once it is over.
     pub(super) requests: Arc<RequestLog>,
     /// When it must end, come what may.
     pub(super) deadline: Arc<Deadline>,
     /// Its place among the requests that are being served.
     pub(super) place: Option<Place>,
+    /// Its place among those that wait for the end of a task.
+    pub(super) waiting: Option<Entered>,
+    /// It was turned away: it has no place, and its answer little time.
+    pub(super) is_shed: bool,
+    /// Nobody waits for the answer any more, and it is read on.
+    pub(super) orphan: Option<Orphan>,
 }
 
 /// How far a request has come. Each stage is made from the one before.
-pub(super) enum Stage {
+pub(super) enum RequestStage {
     /// Nothing is promised yet, or it was answered without an upstream.
     Unpaid,
     /// The money is held; targets are being tried.
@@ -71,31 +85,6 @@ pub(super) enum Stage {
     Settled(Settled),
 }
 
-/// A paid request that no target has answered yet.
-pub(super) struct Sending {
-    pub(super) admitted: Admitted,
-    pub(super) body: HeldBody,
-    /// What marks repetitions of it, for one that starts a task.
-    pub(super) mark: Option<Mark>,
-    /// The targets still to try.
-    pub(super) candidates: Candidates,
-    /// The try under way.
-    pub(super) attempt: Option<Attempt>,
-    /// Tries that ended because the upstream had closed an idle connection.
-    pub(super) stale_tries: u8,
-    /// Why the last try failed.
-    pub(super) last_failure: Option<GatewayError>,
-}
-
-/// One try of one target.
-pub(super) struct Attempt {
-    pub(super) candidate: Candidate,
-    pub(super) request: UpstreamRequest,
-    pub(super) began: Instant,
-    /// The body was handed to Pingora in this try.
-    pub(super) body_emitted: bool,
-}
-
 /// A response that is being relayed.
 pub(super) struct Response {
     pub(super) relaying: Relaying,
@@ -104,15 +93,15 @@ pub(super) struct Response {
     pub(super) began: Instant,
     /// What is held back of it, in the budget of all bodies.
     pub(super) held: Share,
-    /// Bytes given to Pingora to send.
-    pub(super) bytes_passed: usize,
-    /// The closing event was passed, for this reason; whatever still comes is swallowed.
-    pub(super) cut: Option<Cut>,
+    /// The closing event was passed, for this reason; whatever still comes is not the customer's.
+    pub(super) cut: Option<CutReason>,
+    /// Its body has shown that it is what its head says.
+    pub(super) is_as_said: bool,
 }
 
 /// Why a response ended before its upstream did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum CutReason {
     /// Hold and balance are used up.
     Exhausted,
     /// It took longer than answers may.
@@ -125,6 +114,7 @@ impl Exchange {
     pub(super) fn new(
         snapshot: Arc<Snapshot>,
         metrics: Arc<Metrics>,
+        ledger: Arc<Ledger>,
         requests: Arc<RequestLog>,
         deadline: Arc<Deadline>,
     ) -> Self {
@@ -140,15 +130,20 @@ impl Exchange {
             stream: false,
             request_bytes: 0,
             first_byte: None,
-            stage: Stage::Unpaid,
+            stage: RequestStage::Unpaid,
             permit: None,
             local_answer: None,
             failure: None,
+            upstreams_id: None,
             task: None,
             metrics,
+            ledger,
             requests,
             deadline,
             place: None,
+            waiting: None,
+            is_shed: false,
+            orphan: None,
         }
     }
 
@@ -157,54 +152,72 @@ impl Exchange {
         let path = head.uri.path();
         self.route = self.snapshot.routes.iter().find(|route| route.path == path).cloned();
         let operation = self.route.as_ref().map(|route| route.operation);
-        self.envelope = Envelope::of(operation, &head.headers);
+        self.envelope = Envelope::for_request(operation, &head.headers);
     }
 
-    /// Whether it starts a task.
-    pub(super) fn is_submitted(&self) -> bool {
+    /// How its answer travels to the customer.
+    pub(super) fn delivery(&self) -> Delivery {
         match &self.stage {
-            Stage::Sending(sending) => sending.admitted.call.submit().is_some(),
-            _ => false,
-        }
-    }
-
-    /// Whether its answer is put together here rather than relayed.
-    pub(super) fn is_collected(&self) -> bool {
-        match &self.stage {
-            Stage::Sending(sending) => sending.admitted.call.collected().is_some(),
-            _ => false,
+            RequestStage::Sending(sending) => sending.admitted.delivery(),
+            _ if self.stream => Delivery::Stream,
+            _ => Delivery::Relay,
         }
     }
 
     /// How often its stream is kept alive, if that is wanted.
-    pub(super) fn keeps_alive(&self) -> Option<Duration> {
+    pub(super) fn keepalive_interval(&self) -> Option<Duration> {
         self.snapshot.limits.sse_keepalive.filter(|_| self.stream)
+    }
+
+    /// The request while targets are tried.
+    ///
+    /// # Errors
+    /// It is not admitted, or is answered already: that is the gateway's fault.
+    pub(super) fn sending(&mut self) -> Result<&mut Sending> {
+        match &mut self.stage {
+            RequestStage::Sending(sending) => Ok(sending),
+            _ => Err(Error::explain(ErrorType::InternalError, "no target is being tried")),
+        }
+    }
+
+    /// Notes what to answer, and ends the request with the error that says so.
+    pub(super) fn fail(&mut self, error: GatewayError) -> Box<Error> {
+        let error = self.envelope.in_its_words(error);
+        let (status, _, _) = respond::wire(error.kind);
+        self.failure = Some(error);
+        self.leave();
+        Error::new(ErrorType::HTTPStatus(status))
+    }
+
+    /// Notes that the deadline of the process has cut it.
+    pub(super) fn stopped(&mut self, session: &Session) -> Box<Error> {
+        self.fail(deadline::stopping(respond::begun(session)))
     }
 
     /// Whether money is held for it.
     pub(super) fn is_paid(&self) -> bool {
         match &self.stage {
-            Stage::Sending(sending) => sending.admitted.payment.is_held(),
-            Stage::Relaying(response) => response.relaying.is_paid(),
-            Stage::Unpaid | Stage::Settled(_) => false,
+            RequestStage::Sending(sending) => sending.admitted.payment.is_held(),
+            RequestStage::Relaying(response) => response.relaying.is_paid(),
+            RequestStage::Unpaid | RequestStage::Settled(_) => false,
         }
     }
 
     /// The name of the upstream that was tried last, or answers now.
     pub(super) fn upstream_name(&self) -> &str {
         match &self.stage {
-            Stage::Sending(sending) => {
+            RequestStage::Sending(sending) => {
                 sending.attempt.as_ref().map_or("", |attempt| attempt.upstream_name())
             }
-            Stage::Relaying(response) => &response.candidate.target.upstream.name,
-            Stage::Unpaid | Stage::Settled(_) => "",
+            RequestStage::Relaying(response) => &response.candidate.target.upstream.name,
+            RequestStage::Unpaid | RequestStage::Settled(_) => "",
         }
     }
 
     /// The try under way, if there is one.
     pub(super) fn attempt(&mut self) -> Option<&mut Attempt> {
         match &mut self.stage {
-            Stage::Sending(sending) => sending.attempt.as_mut(),
+            RequestStage::Sending(sending) => sending.attempt.as_mut(),
             _ => None,
         }
     }
@@ -222,7 +235,7 @@ impl Exchange {
     /// All of an answer of which everything is known has been sent, or is about to be.
     pub(super) fn finish_known(&mut self) {
         self.leave();
-        if let Stage::Relaying(response) = &mut self.stage {
+        if let RequestStage::Relaying(response) = &mut self.stage {
             // Such an answer has nothing left behind its end.
             drop(response.relaying.finish());
         }
@@ -233,20 +246,20 @@ impl Exchange {
         framing: Framing,
         relaying: impl FnOnce(Admitted) -> Relaying,
     ) -> Option<&mut Response> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Unpaid);
-        let Stage::Sending(sending) = stage else {
+        let stage = std::mem::replace(&mut self.stage, RequestStage::Unpaid);
+        let RequestStage::Sending(sending) = stage else {
             self.stage = stage;
             return None;
         };
-        let Sending { admitted, attempt, body, .. } = *sending;
-        let relaying = relaying(admitted);
+        let (admitted, body, attempt, candidates) = sending.into_parts();
         let Attempt { candidate, began, .. } = attempt?;
+        let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
         let held = body.into_share();
-        let (bytes_passed, cut) = (0, None);
-        let response = Response { relaying, framing, candidate, began, held, bytes_passed, cut };
-        self.stage = Stage::Relaying(Box::new(response));
+        let (cut, is_as_said) = (None, false);
+        let response = Response { relaying, framing, candidate, began, held, cut, is_as_said };
+        self.stage = RequestStage::Relaying(Box::new(response));
         match &mut self.stage {
-            Stage::Relaying(response) => Some(response),
+            RequestStage::Relaying(response) => Some(response),
             _ => None,
         }
     }
@@ -262,10 +275,35 @@ impl Exchange {
         Stamp { id: self.id, standing }
     }
 
+    /// Whether a stream has come to its last event.
+    pub(super) fn is_whole_stream(&self) -> bool {
+        matches!(&self.stage, RequestStage::Relaying(response) if response.framing == Framing::Sse)
+            && self.is_whole()
+    }
+
+    /// Whether the answer was ended before its upstream did.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(&self.stage, RequestStage::Relaying(response) if response.cut.is_some())
+    }
+
+    /// An answer with a status of success came to nothing: no other target is asked.
+    pub(super) fn fail_answer(&mut self, failure: CallFailure) {
+        let (delivery, metrics) = (self.delivery(), Arc::clone(&self.metrics));
+        if let RequestStage::Sending(sending) = &mut self.stage {
+            sending.fail_try(failure, delivery, &metrics);
+        }
+    }
+
+    /// The upstream's answer says that all is well, and cannot be read. What it may bill is not known.
+    pub(super) fn unread(&mut self, cause: &'static str) -> Box<Error> {
+        self.fail_answer(CallFailure::Unreadable);
+        self.fail(peer::unreadable(cause))
+    }
+
     /// Whether all that the customer waits for has come: clients stop reading at a stream's last
     /// event.
     pub(super) fn is_whole(&self) -> bool {
-        matches!(&self.stage, Stage::Relaying(response) if response.relaying.is_complete())
+        matches!(&self.stage, RequestStage::Relaying(response) if response.relaying.is_complete())
     }
 
     /// The last of the answer is about to be sent: the customer may come with another request.
@@ -278,131 +316,62 @@ impl Exchange {
     /// What the request has come to, with such an ending.
     pub(super) fn bill(&self, ending: Ending) -> Bill {
         match &self.stage {
-            Stage::Sending(sending) => sending.admitted.bill(ending),
-            Stage::Relaying(response) => response.relaying.bill(ending),
-            Stage::Unpaid | Stage::Settled(_) => None,
+            RequestStage::Sending(sending) => sending.admitted.bill(ending),
+            RequestStage::Relaying(response) => response.relaying.bill(ending),
+            RequestStage::Unpaid | RequestStage::Settled(_) => Bill::NOTHING,
         }
     }
 
     /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
     pub(super) async fn cover(&mut self, bill: &Bill) {
-        match (&mut self.stage, bill) {
-            (Stage::Sending(sending), Some(bill)) => sending.admitted.cover(bill).await,
-            (Stage::Relaying(response), Some(bill)) => response.relaying.cover(bill).await,
+        match (&mut self.stage, &bill.settlement) {
+            (RequestStage::Sending(sending), Some(bill)) => sending.admitted.cover(bill).await,
+            (RequestStage::Relaying(response), Some(bill)) => response.relaying.cover(bill).await,
             _ => {}
+        }
+    }
+
+    /// Notes what the upstreams may bill that the customer does not pay.
+    fn note_losses(&self, bill: &Bill) {
+        let (Some(key), Some(model)) = (&self.key, &self.model) else { return };
+        let retried = Some((LossCause::Retry, bill.retried));
+        for (cause, amount) in bill.loss.into_iter().chain(retried) {
+            if amount > Nanousd::ZERO {
+                self.ledger.record_loss(Loss {
+                    account: key.account,
+                    key: key.id,
+                    model: Arc::clone(&model.id),
+                    upstream: self.upstream_name().to_owned(),
+                    request: self.id,
+                    cause,
+                    amount,
+                });
+            }
         }
     }
 
     /// Ends the money's part of the request. Later calls return what the first one settled.
     pub(super) fn settle(&mut self, bill: Bill) -> Settled {
-        let settled = match std::mem::replace(&mut self.stage, Stage::Unpaid) {
-            Stage::Unpaid => Settled::NOTHING,
-            Stage::Sending(sending) => sending.admitted.settle(bill),
-            Stage::Relaying(response) => response.relaying.settle(bill),
-            Stage::Settled(settled) => settled,
+        self.note_losses(&bill);
+        let settlement = bill.settlement;
+        let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
+            RequestStage::Unpaid => Settled::NOTHING,
+            RequestStage::Sending(sending) => sending.admitted.settle(settlement),
+            RequestStage::Relaying(response) => response.relaying.settle(settlement),
+            RequestStage::Settled(settled) => settled,
         };
-        self.stage = Stage::Settled(settled);
+        self.stage = RequestStage::Settled(settled);
         if let Some(permit) = self.permit.take() {
             let usage = &settled.usage;
-            permit.settle(usage.input_tokens_total().saturating_add(usage.output_tokens));
+            permit.settle(usage.input_tokens_total().saturating_add(usage.total(Side::Output)));
         }
         settled
-    }
-}
-
-impl Attempt {
-    /// A first or a further try.
-    pub(super) fn begin(candidate: Candidate, request: UpstreamRequest) -> Self {
-        Self { candidate, request, began: Instant::now(), body_emitted: false }
-    }
-
-    pub(super) fn upstream_name(&self) -> &str {
-        &self.candidate.target.upstream.name
-    }
-
-    /// Notes what came of it.
-    pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
-        report(&mut self.candidate, self.began, outcome, metrics);
     }
 }
 
 impl Response {
     /// Notes that it did not end well.
     pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
-        report(&mut self.candidate, self.began, outcome, metrics);
-    }
-}
-
-/// Notes what came of a try, for those that follow and for the metrics.
-pub(super) fn report(
-    candidate: &mut Candidate,
-    began: Instant,
-    outcome: Outcome,
-    metrics: &Metrics,
-) {
-    candidate.report(outcome, Instant::now());
-    metrics.upstream_answered(&candidate.target.upstream.name, outcome.as_str(), began.elapsed());
-}
-
-impl Sending {
-    /// Notes what came of the try under way.
-    pub(super) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
-        if let Some(attempt) = &mut self.attempt {
-            attempt.report(outcome, metrics);
-        }
-    }
-
-    /// The next target to try.
-    pub(super) fn next(&mut self, metrics: &Metrics) -> Option<Candidate> {
-        if self.candidates.has_tried() && !self.may_retry(metrics) {
-            return None;
-        }
-        let candidate = self.candidates.next(Instant::now())?;
-        if candidate.is_retry {
-            let model = &self.admitted.resolved.model.id;
-            metrics.retried(model, &candidate.target.upstream.name);
-        }
-        Some(candidate)
-    }
-
-    /// Whether another target may be tried; if so, the next try is paid for.
-    pub(super) fn may_retry(&mut self, metrics: &Metrics) -> bool {
-        match self.candidates.retry(Instant::now()) {
-            Retry::Granted => true,
-            Retry::NoneLeft => false,
-            Retry::OverBudget => {
-                metrics.retry_denied();
-                false
-            }
-        }
-    }
-
-    /// What to answer when no target is left.
-    pub(super) fn give_up(&mut self) -> GatewayError {
-        if let Some(failure) = self.last_failure.take() {
-            return failure;
-        }
-        match self.candidates.busy_for(Instant::now()) {
-            // Nobody was asked: all have said when to come again.
-            Some(time) => peer::busy_for(time),
-            None => peer::unavailable(),
-        }
-    }
-}
-
-/// How a successful response is framed, or `None` for one that no client of ours could read.
-pub(super) fn framing(header: &ResponseHeader, call: &dyn Call) -> Option<Framing> {
-    // What is compressed, although it was asked for as it is, cannot be metered.
-    if header.headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-        return None;
-    }
-    let value = header.headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
-    let media_type = value.split(';').next().unwrap_or_default().trim();
-    if media_type.eq_ignore_ascii_case("text/event-stream") {
-        Some(Framing::Sse)
-    } else if media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json") {
-        Some(Framing::Json).filter(|_| !call.answers_binary())
-    } else {
-        Some(Framing::Binary).filter(|_| call.answers_binary())
+        sending::report(&mut self.candidate, self.began, outcome, metrics);
     }
 }

@@ -1,48 +1,37 @@
 //! The proxy: Pingora's hooks, each a few lines that call the pipeline.
+//!
+//! | Folder | What |
+//! |---|---|
+//! | `listen` | connections of customers: who gets one, how bytes become requests |
+//! | `receive` | from a request's header to a paid request |
+//! | `local` | what is answered without an upstream, and services below paths of their own |
+//! | `call` | what asks upstreams |
+//! | `answer` | what goes to the customer: headers, bodies, errors |
 
-mod deadline;
-mod overload;
-mod connection;
-mod transport;
-mod proxy_protocol;
-mod certificates;
-mod http2;
-mod framing;
-mod proxy;
-mod exchange;
-mod reading;
+mod listen;
 mod receive;
 mod local;
-mod usage;
-mod body;
-mod replayed;
-mod headers;
-mod hosted;
-mod inward;
-mod client;
-mod peer;
-mod relay;
-mod failed;
-mod collect;
-mod kept_alive;
-mod submit;
-mod respond;
-mod envelope;
-mod cors;
-mod health;
+mod call;
+mod answer;
+mod proxy;
+mod exchange;
 mod record;
 
-pub use certificates::Certificates;
-pub use connection::Connections;
-pub use deadline::Deadline;
-pub use health::check_upstreams;
-pub use hosted::{Downstream, Hosted};
-pub use inward::{Inner, Inward, Reply};
+pub use call::health::check_upstreams;
+pub use listen::certificates::Certificates;
+pub use listen::connection::Connections;
+pub use listen::deadline::Deadline;
+pub use listen::descriptors::Descriptors;
+pub use listen::transport::Transport;
+pub use local::hosted::{Downstream, Hosted};
+pub use local::inward::{Inner, Inward, Reply};
 pub use proxy::{Gateway, GatewayParts};
-pub use transport::Transport;
+pub use receive::body::{Memory, MemoryPart};
+
+use crate::forwarded as client;
 
 /// What the log may say of an error while reading or writing: not its context, which can quote the
 /// bytes at hand.
-fn told(error: &pingora::Error) -> String {
+fn describe_error(error: &pingora::Error) -> String {
     format!("{} ({})", error.etype().as_str(), error.esource().as_str())
 }

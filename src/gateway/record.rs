@@ -3,26 +3,33 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use pingora::proxy::Session;
-use pingora::{Error, ErrorSource};
+use pingora::{Error, ErrorSource, ErrorType};
+use pingora_proxy::Session;
 
-use super::exchange::{Cut, Exchange, Stage};
-use super::{client, inward, respond};
 use crate::balance::Outcome;
 use crate::error::GatewayError;
 use crate::finished::{self, Finished};
+use crate::gateway::answer::respond;
+use crate::gateway::call::sending::{Attempt, Progress};
+use crate::gateway::client;
+use crate::gateway::exchange::{CutReason, Exchange, RequestStage};
+use crate::gateway::local::inward;
 use crate::pipeline::{Bill, Ending};
+
+/// The longest of the methods that IANA lists has 17 letters.
+const METHOD_BYTES_MAX: usize = 20;
 
 impl Exchange {
     /// Settles the bill and tells metrics and log, once.
     pub(super) fn finish(&mut self, session: &Session, bill: Bill) {
-        if let Stage::Relaying(response) = &mut self.stage
+        if let RequestStage::Relaying(response) = &mut self.stage
             && response.relaying.is_complete()
         {
             let failed = response.relaying.has_failed();
             let outcome = if failed { Outcome::Failed } else { Outcome::Ok };
             response.candidate.report(outcome, Instant::now());
         }
+        self.report_stale_limits();
         let paid = self.is_paid();
         let upstream = self.upstream_name().to_owned();
         let settled = self.settle(bill);
@@ -30,6 +37,7 @@ impl Exchange {
             usage: settled.usage,
             source: settled.source,
             cost: settled.charged,
+            owed: settled.owed,
         });
         if let Some(settled) = settled {
             inward::tell(session.req_header(), settled);
@@ -52,11 +60,12 @@ impl Exchange {
             account_id: self.key.as_ref().map(|key| key.account),
             key_id: self.key.as_ref().map(|key| key.id),
             client: self.client(session),
-            method: head.method.as_str(),
+            method: shortened(head.method.as_str()),
             route: self.route.as_ref().map_or(self.local_route, |route| &route.path),
             operation: self.route.as_ref().map(|route| route.operation),
             model,
             upstream: &upstream,
+            upstream_request_id: self.upstreams_id.as_deref(),
             status: written.unwrap_or(0),
             error_code: failure.or(refused).unwrap_or_default(),
             streamed: self.stream,
@@ -71,46 +80,84 @@ impl Exchange {
         .report(&self.metrics, &self.requests, &self.snapshot.access_log);
     }
 
+    /// Tells the operator of an upstream that has reported more than the model can use by its limits.
+    fn report_stale_limits(&self) {
+        let RequestStage::Relaying(response) = &self.stage else { return };
+        let (Some(usage), Some(model)) = (response.relaying.above_limits(), &self.model) else {
+            return;
+        };
+        self.metrics.usage_above_limits(&model.id);
+        log::warn!(
+            "request {}: {} reported {} tokens of input and {} of output for `{}`, above its limits \
+             of {} and {} in models.yaml, which are out of date",
+            self.id,
+            response.candidate.target.upstream.name,
+            usage.input_tokens_total(),
+            usage.output_tokens,
+            model.id,
+            model.limits.input_tokens_max,
+            model.limits.output_tokens_max,
+        );
+    }
+
     /// Whose request it is; `None` when the socket was gone before it was asked.
-    fn client(&self, session: &Session) -> Option<IpAddr> {
+    pub(super) fn client(&self, session: &Session) -> Option<IpAddr> {
         let peer = session.client_addr()?.as_inet()?.ip();
         let headers = &session.req_header().headers;
         Some(client::address(peer, headers, &self.snapshot.trusted_proxies))
     }
 
     /// How the request ended, as far as money is concerned.
-    pub(super) fn ending(&self, session: &Session, error: Option<&Error>) -> Ending {
-        let refused =
-            session.response_written().is_some_and(|header| header.status.as_u16() >= 300);
-        let gone = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream)
+    pub(super) fn ending(&self, error: Option<&Error>) -> Ending {
+        let left = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream)
             && !self.deadline.is_over();
+        let is_silent = error.is_some_and(|error| *error.etype() == ErrorType::ReadTimedout);
+        let is_untold = left || is_silent || self.orphan.is_some();
         match &self.stage {
-            Stage::Relaying(response) if response.cut.is_some_and(|cut| cut != Cut::Stopping) => {
+            RequestStage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
+            RequestStage::Relaying(_) if self.orphan.is_some() => Ending::Untold,
+            RequestStage::Relaying(response)
+                if response.cut.is_some_and(|cut| cut != CutReason::Stopping) =>
+            {
                 Ending::Exhausted
             }
-            Stage::Relaying(_) if gone => Ending::ClientGone,
-            Stage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
-            // The upstream has the request, and charges what it has begun.
-            Stage::Sending(sending)
-                if gone
-                    && !refused
-                    && sending.attempt.as_ref().is_some_and(|attempt| attempt.body_emitted) =>
-            {
-                Ending::ClientGone
-            }
-            _ => Ending::UpstreamFailed,
+            RequestStage::Relaying(_) if is_untold => Ending::Untold,
+            RequestStage::Sending(sending) => match &sending.attempt {
+                Some(Attempt { progress: Progress::Silent, .. }) => Ending::Untold,
+                Some(Attempt { progress: Progress::Sent, .. }) if is_untold => Ending::Untold,
+                Some(Attempt { progress: Progress::Sent | Progress::Lost, .. }) => Ending::Lost,
+                _ => Ending::Failed,
+            },
+            _ => Ending::Failed,
         }
     }
+}
+
+/// A method as the log has it: anybody may write anything there, as long as a head.
+fn shortened(method: &str) -> &str {
+    // It is ASCII, by HTTP's own rule.
+    method.get(..METHOD_BYTES_MAX).unwrap_or(method)
 }
 
 /// A request whose task was dropped, as when the drain's deadline cuts it, is settled all the same:
 /// for what had reached the customer.
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if matches!(self.stage, Stage::Sending(_) | Stage::Relaying(_)) {
-            let bill = self.bill(Ending::UpstreamFailed);
+        if matches!(self.stage, RequestStage::Sending(_) | RequestStage::Relaying(_)) {
+            let bill = self.bill(self.ending(None));
             self.settle(bill);
         }
         self.metrics.in_flight_end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_takes_no_more_of_the_log_than_a_word() {
+        assert_eq!(shortened("UPDATEREDIRECTREF"), "UPDATEREDIRECTREF");
+        assert_eq!(shortened(&"X".repeat(60_000)), "X".repeat(METHOD_BYTES_MAX));
     }
 }

@@ -1,212 +1,156 @@
-//! The journal: the truth about money, appended and hash-chained.
-//!
-//! [`Journal::enqueue`] gives a record its place under a short lock and returns; one thread, the
-//! [`committer`], writes what has gathered as one frame and flushes it once. Who must know that a
-//! record is on disk waits with [`Journal::durable`].
+//! The journal: the truth about money. What it knows of records is here; how it is written, read and
+//! checked is the crate `tollgate-journal`'s.
 
-pub(crate) mod committer;
-pub(crate) mod frame;
+pub(crate) mod head;
 pub(crate) mod records;
-pub(crate) mod segment;
+pub(crate) mod seal;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use tollgate_journal::Format;
+use tollgate_journal::committer::{self, Event, Group};
+use tollgate_journal::seal::Archived;
+use tollgate_journal::space::Space;
 
-use crate::ledger::Seq;
-use crate::ledger::record::{Journaled, OpenHold, Record};
-use crate::ledger::waiters::Waiters;
+pub(crate) use tollgate_journal::Stopped;
+pub(crate) use tollgate_journal::frame::Chain;
+pub(crate) use tollgate_journal::space::{BALLAST, FREE_BYTES_MIN};
 
-/// How long records that nobody waits for gather before they are written: settlements come fast, and
-/// a flush for each would cost more than it is worth. A crash within this time leaves their holds in
-/// doubt.
-const GATHER_WINDOW: Duration = Duration::from_millis(2);
+use crate::ids::{NodeId, Seq};
+use crate::ledger::archive;
+use crate::ledger::files::fatal::fatal;
+use crate::ledger::records::record::{Journaled, Record};
+use segment::{Position, Writer};
 
-/// The queue in front of the committer, shared with everyone who records something.
-pub(crate) struct Journal {
-    queue: Mutex<Queue>,
-    /// Wakes the committer.
-    work: Condvar,
-    /// The last record that is on disk.
-    durable: AtomicU64,
-    /// Whether the disk is too full for new holds.
-    disk_full: AtomicBool,
-}
+/// The records of the ledger, for the journal: how they become bytes, and how they are numbered.
+pub(crate) struct LedgerFormat;
 
-struct Queue {
-    /// The place of the record that comes next.
-    next_seq: Seq,
-    records: Vec<Journaled>,
-    waiters: Waiters,
-    /// The last record for which someone waits.
-    demanded: Seq,
-    /// How many of [`Together`] there are.
-    together: u32,
-    stopping: bool,
-}
+impl Format for LedgerFormat {
+    type Entry = Journaled;
+    type Record = Record;
 
-/// While it lives, what is recorded stays in one group: a crash takes all of it or nothing.
-pub(crate) struct Together<'a>(&'a Journal);
+    fn encode(entry: &Journaled, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let before = bytes.len();
+        postcard::to_io(&entry.record, &mut *bytes).map_err(io::Error::other)?;
+        check_size(entry, bytes.len().saturating_sub(before));
+        Ok(())
+    }
 
-impl Drop for Together<'_> {
-    fn drop(&mut self) {
-        let mut queue = self.0.queue.lock();
-        queue.together = queue.together.saturating_sub(1);
-        drop(queue);
-        self.0.work.notify_one();
+    fn decode(bytes: &[u8]) -> Result<(Record, &[u8]), String> {
+        postcard::take_from_bytes(bytes)
+            .map_err(|error| format!("a record cannot be read: {error}"))
+    }
+
+    fn origin(seq: Seq) -> Seq {
+        NodeId::of(seq).begin()
+    }
+
+    fn open_archived(archived: &Archived, journal: Option<&Path>) -> io::Result<Box<dyn Read>> {
+        archive::open(archived, journal)
     }
 }
 
-/// The journal takes no more records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stopped;
+/// No record is larger than its kind can be: whoever could make one so could fill the disk. What has come
+/// this far is in force already, so it is written all the same, and logged.
+fn check_size(entry: &Journaled, bytes: usize) {
+    let most = entry.record.bytes_max();
+    if bytes > most {
+        log::error!("the record {} has {bytes} bytes, and {most} at most are meant", entry.seq);
+    }
+    debug_assert!(bytes <= most, "a record of {bytes} bytes: {}", entry.seq);
+}
 
-impl Journal {
-    /// A journal whose last record is `last`.
-    pub(crate) fn new(last: Seq) -> Self {
-        let queue = Queue {
-            next_seq: last.saturating_add(1),
-            records: Vec::new(),
-            waiters: Waiters::default(),
-            demanded: last,
-            together: 0,
-            stopping: false,
-        };
-        Self {
-            queue: Mutex::new(queue),
-            work: Condvar::new(),
-            durable: AtomicU64::new(last),
-            disk_full: AtomicBool::new(false),
+/// The journal that is written.
+pub(crate) type Journal = tollgate_journal::Journal<Journaled>;
+
+/// What writes the journal, on a thread of its own.
+pub(crate) struct Committer<C> {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) writer: Writer,
+    pub(crate) space: Space,
+    /// Gets each group that is on disk.
+    pub(crate) on_group: C,
+}
+
+impl<C: FnMut(Group<Journaled>)> Committer<C> {
+    /// Runs until the journal stops, and gives where it ends on disk. An error that does not pass by
+    /// itself ends the process.
+    pub(crate) fn run(self) -> Position {
+        let Self { journal, writer, space, on_group } = self;
+        let committer = committer::Committer::new(journal, writer, space, on_group, log_event);
+        committer.run().unwrap_or_else(|error| fatal(&error.to_string()))
+    }
+}
+
+/// Logs what happens to the journal's disk.
+fn log_event(event: Event<'_>) {
+    match event {
+        Event::LittleRoom { dir, free_bytes_min } => log::error!(
+            "less than {} MiB are free under {}: new calls are refused until there is room",
+            free_bytes_min >> 20,
+            dir.display()
+        ),
+        Event::RoomAgain { dir } => log::info!("there is room again under {}", dir.display()),
+        Event::SpaceUnknown { dir, error } => {
+            log::warn!("free space under {} is unknown: {error}", dir.display());
         }
+        Event::NoBallast { path, error } => {
+            log::warn!("no room could be set aside in {}: {error}", path.display());
+        }
+        Event::BallastGivenUp => log::error!("the disk is full: the ballast file was given up"),
+        Event::WaitsForRoom => log::error!("the disk is full: the journal waits for room"),
+        Event::WaitsForDescriptor { error } => {
+            log::error!("the journal waits for a descriptor: {error}");
+        }
+        Event::GivenUp { records } => log::error!(
+            "the process ends on a full disk: {records} records were not written. Calls that they \
+             settle are in doubt at the next start, as after a crash"
+        ),
+        Event::NotCut { error } => log::warn!("an unfinished write could not be cut: {error}"),
+        event => log::warn!("the journal reports {event:?}"),
     }
+}
 
-    /// Gives `record` its place. It will be on disk within [`GATHER_WINDOW`] and a flush.
+/// The journal's files.
+pub(crate) mod segment {
+    use std::path::Path;
+
+    pub(crate) use tollgate_journal::segment::{
+        Position, SEGMENT_BYTES_MAX, before, check_place, flush_last, is_unfinished, list,
+        list_here, path,
+    };
+
+    use super::LedgerFormat;
+    use crate::ids::Seq;
+    use crate::ledger::records::error::OpenError;
+
+    /// The journal's frames one after the other.
+    pub(crate) type Reader = tollgate_journal::Reader<LedgerFormat>;
+    /// Appends to the journal.
+    pub(crate) type Writer = tollgate_journal::Writer<LedgerFormat>;
+
+    /// A whole segment, from where it is now; `None` if it is gone.
     ///
     /// # Errors
-    /// After [`Journal::stop`].
-    pub(crate) fn enqueue(&self, record: Record, hold: Option<OpenHold>) -> Result<Seq, Stopped> {
-        let mut queue = self.queue.lock();
-        if queue.stopping && queue.together == 0 {
-            return Err(Stopped);
-        }
-        let seq = queue.next_seq;
-        queue.next_seq = seq.saturating_add(1);
-        let is_first = queue.records.is_empty();
-        queue.records.push(Journaled { seq, record, hold });
-        drop(queue);
-        if is_first {
-            self.work.notify_one();
-        }
-        Ok(seq)
-    }
-
-    /// Begins records that belong together. To be held for as long as it takes to record them.
-    ///
-    /// # Errors
-    /// After [`Journal::stop`].
-    pub(crate) fn together(&self) -> Result<Together<'_>, Stopped> {
-        let mut queue = self.queue.lock();
-        if queue.stopping {
-            return Err(Stopped);
-        }
-        queue.together = queue.together.saturating_add(1);
-        Ok(Together(self))
-    }
-
-    /// The last record that has its place.
-    pub(crate) fn last_seq(&self) -> Seq {
-        self.queue.lock().next_seq.saturating_sub(1)
-    }
-
-    /// Whether the record at `seq`, and so everything before it, is on disk.
-    pub(crate) fn is_durable(&self, seq: Seq) -> bool {
-        self.durable.load(Ordering::Acquire) >= seq
-    }
-
-    /// Waits until the record at `seq` is on disk, and asks for a flush now.
-    ///
-    /// # Errors
-    /// When the journal stopped before that.
-    pub(crate) async fn durable(&self, seq: Seq) -> Result<(), Stopped> {
-        if self.is_durable(seq) {
-            return Ok(());
-        }
-        let committed = {
-            let mut queue = self.queue.lock();
-            if self.is_durable(seq) {
-                return Ok(());
-            }
-            queue.demanded = queue.demanded.max(seq);
-            queue.waiters.wait_for(seq)
-        };
-        self.work.notify_one();
-        committed.await.map_err(|_| Stopped)
-    }
-
-    /// Whether new holds must be refused to leave room for settlements.
-    pub(crate) fn is_disk_full(&self) -> bool {
-        self.disk_full.load(Ordering::Relaxed)
-    }
-
-    /// Takes no more records; the committer writes those that it has and ends.
-    pub(crate) fn stop(&self) {
-        self.queue.lock().stopping = true;
-        self.work.notify_one();
-    }
-
-    /// Waits for records worth a flush: someone waits for one, or they have gathered for long enough.
-    fn next_group(&self, idle: Duration) -> Next {
-        let mut queue = self.queue.lock();
-        let mut deadline = None;
-        loop {
-            if queue.together > 0 {
-                self.work.wait(&mut queue);
-                continue;
-            }
-            let Some(first) = queue.records.first() else {
-                if queue.stopping {
-                    return Next::Stop;
-                }
-                let waited = self.work.wait_for(&mut queue, idle);
-                if waited.timed_out() && queue.records.is_empty() {
-                    return Next::Idle;
-                }
-                continue;
-            };
-            let is_due = queue.demanded >= first.seq || queue.stopping;
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + GATHER_WINDOW);
-            if is_due || self.work.wait_until(&mut queue, deadline).timed_out() {
-                let capacity = queue.records.len();
-                return Next::Group(std::mem::replace(
-                    &mut queue.records,
-                    Vec::with_capacity(capacity),
-                ));
-            }
-        }
-    }
-
-    /// Says that everything up to `seq` is on disk.
-    fn committed(&self, seq: Seq) {
-        let mut queue = self.queue.lock();
-        self.durable.store(seq, Ordering::Release);
-        let woken = queue.waiters.take_up_to(seq);
-        drop(queue);
-        woken.tell();
-    }
-
-    /// Lets those who still wait know that nothing more will come.
-    fn dismiss_waiters(&self) {
-        self.queue.lock().waiters.dismiss();
+    /// When it cannot be read. One that is in the archive is not given up: the archive may only be
+    /// away.
+    pub(crate) fn content(dir: &Path, first_seq: Seq) -> Result<Option<Vec<u8>>, OpenError> {
+        Ok(tollgate_journal::segment::content::<LedgerFormat>(dir, first_seq)?)
     }
 }
 
-/// What the committer does next.
-enum Next {
-    /// Write these.
-    Group(Vec<Journaled>),
-    /// Nothing came for a while.
-    Idle,
-    /// Nothing will come any more.
-    Stop,
+/// One segment's frames.
+pub(crate) mod stream {
+    /// The frames of a segment one after the other.
+    pub(crate) type Frames = tollgate_journal::stream::Frames<super::LedgerFormat>;
+}
+
+/// Reading a damaged journal.
+pub(crate) mod salvage {
+    pub(crate) use tollgate_journal::salvage::{Found, Walk};
+
+    /// Whatever can be read of a journal.
+    pub(crate) type Salvage = tollgate_journal::salvage::Salvage<super::LedgerFormat>;
 }

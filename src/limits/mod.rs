@@ -4,34 +4,30 @@
 //! A [`Subject`] that has a limit has an entry here while the entry says anything: a bucket that is
 //! full again, and nothing in flight, is what a new entry would say, so it is let go.
 //!
+//! What an account has [in use](InUse) of the gateway itself is counted here too.
+//!
 //! In a fleet every node has a share of each limit, and lets through what its share allows. What the
 //! nodes tell each other about that, [`Ask`] and [`Told`], is carried by the fleet.
 
 mod bucket;
+mod entries;
+mod in_use;
 mod metered;
 mod places;
-mod rates;
 mod share;
 mod sharing;
 mod subject;
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
 use bucket::Clock;
-pub use rates::{Gauge, Limit, Rates, Scope, Standing};
+use entries::Entries;
+pub use in_use::{Count, Entered, Holders, InUse};
 pub use share::{Ask, MICROS, Patience, Told};
 use subject::{Entry, Taking};
-
-/// Entries are kept in so many parts, each with a lock of its own that is held for a look-up.
-const SHARDS: usize = 64;
-/// A part is not swept below this many entries: they are small.
-const SWEPT_FROM: usize = 64;
+pub use tollgate_money::limit::{Gauge, Limit, Rates, Scope, Standing};
 
 /// Who or what is limited.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,19 +82,14 @@ pub enum Wait {
 
 /// The limits of everybody, and what was used of them.
 pub struct Limits {
-    shards: Vec<Mutex<Shard>>,
-    hasher: RandomState,
+    entries: Entries<Subject, Entry>,
+    /// What accounts have in use, by their numbers.
+    accounts: Holders<u64>,
     clock: Clock,
     /// Whether other nodes let requests through as well.
     is_shared: bool,
     /// Where the next exchange begins to look for what is to be told.
     next_told: AtomicUsize,
-}
-
-struct Shard {
-    entries: HashMap<Subject, Arc<Entry>>,
-    /// The next sweep is due when there are so many.
-    sweep_at: usize,
 }
 
 impl Limits {
@@ -112,10 +103,9 @@ impl Limits {
     /// The same with another clock: it says how long ago some moment was, and never runs backwards.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let shard = || Shard { entries: HashMap::new(), sweep_at: SWEPT_FROM };
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
-            hasher: RandomState::new(),
+            entries: Entries::new(),
+            accounts: Holders::new(),
             clock: Clock::new(clock),
             is_shared: false,
             next_told: AtomicUsize::new(0),
@@ -167,27 +157,18 @@ impl Limits {
     /// Subjects that have an entry now.
     #[must_use]
     pub fn entries(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+        self.entries.count()
     }
 
-    fn shard(&self, subject: &Subject) -> &Mutex<Shard> {
-        let hash = self.hasher.hash_one(subject);
-        &self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or(0)]
+    /// What the account of that number has in use of this process.
+    #[must_use]
+    pub fn account(&self, number: u64) -> Arc<InUse> {
+        self.accounts.of(number)
     }
 
     fn entry(&self, subject: Subject, rates: &Rates) -> Arc<Entry> {
-        let mut shard = self.shard(&subject).lock();
-        if let Some(entry) = shard.entries.get(&subject) {
-            return Arc::clone(entry);
-        }
-        if shard.entries.len() >= shard.sweep_at {
-            shard.entries.retain(|_, entry| Arc::strong_count(entry) > 1 || !entry.is_idle());
-            // A sweep looks at no more entries than came since the last one, and as many again.
-            shard.sweep_at = shard.entries.len().saturating_mul(2).max(SWEPT_FROM);
-        }
-        let entry = Arc::new(Entry::new(&self.clock, rates, self.is_shared));
-        shard.entries.insert(subject, Arc::clone(&entry));
-        entry
+        let new = || Entry::new(&self.clock, rates, self.is_shared);
+        self.entries.find(subject, Entry::is_idle, new)
     }
 }
 

@@ -1,13 +1,14 @@
 //! What a node's limits tell the other nodes of the fleet, and are told.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use governor::clock::Clock as _;
 
+use super::Limits;
+use super::entries::SHARDS;
 use super::share::{Ask, Told};
-use super::{Limits, SHARDS, Subject};
+use super::subject::Entry;
 
 impl Limits {
     /// What is to be told to the other nodes now: what changed, and what is to be told again before
@@ -19,13 +20,7 @@ impl Limits {
         let mut asks = Vec::new();
         let first = self.next_told.load(Ordering::Relaxed);
         for index in (0..SHARDS).map(|index| (first + index) % SHARDS) {
-            let shard = &self.shards[index];
-            let entries: Vec<_> = {
-                let shard = shard.lock();
-                let entries = shard.entries.iter();
-                entries.map(|(subject, entry)| (subject.clone(), Arc::clone(entry))).collect()
-            };
-            for (subject, entry) in entries {
+            for (subject, entry) in self.entries.of_part(index) {
                 if asks.len() >= asks_max {
                     self.next_told.store(index, Ordering::Relaxed);
                     return asks;
@@ -48,7 +43,7 @@ impl Limits {
         let until_ns = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         let mut is_less = false;
         for (ask, told) in told {
-            let entry = self.known(&ask.subject);
+            let entry = self.entries.known(&ask.subject);
             is_less |= entry.is_some_and(|entry| entry.told(ask, &told, until_ns));
         }
         is_less
@@ -57,19 +52,12 @@ impl Limits {
     /// Whether a request waits for a share, or something is to be told at once.
     #[must_use]
     pub fn are_urgent(&self) -> bool {
-        self.shards.iter().any(|shard| {
-            let shard = shard.lock();
-            shard.entries.values().any(|entry| entry.is_urgent())
-        })
+        self.entries.any(Entry::is_urgent)
     }
 
     /// The moment that shares end by.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from(self.clock.now())
-    }
-
-    fn known(&self, subject: &Subject) -> Option<Arc<super::Entry>> {
-        self.shard(subject).lock().entries.get(subject).map(Arc::clone)
     }
 }

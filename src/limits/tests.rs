@@ -3,9 +3,11 @@
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
+use super::entries::{SHARDS, SWEPT_FROM};
 use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);

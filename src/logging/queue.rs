@@ -1,14 +1,12 @@
-//! A bounded buffer of lines, and the one thread that writes them in batches.
-//!
-//! The writer is woken by the first line after a pause, lets lines gather for a moment and writes
-//! them with one system call; so a line costs its thread a copy, and an idle process nothing.
+//! Lines that wait to be written, and the one thread that writes them in batches.
 
 use std::io::Write;
-use std::mem;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use log::Level;
-use parking_lot::{Condvar, Mutex};
+use tollgate_journal::{BatchLimits, BatchQueue};
+
+pub(super) use tollgate_journal::Urgency;
 
 use super::line::Line;
 use crate::clock::UnixMs;
@@ -17,131 +15,52 @@ use crate::clock::UnixMs;
 const BYTES_MAX: usize = 2 * 1024 * 1024;
 /// What warnings and errors may take beyond that, in bytes.
 const BYTES_RESERVED: usize = 256 * 1024;
-/// Past this the writer gathers no longer.
+/// Past this the writer gathers no longer, in bytes.
 const BYTES_GATHERED_MAX: usize = BYTES_MAX / 4;
 
-/// When a line has to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Urgency {
-    /// With those that come after it.
-    Gather,
-    /// Now.
-    AtOnce,
-}
-
+/// Lines that wait to be written. When they come faster than they can be written, they are dropped.
 #[derive(Debug)]
-pub(super) struct Queue {
-    /// How long lines gather before they are written.
-    gather_for: Duration,
-    state: Mutex<State>,
-    /// Tells the writer that there is something to do.
-    wake: Condvar,
-    /// Tells [`Queue::flush`] that a batch was written.
-    written: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    lines: Vec<u8>,
-    /// Bytes that were ever taken in, and how many of them were written.
-    bytes_in: u64,
-    bytes_written: u64,
-    /// The writer waits without a timeout.
-    writer_idle: bool,
-    urgent: bool,
-    dropped: u64,
-    /// Dropped lines that the log itself has not told of yet.
-    dropped_untold: u64,
-}
+pub(super) struct Queue(BatchQueue);
 
 impl Queue {
+    /// An empty queue, in which lines gather for this long before they are written.
     pub(super) const fn new(gather_for: Duration) -> Self {
-        let state = State {
-            lines: Vec::new(),
-            bytes_in: 0,
-            bytes_written: 0,
-            writer_idle: false,
-            urgent: false,
-            dropped: 0,
-            dropped_untold: 0,
-        };
-        Self { gather_for, state: Mutex::new(state), wake: Condvar::new(), written: Condvar::new() }
+        Self(BatchQueue::new(BatchLimits {
+            bytes_max: BYTES_MAX,
+            reserved_bytes: BYTES_RESERVED,
+            gathered_bytes_max: BYTES_GATHERED_MAX,
+            gather_for,
+        }))
     }
 
     /// Takes a line in, or drops it when the buffer is full.
     pub(super) fn push(&self, line: &[u8], urgency: Urgency) {
-        let mut state = self.state.lock();
-        let reserve = if urgency == Urgency::AtOnce { BYTES_RESERVED } else { 0 };
-        if state.lines.len() + line.len() > BYTES_MAX + reserve {
-            state.dropped += 1;
-            state.dropped_untold += 1;
-            return;
-        }
-        state.lines.extend_from_slice(line);
-        state.bytes_in += line.len() as u64;
-        let hurry = urgency == Urgency::AtOnce || state.lines.len() > BYTES_GATHERED_MAX;
-        // Waking costs a system call, so once is enough.
-        let wake = mem::take(&mut state.writer_idle) || (hurry && !state.urgent);
-        state.urgent |= hurry;
-        drop(state);
-        if wake {
-            self.wake.notify_one();
-        }
+        self.0.push(line, urgency);
     }
 
+    /// How many lines were dropped since the start.
     pub(super) fn lines_dropped(&self) -> u64 {
-        self.state.lock().dropped
+        self.0.dropped()
     }
 
     /// Waits until all that was taken in so far is written, or the time is up.
     pub(super) fn flush(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
-        let mut state = self.state.lock();
-        let goal = state.bytes_in;
-        state.urgent = true;
-        self.wake.notify_one();
-        while state.bytes_written < goal {
-            if self.written.wait_until(&mut state, deadline).timed_out() {
-                return;
-            }
-        }
+        self.0.flush(timeout);
     }
 
     /// Writes lines as they come, for ever.
     pub(super) fn write_to(&self, mut sink: impl Write) {
         let mut batch = Vec::new();
-        loop {
-            let goal = self.gather(&mut batch);
+        while let Some(gathered) = self.0.gather(&mut batch) {
+            if gathered.dropped > 0 {
+                batch.extend_from_slice(&dropped_line(gathered.dropped));
+            }
             // A log that cannot be written has nowhere to say so; its lines are lost.
             drop(sink.write_all(&batch).and_then(|()| sink.flush()));
             batch.clear();
             batch.shrink_to(BYTES_GATHERED_MAX);
-            self.state.lock().bytes_written = goal;
-            self.written.notify_all();
+            self.0.done(&gathered);
         }
-    }
-
-    /// Waits for lines, lets more come, and moves them to `batch`. Gives the count of bytes taken
-    /// in up to then.
-    fn gather(&self, batch: &mut Vec<u8>) -> u64 {
-        let mut state = self.state.lock();
-        while state.lines.is_empty() {
-            state.urgent = false;
-            state.writer_idle = true;
-            self.wake.wait(&mut state);
-        }
-        state.writer_idle = false;
-        let until = Instant::now() + self.gather_for;
-        while !state.urgent && !self.wake.wait_until(&mut state, until).timed_out() {}
-        state.urgent = false;
-        mem::swap(&mut state.lines, batch);
-        let untold = mem::take(&mut state.dropped_untold);
-        let goal = state.bytes_in;
-        drop(state);
-        if untold > 0 {
-            batch.extend_from_slice(&dropped_line(untold));
-        }
-        goal
     }
 }
 

@@ -25,6 +25,7 @@ fn finished() -> Finished<'static> {
         operation: Some(Operation::Chat),
         model: "m",
         upstream: "u",
+        upstream_request_id: None,
         status: 200,
         error_code: "",
         streamed: true,
@@ -36,6 +37,7 @@ fn finished() -> Finished<'static> {
             usage: Usage { input_tokens: 7, output_tokens: 9, ..Usage::default() },
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_500),
+            owed: Nanousd::ZERO,
         }),
         task_id: None,
         traceparent: None,
@@ -68,6 +70,15 @@ fn an_access_line_says_what_is_known() {
         "output_tokens": 9, "usage_source": "upstream", "cost_usd": "0.0000015",
     });
     assert_eq!(line, expected);
+}
+
+#[test]
+fn what_is_owed_stands_beside_what_was_charged() {
+    let mut owing = finished();
+    owing.settled = owing.settled.map(|it| Settled { owed: Nanousd::new(217_000), ..it });
+    let line = written(|line| write_access(line, &owing));
+    assert_eq!((&line["cost_usd"], &line["owed_usd"]), (&"0.0000015".into(), &"0.000217".into()));
+    assert!(written(|line| write_access(line, &finished())).get("owed_usd").is_none());
 }
 
 #[test]

@@ -4,8 +4,8 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::caller::Caller;
-use super::refused::Refused;
+use super::caller::ToolCaller;
+use super::refused::ToolError;
 use super::usable::{Usable, usable};
 use super::{schema, tools};
 use crate::protocols::Operation;
@@ -14,7 +14,7 @@ use crate::protocols::Operation;
 #[serde(deny_unknown_fields)]
 struct NoArguments {}
 
-/// None.
+/// The arguments of a tool that takes none.
 pub(super) fn no_arguments(_: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
     (json!({}), &[])
 }
@@ -24,9 +24,9 @@ pub(super) fn no_arguments(_: &[Usable<'_>]) -> (Value, &'static [&'static str])
 /// # Errors
 /// What is wrong with the arguments.
 pub(super) async fn models(
-    caller: &Caller,
+    caller: &ToolCaller,
     arguments: JsonObject,
-) -> Result<CallToolResult, Refused> {
+) -> Result<CallToolResult, ToolError> {
     let NoArguments {} = tools::read(arguments)?;
     // The same request as over HTTP, for the same checks; what it answers says too little.
     caller.get("/v1/models".to_owned()).await?;
@@ -52,18 +52,22 @@ pub(super) async fn models(
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
 pub(super) async fn balance(
-    caller: &Caller,
+    caller: &ToolCaller,
     arguments: JsonObject,
-) -> Result<CallToolResult, Refused> {
+) -> Result<CallToolResult, ToolError> {
     let NoArguments {} = tools::read(arguments)?;
     let balance = caller.get("/v1/balance".to_owned()).await?.json()?;
     let amount = |name: &str| balance[name].as_str().unwrap_or("?").to_owned();
-    let text = format!(
+    let mut text = format!(
         "${} available, ${} held by calls under way, ${} spent.",
         amount("available"),
         amount("held"),
         amount("spent")
     );
+    if balance["debt"] != "0.00" {
+        let owed = format!(" ${} is owed, and calls are refused until it is paid.", amount("debt"));
+        text.push_str(&owed);
+    }
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = Some(balance);
     Ok(result)

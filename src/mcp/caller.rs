@@ -10,13 +10,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
+use tokio::task::block_in_place;
 
-use super::refused::Refused;
+use super::refused::ToolError;
 use crate::config::snapshot::Snapshot;
 use crate::finished::Settled;
-use crate::gateway::{Downstream, Inner, Inward};
+use crate::gateway::{Downstream, Inner, Inward, Memory, MemoryPart};
 use crate::ledger::Key;
 use crate::protocols::Operation;
+use crate::protocols::json::values_within;
 
 /// What goes on to the gateway of the caller's headers: who it is, and whose trace it belongs to.
 const PASSED_ON: [HeaderName; 4] = [
@@ -28,14 +30,22 @@ const PASSED_ON: [HeaderName; 4] = [
 /// The largest answer beside the media in it: embeddings of a long list are a few MiB.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// The values of such an answer: [`super::embed::INPUTS_MAX`] vectors of 4096 numbers, and some more.
+const ANSWER_VALUES_MAX: usize = 500_000;
+/// What a tree of numbers takes for each: it grows by doubling.
+const TREE_BYTES_PER_VALUE: usize = 64;
+/// From this length on an answer is parsed where that holds up nobody.
+const LARGE_BYTES: usize = 256 * 1024;
+
 /// Who calls a tool.
-pub(super) struct Caller {
+pub(super) struct ToolCaller {
     /// The key that was shown.
     pub(super) key: Arc<Key>,
     /// The configuration that this call sees.
     pub(super) snapshot: Arc<Snapshot>,
     headers: HeaderMap,
     downstream: Option<Downstream>,
+    memory: Memory,
     inward: Inward,
     /// How the call can be told to end, and its progress told.
     pub(super) context: RequestContext<RoleServer>,
@@ -43,18 +53,35 @@ pub(super) struct Caller {
 
 /// A good answer of the gateway.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct GatewayAnswer {
     pub(super) request_id: String,
     pub(super) content_type: String,
     pub(super) body: Bytes,
     settled: Option<Settled>,
+    /// The part of the gateway's memory that the body takes until this is dropped.
+    memory: MemoryPart,
 }
 
-impl Answer {
+impl GatewayAnswer {
     /// The body as JSON.
-    pub(super) fn json(&self) -> Result<Value, Refused> {
-        serde_json::from_slice(&self.body)
-            .map_err(|_| Refused::failed("BadGateway", "The upstream's answer is no JSON."))
+    ///
+    /// # Errors
+    /// When it is none, or too large to be made a tree of.
+    pub(super) fn json(&mut self) -> Result<Value, ToolError> {
+        let Some(values) = values_within(&self.body, ANSWER_VALUES_MAX) else {
+            let message = format!(
+                "The answer has more than {ANSWER_VALUES_MAX} values. Ask for less, or over HTTP."
+            );
+            return Err(ToolError::failed("answer_too_large", message));
+        };
+        // The tree, and the text that is made of it again.
+        let tree = values.saturating_mul(TREE_BYTES_PER_VALUE);
+        if !self.memory.grow(tree.saturating_add(self.body.len().saturating_mul(2))) {
+            return Err(no_room());
+        }
+        let parse = || serde_json::from_slice(&self.body);
+        let parsed = if self.body.len() < LARGE_BYTES { parse() } else { block_in_place(parse) };
+        parsed.map_err(|_| ToolError::failed("BadGateway", "The upstream's answer is no JSON."))
     }
 
     /// What the call came to, as members of the structured content: always the request's id, and its
@@ -68,7 +95,7 @@ impl Answer {
     }
 }
 
-impl Caller {
+impl ToolCaller {
     /// `None` for a request that did not come through the gateway.
     pub(super) fn new(
         snapshot: Arc<Snapshot>,
@@ -78,24 +105,25 @@ impl Caller {
         let parts = context.extensions.get::<Parts>()?;
         let key = Arc::clone(parts.extensions.get::<Arc<Key>>()?);
         let downstream = parts.extensions.get::<Downstream>().copied();
+        let memory = parts.extensions.get::<Memory>()?.clone();
         let mut headers = HeaderMap::with_capacity(8);
         for name in PASSED_ON {
             for value in parts.headers.get_all(&name) {
                 headers.append(name.clone(), value.clone());
             }
         }
-        Some(Self { key, snapshot, headers, downstream, inward, context })
+        Some(Self { key, snapshot, headers, downstream, memory, inward, context })
     }
 
     /// The path of an operation.
     ///
     /// # Errors
     /// When the configuration has none for it.
-    pub(super) fn path(&self, operation: Operation) -> Result<&str, Refused> {
+    pub(super) fn path(&self, operation: Operation) -> Result<&str, ToolError> {
         let routes = &self.snapshot.routes;
         let route = routes.iter().find(|route| route.operation == operation);
         route.map(|route| route.path.as_str()).ok_or_else(|| {
-            Refused::failed("not_found", format!("This gateway has no path for `{operation}`."))
+            ToolError::failed("not_found", format!("This gateway has no path for `{operation}`."))
         })
     }
 
@@ -103,12 +131,16 @@ impl Caller {
     ///
     /// # Errors
     /// What the gateway refuses, in its words.
-    pub(super) async fn post(&self, operation: Operation, body: &Value) -> Result<Answer, Refused> {
+    pub(super) async fn post(
+        &self,
+        operation: Operation,
+        body: &Value,
+    ) -> Result<GatewayAnswer, ToolError> {
         let body = Bytes::from(body.to_string());
         self.post_as(operation, HeaderValue::from_static("application/json"), body, &[]).await
     }
 
-    /// The same with another type of content and more headers.
+    /// Posts a body of another media type to the gateway, with more headers.
     ///
     /// # Errors
     /// What the gateway refuses, in its words.
@@ -118,7 +150,7 @@ impl Caller {
         content_type: HeaderValue,
         body: Bytes,
         more: &[(HeaderName, HeaderValue)],
-    ) -> Result<Answer, Refused> {
+    ) -> Result<GatewayAnswer, ToolError> {
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, content_type);
         headers.extend(more.iter().cloned());
@@ -130,7 +162,7 @@ impl Caller {
     ///
     /// # Errors
     /// What the gateway refuses, in its words.
-    pub(super) async fn get(&self, path: String) -> Result<Answer, Refused> {
+    pub(super) async fn get(&self, path: String) -> Result<GatewayAnswer, ToolError> {
         self.ask(Method::GET, path, self.headers.clone(), Bytes::new()).await
     }
 
@@ -140,21 +172,26 @@ impl Caller {
         path: String,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<GatewayAnswer, ToolError> {
         let address = self.downstream.and_then(|downstream| downstream.address);
         let request = Inner { method, path, headers, body, address };
         let max = ANSWER_BYTES_MAX + self.snapshot.mcp.media_bytes_max / 3 * 4;
         tokio::select! {
-            answer = whole(&self.inward, request, max) => answer,
+            answer = whole(&self.inward, request, max, self.memory.part()) => answer,
             // Nobody waits for it any more: to the gateway, the customer has left.
             () = self.context.ct.cancelled() => {
-                Err(Refused::failed("cancelled", "The call was cancelled."))
+                Err(ToolError::failed("cancelled", "The call was cancelled."))
             }
         }
     }
 }
 
-async fn whole(inward: &Inward, request: Inner, max: usize) -> Result<Answer, Refused> {
+async fn whole(
+    inward: &Inward,
+    request: Inner,
+    max: usize,
+    mut memory: MemoryPart,
+) -> Result<GatewayAnswer, ToolError> {
     let mut reply = inward.ask(request).await?;
     let mut body = BytesMut::new();
     while let Some(piece) = reply.chunk().await? {
@@ -163,7 +200,10 @@ async fn whole(inward: &Inward, request: Inner, max: usize) -> Result<Answer, Re
             // Writing to a text cannot fail.
             let _written = write!(message, "The answer is larger than {max} bytes. ");
             message.push_str("Ask for less, or over HTTP.");
-            return Err(Refused::failed("answer_too_large", message));
+            return Err(ToolError::failed("answer_too_large", message));
+        }
+        if !memory.grow(piece.len()) {
+            return Err(no_room());
         }
         body.extend_from_slice(&piece);
     }
@@ -173,8 +213,13 @@ async fn whole(inward: &Inward, request: Inner, max: usize) -> Result<Answer, Re
     };
     let (request_id, content_type) = (text("x-request-id"), text("content-type"));
     if !(200..300).contains(&reply.status) {
-        return Err(Refused::by_gateway(reply.status, &reply.headers, &body));
+        return Err(ToolError::by_gateway(reply.status, &reply.headers, &body));
     }
     let body = body.freeze();
-    Ok(Answer { request_id, content_type, body, settled: reply.settled().await })
+    Ok(GatewayAnswer { request_id, content_type, body, settled: reply.settled().await, memory })
+}
+
+fn no_room() -> ToolError {
+    let message = "Too many large answers are in memory at the moment. Try again shortly.";
+    ToolError::failed("ServiceUnavailable", message)
 }

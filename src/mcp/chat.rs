@@ -1,11 +1,12 @@
 //! `chat`: a whole answer of a language model, whichever of the two protocols it is asked in.
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::caller::Caller;
-use super::refused::Refused;
+use super::caller::ToolCaller;
+use super::conversation::{self, ChatMessage, Role};
+use super::refused::ToolError;
 use super::usable::Usable;
 use super::{schema, tools};
 use crate::protocols::Operation;
@@ -15,31 +16,16 @@ const MAX_TOKENS_DEFAULT: u64 = 4096;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ChatArguments {
     model: String,
     prompt: Option<String>,
-    messages: Option<Vec<Message>>,
+    messages: Option<Vec<ChatMessage>>,
     system: Option<String>,
     max_tokens: Option<u64>,
     temperature: Option<f64>,
     top_p: Option<f64>,
     stop: Option<Vec<String>>,
     extra: Option<Map<String, Value>>,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Message {
-    role: Role,
-    content: Value,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Role {
-    System,
-    User,
-    Assistant,
 }
 
 /// The arguments, and those that are needed.
@@ -52,18 +38,7 @@ pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) 
             "type": "array",
             "minItems": 1,
             "description": "The conversation, the last message at its end.",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "role": {"type": "string", "enum": ["system", "user", "assistant"]},
-                    "content": {
-                        "description": "A text, or parts as the model's own API has them.",
-                        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}],
-                    },
-                },
-                "required": ["role", "content"],
-                "additionalProperties": false,
-            },
+            "items": conversation::schema(),
         },
         "system": {"type": "string", "description": "How the model is to behave."},
         "max_tokens": {
@@ -85,37 +60,45 @@ pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) 
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
 pub(super) async fn call(
-    caller: &Caller,
+    caller: &ToolCaller,
     arguments: JsonObject,
-) -> Result<CallToolResult, Refused> {
-    let arguments: Arguments = tools::read(arguments)?;
+) -> Result<CallToolResult, ToolError> {
+    let arguments: ChatArguments = tools::read(arguments)?;
     let model = caller.snapshot.model(&arguments.model);
     let speaks = |operation| model.is_some_and(|model| model.operations.contains(&operation));
     // Whom nobody knows is refused as such, in one protocol as in the other.
     let by_messages = speaks(Operation::Messages) && !speaks(Operation::Chat);
     let operation = if by_messages { Operation::Messages } else { Operation::Chat };
     let most = model.map_or(0, |model| model.limits.output_tokens_max);
-    let answer = caller.post(operation, &arguments.body(by_messages, most)?).await?;
+    let mut answer = caller.post(operation, &arguments.body(by_messages, most)?).await?;
     let document = answer.json()?;
     let told = if by_messages { of_messages(&document) } else { of_chat(&document) };
-    let mut result = CallToolResult::success(vec![ContentBlock::text(told.text.clone())]);
-    result.structured_content = Some(answer.with_cost(json!({
+    // What is called is the answer, where nothing is said beside it.
+    let is_silent = told.text.is_empty() && !told.tool_calls.is_null();
+    let shown = if is_silent { told.tool_calls.to_string() } else { told.text.clone() };
+    let mut result = CallToolResult::success(vec![ContentBlock::text(shown)]);
+    let mut content = json!({
         "model": document["model"],
         "text": told.text,
         "finish_reason": told.finish_reason,
         "usage": document["usage"],
-    })));
+    });
+    if !told.tool_calls.is_null() {
+        content["tool_calls"] = told.tool_calls;
+    }
+    result.structured_content = Some(answer.with_cost(content));
     Ok(result)
 }
 
-impl Arguments {
-    /// The request's body.
-    fn body(self, by_messages: bool, output_tokens_max: u64) -> Result<Value, Refused> {
+impl ChatArguments {
+    /// The body of the request, in the words of the model's protocol.
+    fn body(self, by_messages: bool, output_tokens_max: u64) -> Result<Value, ToolError> {
         let mut messages = match (self.prompt, self.messages) {
-            (Some(prompt), None) => vec![Message { role: Role::User, content: json!(prompt) }],
+            (Some(prompt), None) => vec![ChatMessage::new(Role::User, json!(prompt))],
             (None, Some(messages)) => messages,
-            _ => return Err(Refused::arguments("Give either `prompt` or `messages`.")),
+            _ => return Err(ToolError::arguments("Give either `prompt` or `messages`.")),
         };
+        messages.iter().try_for_each(ChatMessage::check)?;
         let mut body = Map::new();
         let mut say = |name: &str, value: Value| {
             if !value.is_null() {
@@ -134,20 +117,23 @@ impl Arguments {
             });
             let texts: Option<Vec<&str>> = system.iter().map(Value::as_str).collect();
             let texts = texts.ok_or_else(|| {
-                Refused::arguments("The content of a system message must be a text.")
+                ToolError::arguments("The content of a system message must be a text.")
             })?;
             say("system", if texts.is_empty() { Value::Null } else { json!(texts.join("\n\n")) });
             let default = MAX_TOKENS_DEFAULT.min(output_tokens_max.max(1));
             say("max_tokens", json!(self.max_tokens.unwrap_or(default)));
             say("stop_sequences", json!(self.stop));
+            let said: Result<Vec<Value>, ToolError> =
+                messages.iter().map(ChatMessage::in_messages).collect();
+            say("messages", json!(said?));
         } else {
             if let Some(system) = self.system {
-                messages.insert(0, Message { role: Role::System, content: json!(system) });
+                messages.insert(0, ChatMessage::new(Role::System, json!(system)));
             }
             say("max_tokens", json!(self.max_tokens));
             say("stop", json!(self.stop));
+            say("messages", json!(messages));
         }
-        say("messages", json!(messages));
         let mut body = Value::Object(body);
         let extra = self.extra.map(|mut extra| {
             // An answer in pieces has no reader here.
@@ -160,30 +146,34 @@ impl Arguments {
 }
 
 /// What an answer says.
-struct Told {
+struct ChatReply {
     text: String,
     finish_reason: Value,
+    /// The functions that it wants called, as chat completions has them; null for none.
+    tool_calls: Value,
 }
 
-fn of_chat(document: &Value) -> Told {
+fn of_chat(document: &Value) -> ChatReply {
     let choice = &document["choices"][0];
     let text = choice["message"]["content"].as_str().unwrap_or_default().to_owned();
-    Told { text, finish_reason: choice["finish_reason"].clone() }
+    let tool_calls = choice["message"]["tool_calls"].clone();
+    ChatReply { text, finish_reason: choice["finish_reason"].clone(), tool_calls }
 }
 
-fn of_messages(document: &Value) -> Told {
+fn of_messages(document: &Value) -> ChatReply {
     let blocks = document["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-    Told { text, finish_reason: document["stop_reason"].clone() }
+    let tool_calls = conversation::calls_in(blocks);
+    ChatReply { text, finish_reason: document["stop_reason"].clone(), tool_calls }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn body(arguments: Value, by_messages: bool) -> Result<Value, Refused> {
+    fn body(arguments: Value, by_messages: bool) -> Result<Value, ToolError> {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        tools::read::<Arguments>(arguments)?.body(by_messages, 1000)
+        tools::read::<ChatArguments>(arguments)?.body(by_messages, 1000)
     }
 
     #[test]

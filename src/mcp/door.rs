@@ -22,8 +22,9 @@ use serde_json::json;
 use super::server::Server;
 use crate::config::ConfigHandle;
 use crate::config::snapshot::Mcp;
+use crate::gateway::Downstream;
 
-type Answer = Response<BoxBody<Bytes, std::convert::Infallible>>;
+type HttpAnswer = Response<BoxBody<Bytes, std::convert::Infallible>>;
 
 /// What pages may read beside the body.
 const EXPOSED: HeaderValue =
@@ -47,13 +48,15 @@ impl Door {
         Self { config, service }
     }
 
-    pub(super) async fn answer(&self, request: Request<Full<Bytes>>) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Full<Bytes>>) -> HttpAnswer {
         let snapshot = self.config.load();
         let headers = request.headers();
         let mut origins = headers.get_all(ORIGIN).iter();
         let origin = origins.next().cloned();
-        let may_come =
-            origin.as_ref().is_none_or(|origin| is_origin_allowed(&snapshot.mcp, origin));
+        let here = request.extensions().get::<Downstream>().is_some_and(|from| from.is_loopback);
+        let may_come = origin.as_ref().is_none_or(|origin| {
+            is_origin_allowed(&snapshot.mcp, origin) || (here && is_loopback_origin(origin))
+        });
         if !may_come || origins.next().is_some() {
             return refused("This origin may not call: it is none of `mcp.allowed_origins`.");
         }
@@ -88,6 +91,20 @@ fn is_origin_allowed(mcp: &Mcp, origin: &HeaderValue) -> bool {
     })
 }
 
+/// Whether a page is one of a machine's own. Where only this machine reaches the gateway, such a page
+/// may call: no page of a stranger's has that origin, whatever name it reaches the gateway by.
+fn is_loopback_origin(origin: &HeaderValue) -> bool {
+    let Ok(origin) = origin.to_str() else { return false };
+    let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|own| {
+        let port = host.and_then(|host| host.strip_prefix(own));
+        port.is_some_and(|port| {
+            port.is_empty()
+                || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok())
+        })
+    })
+}
+
 /// Whether the server may be called by the name that was used.
 fn is_host_allowed(mcp: &Mcp, headers: &HeaderMap) -> bool {
     if mcp.allowed_hosts.is_empty() {
@@ -100,7 +117,7 @@ fn is_host_allowed(mcp: &Mcp, headers: &HeaderMap) -> bool {
 }
 
 /// The answer to a browser that asks whether an allowed page may call.
-fn preflight(asked: &HeaderMap) -> Answer {
+fn preflight(asked: &HeaderMap) -> HttpAnswer {
     let mut answer = empty();
     *answer.status_mut() = http::StatusCode::NO_CONTENT;
     let headers = answer.headers_mut();
@@ -114,7 +131,7 @@ fn preflight(asked: &HeaderMap) -> Answer {
 }
 
 /// A 403 in the protocol's words: an error that answers no request in particular.
-fn refused(message: &'static str) -> Answer {
+fn refused(message: &'static str) -> HttpAnswer {
     let error =
         json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": message}});
     let mut answer = empty();
@@ -123,7 +140,7 @@ fn refused(message: &'static str) -> Answer {
     answer.map(|_| Full::from(error.to_string()).boxed())
 }
 
-fn empty() -> Answer {
+fn empty() -> HttpAnswer {
     Response::new(Full::default().boxed())
 }
 
@@ -141,6 +158,7 @@ mod tests {
             allowed_hosts: owned(hosts),
             allowed_origins: owned(origins),
             body_bytes_max: 1,
+            json_values_max: 1,
             media_bytes_max: 1,
             wait_max: Duration::from_secs(1),
         }
@@ -166,6 +184,27 @@ mod tests {
         ] {
             let value = HeaderValue::from_str(origin).expect("a value");
             assert_eq!(is_origin_allowed(&mcp, &value), allowed, "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_loopback_origin_is_one_whole() {
+        for (origin, is_one) in [
+            ("http://localhost", true),
+            ("http://localhost:5173", true),
+            ("https://localhost:8443", true),
+            ("http://127.0.0.1:8080", true),
+            ("http://[::1]:8080", true),
+            ("http://localhost.evil.test", false),
+            ("http://localhost:80.evil.test", false),
+            ("http://evil.test", false),
+            ("http://127.0.0.1.evil.test", false),
+            ("http://localhost:", false),
+            ("null", false),
+            ("", false),
+        ] {
+            let value = HeaderValue::from_str(origin).expect("a value");
+            assert_eq!(is_loopback_origin(&value), is_one, "{origin}");
         }
     }
 

@@ -6,16 +6,16 @@ use rmcp::model::{CallToolResult, JsonObject};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::caller::Caller;
+use super::caller::ToolCaller;
 use super::media::{decode, image_type};
-use super::refused::Refused;
+use super::refused::ToolError;
 use super::usable::Usable;
 use super::{images, tools};
 use crate::protocols::Operation;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct EditArguments {
     model: String,
     prompt: String,
     images: Vec<String>,
@@ -54,19 +54,19 @@ pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) 
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
 pub(super) async fn call(
-    caller: &Caller,
+    caller: &ToolCaller,
     arguments: JsonObject,
-) -> Result<CallToolResult, Refused> {
-    let arguments: Arguments = tools::read(arguments)?;
+) -> Result<CallToolResult, ToolError> {
+    let arguments: EditArguments = tools::read(arguments)?;
     let (content_type, body) = arguments.form(caller.snapshot.mcp.body_bytes_max)?;
-    let answer = caller.post_as(Operation::ImageEdit, content_type, body, &[]).await?;
-    images::result(caller, &answer)
+    let mut answer = caller.post_as(Operation::ImageEdit, content_type, body, &[]).await?;
+    images::result(caller, &mut answer)
 }
 
-impl Arguments {
+impl EditArguments {
     /// The form, and what it is called.
-    fn form(self, bytes_max: usize) -> Result<(HeaderValue, Bytes), Refused> {
-        let mut form = Form::new();
+    fn form(self, bytes_max: usize) -> Result<(HeaderValue, Bytes), ToolError> {
+        let mut form = EditForm::new();
         let number = self.n.map(|n| n.to_string());
         for (name, value) in [
             ("model", Some(self.model)),
@@ -105,18 +105,18 @@ impl Arguments {
     }
 }
 
-fn not_base64(field: &str) -> Refused {
-    Refused::arguments(format!("`{field}` must be the base64 of a file."))
+fn not_base64(field: &str) -> ToolError {
+    ToolError::arguments(format!("`{field}` must be the base64 of a file."))
 }
 
 /// A form as it is written.
-struct Form {
+struct EditForm {
     boundary: String,
     body: BytesMut,
     names: Vec<String>,
 }
 
-impl Form {
+impl EditForm {
     fn new() -> Self {
         // Nobody who writes a prompt can guess it.
         let mut random = [0; 16];
@@ -152,11 +152,11 @@ impl Form {
         self.body.extend_from_slice(head.as_bytes());
     }
 
-    fn finish(mut self) -> Result<(HeaderValue, Bytes), Refused> {
+    fn finish(mut self) -> Result<(HeaderValue, Bytes), ToolError> {
         self.body.extend_from_slice(format!("--{}--\r\n", self.boundary).as_bytes());
         let content_type = format!("multipart/form-data; boundary={}", self.boundary);
         let content_type = HeaderValue::from_str(&content_type)
-            .map_err(|_| Refused::failed("internal_error", "The form could not be written."))?;
+            .map_err(|_| ToolError::failed("internal_error", "The form could not be written."))?;
         Ok((content_type, self.body.freeze()))
     }
 }

@@ -4,24 +4,27 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::caller::Caller;
-use super::refused::Refused;
+use super::caller::ToolCaller;
+use super::refused::ToolError;
 use super::usable::Usable;
 use super::{schema, tools};
 use crate::protocols::Operation;
 
+/// Texts in one call: an agent reads every number of their vectors.
+pub(super) const INPUTS_MAX: usize = 100;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct EmbedArguments {
     model: String,
-    input: Input,
+    input: TextOrTexts,
     dimensions: Option<u32>,
     extra: Option<Map<String, Value>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Input {
+enum TextOrTexts {
     One(String),
     Many(Vec<String>),
 }
@@ -40,7 +43,7 @@ pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) 
     let properties = json!({
         "model": schema::model(usable),
         "input": {
-            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}],
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": INPUTS_MAX}],
             "description": "One text, or several.",
         },
         "dimensions": dimensions,
@@ -54,20 +57,25 @@ pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) 
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
 pub(super) async fn call(
-    caller: &Caller,
+    caller: &ToolCaller,
     arguments: JsonObject,
-) -> Result<CallToolResult, Refused> {
-    let arguments: Arguments = tools::read(arguments)?;
+) -> Result<CallToolResult, ToolError> {
+    let arguments: EmbedArguments = tools::read(arguments)?;
     let input = match arguments.input {
-        Input::One(text) => json!(text),
-        Input::Many(texts) => json!(texts),
+        TextOrTexts::One(text) => json!(text),
+        TextOrTexts::Many(texts) if texts.len() > INPUTS_MAX => {
+            let message =
+                format!("`input` has more than {INPUTS_MAX} texts: embed them over HTTP.");
+            return Err(ToolError::arguments(message));
+        }
+        TextOrTexts::Many(texts) => json!(texts),
     };
     let mut body = json!({"model": arguments.model, "input": input, "encoding_format": "float"});
     if let Some(dimensions) = arguments.dimensions {
         body["dimensions"] = json!(dimensions);
     }
     tools::add(&mut body, arguments.extra);
-    let answer = caller.post(Operation::Embeddings, &body).await?;
+    let mut answer = caller.post(Operation::Embeddings, &body).await?;
     let mut document = answer.json()?;
     let vectors: Vec<Value> = match document["data"].take() {
         Value::Array(data) => data.into_iter().map(|mut one| one["embedding"].take()).collect(),

@@ -4,9 +4,9 @@ use rmcp::model::{CallToolResult, JsonObject};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::caller::{Answer, Caller};
-use super::media::{self, Kind, Media};
-use super::refused::Refused;
+use super::caller::{GatewayAnswer, ToolCaller};
+use super::media::{self, Media, MediaKind};
+use super::refused::ToolError;
 use super::usable::Usable;
 use super::{schema, tools};
 use crate::price::Quality;
@@ -16,7 +16,7 @@ use crate::protocols::{Dialect, Operation};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ImageArguments {
     model: String,
     prompt: String,
     n: Option<u32>,
@@ -63,10 +63,10 @@ pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) 
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
 pub(super) async fn call(
-    caller: &Caller,
+    caller: &ToolCaller,
     arguments: JsonObject,
-) -> Result<CallToolResult, Refused> {
-    let arguments: Arguments = tools::read(arguments)?;
+) -> Result<CallToolResult, ToolError> {
+    let arguments: ImageArguments = tools::read(arguments)?;
     let plain = PlainImage {
         model: &arguments.model,
         prompt: &arguments.prompt,
@@ -78,12 +78,12 @@ pub(super) async fn call(
     };
     let mut body = plain.body(dialect(caller, &arguments.model));
     tools::add(&mut body, arguments.extra);
-    let answer = caller.post(Operation::ImageGeneration, &body).await?;
-    result(caller, &answer)
+    let mut answer = caller.post(Operation::ImageGeneration, &body).await?;
+    result(caller, &mut answer)
 }
 
 /// The dialect in which a model is asked: that of its first target.
-pub(super) fn dialect(caller: &Caller, model: &str) -> Dialect {
+pub(super) fn dialect(caller: &ToolCaller, model: &str) -> Dialect {
     let target = caller.snapshot.model(model).and_then(|model| model.targets.first());
     target.map_or(Dialect::Openai, |target| target.upstream.dialect)
 }
@@ -92,21 +92,24 @@ pub(super) fn dialect(caller: &Caller, model: &str) -> Dialect {
 ///
 /// # Errors
 /// An answer that is none.
-pub(super) fn result(caller: &Caller, answer: &Answer) -> Result<CallToolResult, Refused> {
+pub(super) fn result(
+    caller: &ToolCaller,
+    answer: &mut GatewayAnswer,
+) -> Result<CallToolResult, ToolError> {
     let document = answer.json()?;
     let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     for image in items(&document["data"]) {
         if let Some(data) = image["b64_json"].as_str() {
-            media.add_base64(Kind::Image, data, media::image_type(data));
+            media.add_base64(MediaKind::Image, data, media::image_type(data));
         } else if let Some(url) = image["url"].as_str() {
-            media.add_url(Kind::Image, url);
+            media.add_url(MediaKind::Image, url);
         }
     }
     for choice in items(&document["output"]["choices"]) {
         for block in items(&choice["message"]["content"]) {
             if let Some(url) = block["image"].as_str() {
-                media.add_url(Kind::Image, url);
+                media.add_url(MediaKind::Image, url);
             }
         }
     }

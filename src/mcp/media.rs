@@ -19,7 +19,7 @@ pub(super) struct Media {
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MediaKind {
     Image,
     Audio,
     Video,
@@ -32,14 +32,14 @@ impl Media {
     }
 
     /// A file in base64.
-    pub(super) fn add_base64(&mut self, kind: Kind, data: &str, media_type: &str) {
+    pub(super) fn add_base64(&mut self, kind: MediaKind, data: &str, media_type: &str) {
         let bytes = data.len() / 4 * 3;
         let is_in = bytes <= self.left;
         if is_in {
             self.left -= bytes;
             self.content.push(match kind {
-                Kind::Audio => ContentBlock::audio(data, media_type),
-                Kind::Image | Kind::Video => ContentBlock::image(data, media_type),
+                MediaKind::Audio => ContentBlock::audio(data, media_type),
+                MediaKind::Image | MediaKind::Video => ContentBlock::image(data, media_type),
             });
         } else {
             let text = format!(
@@ -52,7 +52,7 @@ impl Media {
     }
 
     /// A file as it is.
-    pub(super) fn add_bytes(&mut self, kind: Kind, bytes: &[u8], media_type: &str) {
+    pub(super) fn add_bytes(&mut self, kind: MediaKind, bytes: &[u8], media_type: &str) {
         if bytes.len() <= self.left {
             self.add_base64(kind, &BASE64.encode(bytes), media_type);
         } else {
@@ -65,11 +65,11 @@ impl Media {
     }
 
     /// A file that its provider keeps.
-    pub(super) fn add_url(&mut self, kind: Kind, url: &str) {
+    pub(super) fn add_url(&mut self, kind: MediaKind, url: &str) {
         let (name, media_type) = match kind {
-            Kind::Image => ("image", "image/png"),
-            Kind::Audio => ("speech", "audio/mpeg"),
-            Kind::Video => ("video", "video/mp4"),
+            MediaKind::Image => ("image", "image/png"),
+            MediaKind::Audio => ("speech", "audio/mpeg"),
+            MediaKind::Video => ("video", "video/mp4"),
         };
         let is_link = url.len() <= URL_BYTES_MAX
             && (url.starts_with("https://") || url.starts_with("http://"));
@@ -111,15 +111,18 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_told_of() {
         let mut media = Media::new(8);
-        media.add_bytes(Kind::Image, b"123456", "image/png");
-        media.add_bytes(Kind::Image, b"123456", "image/png");
-        media.add_bytes(Kind::Audio, b"12", "audio/wav");
+        media.add_bytes(MediaKind::Image, b"123456", "image/png");
+        media.add_bytes(MediaKind::Image, b"123456", "image/png");
+        media.add_bytes(MediaKind::Audio, b"12", "audio/wav");
         let included: Vec<bool> =
             media.told.iter().map(|one| one["included"].as_bool().expect("told")).collect();
         assert_eq!(included, [true, false, false], "base64 is counted in steps of three bytes");
-        media.add_url(Kind::Video, "https://example.com/a.mp4");
-        media.add_url(Kind::Video, "javascript:alert(1)");
-        media.add_url(Kind::Video, &format!("https://example.com/{}", "a".repeat(URL_BYTES_MAX)));
+        media.add_url(MediaKind::Video, "https://example.com/a.mp4");
+        media.add_url(MediaKind::Video, "javascript:alert(1)");
+        media.add_url(
+            MediaKind::Video,
+            &format!("https://example.com/{}", "a".repeat(URL_BYTES_MAX)),
+        );
         assert_eq!(media.told.len(), 4, "one link: {:?}", media.told);
     }
 

@@ -14,6 +14,7 @@ mod usable;
 mod schema;
 mod media;
 mod chat;
+mod conversation;
 mod embed;
 mod images;
 mod edit;
@@ -61,5 +62,6 @@ pub fn hosted(config: &Arc<ConfigHandle>, inward: &Inward) -> Option<Hosted> {
         let door = door.clone();
         async move { Ok(door.answer(request).await) }
     });
-    Some(Hosted::new(snapshot.mcp.path.clone(), ROUTE, body_bytes_max, service).for_keys())
+    let hosted = Hosted::new(snapshot.mcp.path.clone(), ROUTE, body_bytes_max, service);
+    Some(hosted.for_keys().parsing_json(snapshot.mcp.json_values_max))
 }

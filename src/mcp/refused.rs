@@ -5,29 +5,31 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
 use crate::error::GatewayError;
+use crate::protocols::json;
 
 /// Why a call came to nothing.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct ToolError {
     code: String,
     message: String,
     /// What else the agent may want to know: status, request id, when to come again.
     more: Value,
 }
 
-impl Refused {
+impl ToolError {
     /// Arguments that are not what the tool takes.
     pub(super) fn arguments(message: impl Into<String>) -> Self {
         Self::failed("invalid_arguments", message)
     }
 
     pub(super) fn failed(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), more: json!({}) }
+        let message = for_agents(message.into());
+        Self { code: code.into(), message, more: json!({}) }
     }
 
     /// What the gateway answered: any of the shapes of its errors, or an upstream's own words.
     pub(super) fn by_gateway(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let body: Value = json::from_upstream(body).unwrap_or_default();
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let (flat, error) = (&body, &body["error"]);
         let code = [&error["code"], &error["details"]["error_code"], &flat["code"], &error["type"]];
@@ -45,7 +47,7 @@ impl Refused {
                 more[field] = value.parse::<u64>().map_or_else(|_| json!(value), |ms| json!(ms));
             }
         }
-        Self { code, message, more }
+        Self { code, message: for_agents(message), more }
     }
 
     /// The result that says so.
@@ -60,7 +62,16 @@ impl Refused {
     }
 }
 
-impl From<GatewayError> for Refused {
+/// A message in the words of who has tools and no paths.
+fn for_agents(message: String) -> String {
+    const TOOLS: [(&str, &str); 2] =
+        [("GET /v1/models", "list_models"), ("GET /v1/balance", "get_balance")];
+    TOOLS.iter().fold(message, |message, (path, tool)| {
+        if message.contains(path) { message.replace(path, tool) } else { message }
+    })
+}
+
+impl From<GatewayError> for ToolError {
     fn from(error: GatewayError) -> Self {
         Self::failed(error.code.unwrap_or("internal_error"), error.message)
     }
@@ -69,6 +80,13 @@ impl From<GatewayError> for Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_reads_of_tools_and_not_of_paths() {
+        let body = json!({"error": {"message": "No such model. `GET /v1/models` lists those.", "code": "model_not_found"}});
+        let refused = ToolError::by_gateway(404, &HeaderMap::new(), body.to_string().as_bytes());
+        assert_eq!(refused.message, "No such model. `list_models` lists those.");
+    }
 
     #[test]
     fn every_shape_of_error_is_read() {
@@ -81,13 +99,13 @@ mod tests {
         let flat = json!({"code": "model_not_found", "error": "No."});
         for body in [openai, anthropic, family_q, flat] {
             let text = body.to_string();
-            let refused = Refused::by_gateway(404, &HeaderMap::new(), text.as_bytes());
+            let refused = ToolError::by_gateway(404, &HeaderMap::new(), text.as_bytes());
             assert_eq!(
                 (refused.code.as_str(), refused.message.as_str()),
                 ("model_not_found", "No.")
             );
         }
-        let refused = Refused::by_gateway(502, &HeaderMap::new(), b"<html>");
+        let refused = ToolError::by_gateway(502, &HeaderMap::new(), b"<html>");
         let result = refused.into_result();
         assert_eq!(result.is_error, Some(true));
         let structured = result.structured_content.expect("what is wrong");

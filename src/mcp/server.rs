@@ -9,7 +9,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 
-use super::caller::Caller;
+use super::caller::ToolCaller;
 use super::tools::ROWS;
 use crate::config::ConfigHandle;
 use crate::gateway::Inward;
@@ -26,8 +26,8 @@ impl Server {
         Self { config, inward }
     }
 
-    fn caller(&self, context: RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
-        let caller = Caller::new(self.config.load(), self.inward.clone(), context);
+    fn caller(&self, context: RequestContext<RoleServer>) -> Result<ToolCaller, ErrorData> {
+        let caller = ToolCaller::new(self.config.load(), self.inward.clone(), context);
         caller.ok_or_else(|| ErrorData::internal_error("The request has no key.", None))
     }
 }
@@ -66,6 +66,6 @@ impl ServerHandler for Server {
         };
         let caller = self.caller(context)?;
         let called = (row.call)(&caller, request.arguments.unwrap_or_default()).await;
-        Ok(called.unwrap_or_else(super::refused::Refused::into_result).into())
+        Ok(called.unwrap_or_else(super::refused::ToolError::into_result).into())
     }
 }

@@ -4,9 +4,9 @@ use rmcp::model::{CallToolResult, JsonObject};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::caller::Caller;
-use super::media::{Kind, Media};
-use super::refused::Refused;
+use super::caller::ToolCaller;
+use super::media::{Media, MediaKind};
+use super::refused::ToolError;
 use super::usable::Usable;
 use super::{schema, tools};
 use crate::protocols::Operation;
@@ -14,7 +14,7 @@ use crate::protocols::limits::AudioFormat;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct SpeechArguments {
     model: String,
     input: String,
     voice: Option<String>,
@@ -45,10 +45,10 @@ pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) 
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
 pub(super) async fn call(
-    caller: &Caller,
+    caller: &ToolCaller,
     arguments: JsonObject,
-) -> Result<CallToolResult, Refused> {
-    let Arguments { model, input, voice, response_format, instructions, speed, extra } =
+) -> Result<CallToolResult, ToolError> {
+    let SpeechArguments { model, input, voice, response_format, instructions, speed, extra } =
         tools::read(arguments)?;
     let mut body = json!({"model": model, "input": input});
     for (name, value) in [
@@ -71,7 +71,7 @@ pub(super) async fn call(
     let media_type = answer.content_type.split(';').next().unwrap_or_default().trim();
     let media_type = if media_type.starts_with("audio/") { media_type } else { "audio/mpeg" };
     let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
-    media.add_bytes(Kind::Audio, &answer.body, media_type);
+    media.add_bytes(MediaKind::Audio, &answer.body, media_type);
     let Media { content, told, .. } = media;
     let mut result = CallToolResult::success(content);
     result.structured_content = Some(answer.with_cost(json!({"audio": told})));

@@ -5,8 +5,8 @@ use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::caller::Caller;
-use super::refused::Refused;
+use super::caller::ToolCaller;
+use super::refused::ToolError;
 use super::usable::{Usable, usable};
 use super::{account, chat, edit, embed, images, schema, speak, video};
 use crate::config::snapshot::Snapshot;
@@ -14,10 +14,10 @@ use crate::ledger::Key;
 use crate::protocols::Operation;
 
 /// What a tool's call comes to.
-pub(super) type Called<'a> = BoxFuture<'a, Result<CallToolResult, Refused>>;
+pub(super) type Called<'a> = BoxFuture<'a, Result<CallToolResult, ToolError>>;
 
-/// A tool.
-pub(super) struct Row {
+/// A tool that agents can call: its name, its arguments and what it does.
+pub(super) struct ToolEntry {
     pub(super) name: &'static str,
     title: &'static str,
     description: &'static str,
@@ -26,12 +26,12 @@ pub(super) struct Row {
     /// Whether it changes nothing and costs nothing.
     is_read_only: bool,
     schema: fn(&[Usable<'_>]) -> (Value, &'static [&'static str]),
-    pub(super) call: for<'a> fn(&'a Caller, JsonObject) -> Called<'a>,
+    pub(super) call: for<'a> fn(&'a ToolCaller, JsonObject) -> Called<'a>,
 }
 
 /// Every tool, in the order in which they are listed.
-pub(super) static ROWS: [Row; 9] = [
-    Row {
+pub(super) static ROWS: [ToolEntry; 9] = [
+    ToolEntry {
         name: "chat",
         title: "Ask a model",
         description: "Sends messages to a language model and returns its answer.",
@@ -40,7 +40,7 @@ pub(super) static ROWS: [Row; 9] = [
         schema: chat::schema,
         call: |caller, arguments| Box::pin(chat::call(caller, arguments)),
     },
-    Row {
+    ToolEntry {
         name: "generate_image",
         title: "Make images",
         description: "Makes images from a text, with some models also from other images.",
@@ -49,7 +49,7 @@ pub(super) static ROWS: [Row; 9] = [
         schema: images::schema,
         call: |caller, arguments| Box::pin(images::call(caller, arguments)),
     },
-    Row {
+    ToolEntry {
         name: "edit_image",
         title: "Edit images",
         description: "Changes images, given as base64, as a text says.",
@@ -58,7 +58,7 @@ pub(super) static ROWS: [Row; 9] = [
         schema: edit::schema,
         call: |caller, arguments| Box::pin(edit::call(caller, arguments)),
     },
-    Row {
+    ToolEntry {
         name: "submit_video",
         title: "Begin a video",
         description: "Begins to make a video and returns the id of its task at once. Making it takes \
@@ -68,7 +68,7 @@ pub(super) static ROWS: [Row; 9] = [
         schema: video::submit_schema,
         call: |caller, arguments| Box::pin(video::submit(caller, arguments)),
     },
-    Row {
+    ToolEntry {
         name: "get_video",
         title: "Look after a video",
         description: "Tells how far a video is, and where it is to be had once it is made. Waits for \
@@ -78,7 +78,7 @@ pub(super) static ROWS: [Row; 9] = [
         schema: video::get_schema,
         call: |caller, arguments| Box::pin(video::get(caller, arguments)),
     },
-    Row {
+    ToolEntry {
         name: "embed",
         title: "Embed texts",
         description: "Turns texts into vectors.",
@@ -87,7 +87,7 @@ pub(super) static ROWS: [Row; 9] = [
         schema: embed::schema,
         call: |caller, arguments| Box::pin(embed::call(caller, arguments)),
     },
-    Row {
+    ToolEntry {
         name: "speak",
         title: "Speak a text",
         description: "Speaks a text and returns the audio.",
@@ -96,7 +96,7 @@ pub(super) static ROWS: [Row; 9] = [
         schema: speak::schema,
         call: |caller, arguments| Box::pin(speak::call(caller, arguments)),
     },
-    Row {
+    ToolEntry {
         name: "list_models",
         title: "List the models",
         description: "Lists the models that this key may use, what each can do, and its limits.",
@@ -105,7 +105,7 @@ pub(super) static ROWS: [Row; 9] = [
         schema: account::no_arguments,
         call: |caller, arguments| Box::pin(account::models(caller, arguments)),
     },
-    Row {
+    ToolEntry {
         name: "get_balance",
         title: "Read the balance",
         description: "Tells how much money the account has, in US dollars.",
@@ -116,7 +116,7 @@ pub(super) static ROWS: [Row; 9] = [
     },
 ];
 
-impl Row {
+impl ToolEntry {
     /// The tool as this key sees it; `None` if it could do nothing with it.
     pub(super) fn tool(&self, snapshot: &Snapshot, key: &Key) -> Option<Tool> {
         let usable = usable(snapshot, key, self.operations);
@@ -141,11 +141,11 @@ impl Row {
 ///
 /// # Errors
 /// What they lack, or have too much.
-pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Refused> {
+pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ToolError> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();
         let at = if path == "." { String::new() } else { format!("`{path}`: ") };
-        Refused::arguments(format!("{at}{}", error.into_inner()))
+        ToolError::arguments(format!("{at}{}", error.into_inner()))
     })
 }
 

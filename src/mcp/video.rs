@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::caller::{Answer, Caller};
-use super::media::{Kind, Media};
-use super::refused::Refused;
+use super::caller::{GatewayAnswer, ToolCaller};
+use super::media::{Media, MediaKind};
+use super::refused::ToolError;
 use super::usable::Usable;
 use super::{images, schema, tools};
 use crate::protocols::Operation;
@@ -24,7 +24,7 @@ const ID_BYTES_MAX: usize = 128;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Submit {
+struct VideoArguments {
     model: String,
     prompt: String,
     duration: Option<u32>,
@@ -94,10 +94,10 @@ pub(super) fn get_schema(_: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
 pub(super) async fn submit(
-    caller: &Caller,
+    caller: &ToolCaller,
     arguments: JsonObject,
-) -> Result<CallToolResult, Refused> {
-    let arguments: Submit = tools::read(arguments)?;
+) -> Result<CallToolResult, ToolError> {
+    let arguments: VideoArguments = tools::read(arguments)?;
     let dialect = images::dialect(caller, &arguments.model);
     let plain = PlainVideo {
         model: &arguments.model,
@@ -118,12 +118,12 @@ pub(super) async fn submit(
     let mut more = Vec::new();
     if let Some(key) = &arguments.idempotency_key {
         let key = HeaderValue::from_str(key)
-            .map_err(|_| Refused::arguments("`idempotency_key` must be plain text."))?;
+            .map_err(|_| ToolError::arguments("`idempotency_key` must be plain text."))?;
         more.push((HeaderName::from_static("idempotency-key"), key));
     }
     let json_type = HeaderValue::from_static("application/json");
     let text = bytes::Bytes::from(body.to_string());
-    let answer = caller.post_as(Operation::Video, json_type, text, &more).await?;
+    let mut answer = caller.post_as(Operation::Video, json_type, text, &more).await?;
     let document = answer.json()?;
     let id = document["id"].as_str().unwrap_or_default().to_owned();
     let text = format!("The video is being made. Its task is {id}; ask for it with `get_video`.");
@@ -138,18 +138,21 @@ pub(super) async fn submit(
 ///
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
-pub(super) async fn get(caller: &Caller, arguments: JsonObject) -> Result<CallToolResult, Refused> {
+pub(super) async fn get(
+    caller: &ToolCaller,
+    arguments: JsonObject,
+) -> Result<CallToolResult, ToolError> {
     let Get { id, wait_seconds } = tools::read(arguments)?;
     // It becomes a part of a path.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(is_plain) {
-        return Err(Refused::arguments("`id` is not the id of a task."));
+        return Err(ToolError::arguments("`id` is not the id of a task."));
     }
     let path = format!("{}/{id}", caller.path(Operation::Video)?);
     let wait = Duration::from_secs(wait_seconds).min(caller.snapshot.mcp.wait_max);
     let begun = Instant::now();
     loop {
-        let answer = caller.get(path.clone()).await?;
+        let mut answer = caller.get(path.clone()).await?;
         let record = answer.json()?;
         let waited = begun.elapsed();
         if has_ended(&record) || waited >= wait {
@@ -159,7 +162,7 @@ pub(super) async fn get(caller: &Caller, arguments: JsonObject) -> Result<CallTo
         tokio::select! {
             () = tokio::time::sleep(LOOKED_AT_EVERY.min(wait - waited)) => {}
             () = caller.context.ct.cancelled() => {
-                return Err(Refused::failed("cancelled", "The call was cancelled."));
+                return Err(ToolError::failed("cancelled", "The call was cancelled."));
             }
         }
     }
@@ -170,7 +173,7 @@ fn has_ended(record: &Value) -> bool {
 }
 
 /// Tells a client that asked for it how long it has waited, and for what.
-async fn tell(caller: &Caller, record: &Value, waited: Duration, wait: Duration) {
+async fn tell(caller: &ToolCaller, record: &Value, waited: Duration, wait: Duration) {
     let Some(token) = caller.context.meta.get_progress_token() else { return };
     let status = record["status"].as_str().unwrap_or("processing");
     let progress = ProgressNotificationParam::new(token, waited.as_secs_f64())
@@ -181,13 +184,13 @@ async fn tell(caller: &Caller, record: &Value, waited: Duration, wait: Duration)
 }
 
 /// The record, and the video if there is one.
-fn result(answer: &Answer, record: Value) -> CallToolResult {
+fn result(answer: &GatewayAnswer, record: Value) -> CallToolResult {
     let status = record["status"].as_str().unwrap_or("processing").to_owned();
     let mut media = Media::new(0);
     let urls =
         [&record["content"][0]["video_url"], &record["content"]["video_url"], &record["video_url"]];
     if let Some(url) = urls.into_iter().find_map(Value::as_str) {
-        media.add_url(Kind::Video, url);
+        media.add_url(MediaKind::Video, url);
     }
     let text = match record["error"]["message"].as_str() {
         Some(message) => format!("The video is {status}: {message}"),

@@ -110,6 +110,7 @@ impl FleetMetrics {
             ("held", sums.money.held),
             ("spent", sums.money.spent),
             ("suspense", sums.money.suspense),
+            ("debt", sums.money.debt),
             ("written_off", sums.money.written_off),
         ] {
             self.money.with_label_values(&[part]).set(dollars(amount));

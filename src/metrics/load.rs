@@ -2,14 +2,81 @@
 
 use prometheus::{IntCounterVec, IntGauge, Registry};
 
-use super::register::{int_counters, int_gauge};
+use super::register::{int_counters, int_gauge, int_gauges};
+use crate::words::words;
 
-/// Why requests are turned away.
-const REASONS: [&str; 2] = ["requests_in_flight", "body_memory"];
+words! {
+    /// Why a request was turned away.
+    Shed {
+        /// All places of customers are taken.
+        InFlight = "requests_in_flight",
+        /// The account has its share of them.
+        AccountInFlight = "account_requests_in_flight",
+        /// The account has its share of connections, or of streams over HTTP/2.
+        AccountConnections = "account_connections",
+        /// There is no memory for its body.
+        BodyMemory = "body_memory",
+        /// The account has its share of that.
+        AccountBodyMemory = "account_body_memory",
+        /// The account has its share of those who may wait for a task.
+        AccountWaiting = "account_waiting",
+        /// The account has as many reads under way as it may.
+        AccountReads = "account_reads",
+        /// All places of those without a valid key are taken.
+        Unauthenticated = "unauthenticated",
+        /// The address has its share of them.
+        Address = "unauthenticated_address",
+    }
+}
+
+words! {
+    /// Who shares places among the requests that are served.
+    Pool {
+        /// Those who have shown a valid key.
+        Customers = "customers",
+        /// Everybody else, and the console.
+        Unauthenticated = "unauthenticated",
+    }
+}
+
+words! {
+    /// What became of a customer's connection when there were as many as may be.
+    ConnectionShed {
+        /// It was refused: nobody could give way.
+        Full = "full",
+        /// It was closed for another one.
+        GaveWay = "gave_way",
+        /// It was refused: nobody of its address could give way.
+        AddressFull = "address_full",
+        /// It was closed for another one of its address.
+        AddressGaveWay = "address_gave_way",
+    }
+}
+
+words! {
+    /// Why a stream over HTTP/2 was turned away.
+    StreamRefused {
+        /// There were too many at a time on a connection that nobody is known on.
+        Connection = "connection",
+        /// There were too many on such connections of its address.
+        Address = "address",
+        /// There were too many on all such connections.
+        Strangers = "strangers",
+        /// There were too many.
+        All = "all",
+    }
+}
 
 pub(super) struct Load {
     pub(super) connections: IntGauge,
+    pub(super) connections_max: IntGauge,
+    pub(super) strangers: IntGauge,
+    pub(super) connections_shed: IntCounterVec,
+    pub(super) streams_refused: IntCounterVec,
     pub(super) in_flight: IntGauge,
+    customers: IntGauge,
+    unauthenticated: IntGauge,
+    pub(super) orphans: IntGauge,
     pub(super) body_bytes: IntGauge,
     pub(super) shed: IntCounterVec,
 }
@@ -22,19 +89,71 @@ impl Load {
             "Requests turned away because the gateway has enough to do.",
             &["reason"],
         );
-        for reason in REASONS {
+        for reason in Shed::ALL {
             // A rate needs the zero that comes before the first.
-            shed.with_label_values(&[reason]).inc_by(0);
+            shed.with_label_values(&[reason.as_str()]).inc_by(0);
+        }
+        let places = int_gauges(
+            r,
+            "tollgate_places_taken",
+            "Places among the requests that are served, taken now.",
+            &["pool"],
+        );
+        let places = |pool: Pool| places.with_label_values(&[pool.as_str()]);
+        let connections_shed = int_counters(
+            r,
+            "tollgate_connections_shed_total",
+            "Customers' connections that were closed or refused because there were as many as may be.",
+            &["reason"],
+        );
+        for reason in ConnectionShed::ALL {
+            connections_shed.with_label_values(&[reason.as_str()]).inc_by(0);
+        }
+        let streams_refused = int_counters(
+            r,
+            "tollgate_streams_refused_total",
+            "Streams over HTTP/2 that were turned away because there were as many as may be.",
+            &["reason"],
+        );
+        for reason in StreamRefused::ALL {
+            streams_refused.with_label_values(&[reason.as_str()]).inc_by(0);
         }
         Self {
+            customers: places(Pool::Customers),
+            unauthenticated: places(Pool::Unauthenticated),
+            connections_max: int_gauge(
+                r,
+                "tollgate_connections_max",
+                "Customers' connections that there may be.",
+            ),
+            strangers: int_gauge(
+                r,
+                "tollgate_connections_unauthenticated",
+                "Customers' connections open now on which no key was shown yet.",
+            ),
+            connections_shed,
+            streams_refused,
             connections: int_gauge(r, "tollgate_connections", "Customers' connections open now."),
             in_flight: int_gauge(r, "tollgate_requests_in_flight", "Requests being served now."),
+            orphans: int_gauge(
+                r,
+                "tollgate_orphans",
+                "Answers that are read on for their usage although nobody waits for them.",
+            ),
             body_bytes: int_gauge(
                 r,
                 "tollgate_request_body_bytes",
                 "Bytes of request bodies held in memory now.",
             ),
             shed,
+        }
+    }
+
+    /// The places that are taken of those of `pool`.
+    pub(super) fn places(&self, pool: Pool) -> &IntGauge {
+        match pool {
+            Pool::Customers => &self.customers,
+            Pool::Unauthenticated => &self.unauthenticated,
         }
     }
 }

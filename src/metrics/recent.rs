@@ -267,6 +267,7 @@ mod tests {
                         usage: crate::price::Usage::ZERO,
                         source: UsageSource::Upstream,
                         cost: Nanousd::new(1_000_000),
+                        owed: Nanousd::ZERO,
                     }),
                     ..finished()
                 });

@@ -1,9 +1,10 @@
 //! Figures that live elsewhere and are read when Prometheus asks.
 
-use prometheus::{Counter, IntCounter, IntCounterVec, IntGauge, Registry};
+use prometheus::{Counter, CounterVec, Gauge, IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::register::{counter, int_counter, int_counters, int_gauge};
+use super::register::{counter, counters, gauge, int_counter, int_counters, int_gauge};
 use super::{LedgerFigures, dollars, process};
+use crate::ledger::LossCause;
 use crate::logging;
 use crate::request_log::Figures;
 
@@ -11,7 +12,11 @@ use crate::request_log::Figures;
 pub(super) struct Scraped {
     open_holds: IntGauge,
     open_tasks: IntGauge,
+    debt: Gauge,
     written_off: Counter,
+    losses: CounterVec,
+    projection_up: IntGauge,
+    projection_repairs: IntCounter,
     lines_dropped: Counter,
     requests: IntCounter,
     requests_dropped: IntCounterVec,
@@ -37,10 +42,26 @@ impl Scraped {
                 "tollgate_open_tasks",
                 "Tasks that have not ended, or whose end is still to be announced.",
             ),
+            debt: gauge(
+                r,
+                "tollgate_debt_dollars",
+                "US dollars that accounts owe for calls that cost more than they could pay.",
+            ),
+            losses: losses(r),
             written_off: counter(
                 r,
                 "tollgate_written_off_dollars_total",
-                "US dollars of work that was delivered and could not be charged.",
+                "US dollars of work that was delivered, was not paid and is not owed any more.",
+            ),
+            projection_up: int_gauge(
+                r,
+                "tollgate_ledger_projection_up",
+                "Whether statements, usage and ended tasks can be read: 0 while sled is mended.",
+            ),
+            projection_repairs: int_counter(
+                r,
+                "tollgate_ledger_projection_repairs_total",
+                "How often sled had failed and was opened again or made anew.",
             ),
             lines_dropped: counter(
                 r,
@@ -68,10 +89,18 @@ impl Scraped {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 dropped lines are out of reach")]
-    pub(super) fn update(&self, ledger: LedgerFigures, requests: Figures) {
+    pub(super) fn update(&self, ledger: &LedgerFigures, requests: Figures) {
         self.open_holds.set(i64::try_from(ledger.open_holds).unwrap_or(i64::MAX));
         self.open_tasks.set(i64::try_from(ledger.open_tasks).unwrap_or(i64::MAX));
+        if let Some(debt) = ledger.debt {
+            self.debt.set(dollars(debt));
+        }
         advance(&self.written_off, dollars(ledger.written_off));
+        for (cause, amount) in &ledger.losses {
+            advance(&self.losses.with_label_values(&[cause]), dollars(*amount));
+        }
+        self.projection_up.set(i64::from(ledger.projection.away.is_none()));
+        advance_to(&self.projection_repairs, ledger.projection.mended);
         advance(&self.lines_dropped, logging::lines_dropped() as f64);
         let Figures { records, dropped, bytes } = requests;
         advance_to(&self.requests, records);
@@ -91,6 +120,18 @@ impl Scraped {
             metrics.fds_max.set(reading.fds_max);
         }
     }
+}
+
+/// What calls may have cost the operator, with all causes that there are from the beginning.
+fn losses(r: &Registry) -> CounterVec {
+    let losses = counters(
+        r,
+        "tollgate_operator_loss_dollars_total",
+        "US dollars that calls may have cost the operator and no customer pays, by cause.",
+        &["cause"],
+    );
+    LossCause::ALL.iter().for_each(|cause| drop(losses.with_label_values(&[cause.as_str()])));
+    losses
 }
 
 impl ProcessMetrics {

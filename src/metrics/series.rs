@@ -6,7 +6,7 @@ use prometheus::{Counter, Histogram, IntCounter};
 
 use super::{Metrics, dollars};
 use crate::finished::{Finished, Settled};
-use crate::price::UsageSource;
+use crate::price::{UNITS, Unit, UsageSource};
 
 /// The resolved metrics of one route, model and upstream: a request only adds to atomics.
 pub(super) struct Series {
@@ -53,10 +53,8 @@ impl Series {
 
 /// The resolved metrics of what one model was billed.
 pub(super) struct Billed {
-    input: IntCounter,
-    cache_read: IntCounter,
-    cache_write: IntCounter,
-    output: IntCounter,
+    /// Of each unit the counter of its tokens, if it is one.
+    tokens: [Option<IntCounter>; Unit::COUNT],
     spend: Counter,
     by_upstream: IntCounter,
     estimated: IntCounter,
@@ -68,10 +66,7 @@ impl Billed {
         let tokens = |kind| metrics.tokens.with_label_values(&[model, kind]);
         let source = |it: UsageSource| metrics.settlements.with_label_values(&[model, it.as_str()]);
         Self {
-            input: tokens("input"),
-            cache_read: tokens("cache_read"),
-            cache_write: tokens("cache_write"),
-            output: tokens("output"),
+            tokens: UNITS.each_ref().map(|unit| unit.metric.map(tokens)),
             spend: metrics.spend.with_label_values(&[model]),
             by_upstream: source(UsageSource::Upstream),
             estimated: source(UsageSource::Estimated),
@@ -80,16 +75,11 @@ impl Billed {
     }
 
     pub(super) fn record(&self, settled: &Settled) {
-        let usage = &settled.usage;
-        let written = usage.cache_write_tokens.saturating_add(usage.cache_write_1h_tokens);
-        for (counter, tokens) in [
-            (&self.input, usage.input_tokens),
-            (&self.cache_read, usage.cache_read_tokens),
-            (&self.cache_write, written),
-            (&self.output, usage.output_tokens),
-        ] {
-            if tokens > 0 {
-                counter.inc_by(tokens);
+        for (counter, count) in self.tokens.iter().zip(settled.usage.counts()) {
+            if count > 0
+                && let Some(counter) = counter
+            {
+                counter.inc_by(count);
             }
         }
         self.spend.inc_by(dollars(settled.cost).max(0.0));

@@ -15,6 +15,7 @@ pub(super) fn finished() -> Finished<'static> {
         operation: None,
         model: "m",
         upstream: "u",
+        upstream_request_id: None,
         status: 200,
         error_code: "",
         streamed: false,
@@ -33,6 +34,7 @@ pub(super) fn finished() -> Finished<'static> {
             },
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_250_000_000),
+            owed: Nanousd::ZERO,
         }),
         task_id: None,
         traceparent: None,
@@ -58,7 +60,7 @@ fn a_request_is_counted_in_every_way() {
         ..finished()
     });
     metrics.record(&Finished { status: 0, model: "", upstream: "", settled: None, ..finished() });
-    let text = metrics.encode(LedgerFigures::default(), Figures::default());
+    let text = metrics.encode(&LedgerFigures::default(), Figures::default());
     let series = r#"model="m",route="/v1/chat/completions""#;
     let lines = [
         format!("tollgate_requests_total{{code=\"\",{series},status=\"2xx\",upstream=\"u\"}} 2"),
@@ -101,22 +103,40 @@ fn gauges_and_the_ledgers_figures_follow() {
     assert_eq!(metrics.in_flight(), 1);
     metrics.body_bytes_add(1_000);
     metrics.body_bytes_sub(400);
+    metrics.request_shed(Shed::Address);
+    metrics.place_taken(Pool::Customers);
+    metrics.place_taken(Pool::Unauthenticated);
+    metrics.place_left(Pool::Unauthenticated);
     metrics.config_loaded();
     metrics.config_reloaded(true);
     metrics.config_reloaded(false);
     metrics.journal_committed(Duration::from_micros(300), 5);
-    let figures =
-        |usd| LedgerFigures { open_holds: 3, open_tasks: 2, written_off: Nanousd::new(usd) };
-    assert!(!metrics.encode(figures(500_000_000), Figures::default()).is_empty());
-    let text = metrics.encode(figures(750_000_000), Figures::default());
+    let figures = |usd| LedgerFigures {
+        open_holds: 3,
+        open_tasks: 2,
+        debt: Some(Nanousd::new(250_000_000)),
+        written_off: Nanousd::new(usd),
+        losses: [("retry".to_owned(), Nanousd::new(usd))].into(),
+        ..LedgerFigures::default()
+    };
+    assert!(!metrics.encode(&figures(500_000_000), Figures::default()).is_empty());
+    let text = metrics.encode(&figures(750_000_000), Figures::default());
     assert_lines(
         &text,
         &[
             "tollgate_requests_in_flight 1",
             "tollgate_request_body_bytes 600",
+            r#"tollgate_requests_shed_total{reason="unauthenticated_address"} 1"#,
+            r#"tollgate_requests_shed_total{reason="account_waiting"} 0"#,
+            r#"tollgate_places_taken{pool="customers"} 1"#,
+            r#"tollgate_places_taken{pool="unauthenticated"} 0"#,
             "tollgate_config_last_reload_successful 0",
             "tollgate_open_holds 3",
+            "tollgate_ledger_projection_up 1",
+            "tollgate_ledger_projection_repairs_total 0",
+            "tollgate_debt_dollars 0.25",
             "tollgate_written_off_dollars_total 0.75",
+            r#"tollgate_operator_loss_dollars_total{cause="retry"} 0.75"#,
             "tollgate_journal_commit_records_sum 5",
             r#"tollgate_journal_commit_duration_seconds_bucket{le="0.00025"} 0"#,
             r#"tollgate_journal_commit_duration_seconds_bucket{le="0.0005"} 1"#,
@@ -130,7 +150,7 @@ fn gauges_and_the_ledgers_figures_follow() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_process_is_measured() {
-    let text = Metrics::new().encode(LedgerFigures::default(), Figures::default());
+    let text = Metrics::new().encode(&LedgerFigures::default(), Figures::default());
     for name in ["process_resident_memory_bytes", "process_threads", "process_open_fds"] {
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
         let value: f64 = value.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number");

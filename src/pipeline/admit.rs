@@ -7,9 +7,10 @@ use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
+use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, Resolved, Validated, limit};
-use crate::price::Prices;
-use crate::protocols::{Call, Operation};
+use crate::price::{Prices, Usage, UsageSource};
+use crate::protocols::{Call, Codec, Delivery, Dialect, Operation};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
 const RETRY_HELD: Duration = Duration::from_secs(2);
@@ -19,14 +20,24 @@ const RETRY_STORE: Duration = Duration::from_secs(10);
 /// A request that is paid for: from here on it ends in exactly one settlement.
 #[derive(Debug)]
 pub struct Admitted {
-    /// What came before.
+    /// Who asks for which model.
     pub resolved: Resolved,
-    /// What its protocol says about it.
+    /// What the protocol of the target says about it that is asked now; of the first before one is.
     pub call: Box<dyn Call>,
-    /// The money.
+    /// The protocol in which `call` reads the request.
+    pub(super) codec: &'static dyn Codec,
+    /// What the protocols of other targets say about it.
+    pub(super) others: Vec<ProtocolReading>,
+    /// What pays for the request.
     pub payment: Payment,
     /// The prices at this moment; a reload does not change them for this request.
     pub prices: Prices,
+    /// The most that the request can cost: what was held for it at first.
+    pub bound: Nanousd,
+    /// The most that upstreams may bill for tries that were followed by another.
+    pub retried: Nanousd,
+    /// What was used of a request that is answered in parts.
+    pub partial: Option<(Usage, UsageSource)>,
 }
 
 /// Holds the most that the request can cost, unless it costs nothing.
@@ -39,14 +50,17 @@ pub async fn admit(
     request: RequestId,
     validated: Validated,
 ) -> Result<Admitted, GatewayError> {
-    let Validated { resolved, call } = validated;
-    if !resolved.operation.is_billed() {
-        let (payment, prices) = (Payment::Free, Prices::default());
-        return Ok(Admitted { resolved, call, payment, prices });
+    if !validated.resolved.operation.is_billed() {
+        return Ok(Admitted::new(validated, Payment::Free, Prices::default(), Nanousd::ZERO));
     }
-    let prices = resolved.model.prices.of(&call.traits());
-    let amount = most(&prices, call.as_ref());
-    let floor = prices.cost(&call.floor()).min(amount);
+    let resolved = &validated.resolved;
+    let prices = |call: &dyn Call| resolved.model.prices.of(&call.traits());
+    // Whichever target is asked, and in whatever words: the dearest of them is covered.
+    let amounts = validated.calls().map(|call| most(&prices(call), call));
+    let amount = amounts.max().unwrap_or(Nanousd::ZERO);
+    let floors = validated.calls().map(|call| prices(call).cost(&call.floor()));
+    let floor = floors.max().unwrap_or(Nanousd::ZERO).min(amount);
+    let prices = prices(validated.call.as_ref());
     let hold = ledger
         .admit(Reserve {
             account: resolved.key.account,
@@ -58,12 +72,55 @@ pub async fn admit(
         })
         .await
         .map_err(|refusal| refused(&refusal, amount, resolved.operation))?;
-    Ok(Admitted { resolved, call, payment: Payment::Held(hold), prices })
+    Ok(Admitted::new(validated, Payment::Held(hold), prices, amount))
 }
 
-/// The most that the call can cost: every input token billed in the dearest way.
+impl Admitted {
+    fn new(validated: Validated, payment: Payment, prices: Prices, bound: Nanousd) -> Self {
+        let Validated { resolved, call, codec, others } = validated;
+        let (retried, partial) = (Nanousd::ZERO, None);
+        Self { resolved, call, codec, others, payment, prices, bound, retried, partial }
+    }
+
+    /// A target that speaks `dialect` is asked next: the request is what its protocol reads in it, and
+    /// costs what it costs so. Says whether that protocol takes it.
+    pub fn turn_to(&mut self, dialect: Dialect) -> bool {
+        if self.is_for(dialect) {
+            return true;
+        }
+        let mut others = self.others.iter_mut();
+        let Some(other) = others.find(|other| other.codec.dialects().contains(&dialect)) else {
+            return false;
+        };
+        std::mem::swap(&mut self.codec, &mut other.codec);
+        std::mem::swap(&mut self.call, &mut other.call);
+        if self.resolved.operation.is_billed() {
+            self.prices = self.resolved.model.prices.of(&self.call.traits());
+        }
+        true
+    }
+
+    /// Whether the request is read now as those upstreams read it that speak `dialect`.
+    #[must_use]
+    pub fn is_for(&self, dialect: Dialect) -> bool {
+        self.codec.dialects().contains(&dialect)
+    }
+
+    /// How the answer travels to the customer, whichever target is asked: where the protocol of one
+    /// has it put together, it is put together for all of them.
+    #[must_use]
+    pub fn delivery(&self) -> Delivery {
+        let mut others = self.others.iter().map(|other| other.call.delivery());
+        if others.any(|delivery| delivery == Delivery::Collect) {
+            return Delivery::Collect;
+        }
+        self.call.delivery()
+    }
+}
+
+/// The most that the call can cost: every input token billed in the dearest way that it allows.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
-    let dearest = Prices { input: prices.input_dearest(), ..*prices };
+    let dearest = Prices { input: prices.input_dearest(call.cache_writes()), ..*prices };
     dearest.cost(&call.bound())
 }
 
@@ -83,6 +140,13 @@ fn cheaper(operation: Operation) -> &'static str {
 
 fn refused(refusal: &Refusal, amount: Nanousd, operation: Operation) -> GatewayError {
     match refusal {
+        Refusal::InDebt { debt, .. } => GatewayError::new(
+            ErrorKind::InsufficientBalance,
+            format!(
+                "This account owes ${debt} for earlier requests, which cost more than its balance. \
+                 Add credit: it pays the debt first."
+            ),
+        ),
         Refusal::Insufficient { available } => GatewayError::new(
             ErrorKind::InsufficientBalance,
             format!(

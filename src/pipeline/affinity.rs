@@ -1,13 +1,15 @@
 //! Which requests belong together: so that they go to the target that has their beginning in its
-//! prompt cache.
+//! prompt cache. And which can be answered at one place only, because they refer to what is kept there.
 
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 
-use crate::balance::first_64_bits;
+use crate::balance::{Balancer, Home, first_64_bits};
 use crate::config::snapshot::Affinity;
+use crate::error::GatewayError;
 use crate::ledger::AccountId;
-use crate::protocols::Request;
+use crate::pipeline::Validated;
+use crate::protocols::{Reference, Request};
 
 /// The header with which clients such as opencode name their session.
 const SESSION_AFFINITY: &str = "x-session-affinity";
@@ -45,6 +47,53 @@ pub fn affinity(
     Some(first_64_bits(hasher))
 }
 
+/// Where all that is kept which the request refers to; `None` when it refers to nothing. Upstreams know
+/// all customers as one, so it must be the account's own.
+///
+/// # Errors
+/// `InvalidRequest`, naming the field, for what the account was not given the id of, as far as the
+/// gateway remembers, and for things that are kept at different places.
+pub fn home(balancer: &Balancer, validated: &Validated) -> Result<Option<Home>, GatewayError> {
+    let account = validated.resolved.key.account.number();
+    let mut home = None;
+    for reference in validated.calls().flat_map(|call| call.refers_to()) {
+        let found = balancer.home(account, &reference.id).ok_or_else(|| not_kept(reference))?;
+        if home.is_some_and(|home| home != found) {
+            return Err(not_kept(reference));
+        }
+        home = Some(found);
+    }
+    Ok(home)
+}
+
+/// The answer where the credential is gone with which that was made which the request refers to.
+#[must_use]
+pub fn gone(validated: &Validated) -> GatewayError {
+    let first = validated.calls().find_map(|call| call.refers_to().first());
+    first.map_or_else(|| GatewayError::invalid("input", "What it refers to is gone."), not_kept)
+}
+
+fn not_kept(reference: &Reference) -> GatewayError {
+    let Reference { field, id } = reference;
+    // The id comes from outside: quoted, escaped and cut before it goes into a message.
+    let shown: String = id.chars().take(64).collect();
+    let advice = "Send what it stands for in `input`, with `store: false` if you can.";
+    match *field {
+        "previous_response_id" => {
+            let message = format!("There is no response {shown:?} of yours here. {advice}");
+            GatewayError::invalid(*field, message).code("previous_response_not_found")
+        }
+        "conversation" => {
+            let message = format!("There is no conversation {shown:?} of yours here. {advice}");
+            GatewayError::invalid(*field, message)
+        }
+        field => {
+            let message = format!("There is no item {shown:?} of yours here. {advice}");
+            GatewayError::invalid(field, message)
+        }
+    }
+}
+
 /// The parts of a request that all later turns of its conversation have too.
 fn beginning<'a>(request: &Request<'a>) -> Option<Vec<&'a [u8]>> {
     let object = request.json().ok()?;
@@ -54,8 +103,8 @@ fn beginning<'a>(request: &Request<'a>) -> Option<Vec<&'a [u8]>> {
         parts.extend(object.get_non_null(name).map(|value| value.text()));
     }
     let messages = object.get_non_null("messages").or_else(|| object.get_non_null("input"));
-    if let Some(messages) = messages.and_then(|messages| messages.as_array()) {
-        for message in messages.iter().take(MESSAGES_MAX) {
+    if let Some(messages) = messages.and_then(|messages| messages.elements()) {
+        for message in messages.take(MESSAGES_MAX) {
             parts.push(message.text());
             let role = message.as_object().ok()?.get("role").and_then(|role| role.as_str());
             if role.as_deref() == Some("user") {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Snapshot;
 use crate::error::{ErrorKind, GatewayError, Limited};
+use crate::fleet::InFleet;
 use crate::fleet::desk::Desk;
 use crate::ledger::{Capped, Ledger, Period};
 use crate::limits::{Limit, Limits, Patience, Permit, Refused, Scope, Standing, Subject, Wait};
@@ -15,9 +16,10 @@ use crate::pipeline::Validated;
 /// When a customer should come again who has too many requests at one time. Nobody knows when one of
 /// them ends; a second is short beside most answers, and long beside what a refusal costs.
 const RETRY_CONCURRENCY: Duration = Duration::from_secs(1);
-/// The same where the money that a key may spend is held by its own requests.
+/// When a customer should come again whose key's money is held by its own requests.
 const RETRY_HELD: Duration = Duration::from_secs(2);
-/// The same where a node has no share of a limit, and the database does not answer.
+/// When a customer should come again where a node has no share of a limit, and the database does not
+/// answer.
 const RETRY_UNSHARED: Duration = Duration::from_secs(2);
 
 /// A request waits for so long at most for a share of a limit: other nodes give up within it what they
@@ -39,7 +41,7 @@ pub async fn limit(
     snapshot: &Snapshot,
     validated: &Validated,
 ) -> Result<Permit, GatewayError> {
-    let Validated { resolved, call } = validated;
+    let Validated { resolved, call, .. } = validated;
     let (key, model) = (&resolved.key, &resolved.model);
     let (of_key, of_account) = ledger.rates(key);
     let subjects = || {
@@ -50,7 +52,8 @@ pub async fn limit(
         ]
     };
     let is_counted = resolved.operation.is_billed() && call.submit().is_none();
-    let tokens = is_counted.then(|| call.floor().input_tokens_total());
+    let most = || validated.calls().map(|call| call.floor().input_tokens_total()).max();
+    let tokens = if is_counted { most() } else { None };
     let taken = limits.take(subjects(), tokens);
     let taken = match (taken, ledger.fleet()) {
         (Err(Refused { wait: Wait::UntilShared, .. }), Some(fleet)) => {
@@ -59,7 +62,7 @@ pub async fn limit(
         }
         (taken, _) => taken,
     };
-    taken.map_err(|refused| told(&refused, tokens.unwrap_or(0)))
+    taken.map_err(|refused| limit_error(&refused, tokens.unwrap_or(0)))
 }
 
 /// Tries again after each exchange about limits, as long as there may be more of them.
@@ -78,7 +81,7 @@ async fn share(
 }
 
 /// A refusal as an answer.
-fn told(refused: &Refused, tokens: u64) -> GatewayError {
+fn limit_error(refused: &Refused, tokens: u64) -> GatewayError {
     let (whose, value) = (whose(refused.scope), refused.value);
     let unit = match (refused.limit, value) {
         (Limit::Tokens, 1) => "token a minute",

@@ -1,7 +1,10 @@
 //! Relaying a response under the hold that pays for it.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 
+use crate::balance::Keeper;
 use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Resolved};
@@ -12,12 +15,14 @@ use crate::protocols::{Framing, KnownMeter, Meter};
 pub struct Relaying {
     pub(super) admitted: Admitted,
     pub(super) meter: Box<dyn Meter>,
+    /// Notes what the upstream keeps of the answer, and how many ids of it were noted.
+    keeper: Option<(Keeper, usize)>,
 }
 
 /// What to do with a piece of the response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send it.
+    /// These bytes can be sent.
     Relay(Bytes),
     /// Send it once [`Relaying::covered`] says that a durable hold pays for it.
     RelayWhenCovered(Bytes),
@@ -37,19 +42,36 @@ impl Relaying {
     #[must_use]
     pub fn new(admitted: Admitted, framing: Framing) -> Self {
         let meter = admitted.call.meter(framing);
-        Self { admitted, meter }
+        Self { admitted, meter, keeper: None }
     }
 
     /// Begins to send an answer of which everything is known.
     #[must_use]
     pub fn known(admitted: Admitted, usage: Usage, source: UsageSource) -> Self {
-        Self { admitted, meter: Box::new(KnownMeter::new(usage, source)) }
+        Self { admitted, meter: Box::new(KnownMeter::of_answer(usage, source)), keeper: None }
+    }
+
+    /// What the upstream keeps of the answer is noted before the customer reads of it.
+    #[must_use]
+    pub fn kept_by(self, keeper: impl FnOnce() -> Keeper) -> Self {
+        let keeper = self.admitted.call.is_stored().then(|| (keeper(), 0));
+        Self { keeper, ..self }
+    }
+
+    fn keep(&mut self) {
+        let Some((keeper, noted)) = &mut self.keeper else { return };
+        let ids = self.meter.stored_ids();
+        for id in ids.get(*noted..).unwrap_or_default() {
+            keeper.keep(id, Instant::now());
+        }
+        *noted = ids.len();
     }
 
     /// Takes a chunk from the upstream. What has certainly been relayed never costs more than what
     /// is held: a stream that reaches its hold has it enlarged, or ends.
     pub fn relay(&mut self, chunk: Bytes) -> Step {
         let relayed = self.meter.relay(chunk);
+        self.keep();
         if self.lacks() <= Nanousd::ZERO && self.admitted.payment.is_durable() {
             Step::Relay(relayed)
         } else {
@@ -81,7 +103,9 @@ impl Relaying {
 
     /// The upstream ended the response in an orderly way: what is left to send.
     pub fn finish(&mut self) -> Bytes {
-        self.meter.finish()
+        let rest = self.meter.finish();
+        self.keep();
+        rest
     }
 
     /// Whether money is held for it.
@@ -94,6 +118,12 @@ impl Relaying {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.meter.has_failed()
+    }
+
+    /// What the upstream has reported above the model's limits, which are out of date then.
+    #[must_use]
+    pub fn above_limits(&self) -> Option<Usage> {
+        self.meter.is_above_limits().then(|| self.meter.measure().0)
     }
 
     /// Whether the response was whole.

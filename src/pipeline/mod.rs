@@ -16,12 +16,12 @@ mod meter;
 mod settle;
 
 pub use admit::{Admitted, admit};
-pub use affinity::affinity;
+pub use affinity::{affinity, gone, home};
 pub use authenticate::authenticate;
 pub use limit::limit;
 pub use meter::{Relaying, Step, Uncovered};
 pub use payment::Payment;
 pub use resolve::{Resolved, bad_json, resolve};
-pub use rewrite::{UpstreamRequest, rewrite, rewrite_collected, rewrite_submit};
+pub use rewrite::{UpstreamRequest, read_collected, rewrite, rewrite_collected, rewrite_submit};
 pub use settle::{Bill, Ending, Settled};
 pub use validate::{Validated, validate};

@@ -1,6 +1,6 @@
 //! What stands behind a request: money that is held, or nothing to pay.
 
-use crate::ledger::{Hold, LedgerError, Refusal, Settlement, VoidReason};
+use crate::ledger::{Hold, LedgerError, Posted, Refusal, Settlement, VoidReason};
 use crate::money::Nanousd;
 
 /// How a request is paid for.
@@ -48,6 +48,17 @@ impl Payment {
         }
     }
 
+    /// Leaves a trace that outlives the process, before an upstream is asked.
+    ///
+    /// # Errors
+    /// When there can be none: then it is not to be asked.
+    pub async fn note_sent(&self) -> Result<(), LedgerError> {
+        match self {
+            Self::Held(hold) => hold.note_sent().await,
+            Self::Free | Self::PassedOn => Ok(()),
+        }
+    }
+
     /// Waits until it is.
     ///
     /// # Errors
@@ -82,11 +93,11 @@ impl Payment {
         }
     }
 
-    /// Ends it with a charge, and says what the customer paid.
-    pub(super) fn post(self, settlement: Settlement) -> Nanousd {
+    /// Ends it with a charge, and says what the customer paid and owes.
+    pub(super) fn post(self, settlement: Settlement) -> Posted {
         match self {
-            Self::Held(hold) => hold.post(settlement).charged,
-            Self::Free | Self::PassedOn => Nanousd::ZERO,
+            Self::Held(hold) => hold.post(settlement),
+            Self::Free | Self::PassedOn => Posted::NOTHING,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::closest::closest;
 use crate::config::snapshot::{Model, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Key;
@@ -28,6 +29,18 @@ impl Resolved {
         target.model.as_deref().or(self.asked.as_deref()).unwrap_or(&self.model.id)
     }
 
+    /// Whether what `target` is asked for is the name that the customer used.
+    #[must_use]
+    pub fn is_chosen_at(&self, target: &Target) -> bool {
+        self.asked.is_some() && target.model.is_none()
+    }
+
+    /// The answer to a name that no upstream knows.
+    #[must_use]
+    pub fn unknown(&self) -> GatewayError {
+        not_found(self.asked.as_deref().unwrap_or(&self.model.id), None)
+    }
+
     /// The targets that this build can serve the operation over, with their codecs, best first.
     pub fn targets(&self) -> impl Iterator<Item = (&Arc<Target>, &'static dyn Codec)> {
         let targets = self.model.targets.iter();
@@ -35,8 +48,12 @@ impl Resolved {
     }
 }
 
+/// The longest name of a model, in bytes: one that a wildcard takes is kept with a task. Those in
+/// models.yaml have 128 at most.
+const NAME_BYTES_MAX: usize = 256;
+
 /// The codec that speaks `operation` to the target.
-pub(super) fn codec_for(operation: Operation, target: &Target) -> Option<&'static dyn Codec> {
+fn codec_for(operation: Operation, target: &Target) -> Option<&'static dyn Codec> {
     protocols::codec(operation, target.upstream.dialect)
 }
 
@@ -62,13 +79,12 @@ pub fn resolve(
     if name.is_empty() {
         return Err(missing());
     }
+    if name.len() > NAME_BYTES_MAX {
+        let message = format!("`model` must have at most {NAME_BYTES_MAX} bytes");
+        return Err(GatewayError::invalid("model", message));
+    }
     let Some(model) = snapshot.model(&name) else {
-        // The name comes from outside: quoted, escaped and cut before it goes into a message.
-        let shown: String = name.chars().take(64).collect();
-        let message =
-            format!("The model {shown:?} does not exist. `GET /v1/models` lists those that do.");
-        let error = GatewayError::new(ErrorKind::ModelNotFound, message);
-        return Err(GatewayError { param: Some("model".into()), ..error });
+        return Err(not_found(&name, meant(snapshot, &key, operation, &name)));
     };
     if !key.may_use(&name, &model.id) {
         let message = format!("This API key may not use the model `{name}`.");
@@ -90,6 +106,31 @@ pub fn resolve(
     }
     let asked = model.is_wildcard().then(|| name.into_owned());
     Ok(Resolved { model: Arc::clone(model), asked, key, operation })
+}
+
+/// The model that was probably meant, of those that this key may use here.
+fn meant<'a>(
+    snapshot: &'a Snapshot,
+    key: &Key,
+    operation: Operation,
+    name: &str,
+) -> Option<&'a str> {
+    let usable = snapshot.models.iter().filter(|model| {
+        !model.is_wildcard()
+            && model.operations.contains(&operation.granted_by())
+            && key.may_use(&model.id, &model.id)
+    });
+    closest(name, usable.map(|model| &*model.id))
+}
+
+fn not_found(name: &str, meant: Option<&str>) -> GatewayError {
+    // The name comes from outside: quoted, escaped and cut before it goes into a message.
+    let shown: String = name.chars().take(64).collect();
+    let meant = meant.map(|meant| format!(" Did you mean `{meant}`?")).unwrap_or_default();
+    let message =
+        format!("The model {shown:?} does not exist.{meant} `GET /v1/models` lists those that do.");
+    let error = GatewayError::new(ErrorKind::ModelNotFound, message);
+    GatewayError { param: Some("model".into()), ..error }
 }
 
 /// A body that is not acceptable JSON, as an answer.

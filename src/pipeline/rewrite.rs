@@ -1,10 +1,13 @@
 //! What goes to a target.
 
-use bytes::Bytes;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
 
 use crate::balance::Candidate;
+use crate::config::snapshot::PassedHeaders;
 use crate::pipeline::Admitted;
-use crate::pipeline::resolve::codec_for;
+use crate::protocols::{Codec, Collected, Content, Fault, Framing};
 
 /// A request as one target gets it.
 #[derive(Clone, Debug)]
@@ -18,10 +21,14 @@ pub struct UpstreamRequest {
     pub credential: Option<(&'static str, String)>,
     /// The whole body.
     pub body: Bytes,
+    /// Whether that is a form; else it is JSON, whatever the customer calls it.
+    pub is_form: bool,
+    /// The customer's headers that it takes beside those that every upstream takes.
+    pub pass_headers: Arc<PassedHeaders>,
 }
 
 /// Rewrites the customer's `body` for a target: only the bytes of the fields that must change.
-/// `None` when this build has no codec for the target.
+/// `None` when the request is not read as the target's protocol reads it.
 #[must_use]
 pub fn rewrite(
     admitted: &Admitted,
@@ -30,26 +37,56 @@ pub fn rewrite(
     body: &Bytes,
 ) -> Option<UpstreamRequest> {
     let target = &candidate.target;
-    let codec = codec_for(admitted.resolved.operation, target)?;
+    let codec = codec_for(admitted, candidate)?;
     let body = admitted.call.splice(admitted.resolved.name_at(target)).apply(body);
     let query = query.filter(|_| codec.forwards_query());
     let (mark, query) = query.map_or(("", ""), |query| ("?", query));
     let path = format!("{}{mark}{query}", codec.path());
-    Some(UpstreamRequest::new(candidate, &path, body))
+    Some(UpstreamRequest::new(candidate, codec, &path, body))
 }
 
-/// The requests to a target for a call whose answer is put together from theirs.
+/// The codec of the target, if the request is read with it.
+fn codec_for(admitted: &Admitted, candidate: &Candidate) -> Option<&'static dyn Codec> {
+    admitted.is_for(candidate.target.upstream.dialect).then_some(admitted.codec)
+}
+
+/// The requests to a target for a call whose answer is put together from theirs. Where other targets
+/// need that, and this one would be asked once, it is.
 #[must_use]
 pub fn rewrite_collected(
     admitted: &Admitted,
     candidate: &Candidate,
     body: &Bytes,
 ) -> Option<Vec<UpstreamRequest>> {
-    let target = &candidate.target;
-    let codec = codec_for(admitted.resolved.operation, target)?;
-    let bodies = admitted.call.collected()?.bodies(admitted.resolved.name_at(target), body);
-    let request = |body| UpstreamRequest::new(candidate, codec.path(), body);
+    let codec = codec_for(admitted, candidate)?;
+    let name = admitted.resolved.name_at(&candidate.target);
+    let bodies = match admitted.call.collected() {
+        Some(call) => call.bodies(name, body),
+        None => vec![admitted.call.splice(name).apply(body)],
+    };
+    let request = |body| UpstreamRequest::new(candidate, codec, codec.path(), body);
     Some(bodies.into_iter().map(request).collect())
+}
+
+/// Puts the answers to [`rewrite_collected`] together.
+///
+/// # Errors
+/// What an upstream said instead of answering, with a good status.
+pub fn read_collected(admitted: &Admitted, answers: &[Bytes]) -> Result<Collected, Fault> {
+    if let Some(call) = admitted.call.collected() {
+        return call.read(answers);
+    }
+    let mut meter = admitted.call.meter(Framing::Json);
+    let mut whole = BytesMut::new();
+    for answer in answers {
+        whole.extend_from_slice(&meter.relay(answer.clone()));
+    }
+    whole.extend_from_slice(&meter.finish());
+    if meter.has_failed() || !meter.is_complete() {
+        return Err(Fault::Upstreams("the upstream's answer is not whole".to_owned()));
+    }
+    let (usage, source) = meter.measure();
+    Ok(Collected { usage, source, content: Content::Json(whole.freeze()) })
 }
 
 /// The request to a target that submits a task.
@@ -60,13 +97,13 @@ pub fn rewrite_submit(
     body: &Bytes,
 ) -> Option<UpstreamRequest> {
     let target = &candidate.target;
-    let codec = codec_for(admitted.resolved.operation, target)?;
+    let codec = codec_for(admitted, candidate)?;
     let body = admitted.call.submit()?.body(admitted.resolved.name_at(target), body);
-    Some(UpstreamRequest::new(candidate, codec.path(), body))
+    Some(UpstreamRequest::new(candidate, codec, codec.path(), body))
 }
 
 impl UpstreamRequest {
-    fn new(candidate: &Candidate, path: &str, body: Bytes) -> Self {
+    fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: Bytes) -> Self {
         let upstream = &candidate.target.upstream;
         let credential = candidate.channel.credential.as_ref();
         Self {
@@ -75,6 +112,8 @@ impl UpstreamRequest {
             credential: credential
                 .map(|one| upstream.dialect.credential_header(one.secret.expose())),
             body,
+            is_form: codec.operation().takes_form(),
+            pass_headers: Arc::clone(&candidate.target.pass_headers),
         }
     }
 }

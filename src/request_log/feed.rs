@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
-use super::record::{self, Logged, Position};
-use super::{Scope, writer};
+use super::Scope;
+use super::record::{self, LAYOUT, Logged, Position};
 
 /// Records that one who looks on may be behind: some 400 KB of memory, shared by all.
 pub(super) const FEED_RECORDS_MAX: usize = 1024;
@@ -17,7 +17,7 @@ pub(super) fn tell(live: &Sender<Arc<Logged>>, frames: &[u8], mut at: Position) 
         return;
     }
     let mut rest = frames;
-    for length in writer::frames(frames) {
+    for length in LAYOUT.frames(frames) {
         let (frame, behind) = rest.split_at(length);
         if let Some((head, stored)) = record::head(frame).zip(record::stored(frame)) {
             // The last may have left.

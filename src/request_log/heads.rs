@@ -8,9 +8,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::record::Position;
-use super::segment::Reader;
-use super::{record, segment};
+use tollgate_journal::ring::{Reader, Segment};
+
+use super::record::{self, LAYOUT, Position};
 
 const FILE: &str = "heads";
 const NEW_FILE: &str = "heads.new";
@@ -62,7 +62,7 @@ fn saved(dir: &Path) -> Option<(Heads, Position)> {
 /// The heads of a log, and where its last whole record ends: what was saved, and what was written
 /// since.
 pub(super) fn recover(dir: &Path, reader: &mut Reader) -> io::Result<(Heads, Position)> {
-    let end = reader.segments().last().map_or(0, segment::Segment::end);
+    let end = reader.segments().last().map_or(0, Segment::end);
     let saved = saved(dir).filter(|(_, covers)| *covers <= end && !reader.is_gone(*covers));
     let (mut heads, covers) = saved.unwrap_or_default();
     let mut whole_to = covers;
@@ -72,7 +72,7 @@ pub(super) fn recover(dir: &Path, reader: &mut Reader) -> io::Result<(Heads, Pos
         }
         let mut position = segment.first().max(covers);
         while let Some(frame) = reader.frame_ahead(position)? {
-            let Some(head) = record::head(frame).filter(|_| record::is_whole(frame)) else { break };
+            let Some(head) = record::head(frame).filter(|_| LAYOUT.is_whole(frame)) else { break };
             heads.insert(head.account, position);
             position += frame.len() as u64;
         }

@@ -8,7 +8,6 @@
 //! | `record` | what is kept of one request, and its bytes |
 //! | `queue` | records that wait to be written |
 //! | `writer` | the thread that writes them, and removes the oldest |
-//! | `segment` | the files, and how they are read |
 //! | `heads` | where each account's chain of records begins |
 //! | `read` | lists and single records |
 //! | `feed` | records as they come |
@@ -18,7 +17,6 @@ mod heads;
 mod queue;
 mod read;
 mod record;
-mod segment;
 mod writer;
 
 use std::cell::RefCell;
@@ -31,22 +29,20 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::broadcast;
+use tollgate_journal::ring::{Reader, Segment};
 
 use crate::clock::UnixMs;
 use crate::finished::{Finished, TaskEnded};
 use crate::ledger::{AccountId, KeyId, RequestId};
 use heads::Heads;
 use queue::Queue;
-use record::{NOBODY, Stored};
-use segment::{Reader, Segment};
+use record::{LAYOUT, NOBODY, Stored};
 use writer::Writer;
 
 pub use feed::{Feed, Live};
 pub use read::{LIST_MAX, SCAN_MAX};
 pub use record::{Logged, Position};
-
-/// The least size that a log can be bounded to, in bytes.
-pub const SIZE_MIN: u64 = 1 << 20;
+pub use tollgate_options::request_log::SIZE_MIN;
 
 /// Whose records are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -355,7 +351,7 @@ impl RequestLog {
         let reading = move || {
             shared.queue.flush(read::WAIT_MAX);
             let (segments, newest) = shared.look(scope, Instant::now() + read::WAIT_MAX)?;
-            read(&mut Reader::new(segments), newest)
+            read(&mut Reader::new(segments, LAYOUT), newest)
         };
         match tokio::task::spawn_blocking(reading).await {
             Ok(answer) => answer,

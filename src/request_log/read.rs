@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use super::record::{self, Head, Logged, NOBODY, Position, Stored};
-use super::segment::Reader;
+use tollgate_journal::ring::Reader;
+
+use super::record::{self, Head, LAYOUT, Logged, NOBODY, Position, Stored};
 use super::{Page, Query, ReadError, Scope, StatusFilter};
 use crate::ledger::{AccountId, RequestId};
 
@@ -159,7 +160,7 @@ pub(super) fn find(reader: &mut Reader, scope: Scope, id: RequestId) -> io::Resu
             let length = frame.len() as u64;
             // Only what may be it is worth a checksum.
             if record::has_mark(frame, &mark)
-                && record::is_whole(frame)
+                && LAYOUT.is_whole(frame)
                 && let Some(head) = record::head(frame).filter(|head| is_of(head, scope))
                 && let Some(stored) = record::stored(frame)
             {

@@ -1,16 +1,17 @@
 //! What is kept of one request, and its bytes.
 //!
 //! ```text
-//! frame    content bytes u32 | content crc32 u32 | content | content bytes u32
 //! content  previous position u64 | account u64 | ended at u64 | postcard of the rest
+//!          | postcard of what is owed, where something is
 //! ```
 //!
-//! All integers are little-endian. The length stands on both sides, so that the log can be read
-//! backwards. The previous position is that of the same account's record before; zero for none.
+//! All integers are little-endian. The frame around it is that of [`ring`]. The previous position is
+//! that of the same account's record before; zero for none.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tollgate_journal::ring::{self, CONTENT_AT, Layout};
 
 use crate::clock::UnixMs;
 use crate::finished::{Finished, Settled, TaskEnded};
@@ -18,23 +19,26 @@ use crate::ledger::{AccountId, KeyId, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 
-/// The bytes of a frame around its content.
-pub(super) const FRAME_BYTES_MIN: usize = 12 + HEAD_BYTES;
-/// The largest frame. A record has some 150 bytes; names are cut so that none comes near this.
-pub(super) const FRAME_BYTES_MAX: usize = 2048;
+/// The log's files.
+pub(super) const LAYOUT: Layout = Layout {
+    magic: b"TGREQUESTLOG",
+    version: 1,
+    extension: "log",
+    frame_bytes_min: ring::FRAME_BYTES + HEAD_BYTES,
+    // A record has some 150 bytes; names are cut so that none comes near this.
+    frame_bytes_max: 2048,
+};
 /// What a name is cut at, in bytes: a model's id has at most as many.
 const NAME_BYTES_MAX: usize = 256;
 /// Previous position, account and end.
 const HEAD_BYTES: usize = 24;
-/// Where the content begins.
-const CONTENT_AT: usize = 8;
 
 /// The account under which requests are kept whose key was not recognised. Ids are random: none is
 /// zero.
 pub(super) const NOBODY: u64 = 0;
 
 /// A record's place in the log. Later records have larger ones.
-pub type Position = u64;
+pub use tollgate_journal::ring::Position;
 
 /// What came of one request, or of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +135,10 @@ pub(super) struct Stored<'a> {
     duration_us: u64,
     bytes_in: u64,
     bytes_out: u64,
+    /// Stands behind the rest, and only where something is owed: records that know nothing of it are
+    /// read as they are, and who knows nothing of it reads those that have it.
+    #[serde(skip)]
+    owed: Nanousd,
 }
 
 impl<'a> Stored<'a> {
@@ -152,6 +160,7 @@ impl<'a> Stored<'a> {
             duration_us: micros(finished.duration),
             bytes_in: finished.bytes_in,
             bytes_out: finished.bytes_out,
+            owed: finished.settled.map_or(Nanousd::ZERO, |it| it.owed),
         }
     }
 
@@ -173,6 +182,7 @@ impl<'a> Stored<'a> {
             duration_us: micros(ended.duration),
             bytes_in: 0,
             bytes_out: 0,
+            owed: ended.settled.map_or(Nanousd::ZERO, |it| it.owed),
         }
     }
 
@@ -200,7 +210,10 @@ impl<'a> Stored<'a> {
             status: self.status,
             error_code: text(self.error_code),
             streamed: self.streamed,
-            settled: self.settled.map(|(usage, source, cost)| Settled { usage, source, cost }),
+            settled: self.settled.map(|(usage, source, cost)| {
+                let owed = self.owed;
+                Settled { usage, source, cost, owed }
+            }),
             ttfb: self.ttfb_us.map(Duration::from_micros),
             duration: Duration::from_micros(self.duration_us),
             bytes_in: self.bytes_in,
@@ -238,37 +251,24 @@ pub(super) fn encode(
     ended_at: UnixMs,
     stored: &Stored<'_>,
 ) -> Result<(), postcard::Error> {
-    frame.clear();
-    frame.resize(CONTENT_AT + 8, 0);
+    ring::begin_frame(frame);
+    frame.extend_from_slice(&[0; 8]);
     frame.extend_from_slice(&account.to_le_bytes());
     frame.extend_from_slice(&ended_at.0.to_le_bytes());
     postcard::to_io(stored, &mut *frame)?;
-    let length = u32::try_from(frame.len() - CONTENT_AT).unwrap_or(u32::MAX).to_le_bytes();
-    frame.extend_from_slice(&length);
-    if let Some(place) = frame.first_chunk_mut() {
-        *place = length;
+    if stored.owed > Nanousd::ZERO {
+        postcard::to_io(&stored.owed, &mut *frame)?;
     }
+    ring::end_frame(frame);
     Ok(())
 }
 
 /// Enters the previous position into a frame that [`encode`] has made, and its checksum.
 pub(super) fn seal(frame: &mut [u8], previous: Position) {
-    let end = frame.len().saturating_sub(4);
     if let Some(place) = frame.get_mut(CONTENT_AT..CONTENT_AT + 8) {
         place.copy_from_slice(&previous.to_le_bytes());
     }
-    let crc = crc32fast::hash(frame.get(CONTENT_AT..end).unwrap_or_default());
-    if let Some(place) = frame.get_mut(4..CONTENT_AT) {
-        place.copy_from_slice(&crc.to_le_bytes());
-    }
-}
-
-/// The length of the whole frame whose first (or last) four bytes these are; `None` if no frame has
-/// such.
-pub(super) fn frame_bytes(length: &[u8]) -> Option<usize> {
-    let content = u32::from_le_bytes(*length.first_chunk()?);
-    let whole = usize::try_from(content).ok()?.checked_add(12)?;
-    (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&whole).then_some(whole)
+    ring::seal_frame(frame);
 }
 
 /// A frame's head, not yet checked for being whole.
@@ -283,16 +283,6 @@ pub(super) fn head(frame: &[u8]) -> Option<Head> {
     })
 }
 
-/// Whether `frame` is one whole frame, as it was written.
-pub(super) fn is_whole(frame: &[u8]) -> bool {
-    let Some(end) = frame.len().checked_sub(4) else { return false };
-    let crc = frame.get(4..CONTENT_AT).and_then(|crc| crc.first_chunk());
-    frame_bytes(frame) == Some(frame.len())
-        && frame.get(..4) == frame.get(end..)
-        && crc.map(|crc| u32::from_le_bytes(*crc))
-            == frame.get(CONTENT_AT..end).map(crc32fast::hash)
-}
-
 /// What stands behind the head of the frame of this request, to begin with.
 pub(super) fn mark_of(request: RequestId) -> Vec<u8> {
     postcard::to_stdvec(&Some(request)).unwrap_or_default()
@@ -305,6 +295,10 @@ pub(super) fn has_mark(frame: &[u8], mark: &[u8]) -> bool {
 
 /// What stands behind the head of a whole frame.
 pub(super) fn stored(frame: &[u8]) -> Option<Stored<'_>> {
-    let end = frame.len().checked_sub(4)?;
-    postcard::from_bytes(frame.get(CONTENT_AT + HEAD_BYTES..end)?).ok()
+    let content = ring::content(frame)?.get(HEAD_BYTES..)?;
+    let (mut stored, rest): (Stored<'_>, _) = postcard::take_from_bytes(content).ok()?;
+    if !rest.is_empty() {
+        stored.owed = postcard::from_bytes(rest).ok()?;
+    }
+    Some(stored)
 }

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tollgate_journal::ring::{self, Reader, Segment};
+
 use super::heads::{self, Heads};
-use super::record::{self, Position};
-use super::segment::{self, Reader, Segment};
+use super::record::{self, LAYOUT, Position};
 use super::{Shared, feed};
 
 /// The log is in so many files, so that little is lost when the oldest is removed, and few are open.
@@ -57,9 +58,9 @@ impl Writer {
         }
         self.shared.ready();
         let mut batch = Vec::new();
-        while let Some(up_to) = self.shared.queue.gather(&mut batch) {
+        while let Some(gathered) = self.shared.queue.gather(&mut batch) {
             let lost = self.write(&mut batch);
-            self.shared.queue.done(up_to, lost);
+            self.shared.queue.done(&gathered, lost);
             batch.clear();
             batch.shrink_to(BUFFER_BYTES);
         }
@@ -69,7 +70,7 @@ impl Writer {
     /// Finds the files and the chains' heads, and cuts off what a crash has left of a record.
     fn open(&mut self) -> io::Result<()> {
         let began = Instant::now();
-        let mut reader = Reader::new(segment::open_all(&self.dir)?);
+        let mut reader = Reader::new(ring::open_all(&self.dir, &LAYOUT)?, LAYOUT);
         let (heads, whole_to) = heads::recover(&self.dir, &mut reader)?;
         let mut segments = reader.segments().to_vec();
         if let Some(last) = segments.last_mut() {
@@ -103,7 +104,7 @@ impl Writer {
                     if !mem::replace(&mut self.told, true) {
                         log::warn!("the request log cannot be written: {error}");
                     }
-                    return frames(rest).count() as u64;
+                    return LAYOUT.frames(rest).count() as u64;
                 }
             }
         }
@@ -117,7 +118,7 @@ impl Writer {
     /// Writes as many frames as the current file takes; gives their bytes.
     fn write_some(&mut self, batch: &mut [u8]) -> io::Result<usize> {
         self.check_space()?;
-        let first = frames(batch).next().ok_or(io::ErrorKind::InvalidData)?;
+        let first = LAYOUT.frames(batch).next().ok_or(io::ErrorKind::InvalidData)?;
         let mut segment = self.segment_for(first as u64)?;
         let room = self.segment_bytes().saturating_sub(segment.bytes);
         let (chunk, new) = {
@@ -152,7 +153,7 @@ impl Writer {
             None => 0,
         };
         self.remove_oldest(self.segment_bytes())?;
-        Segment::create(&self.dir, base)
+        Segment::create(&self.dir, base, &LAYOUT)
     }
 
     fn segment_bytes(&self) -> u64 {
@@ -169,7 +170,7 @@ impl Writer {
         let mut removed = 0;
         while total + 2 * heads_bytes + room > self.size_max && segments.len() > 1 {
             let oldest = segments.remove(0);
-            segment::remove(&self.dir, &oldest)?;
+            ring::remove(&self.dir, &oldest, &LAYOUT)?;
             total -= oldest.bytes;
             removed += 1;
         }
@@ -226,7 +227,7 @@ impl Chain<'_> {
     /// their bytes.
     fn link_all(&mut self, batch: &mut [u8], at: Position, room: u64) -> usize {
         let mut bytes = 0;
-        while let Some(length) = batch.get(bytes..).and_then(record::frame_bytes) {
+        while let Some(length) = batch.get(bytes..).and_then(|frame| LAYOUT.frame_bytes(frame)) {
             if bytes > 0 && (bytes + length) as u64 > room {
                 break;
             }
@@ -243,14 +244,4 @@ impl Chain<'_> {
         let before = before.or_else(|| self.heads.get(&account).copied());
         record::seal(frame, before.unwrap_or(0));
     }
-}
-
-/// The lengths of the frames of a batch.
-pub(super) fn frames(batch: &[u8]) -> impl Iterator<Item = usize> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let length = record::frame_bytes(batch.get(at..)?)?;
-        at += length;
-        Some(length)
-    })
 }

@@ -3,24 +3,33 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use http::HeaderMap;
 
 use super::agenda::{Agenda, Due};
 use super::queue::Queue;
-use super::{Tasks, as_ms, codec_of, facts_of};
+use super::{Tasks, as_ms, codec_of, facts_of, given_up};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Upstream;
 use crate::finished::{Settled, TaskEnded};
-use crate::ledger::{KEPT_MS, Settlement, Stage, Task, TaskSettlement, Webhook};
-use crate::outbound::OutboundError;
+use crate::ledger::{
+    KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement, Webhook,
+};
+use crate::money::Nanousd;
+use crate::outbound::{OutboundError, retry_after};
 use crate::price::{Usage, UsageSource};
-use crate::protocols::task::{Report, TaskState};
+use crate::protocols::task::{Error, Report, TaskState};
 use crate::protocols::{Dialect, Fault};
 
 /// A submit whose outcome nobody knows is given up after a day: providers' tasks do not take longer.
 const DOUBT_MS: u64 = 24 * 3600 * 1000;
 /// A submit takes less, with all upstreams that are tried one after the other.
 const SUBMIT_MAX: Duration = Duration::from_secs(15 * 60);
+/// How long behind its time a task is asked about whose upstream still says that it is at work: it may
+/// yet end, and be billed. No upstream that is known works for so long, so a clock that was wrong by
+/// less ends no task.
+const UNENDED_MS: u64 = 7 * 24 * 3600 * 1000;
+/// The same for a task of which the upstream does not tell, as long as for a submit in doubt.
+const UNHEARD_MS: u64 = DOUBT_MS;
 /// How often a submit is looked at that another node makes.
 const SUBMIT_LOOK: Duration = Duration::from_secs(10);
 /// The largest answer about a task.
@@ -37,6 +46,30 @@ const FORGET_MAX: usize = 10_000;
 #[must_use]
 pub fn doubt_ends_at(task: &Task) -> UnixMs {
     UnixMs((task.intent.at.0 + DOUBT_MS).min(task.intent.expires_at.0))
+}
+
+/// What came of asking how a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// It has ended.
+    Ended,
+    /// It has not.
+    Unended,
+    /// Nobody told.
+    Unheard,
+}
+
+impl Look {
+    /// Whether a task with this end of its time is given up at `now`. It may have been done, and be
+    /// billed, until its upstream says otherwise.
+    fn gives_up(self, expires_at: UnixMs, now: UnixMs) -> bool {
+        let patience = match self {
+            Self::Ended => return false,
+            Self::Unended => UNENDED_MS,
+            Self::Unheard => UNHEARD_MS,
+        };
+        now.0 >= expires_at.0.saturating_add(patience)
+    }
 }
 
 /// Looks at tasks when they are due, for as long as the gateway runs.
@@ -71,21 +104,20 @@ impl Tasks {
     }
 
     /// Does what is due for a task.
-    async fn attend(&self, due: Due) {
+    async fn attend(self: &Arc<Self>, due: Due) {
         let task = match self.ledger.task_in_work((due.account, due.task)).await {
             Ok(Some(task)) => task,
             Ok(None) => return,
             Err(error) => return log::warn!("{} could not be read: {error}", due.task),
         };
         match (&task.stage, task.webhook) {
-            (Stage::Ended(_), Webhook::Due { .. }) => self.announce(&task).await,
+            (Stage::Ended(_), Webhook::Due { .. }) => self.deliver(due, &task).await,
             (Stage::Ended(_), _) => {}
             (Stage::Submitting, _) => self.doubt_submit(&task).await,
             (Stage::InDoubt, _) => self.give_up_doubt(&task).await,
             (Stage::Submitted { .. }, _) => {
-                if !due.has_slot
-                    && let Some(later) = self.slot_of(&task)
-                {
+                let later = if due.has_slot { self.rest_of(&task) } else { self.slot_of(&task) };
+                if let Some(later) = later {
                     let at = UnixMs(UnixMs::now().0 + as_ms(later).max(1));
                     self.agenda.put_off(Due { at, has_slot: true, ..due });
                     return;
@@ -95,19 +127,16 @@ impl Tasks {
         }
     }
 
-    /// Asks how a task is, and gives it up when its time is over.
+    /// Asks how a task is, and gives it up when its time is long over.
     async fn look_at(&self, task: &Task) {
-        let is_open = match &self.agenda {
-            Agenda::Own(_) => {
-                self.refresh(task, Duration::ZERO).await;
-                self.is_open(task).await
-            }
+        let look = match &self.agenda {
+            Agenda::Own(_) => self.refresh(task, Duration::ZERO).await,
             // This node holds it, so nobody else asks.
-            Agenda::Shared(queue) => !self.ask_for_all(queue, task).await,
+            Agenda::Shared(queue) => self.ask_for_all(queue, task).await,
         };
-        if is_open && UnixMs::now() >= task.intent.expires_at {
+        if look.gives_up(task.intent.expires_at, UnixMs::now()) {
             self.expire(task).await;
-        } else if is_open && matches!(self.agenda, Agenda::Own(_)) {
+        } else if look != Look::Ended && matches!(self.agenda, Agenda::Own(_)) {
             self.schedule(task, self.next_look(task)).await;
         }
     }
@@ -134,14 +163,14 @@ impl Tasks {
         }
     }
 
-    /// Asks how a task is that this node holds, and tells all nodes. Says whether it has ended.
-    async fn ask_for_all(&self, queue: &Queue, task: &Task) -> bool {
+    /// Asks how a task is that this node holds, and tells all nodes.
+    async fn ask_for_all(&self, queue: &Queue, task: &Task) -> Look {
         let heard = match self.ask(task).await {
             Ok(report) if report.state.is_end() => {
                 self.end(task, report).await;
-                return true;
+                return Look::Ended;
             }
-            Ok(report) => Some((report.state.as_str(), report.document.to_string())),
+            Ok(report) => Some((report.state.as_str(), report.document)),
             Err(cause) => {
                 log::warn!("{} could not be asked about: {cause}", task.id());
                 None
@@ -152,23 +181,23 @@ impl Tasks {
         if let Err(error) = noted {
             log::warn!("what was heard of {} could not be noted: {error}", task.id());
         }
-        false
+        heard.map_or(Look::Unheard, |_| Look::Unended)
     }
 
     /// Takes the next slot in which the upstream may be asked: `None` when that is at once, else how far away it is.
     fn slot_of(&self, task: &Task) -> Option<Duration> {
-        let now = Instant::now();
         let config = self.config.load();
         let is_dashscope = config
             .upstreams
             .get(task.upstream_name())
             .is_some_and(|upstream| upstream.dialect == Dialect::Dashscope);
         let spacing = if is_dashscope { DASHSCOPE_SPACING } else { SPACING } * self.agenda.nodes();
-        let mut slots = self.slots.lock();
-        let next = slots.entry(task.upstream.clone()).or_insert(now);
-        let slot = now.max(*next);
-        *next = slot + spacing;
-        Some(slot.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+        self.slots.take(&task.upstream, spacing, Instant::now())
+    }
+
+    /// How long the task's upstream still wants to be left alone, if it does.
+    fn rest_of(&self, task: &Task) -> Option<Duration> {
+        self.slots.rest(&task.upstream, Instant::now())
     }
 
     /// The older a task, the longer until the next question; not all at once.
@@ -178,28 +207,36 @@ impl Tasks {
         let age = Duration::from_millis(now.0.saturating_sub(task.intent.at.0));
         let pause = (age / 4).clamp(tasks.poll_min, tasks.poll_max);
         let jitter = pause.mul_f64(0.8 + 0.4 * fastrand::f64());
-        let at = UnixMs(now.0 + as_ms(jitter));
-        at.min(task.intent.expires_at).max(UnixMs(now.0 + 1))
+        let at = UnixMs(now.0 + as_ms(jitter.max(self.rest_of(task).unwrap_or_default())));
+        // At the end of its time the upstream may say that it has given up.
+        let expires_at = task.intent.expires_at;
+        if expires_at > now { at.min(expires_at) } else { at }
     }
 
     /// Asks how a task is, unless that was done within `fresh`, and ends it if it has ended. Of many who
     /// want to know, one asks.
-    pub(super) async fn refresh(&self, task: &Task, fresh: Duration) {
+    pub(super) async fn refresh(&self, task: &Task, fresh: Duration) -> Look {
         if let Agenda::Shared(queue) = &self.agenda {
-            match queue.tasks.claim_to_ask(task.id(), fresh).await {
-                Ok(true) => {
-                    self.ask_for_all(queue, task).await;
-                }
-                Ok(false) => {}
-                Err(error) => log::warn!("{} could not be asked about: {error}", task.id()),
+            if self.rest_of(task).is_some() {
+                return Look::Unended;
             }
-            return;
+            return match queue.tasks.claim_to_ask(task.id(), fresh).await {
+                Ok(true) => self.ask_for_all(queue, task).await,
+                Ok(false) => Look::Unended,
+                Err(error) => {
+                    log::warn!("{} could not be asked about: {error}", task.id());
+                    Look::Unheard
+                }
+            };
         }
-        let Some(live) = self.live(task).await else { return };
+        let Some(live) = self.live(task).await else { return Look::Ended };
         let mut asked = live.asked.lock().await;
         let is_fresh = |asked: Instant| asked.elapsed() < fresh;
-        if asked.is_some_and(is_fresh) || !self.is_open(task).await {
-            return;
+        if asked.is_some_and(is_fresh) || self.rest_of(task).is_some() {
+            return Look::Unended;
+        }
+        if !self.is_open(task).await {
+            return Look::Ended;
         }
         let answer = self.ask(task).await;
         *asked = Some(Instant::now());
@@ -207,6 +244,7 @@ impl Tasks {
             Ok(report) if report.state.is_end() => {
                 self.end(task, report).await;
                 live.changed.notify_waiters();
+                if self.is_open(task).await { Look::Unended } else { Look::Ended }
             }
             Ok(report) => {
                 let mut said = live.said.lock();
@@ -214,8 +252,12 @@ impl Tasks {
                     said.changed_at = UnixMs::now();
                 }
                 (said.state, said.document) = (report.state, report.document);
+                Look::Unended
             }
-            Err(cause) => log::warn!("{} could not be asked about: {cause}", task.id()),
+            Err(cause) => {
+                log::warn!("{} could not be asked about: {cause}", task.id());
+                Look::Unheard
+            }
         }
     }
 
@@ -233,6 +275,9 @@ impl Tasks {
         let told = |error: OutboundError| error.to_string();
         let answer = self.outbound.get(&upstream, &path, credential).await.map_err(told)?;
         let status = answer.status();
+        if !(200..300).contains(&status) {
+            self.leave_alone(task, answer.headers());
+        }
         let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {
             Fault::Upstreams(cause) => cause,
@@ -240,6 +285,13 @@ impl Tasks {
             Fault::Relayed(status, _) => format!("the upstream answered {status}"),
             Fault::Customers(error) => error.to_string(),
         })
+    }
+
+    /// An upstream that has no time and says when to come again is asked about no task before that.
+    fn leave_alone(&self, task: &Task, headers: &HeaderMap) {
+        if let Some(time) = retry_after(headers) {
+            self.slots.leave_alone(&task.upstream, time, Instant::now());
+        }
     }
 
     fn upstream_of(&self, task: &Task) -> Option<Arc<Upstream>> {
@@ -252,50 +304,104 @@ impl Tasks {
     async fn end(&self, task: &Task, report: Report) {
         let used = match (report.state, report.usage) {
             (_, Some(usage)) => Some((usage, UsageSource::Upstream)),
-            (TaskState::Succeeded, None) => Some((asked_for(task), UsageSource::Estimated)),
+            // What the hold covers, input videos included: nobody knows that it was less.
+            (TaskState::Succeeded, None) => Some((facts_of(task).bound, UsageSource::Estimated)),
             (_, None) => None,
         };
+        let usage = used.map_or(Usage::ZERO, |(usage, _)| usage);
+        warn_of_bill(task, usage, report.billed);
         let settlement = used.map_or(TaskSettlement::Void, |(usage, source)| {
             TaskSettlement::post(&task.intent.prices, usage, source)
         });
-        self.end_as(task, report.state, &report.document, settlement).await;
+        let price = task.intent.prices.cost(&usage);
+        if self.end_as(task, report.state, report.document, settlement).await
+            && let Some(billed) = report.billed
+        {
+            // What the upstream says it bills beyond all that has a price here.
+            self.note_loss(task, LossCause::Unpriced, billed.saturating_sub(price));
+        }
     }
 
-    /// The time is over, and the upstream has not said that the task has ended: nobody pays.
+    /// The time is long over, and the upstream has not said that the task has ended: the customer pays
+    /// nothing, and what the upstream may bill falls on the operator.
     async fn expire(&self, task: &Task) {
-        let document = json!({"error": {
-            "code": "Expired",
-            "message": "The task was not done in time.",
-        }});
-        self.end_as(task, TaskState::Expired, &document, TaskSettlement::Void).await;
+        log::warn!("{} is given up: its upstream does not say that it has ended", task.id());
+        let error = Error { code: "Expired", message: "The task was not done in time." };
+        let document = given_up(task, &self.said(task).await, &error);
+        if self.end_as(task, TaskState::Expired, document, TaskSettlement::Void).await {
+            self.note_loss(task, LossCause::Untold, bound_of(task));
+        }
+    }
+
+    /// The document of what the upstream said last; empty where that is not known.
+    async fn said(&self, task: &Task) -> String {
+        match &self.agenda {
+            Agenda::Own(_) => self.live.said(task).document,
+            Agenda::Shared(queue) => {
+                let found = queue.tasks.any_task(task.id()).await.ok().flatten();
+                found.and_then(|found| found.said).map(|said| said.document).unwrap_or_default()
+            }
+        }
     }
 
     /// Nobody could find out what became of a submit: nobody pays.
+    /// A submit that the last process had opened and never sent: no upstream has it, and its money is free.
+    pub(super) async fn reject_unsent(&self, task: &Task) {
+        log::info!("{} was never sent: it is over, and costs nothing", task.id());
+        let document = r#"{"error":{"code":"rejected","message":"No upstream took the task."}}"#;
+        self.end_as(task, TaskState::Failed, document.to_owned(), TaskSettlement::Void).await;
+    }
+
     async fn give_up_doubt(&self, task: &Task) {
         if UnixMs::now() < doubt_ends_at(task) {
             self.schedule(task, doubt_ends_at(task)).await;
             return;
         }
-        let document = json!({"error": {
-            "code": "InternalError",
-            "message": "It is not known whether the upstream took the task. Nothing was charged.",
-        }});
-        self.end_as(task, TaskState::Failed, &document, TaskSettlement::Void).await;
+        let message = "It is not known whether the upstream took the task. Nothing was charged.";
+        let document = given_up(task, "", &Error { code: "InternalError", message });
+        if self.end_as(task, TaskState::Failed, document, TaskSettlement::Void).await {
+            self.note_loss(task, LossCause::Untold, bound_of(task));
+        }
     }
 
+    /// Notes what the upstream may bill for a task that its customer does not pay. A task's loss has its
+    /// number in the place of a request's.
+    fn note_loss(&self, task: &Task, cause: LossCause, amount: Nanousd) {
+        if amount <= Nanousd::ZERO {
+            return;
+        }
+        let intent = &task.intent;
+        self.ledger.record_loss(Loss {
+            account: intent.account,
+            key: intent.key,
+            model: Arc::clone(&intent.model),
+            upstream: task.upstream_name().to_owned(),
+            request: RequestId::from_number(intent.id.number()),
+            cause,
+            amount,
+        });
+    }
+
+    /// Ends a task. False when it had ended already, or could not be.
     async fn end_as(
         &self,
         task: &Task,
         state: TaskState,
-        document: &Value,
+        document: String,
         settlement: TaskSettlement,
-    ) {
+    ) -> bool {
         let id = (task.intent.account, task.id());
-        let ended = self.ledger.end_task(id, (state.as_str(), document.to_string()), settlement);
+        let ended = self.ledger.end_task(id, (state.as_str(), document), settlement);
         match ended.await {
-            Ok(Some(task)) => self.has_ended(&task, state, settlement).await,
-            Ok(None) => {}
-            Err(error) => log::error!("{} could not be ended: {error}", task.id()),
+            Ok(Some(task)) => {
+                self.has_ended(&task, state, settlement).await;
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                log::error!("{} could not be ended: {error}", task.id());
+                false
+            }
         }
     }
 
@@ -307,6 +413,9 @@ impl Tasks {
         settlement: TaskSettlement,
     ) {
         self.report_end(task, state, settlement);
+        if matches!(settlement, TaskSettlement::Void) {
+            self.note_unpaid(task.intent.account);
+        }
         self.live.let_go(task.id());
         if let Webhook::Due { at, .. } = task.webhook {
             self.schedule(task, at).await;
@@ -316,8 +425,9 @@ impl Tasks {
     fn report_end(&self, task: &Task, state: TaskState, settlement: TaskSettlement) {
         let Some(ended) = task.ended() else { return };
         let settled = match settlement {
-            TaskSettlement::Post(Settlement { usage, source, .. }) => {
-                Some(Settled { usage, source, cost: ended.charged })
+            TaskSettlement::Post(Settlement { charge, usage, source }) => {
+                let owed = charge.saturating_sub(ended.charged);
+                Some(Settled { usage, source, cost: ended.charged, owed })
             }
             TaskSettlement::Void => None,
         };
@@ -336,12 +446,48 @@ impl Tasks {
     }
 }
 
-/// What a task used that has succeeded without telling: what was asked for.
-fn asked_for(task: &Task) -> Usage {
-    let facts = facts_of(task);
-    if facts.bound.seconds > 0 {
-        Usage { seconds: u64::from(facts.seconds), ..Usage::ZERO }
-    } else {
-        facts.bound
+/// The most that a task can cost.
+fn bound_of(task: &Task) -> Nanousd {
+    task.intent.prices.cost(&facts_of(task).bound)
+}
+
+/// Tells the operator of limits and prices that are not those of the upstream.
+fn warn_of_bill(task: &Task, usage: Usage, billed: Option<Nanousd>) {
+    let (id, model, bound) = (task.id(), &task.intent.model, facts_of(task).bound);
+    if usage.seconds > bound.seconds || usage.output_tokens > bound.output_tokens {
+        log::warn!(
+            "{id} used more than a task of the model {model} should: {} seconds and {} tokens, and \
+             held were {} and {}. The model's limits in models.yaml are stale",
+            usage.seconds,
+            usage.output_tokens,
+            bound.seconds,
+            bound.output_tokens,
+        );
+    }
+    let price = task.intent.prices.cost(&usage);
+    if let Some(billed) = billed.filter(|billed| *billed > price) {
+        log::warn!(
+            "the upstream bills ${billed} for {id}, and the prices of the model {model} in \
+             models.yaml come to ${price}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_given_up_when_its_upstream_has_had_time_to_tell() {
+        let expires_at = UnixMs(1_000_000);
+        let gives_up =
+            |look: Look, behind: u64| look.gives_up(expires_at, UnixMs(1_000_000 + behind));
+        for (look, patience) in [(Look::Unheard, UNHEARD_MS), (Look::Unended, UNENDED_MS)] {
+            assert!(!gives_up(look, 0) && !gives_up(look, patience - 1), "{look:?}: in doubt");
+            assert!(gives_up(look, patience), "{look:?}");
+        }
+        assert!(!gives_up(Look::Ended, u64::MAX / 2), "it is settled");
+        let never = UnixMs(u64::MAX);
+        assert!(!Look::Unheard.gives_up(never, UnixMs(u64::MAX - 1)));
     }
 }

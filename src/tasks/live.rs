@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::clock::UnixMs;
@@ -17,7 +16,7 @@ use crate::protocols::task::TaskState;
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) state: TaskState,
-    pub(super) document: Value,
+    pub(super) document: String,
     /// When the state became another.
     pub(super) changed_at: UnixMs,
 }
@@ -25,7 +24,7 @@ pub(super) struct Said {
 impl Said {
     /// What is known of a task of which its upstream has said nothing.
     pub(super) fn nothing(task: &Task) -> Self {
-        Self { state: TaskState::Processing, document: Value::Null, changed_at: task.intent.at }
+        Self { state: TaskState::Processing, document: String::new(), changed_at: task.intent.at }
     }
 
     /// What another node may have heard.
@@ -33,7 +32,7 @@ impl Said {
         let Some(said) = said else { return Self::nothing(task) };
         Self {
             state: TaskState::of(&said.state).unwrap_or(TaskState::Processing),
-            document: serde_json::from_str(&said.document).unwrap_or_default(),
+            document: said.document.clone(),
             changed_at: said.changed_at,
         }
     }

@@ -5,8 +5,11 @@
 //! | `agenda` | which task must be looked at when; `queue`, in a fleet |
 //! | `live` | what an upstream said last of tasks that have not ended |
 //! | `follow` | asking upstreams, at due times and within a budget, and what the answers mean for the money |
+//! | `slots` | when an upstream may be asked |
 //! | `operate` | what operators do with single tasks |
+//! | `unpaid` | how many of an account's tasks have come to nothing lately |
 //! | `webhook` | announcing ends, signed, until they are taken |
+//! | `deliveries` | which announcement is sent when: a few at a time for each account and receiver |
 //!
 //! What must not be lost is in the [`Ledger`]; what an upstream said last of a task that has not ended
 //! is kept in memory and asked for again after a restart. In a fleet both are in its database. The state of a task goes
@@ -14,34 +17,40 @@
 //! left out, and never back from an end.
 
 mod agenda;
+mod deliveries;
 mod follow;
 mod live;
 mod operate;
 mod queue;
+mod slots;
+mod unpaid;
 mod webhook;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::clock::UnixMs;
 use crate::config::ConfigHandle;
+use crate::fleet::InFleet;
+use crate::fleet::postgres::tasks::SharedTasks;
 use crate::ledger::{AccountId, Ledger, LedgerError, Stage, Task, Webhook};
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::protocols::Dialect;
-use crate::protocols::task::{Facts, Shown, TaskCodec, TaskState, task_codec};
+use crate::protocols::task::{Error, Facts, Shown, TaskCodec, TaskState};
+use crate::protocols::task_codec;
 use crate::request_log::RequestLog;
 use agenda::{Agenda, Due, Timetable};
+use deliveries::Deliveries;
 pub use follow::doubt_ends_at as given_up_at;
 use live::{AllLive, Live, Said};
 pub use operate::{Announced, Resolution};
 use queue::Queue;
+use slots::Slots;
+use unpaid::Unpaid;
 use webhook::Signer;
 
 /// A customer who asks gets what the upstream said at most this long ago.
@@ -52,7 +61,7 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(10);
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 /// How often the end of a task is looked for that a customer waits for.
 const WAITING_POLL: Duration = Duration::from_secs(1);
-/// Requests to upstreams and receivers at one time.
+/// Requests to upstreams at one time.
 const PARALLEL_MAX: usize = 64;
 
 /// All tasks of a gateway.
@@ -66,9 +75,10 @@ pub struct Tasks {
     live: AllLive,
     agenda: Agenda,
     parallel: Arc<Semaphore>,
+    deliveries: Deliveries,
     waiting: Semaphore,
-    /// When an upstream may be asked next, by its name and that of the credential.
-    slots: Mutex<HashMap<String, Instant>>,
+    unpaid: Unpaid,
+    slots: Slots,
 }
 
 /// Too many customers wait already.
@@ -89,9 +99,9 @@ impl Tasks {
         data_dir: &Path,
     ) -> std::io::Result<Arc<Self>> {
         let waiting = config.load().tasks.waiting_max as usize;
-        let agenda = match ledger.shared_tasks() {
+        let agenda = match ledger.fleet() {
             None => Agenda::Own(Timetable::default()),
-            Some(shared) => Agenda::Shared(Queue::new(shared)),
+            Some(fleet) => Agenda::Shared(Queue::new(SharedTasks::of(fleet))),
         };
         let tasks = Arc::new(Self {
             ledger,
@@ -101,10 +111,12 @@ impl Tasks {
             requests,
             signer: Signer::kept_in(data_dir)?,
             live: AllLive::default(),
+            deliveries: Deliveries::new(&agenda),
             agenda,
             parallel: Arc::new(Semaphore::new(PARALLEL_MAX)),
             waiting: Semaphore::new(waiting),
-            slots: Mutex::default(),
+            unpaid: Unpaid::default(),
+            slots: Slots::default(),
         });
         // Looked for at once: what is submitted from here on is this process's own.
         let left = tasks.ledger.tasks_in_work();
@@ -116,11 +128,15 @@ impl Tasks {
         Ok(tasks)
     }
 
-    /// Takes up what the last process left. A submit that was under way is in doubt now: the upstream
-    /// may have taken it, so it is not repeated.
+    /// Takes up what the last process left. A submit that was under way is in doubt now, unless it is
+    /// known that it was not sent: the upstream may have taken it, so it is not repeated.
     async fn resume(&self, left: Vec<Arc<Task>>) {
         for task in left {
             let at = match (&task.stage, task.webhook) {
+                (Stage::Submitting, _) if self.ledger.was_never_sent(task.intent.hold) => {
+                    self.reject_unsent(&task).await;
+                    continue;
+                }
                 (Stage::Submitting, _) => {
                     let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
                     let id = (task.intent.account, task.id());
@@ -153,7 +169,11 @@ impl Tasks {
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn record(&self, account: AccountId, id: &str) -> Result<Option<Value>, LedgerError> {
+    pub async fn record(
+        &self,
+        account: AccountId,
+        id: &str,
+    ) -> Result<Option<String>, LedgerError> {
         if let Agenda::Shared(queue) = &self.agenda {
             return self.shared_record(queue, account, id).await;
         }
@@ -175,7 +195,7 @@ impl Tasks {
         queue: &Queue,
         account: AccountId,
         id: &str,
-    ) -> Result<Option<Value>, LedgerError> {
+    ) -> Result<Option<String>, LedgerError> {
         let found = queue.tasks.task(account, id).await?;
         let Some(mut found) = found.filter(|found| is_known_by(&found.task, id)) else {
             return Ok(None);
@@ -195,7 +215,7 @@ impl Tasks {
     ///
     /// # Errors
     /// [`TooManyWait`].
-    pub async fn wait(&self, task: &Task) -> Result<Value, TooManyWait> {
+    pub async fn wait(&self, task: &Task) -> Result<String, TooManyWait> {
         let _place = self.waiting.try_acquire().map_err(|_| TooManyWait)?;
         let deadline = Instant::now() + WAIT_MAX;
         let (account, id) = (task.intent.account, task.id());
@@ -228,14 +248,26 @@ impl Tasks {
         self.waiting.available_permits() > 0
     }
 
+    /// When an account may submit again of which `most` tasks may come to nothing in a minute; `None`
+    /// for at once.
+    #[must_use]
+    pub fn pause(&self, account: AccountId, most: u32) -> Option<Duration> {
+        self.unpaid.pause(account, most, Instant::now())
+    }
+
+    /// A task came to nothing, and nobody pays for it.
+    pub fn note_unpaid(&self, account: AccountId) {
+        self.unpaid.note(account, Instant::now());
+    }
+
     /// What the customer's receiver checks the signatures of webhooks with.
     #[must_use]
     pub fn webhook_secret(&self, account: AccountId) -> String {
         self.signer.secret(account)
     }
 
-    /// The record of a task as it stands.
-    pub async fn shown(&self, task: &Task) -> Value {
+    /// The record of a task as it stands: JSON.
+    pub async fn shown(&self, task: &Task) -> String {
         let said = match &self.agenda {
             Agenda::Own(_) => self.live.said(task),
             Agenda::Shared(_) if task.ended().is_some() => Said::nothing(task),
@@ -298,13 +330,13 @@ impl Tasks {
 }
 
 /// The record of a task that has ended, or of which `said` was said last.
-fn shown_as(task: &Task, said: &Said) -> Value {
-    let Some(codec) = codec_of(task) else { return Value::Null };
+fn shown_as(task: &Task, said: &Said) -> String {
+    let Some(codec) = codec_of(task) else { return "null".to_owned() };
     let facts = facts_of(task);
     let (state, document, updated_at) = match task.ended() {
         Some(ended) => {
             let state = TaskState::of(&ended.state).unwrap_or(TaskState::Failed);
-            (state, &serde_json::from_str(&ended.document).unwrap_or_default(), ended.at)
+            (state, &ended.document, ended.at)
         }
         None => (said.state, &said.document, said.changed_at),
     };
@@ -319,6 +351,11 @@ fn shown_as(task: &Task, said: &Said) -> Value {
         created_at: task.intent.at.0 / 1000,
         updated_at: updated_at.0 / 1000,
     })
+}
+
+/// The document of a task that the gateway ends itself with this error.
+fn given_up(task: &Task, said: &str, error: &Error) -> String {
+    codec_of(task).map_or_else(|| "null".to_owned(), |codec| codec.given_up(said, error))
 }
 
 /// Whether customers call the task by this id: one of the gateway's own, or the upstream's where they

@@ -1,15 +1,13 @@
 //! What operators do with single tasks: announce an end again, and end what is in doubt.
 
-use serde_json::json;
-
-use super::Tasks;
+use super::{Tasks, given_up};
 use crate::clock::UnixMs;
 use crate::ledger::{
     AccountId, By, LedgerError, Settlement, Task, TaskId, TaskSettlement, Webhook,
 };
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
-use crate::protocols::task::TaskState;
+use crate::protocols::task::{Error, TaskState};
 
 /// What becomes of a wish to announce a task's end again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +76,10 @@ impl Tasks {
                 (Some(amount), "The upstream took the task, but its result was lost.")
             }
         };
-        let document = json!({"error": {"code": "InternalError", "message": message}});
-        let end = (TaskState::Failed.as_str(), document.to_string());
+        let known = self.ledger.task(account, &id.to_string()).await?;
+        let error = Error { code: "InternalError", message };
+        let document = known.map(|task| given_up(&task, "", &error)).unwrap_or_default();
+        let end = (TaskState::Failed.as_str(), document);
         let task = by.resolve_task((account, id), end, charge).await?;
         let repeated = task.is_none();
         if let Some(task) = task {

@@ -10,7 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::{Tasks, as_ms};
@@ -81,6 +82,16 @@ impl Signer {
     }
 }
 
+/// What a receiver is told.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    timestamp: String,
+    /// The record that `GET` answers, in its own bytes.
+    data: &'a RawValue,
+}
+
 /// What a receiver said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
@@ -91,10 +102,11 @@ enum Heard {
 }
 
 impl Tasks {
-    /// Announces the end of a task once, and notes what came of it.
-    pub(super) async fn announce(&self, task: &Task) {
-        let Webhook::Due { tries, .. } = task.webhook else { return };
+    /// Announces the end of a task once, and notes what came of it. Whether the receiver answered.
+    pub(super) async fn announce(&self, task: &Task) -> bool {
+        let Webhook::Due { tries, .. } = task.webhook else { return true };
         let (heard, came_of_it) = self.send(task).await;
+        let answered = came_of_it.is_ok() || matches!(heard, Heard::Gone);
         self.metrics.webhook_tried(match heard {
             Heard::Taken => "taken",
             Heard::Gone => "gone",
@@ -122,6 +134,7 @@ impl Tasks {
                 }
             }
         }
+        answered
     }
 
     /// Sends the announcement once: what the receiver said, and its status or why there is none.
@@ -130,18 +143,20 @@ impl Tasks {
         let Some((url, ended)) = task.intent.webhook_url.as_deref().zip(task.ended()) else {
             return unsendable();
         };
-        let body = json!({
-            "type": format!("video.task.{}", ended.state),
-            "timestamp": ended.at.to_rfc3339(),
-            "data": self.shown(task).await,
-        });
-        let body = body.to_string();
+        let Ok(data) = RawValue::from_string(self.shown(task).await) else { return unsendable() };
+        let told = Told {
+            kind: format!("video.task.{}", ended.state),
+            timestamp: ended.at.to_rfc3339(),
+            data: &data,
+        };
+        let Ok(body) = serde_json::to_string(&told) else { return unsendable() };
         let at_s = i64::try_from(UnixMs::now().0 / 1000).unwrap_or(i64::MAX);
         let Some(headers) = self.signer.headers(task, at_s, body.as_bytes()) else {
             return unsendable();
         };
-        let hosts = self.config.load().tasks.webhook_hosts.clone();
-        match self.outbound.announce(url, &hosts, headers, body.into()).await {
+        let config = self.config.load();
+        let (hosts, timeout) = (&config.tasks.webhook_hosts, config.tasks.webhook_timeout);
+        match self.outbound.announce(url, hosts, timeout, headers, body.into()).await {
             Ok(answer) => {
                 let heard = match answer.status() {
                     200..300 => Heard::Taken,

@@ -12,31 +12,31 @@ use super::session::{Session, Sessions};
 pub(crate) struct NavItem {
     /// Its path below the console's, beginning with a slash; empty for the first page.
     pub(crate) path: &'static str,
-    /// What it is called.
+    /// The words of the link.
     pub(crate) label: &'static str,
 }
 
 /// How a message is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// It was done.
+    /// What the form asked for was done.
     Good,
-    /// It was not, and why.
+    /// It was not done, and the message says why.
     Bad,
 }
 
 /// What a form came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Flash {
-    /// How it is meant.
+    /// Whether it tells of a success.
     pub(crate) tone: Tone,
-    /// What is said.
+    /// The sentence that the page shows.
     pub(crate) text: String,
 }
 
 /// What the template `frame.html` needs, which every page extends.
 #[derive(Clone, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct PageFrame {
     /// The console's path, without a slash at the end.
     pub(crate) base: String,
     /// What the console is called.
@@ -49,16 +49,17 @@ pub(crate) struct Frame {
     pub(crate) nav: &'static [NavItem],
     /// The path of the way that the page belongs to.
     pub(crate) here: &'static str,
-    /// What forms carry.
+    /// The token that forms of this session carry, against requests of other sites.
     pub(crate) csrf: String,
     /// What the form before came to.
     pub(crate) flash: Option<Flash>,
 }
 
-impl Frame {
+impl PageFrame {
     /// The frame of a page for a guest.
     pub(crate) fn new(
-        (base, product): (&str, &'static str),
+        base: &str,
+        product: &'static str,
         sessions: &Sessions,
         session: &Session,
     ) -> Self {
@@ -74,21 +75,26 @@ impl Frame {
         }
     }
 
-    /// The same for somebody who is logged in, on the way `here`.
-    pub(crate) fn of(self, who: String, nav: &'static [NavItem], here: &'static str) -> Self {
+    /// The frame of a page for somebody who is logged in, on the way `here`.
+    pub(crate) fn logged_in(
+        self,
+        who: String,
+        nav: &'static [NavItem],
+        here: &'static str,
+    ) -> Self {
         Self { who: Some(who), nav, here, ..self }
     }
 
-    /// The same with a message.
+    /// This frame with a message above the content of its page.
     pub(crate) fn saying(self, tone: Tone, text: impl Into<String>) -> Self {
         Self { flash: Some(Flash { tone, text: text.into() }), ..self }
     }
 }
 
 /// A page that is filled.
-pub(crate) struct Page<T>(pub(crate) T);
+pub(crate) struct HtmlPage<T>(pub(crate) T);
 
-impl<T: Template> IntoResponse for Page<T> {
+impl<T: Template> IntoResponse for HtmlPage<T> {
     fn into_response(self) -> Response {
         match self.0.render() {
             Ok(html) => {
@@ -105,11 +111,11 @@ impl<T: Template> IntoResponse for Page<T> {
 /// A page that says why there is no other.
 #[derive(Template)]
 #[template(path = "failed.html")]
-pub(crate) struct Failed {
+pub(crate) struct FailurePage {
     /// What is around it.
-    pub(crate) frame: Frame,
-    /// In a few words.
+    pub(crate) frame: PageFrame,
+    /// What the matter is, in a few words: the heading of the page.
     pub(crate) title: &'static str,
-    /// What to do.
+    /// What the person who reads it can do, in a sentence.
     pub(crate) text: String,
 }

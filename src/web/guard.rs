@@ -13,7 +13,6 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::session::{Session, SessionChange, Sessions};
 use crate::clock::UnixMs;
-use crate::secret::Secret;
 
 /// The largest form, in bytes: the longest field is a list of models.
 const FORM_BYTES_MAX: usize = 64 << 10;
@@ -26,7 +25,7 @@ const FORM_HEADER: HeaderName = HeaderName::from_static("x-csrf-token");
 /// Where a request comes from; whoever accepts connections puts it into the request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Client {
-    /// The address.
+    /// The address that the browser calls from; `None` where it is not known.
     pub(crate) address: Option<IpAddr>,
     /// Whether the browser speaks TLS.
     pub(crate) tls: bool,
@@ -103,9 +102,8 @@ async fn check_form(
             return Err(refused(StatusCode::REQUEST_TIMEOUT, "The form did not arrive in time."));
         }
     };
-    let expected = Secret::new(guarded.sessions.form_token(session));
     let token = token(&parts.headers, &body);
-    if !token.is_some_and(|token| expected.matches(token.as_bytes())) {
+    if !token.is_some_and(|token| guarded.sessions.is_form_token(session, &token)) {
         let text = "This page is too old, or its cookie was not kept. Go back, reload it and try \
                     again.";
         return Err(refused(StatusCode::FORBIDDEN, text));
@@ -166,6 +164,10 @@ fn protect(response: &mut Response, client: Client) {
         ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    if client.tls {
+        let for_a_year = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, for_a_year);
     }
     // Pages show money and keys; only the embedded files may be kept.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

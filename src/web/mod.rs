@@ -5,7 +5,12 @@
 //! |---|---|
 //! | `guard` | what every request of a console goes through: session, CSRF, headers |
 //! | `session` | who is logged in, in a signed cookie |
-//! | `attempts` | how often somebody may try to log in |
+//! | `attempts` | how often anything may be tried |
+//! | `log_ins`, `sign_ups` | how often passwords may be tried, how many accounts may be opened |
+//! | `device` | where somebody was logged in before, in a signed cookie |
+//! | `form` | the fields of a form, what is wrong with them, and that one which is sent twice counts once |
+//! | `done` | what a form came to, in the address of the next page |
+//! | `request_list` | what lists of requests say and are filtered by |
 //! | `frame` | what every page has around its content |
 //! | `show` | how money, times and counts are written |
 //! | `assets` | style sheet, scripts and icon, embedded |
@@ -16,13 +21,24 @@
 
 mod assets;
 mod attempts;
+mod device;
+mod done;
+mod form;
 mod frame;
 mod guard;
+mod log_ins;
+pub(crate) mod request_list;
 mod session;
 pub(crate) mod show;
+mod sign_ups;
 
 pub(crate) use assets::serve as assets;
-pub(crate) use attempts::Attempts;
-pub(crate) use frame::{Failed, Frame, NavItem, Page, Tone};
+pub(crate) use attempts::{Attempts, OwnAttempts, customer};
+pub(crate) use device::{DeviceId, Devices};
+pub(crate) use done::DoneMessages;
+pub(crate) use form::{FieldError, FieldErrors, Form, new_submit_token};
+pub(crate) use frame::{FailurePage, HtmlPage, NavItem, PageFrame, Tone};
 pub(crate) use guard::{Client, Guarded, ShowsMedia, guard};
-pub(crate) use session::{Session, SessionChange, SessionId, Sessions};
+pub(crate) use log_ins::{LogIns, Trying};
+pub(crate) use session::{Session, SessionChange, Sessions};
+pub(crate) use sign_ups::SignUps;

@@ -30,18 +30,18 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// Who is logged in, in the console's words; `None` for a guest.
     pub(crate) who: Option<String>,
-    /// When it began.
+    /// When the session began, in Unix milliseconds.
     pub(crate) since: UnixMs,
-    /// When it ends.
+    /// When the session ends by itself, in Unix milliseconds.
     pub(crate) until: UnixMs,
 }
 
 /// What a handler has to say about the session, in the extensions of its answer.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionChange {
-    /// This is it from here on.
+    /// The browser keeps this session from here on.
     Begin(Session),
-    /// It is over.
+    /// The session is over: the browser forgets its cookie.
     End,
 }
 
@@ -59,6 +59,24 @@ impl Session {
     /// A session of nobody's.
     pub(super) fn guest() -> Self {
         Self::begin(None, GUEST_LIFETIME)
+    }
+}
+
+/// The key in `data_dir` with which cookies are signed; it is made if it is not there.
+///
+/// # Errors
+/// When it can neither be read nor made.
+pub(super) fn key_in(data_dir: &Path) -> io::Result<Secret> {
+    let file = data_dir.join("session-key");
+    match fs::read_to_string(&file) {
+        Ok(text) if text.trim().len() >= 40 => Ok(Secret::new(text.trim().to_owned())),
+        Ok(_) => Err(io::Error::other(format!("{} is no key", file.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let secret = Secret::new_token();
+            secret::write_private(&file, secret.expose())?;
+            Ok(secret)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -81,18 +99,7 @@ impl Sessions {
         cookie: &'static str,
         path: impl Into<String>,
     ) -> io::Result<Self> {
-        let file = data_dir.join("session-key");
-        let secret = match fs::read_to_string(&file) {
-            Ok(text) if text.trim().len() >= 40 => Secret::new(text.trim().to_owned()),
-            Ok(_) => return Err(io::Error::other(format!("{} is no key", file.display()))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let secret = Secret::new_token();
-                secret::write_private(&file, secret.expose())?;
-                secret
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(Self::signed_with(&secret, cookie, path))
+        Ok(Self::signed_with(&key_in(data_dir)?, cookie, path))
     }
 
     fn signed_with(secret: &Secret, cookie: &'static str, path: impl Into<String>) -> Self {
@@ -129,12 +136,44 @@ impl Sessions {
         SignedCookieJar::new(self.key.clone()).add(cookie)
     }
 
-    /// What a form of this session carries, so that no other page can send it.
+    /// What a form of this session carries, so that no other page can send it. Every page has it in
+    /// another disguise: who makes a browser ask for many of them, and learns how well each can be
+    /// compressed with a text of theirs in it (BREACH), learns nothing of it.
     pub(crate) fn form_token(&self, session: &Session) -> String {
-        // Both parts have a fixed length, so no two sessions share a text.
-        let digest = Sha256::new().chain_update(self.forms).chain_update(session.id).finalize();
-        STANDARD.encode(digest)
+        let mask: FormToken = random_bytes();
+        let masked = exclusive_or(self.form_key(session), mask);
+        STANDARD.encode([mask, masked].concat())
     }
+
+    /// Whether a page of this session carries this.
+    pub(super) fn is_form_token(&self, session: &Session, shown: &str) -> bool {
+        let mut parts = [0; 2 * size_of::<FormToken>()];
+        if STANDARD.decode_slice(shown, &mut parts) != Ok(parts.len()) {
+            return false;
+        }
+        let (mut mask, mut masked) = (FormToken::default(), FormToken::default());
+        let (first, second) = parts.split_at(mask.len());
+        mask.copy_from_slice(first);
+        masked.copy_from_slice(second);
+        let (expected, found) = (self.form_key(session), exclusive_or(mask, masked));
+        // Hashed, so time says nothing of where they differ.
+        Sha256::digest(expected) == Sha256::digest(found)
+    }
+
+    fn form_key(&self, session: &Session) -> FormToken {
+        // Both parts have a fixed length, so no two sessions share a text.
+        Sha256::new().chain_update(self.forms).chain_update(session.id).finalize().into()
+    }
+}
+
+/// What tells a session's forms from those of others.
+type FormToken = [u8; 32];
+
+fn exclusive_or(mut one: FormToken, other: FormToken) -> FormToken {
+    for (byte, other) in one.iter_mut().zip(other) {
+        *byte ^= other;
+    }
+    one
 }
 
 #[cfg(test)]
@@ -191,8 +230,20 @@ mod tests {
     #[test]
     fn forms_belong_to_one_session() {
         let (sessions, one) = (sessions("one"), Session::guest());
-        assert_eq!(sessions.form_token(&one), sessions.form_token(&one));
-        assert_ne!(sessions.form_token(&one), sessions.form_token(&Session::guest()));
-        assert_ne!(sessions.form_token(&one), self::sessions("two").form_token(&one));
+        let token = sessions.form_token(&one);
+        assert!(sessions.is_form_token(&one, &token));
+        assert!(!sessions.is_form_token(&Session::guest(), &token), "another session's");
+        assert!(!self::sessions("two").is_form_token(&one, &token), "another console's");
+        for odd in ["", "AAAA", &token[1..], &format!("{token}AAAA"), &"A".repeat(token.len())] {
+            assert!(!sessions.is_form_token(&one, odd), "{odd}");
+        }
+    }
+
+    #[test]
+    fn no_two_pages_have_the_same_text_in_their_forms() {
+        let (sessions, one) = (sessions("one"), Session::guest());
+        let [first, second] = [(); 2].map(|()| sessions.form_token(&one));
+        let same = first.bytes().zip(second.bytes()).filter(|(one, other)| one == other).count();
+        assert!(same < first.len() / 4, "{same} of {} letters: {first} {second}", first.len());
     }
 }

@@ -1,8 +1,11 @@
 //! How money, times, counts and states are written on pages.
 
+use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::clock::UnixMs;
+use crate::limits::Rates;
 use crate::money::Nanousd;
 
 /// Dollars with as many places as the amount has, at least two: `$0.0123`.
@@ -44,6 +47,51 @@ pub(crate) fn count(count: &u64) -> String {
     text
 }
 
+/// What a key may use, a limit each: `60 requests a minute`, `$2.50 a day`. Empty for a key without
+/// limits of its own.
+pub(crate) fn limits(
+    rates: &Rates,
+    spend_per_day: Option<Nanousd>,
+    spend_per_month: Option<Nanousd>,
+) -> Vec<String> {
+    let rate = |limit: Option<NonZeroU32>, what: &str| {
+        limit.map(|limit| format!("{} {what}", count(&limit.get().into())))
+    };
+    let spend =
+        |limit: Option<Nanousd>, what: &str| limit.map(|limit| format!("{} {what}", money(&limit)));
+    let all = [
+        rate(rates.requests_per_minute, "requests a minute"),
+        rate(rates.tokens_per_minute, "tokens a minute"),
+        rate(rates.concurrent_requests, "at one time"),
+        spend(spend_per_day, "a day"),
+        spend(spend_per_month, "a month"),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// The most characters of a stranger's text in a table, and where it stands alone. Old records have
+/// texts of any length, and a page has dozens of them.
+const LINE_CHARS_MAX: usize = 200;
+const TEXT_CHARS_MAX: usize = 4_000;
+
+/// A text for a table: the beginning of a long one.
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
+    cut(text, LINE_CHARS_MAX)
+}
+
+/// A text that stands alone: the beginning of a very long one.
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
+    cut(text, TEXT_CHARS_MAX)
+}
+
+/// The first characters of a text, and a sign that there are more.
+pub(crate) fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
 /// How long something took: `35 ms`, `1.24 s`, `3 min 20 s`.
 pub(crate) fn took(duration: &Duration) -> String {
     let ms = duration.as_millis();
@@ -74,6 +122,16 @@ mod tests {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(count(&number), text);
         }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        for (text, expected) in [("", ""), ("abc", "abc"), ("abcd", "abc…"), ("äöüß", "äöü…")]
+        {
+            assert_eq!(cut(text, 3), expected);
+        }
+        let long = "x".repeat(20_000_000);
+        assert_eq!((line(&long).len(), self::text(&long).len()), (203, 4_003));
     }
 
     #[test]

@@ -53,6 +53,17 @@ pub(crate) fn options(url: &str) -> PostgresOptions {
     }
 }
 
+/// A node with this name and directory, whose lease lasts ten seconds.
+pub(crate) fn node_options(url: &str, name: &str, dir: &Path) -> FleetOptions {
+    FleetOptions {
+        postgres: options(url),
+        name: name.to_owned(),
+        term: Duration::from_secs(10),
+        cover: Duration::from_secs(10),
+        data_dir: dir.to_owned(),
+    }
+}
+
 /// A new database with the schema, on the server that the tests of a file share: its name, and where
 /// it is.
 pub(crate) async fn database(name: &str) -> (String, String) {
@@ -93,14 +104,9 @@ impl InProcess {
     /// Starts one more node.
     pub(crate) async fn join(&mut self, url: &str, name: &str) {
         let dir = TempDir::new().expect("a directory");
-        let fleet = FleetOptions {
-            postgres: options(url),
-            name: name.to_owned(),
-            term: Duration::from_secs(10),
-            data_dir: dir.path().to_owned(),
-        };
-        let fleet = Fleet::open(fleet, None).await.expect("the fleet");
-        let options = Options { fleet: Some(Arc::clone(&fleet)), ..Options::new(dir.path()) };
+        let fleet =
+            Fleet::open(node_options(url, name, dir.path()), None).await.expect("the fleet");
+        let options = Options::with_funds(dir.path(), Arc::clone(&fleet));
         let (ledger, _) = Ledger::open(options).expect("the ledger");
         let joined = node::join(&fleet, &ledger, RecoveryPolicy::Void).await.expect("joins");
         self.at_work.push(tokio::spawn(joined.run(self.stop.subscribe())));
@@ -145,14 +151,8 @@ impl OneNode {
     /// Joins as the node of a directory. What a crash left open there is charged its floor. Dropped, it
     /// stops.
     pub(crate) async fn join(url: &str, dir: &Path) -> Self {
-        let fleet = FleetOptions {
-            postgres: options(url),
-            name: "another".to_owned(),
-            term: Duration::from_secs(10),
-            data_dir: dir.to_owned(),
-        };
-        let fleet = Fleet::open(fleet, None).await.expect("the fleet");
-        let options = Options { fleet: Some(Arc::clone(&fleet)), ..Options::new(dir) };
+        let fleet = Fleet::open(node_options(url, "another", dir), None).await.expect("the fleet");
+        let options = Options::with_funds(dir, Arc::clone(&fleet));
         let (ledger, _) = Ledger::open(options).expect("the ledger");
         let joined = node::join(&fleet, &ledger, RecoveryPolicy::Floor).await.expect("joins");
         let (stop, stopped) = watch::channel(false);

@@ -70,11 +70,34 @@ impl Gateway {
     /// be. It has an account of its own, which the others know as well.
     pub(crate) fn node(database: &str, upstreams: &str, models: &str) -> Self {
         let postgres = format!("  postgres: {{ url: '{database}', tls: disable, lease: 2s }}\n");
-        Self::run_in(&postgres, "", "", (upstreams, models), false)
+        Self::run_in(&postgres, "", "", (upstreams, models), Process::default())
+    }
+
+    /// Like [`Gateway::listening`], with further `limits`, or others in the place of the usual ones, as
+    /// lines of YAML. The process may have so many descriptors, if it is said, and only a half of them
+    /// unless it asks for more.
+    pub(crate) fn bounded(
+        descriptors: Option<u32>,
+        listeners: &str,
+        limits: &str,
+        more: &str,
+        upstream: SocketAddr,
+    ) -> Self {
+        let upstreams = format!("{}{more}", self::upstreams(upstream));
+        let files = (upstreams.as_str(), MODELS);
+        Self::run_in("", listeners, limits, files, Process { logs: true, descriptors })
+    }
+
+    /// Like [`Gateway::start_with`], with all of its files below `place`.
+    pub(crate) fn below(place: &std::path::Path, upstream: SocketAddr, more: &str) -> Self {
+        let directory = tempfile::tempdir_in(place).expect("a directory");
+        let upstreams = format!("{}{more}", self::upstreams(upstream));
+        Self::run_at(directory, "", "", "", (&upstreams, MODELS), Process::default())
     }
 
     fn run(listeners: &str, limits: &str, upstreams: &str, models: &str, logs: bool) -> Self {
-        Self::run_in("", listeners, limits, (upstreams, models), logs)
+        let process = Process { logs, descriptors: None };
+        Self::run_in("", listeners, limits, (upstreams, models), process)
     }
 
     fn run_in(
@@ -82,19 +105,38 @@ impl Gateway {
         listeners: &str,
         limits: &str,
         (upstreams, models): (&str, &str),
-        logs: bool,
+        process: Process,
     ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
+        Self::run_at(directory, store, listeners, limits, (upstreams, models), process)
+    }
+
+    fn run_at(
+        directory: tempfile::TempDir,
+        store: &str,
+        listeners: &str,
+        limits: &str,
+        (upstreams, models): (&str, &str),
+        process: Process,
+    ) -> Self {
         let file = |name: &str, text: String| {
             let path = directory.path().join(name);
             std::fs::write(&path, text).expect("the file is written");
             path
         };
         let head = head(directory.path(), listeners).replace("limits:", &format!("{store}limits:"));
+        let is_replaced = |line: &&str| {
+            let name = line.split(':').next().unwrap_or_default();
+            name.starts_with(' ')
+                && limits.lines().any(|other| other.split(':').next() == Some(name))
+        };
+        let kept = head.lines().filter(|line| !is_replaced(line));
+        let head = kept.fold(String::new(), |all, line| all + line + "\n");
         let routes = file("routes.yaml", format!("{head}{limits}upstreams:\n{upstreams}"));
         let models = file("models.yaml", models.to_owned());
-        let log = logs.then(|| directory.path().join("log"));
-        let (process, listeners, admin) = spawn(&routes, &models, log.as_deref());
+        let log = process.logs.then(|| directory.path().join("log"));
+        let (process, listeners, admin) =
+            spawn(&routes, &models, log.as_deref(), process.descriptors);
         let (key, account) = (String::new(), String::new());
         let address = listeners[0];
         let mut gateway = Self { address, listeners, key, admin, account, process, directory };
@@ -115,7 +157,18 @@ impl Gateway {
     pub(crate) fn kill_and_restart(&mut self) {
         self.process.kill();
         let (routes, models) = (self.path("routes.yaml"), self.path("models.yaml"));
-        (self.process, self.listeners, self.admin) = spawn(&routes, &models, None);
+        (self.process, self.listeners, self.admin) = spawn(&routes, &models, None, None);
+        self.address = self.listeners[0];
+    }
+
+    /// Ends the process, and starts another over the same files in this control group.
+    pub(crate) fn restart_in(&mut self, group: &std::path::Path) {
+        self.process.kill();
+        let (routes, models) = (self.path("routes.yaml"), self.path("models.yaml"));
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"echo $$ > "$0/cgroup.procs" && exec "$@""#]).arg(group);
+        command.arg(env!("CARGO_BIN_EXE_tollgate"));
+        (self.process, self.listeners, self.admin) = spawn_as(command, &routes, &models, None);
         self.address = self.listeners[0];
     }
 
@@ -140,7 +193,7 @@ impl Gateway {
 
     /// The balance once nothing is held any more.
     pub(crate) fn settled(&self) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let balance = self.balance();
             if balance["held"] == "0.00" {
@@ -199,6 +252,11 @@ impl Gateway {
     /// The file of that name which the gateway reads, or the directory that it keeps.
     pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// The process's id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.0.id()
     }
 
     /// Sends the process a signal, such as `TERM`.
@@ -274,15 +332,47 @@ impl Gateway {
     }
 }
 
+/// How a gateway's process is started.
+#[derive(Clone, Copy, Default)]
+struct Process {
+    /// What it logs is in the file `log`.
+    logs: bool,
+    /// The file descriptors that it may have.
+    descriptors: Option<u32>,
+}
+
 /// Starts a gateway over these files, and waits until it is ready. It logs warnings to standard
 /// error, or more to a file.
 fn spawn(
     routes: &std::path::Path,
     models: &std::path::Path,
     log: Option<&std::path::Path>,
+    descriptors: Option<u32>,
+) -> (Running, Vec<SocketAddr>, SocketAddr) {
+    let command = match descriptors {
+        None => Command::new(env!("CARGO_BIN_EXE_tollgate")),
+        Some(descriptors) => {
+            let limits = format!("ulimit -H -n {descriptors} && ulimit -S -n {}", descriptors / 2);
+            let mut shell = Command::new("sh");
+            shell.args([
+                "-c",
+                &format!("ulimit -S -n {descriptors} && {limits} && exec \"$0\" \"$@\""),
+            ]);
+            shell.arg(env!("CARGO_BIN_EXE_tollgate"));
+            shell
+        }
+    };
+    spawn_as(command, routes, models, log)
+}
+
+fn spawn_as(
+    mut command: Command,
+    routes: &std::path::Path,
+    models: &std::path::Path,
+    log: Option<&std::path::Path>,
 ) -> (Running, Vec<SocketAddr>, SocketAddr) {
     let log_file = log.map(|path| std::fs::File::create(path).expect("the log"));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+    let mut child = command
         .arg("serve")
         .arg("--routes")
         .arg(routes)
@@ -360,6 +450,9 @@ const MODELS: &str = "models:
     limits:
       context_tokens_max: 100000
       output_tokens_max: 1000
+    reasoning: false
+    pass_fields: [x_unknown]
+    pass_headers: [x-kept, x-nominated]
   claude:
     operations: [messages]
     targets:
@@ -373,6 +466,7 @@ const MODELS: &str = "models:
     limits:
       context_tokens_max: 100000
       output_tokens_max: 1000
+    pass_fields: [x_unknown]
   claude-x-*:
     operations: [messages]
     targets:
@@ -393,4 +487,5 @@ const MODELS: &str = "models:
     limits:
       context_tokens_max: 100000
       output_tokens_max: 1000000000
+    reasoning: false
 ";

@@ -30,6 +30,8 @@ pub(crate) struct Call {
     pub(crate) status: u16,
     /// The id that the gateway gave it.
     pub(crate) request: Option<String>,
+    /// When it is to come again, as the answer says.
+    pub(crate) retry_after: Option<String>,
     /// The code of an error.
     pub(crate) code: String,
     /// How the answer begins that is no 200, or why there is none.
@@ -117,7 +119,9 @@ async fn call(http: &reqwest::Client, calling: &Calling, turn: usize) -> Call {
         .header("content-type", "application/json")
         .body(calling.body.clone());
     let (code, said) = Default::default();
-    let mut call = Call { node, key, at, until: at, status: 0, request: None, code, said };
+    let (request_id, retry_after) = (None, None);
+    let mut call =
+        Call { node, key, at, until: at, status: 0, request: request_id, retry_after, code, said };
     if let Err(error) = hear(request, &mut call).await {
         call.said = format!("{error:?}");
     }
@@ -128,8 +132,11 @@ async fn call(http: &reqwest::Client, calling: &Calling, turn: usize) -> Call {
 async fn hear(request: reqwest::RequestBuilder, call: &mut Call) -> reqwest::Result<()> {
     let answer = request.send().await?;
     let status = answer.status().as_u16();
-    let id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok());
-    call.request = id.map(str::to_owned);
+    let text = |name: &str| {
+        let value = answer.headers().get(name).and_then(|value| value.to_str().ok());
+        value.map(str::to_owned)
+    };
+    (call.request, call.retry_after) = (text("x-request-id"), text("retry-after"));
     let body = answer.bytes().await?;
     call.status = status;
     if status != 200 {

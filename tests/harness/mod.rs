@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 mod admin;
+mod alone;
 pub(crate) mod child;
 mod demo;
 mod digest;
@@ -10,6 +11,7 @@ pub(crate) mod fleet;
 mod gateway;
 mod http;
 mod install;
+pub(crate) mod ledger;
 pub(crate) mod load;
 pub(crate) mod node;
 pub(crate) mod nodes;
@@ -17,6 +19,7 @@ mod pages;
 pub(crate) mod postgres;
 pub(crate) mod python;
 mod recorder;
+mod rounds;
 mod tool;
 mod simulated;
 pub(crate) mod tls;
@@ -25,6 +28,7 @@ mod wait;
 mod wire;
 
 pub(crate) use admin::{Admin, Customer};
+pub(crate) use alone::{alone, test_process};
 pub(crate) use demo::{Demo, spawn_demo};
 pub(crate) use digest::sha256;
 pub(crate) use faketime::fake_clock;
@@ -32,7 +36,8 @@ pub(crate) use gateway::{Gateway, UPSTREAM_KEY};
 pub(crate) use http::{http, http_builder};
 pub(crate) use pages::{Page, Pages};
 pub(crate) use recorder::Recorder;
-pub(crate) use simulated::{chat_model, simulator, videos};
+pub(crate) use rounds::rounds;
+pub(crate) use simulated::{VIDEO_MODELS, chat_model, simulator, videos};
 pub(crate) use tool::tool;
 pub(crate) use visitor::{Shown, Visitor};
 pub(crate) use wait::eventually;

@@ -12,12 +12,16 @@ use super::http::http_builder;
 pub(crate) struct Visitor {
     base: String,
     client: reqwest::Client,
+    /// The address that a proxy says it comes from.
+    address: Option<String>,
     kept: Mutex<Kept>,
 }
 
 #[derive(Clone, Default)]
 struct Kept {
     cookie: String,
+    /// The cookie of a device where somebody was logged in, which is sent to the log-in alone.
+    device: String,
     token: String,
 }
 
@@ -53,7 +57,22 @@ impl Visitor {
     /// Somebody who has not been there yet. `base` is the console's address.
     pub(crate) fn new(base: impl Into<String>) -> Self {
         let client = http_builder().redirect(Policy::none()).build().expect("a client");
-        Self { base: base.into(), client, kept: Mutex::default() }
+        Self { base: base.into(), client, address: None, kept: Mutex::default() }
+    }
+
+    /// The same browser where a proxy says that it has this address.
+    pub(crate) fn at(self, address: impl Into<String>) -> Self {
+        Self { address: Some(address.into()), ..self }
+    }
+
+    /// The cookie of the device: `name=value`, or empty where nobody was logged in.
+    pub(crate) fn device(&self) -> String {
+        self.kept.lock().expect("kept").device.clone()
+    }
+
+    /// Makes it the device of somebody else.
+    pub(crate) fn be_device(&self, cookie: impl Into<String>) {
+        self.kept.lock().expect("kept").device = cookie.into();
     }
 
     /// The same browser where the console is elsewhere now.
@@ -122,18 +141,34 @@ impl Visitor {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Shown {
-        let cookie = self.cookie();
-        let request = if cookie.is_empty() { request } else { request.header(COOKIE, cookie) };
-        let answer = request.send().await.expect("an answer");
+        let mut request = request.build().expect("a request");
+        let mut cookies = vec![self.cookie()];
+        if request.url().path().ends_with("/login") {
+            cookies.push(self.device());
+        }
+        cookies.retain(|cookie| !cookie.is_empty());
+        if !cookies.is_empty() {
+            request.headers_mut().insert(COOKIE, cookies.join("; ").parse().expect("a header"));
+        }
+        if let Some(address) = &self.address {
+            request.headers_mut().insert("x-forwarded-for", address.parse().expect("a header"));
+        }
+        let answer = self.client.execute(request).await.expect("an answer");
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        let text = answer.text().await.expect("text");
+        let mut text = answer.text().await.expect("text");
         let mut kept = self.kept.lock().expect("kept");
-        if let Some(set) = headers.get(SET_COOKIE) {
-            let pair = set.to_str().expect("text").split(';').next().expect("a pair");
-            kept.cookie = pair.to_owned();
+        for set in headers.get_all(SET_COOKIE) {
+            let pair = set.to_str().expect("text").split(';').next().expect("a pair").to_owned();
+            if pair.starts_with("tollgate_device=") {
+                kept.device = pair;
+            } else {
+                kept.cookie = pair;
+            }
         }
         if let Some((_, rest)) = text.split_once("name=\"csrf\" value=\"") {
             kept.token = rest.split('"').next().expect("a value").to_owned();
+            // It is another on every page.
+            text = text.replace(&kept.token, "TOKEN");
         }
         Shown { status, headers, text }
     }

@@ -28,7 +28,7 @@ async def use(mode):
             image = await client.call_tool("generate_image", {"model": "pimg-1", "prompt": "a"})
             assert image.content[0].type == "image", image
 
-            order = {"model": "vf2.7-t2v", "prompt": "a lighthouse"}
+            order = {"model": "vf2.7-t2v", "prompt": f"a lighthouse, {mode}"}
             video = await client.call_tool("submit_video", order)
             told = []
 

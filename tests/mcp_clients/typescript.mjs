@@ -29,7 +29,7 @@ async function use(sdk, name, options, progressOf) {
   const image = await call("generate_image", { model: "pimg-1", prompt: "a" });
   assert.equal(image.content[0].type, "image");
 
-  const begun = await call("submit_video", { model: "vf2.7-t2v", prompt: "a lighthouse" });
+  const begun = await call("submit_video", { model: "vf2.7-t2v", prompt: `a lighthouse, ${name}` });
   const told = [];
   const wait = { id: begun.structuredContent.id, wait_seconds: 60 };
   const asked = { name: "get_video", arguments: wait };

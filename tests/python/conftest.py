@@ -1,4 +1,4 @@
-"""The running gateway, as the environment that tests/python.rs sets describes it."""
+"""The running gateway, as the environment that tests/operations/python.rs sets describes it."""
 
 import os
 import time

@@ -1,62 +1,59 @@
 //! Logging in with a token of the admin API, and out.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use askama::Template;
 use axum::Extension;
-use axum::extract::{Form, FromRequestParts, Query, RawPathParams, State};
+use axum::extract::{FromRequestParts, Query, RawPathParams, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
-use parking_lot::Mutex;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use super::form::{Fit, Typed};
-use super::{BASE, Console, done, nav};
+use super::form::{self, FormResult};
+use super::{BASE, OperatorConsole, done, nav};
 use crate::admin::AdminState;
 use crate::admin::accounts::find;
+use crate::admin::connections;
 use crate::admin::error::ApiError;
-use crate::clock::UnixMs;
 use crate::ledger::{Account, Actor, By, Ledger};
 use crate::secret::Secret;
-use crate::web::{Client, Failed, Frame, Page, Session, SessionChange, SessionId, Tone};
+use crate::web::{
+    self, Client, FailurePage, Form, HtmlPage, PageFrame, Session, SessionChange, Tone,
+};
 
 /// How long an operator stays logged in: a working day.
 const LIFETIME: Duration = Duration::from_secs(10 * 3600);
-/// Sessions that are remembered as logged out: operators are few, and log out a few times a day.
-const ENDED_MAX: usize = 10_000;
 /// What is said of an address that leads nowhere.
 const NOWHERE: &str = "The address may have been mistyped, or what it named is gone.";
 /// The page of the form.
 const LOG_IN: &str = "/operator/login";
 
 /// Somebody who may see the console; whoever may not is shown the way in.
-pub(super) struct Operator {
-    console: Console,
+pub(super) struct LoggedInOperator {
+    console: OperatorConsole,
     name: String,
     session: Session,
     /// What the form before came to, if the address says so.
     done: Option<&'static str>,
 }
 
-impl Operator {
+impl LoggedInOperator {
     /// What the admin API works with.
     pub(super) fn admin(&self) -> &AdminState {
         &self.console.admin
     }
 
-    /// The money.
+    /// The ledger that the operator reads and writes.
     pub(super) fn ledger(&self) -> &Ledger {
         &self.console.admin.ledger
     }
 
     /// Writes of this operator that a form asks for: sent twice, it is done once.
-    pub(super) fn by(&self, typed: &Typed) -> Fit<By<'_>> {
-        Ok(self.ledger().by(&self.actor()).asked(typed.asked()?))
+    pub(super) fn by(&self, form: &Form) -> FormResult<By<'_>> {
+        Ok(self.ledger().by(&self.actor()).asked(form::idempotency(form)?))
     }
 
     /// Who it is in the journal.
@@ -65,9 +62,9 @@ impl Operator {
     }
 
     /// The frame of a page on the way `here`.
-    pub(super) fn frame(&self, here: &'static str) -> Frame {
+    pub(super) fn frame(&self, here: &'static str) -> PageFrame {
         let frame =
-            self.console.frame(&self.session).of(self.name.clone(), nav(self.admin()), here);
+            self.console.frame(&self.session).logged_in(self.name.clone(), nav(self.admin()), here);
         match self.done {
             Some(text) => frame.saying(Tone::Good, text),
             None => frame,
@@ -83,20 +80,24 @@ impl Operator {
             _ => "This cannot be done",
         };
         let text = error.message().to_owned();
-        let page = Failed { frame: self.frame("nowhere"), title, text };
-        (error.status(), Page(page)).into_response()
+        let page = FailurePage { frame: self.frame("nowhere"), title, text };
+        (error.status(), HtmlPage(page)).into_response()
     }
 }
 
-impl FromRequestParts<Console> for Operator {
+impl FromRequestParts<OperatorConsole> for LoggedInOperator {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        console: &OperatorConsole,
+    ) -> Result<Self, Response> {
         let session = parts.extensions.get::<Session>().cloned();
         let name = session.as_ref().and_then(|session| name(console, session));
         match name.zip(session) {
             Some((name, session)) => {
-                let done = done::said(parts.uri.query());
+                connections::mark_known(&parts.extensions);
+                let done = done::DONE.text_in(parts.uri.query());
                 Ok(Self { console: console.clone(), name, session, done })
             }
             // A script that asks for a part of a page would put the log-in page in its place.
@@ -110,15 +111,18 @@ impl FromRequestParts<Console> for Operator {
 
 /// An operator who looks at the customer that the path names. One that there is not is a 404.
 pub(super) struct Visit {
-    pub(super) operator: Operator,
+    pub(super) operator: LoggedInOperator,
     pub(super) account: Account,
 }
 
-impl FromRequestParts<Console> for Visit {
+impl FromRequestParts<OperatorConsole> for Visit {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        let operator = Operator::from_request_parts(parts, console).await?;
+    async fn from_request_parts(
+        parts: &mut Parts,
+        console: &OperatorConsole,
+    ) -> Result<Self, Response> {
+        let operator = LoggedInOperator::from_request_parts(parts, console).await?;
         let named = RawPathParams::from_request_parts(parts, console).await;
         let named = named.map_err(IntoResponse::into_response)?;
         let id = named.iter().find(|(name, _)| *name == "account").map_or("", |(_, id)| id);
@@ -129,34 +133,12 @@ impl FromRequestParts<Console> for Visit {
     }
 }
 
-/// Sessions that were logged out, and when each would have ended. A restart forgets them; another
-/// token ends all.
-#[derive(Default)]
-pub(super) struct Ended(Mutex<HashMap<SessionId, UnixMs>>);
-
-impl Ended {
-    fn end(&self, session: &Session) {
-        let mut ended = self.0.lock();
-        let now = UnixMs::now();
-        ended.retain(|_, until| *until > now);
-        if ended.len() < ENDED_MAX {
-            ended.insert(session.id, session.until);
-        }
-    }
-
-    fn has(&self, session: &Session) -> bool {
-        self.0.lock().contains_key(&session.id)
-    }
-}
-
 /// Whose session it is, as long as that operator's token is what it was.
-fn name(console: &Console, session: &Session) -> Option<String> {
-    if console.ended.has(session) {
-        return None;
-    }
+fn name(console: &OperatorConsole, session: &Session) -> Option<String> {
     let (name, mark) = session.who.as_deref()?.rsplit_once(' ')?;
     let token = console.admin.token_of(name)?;
-    (mark == self::mark(&token)).then(|| name.to_owned())
+    let is_over = console.admin.ledger.is_operators_session_over(&session.id);
+    (mark == self::mark(&token) && !is_over).then(|| name.to_owned())
 }
 
 /// What tells in a session that a token has been changed, and tells nothing of the token.
@@ -168,77 +150,87 @@ fn mark(token: &Secret) -> String {
 #[derive(Template)]
 #[template(path = "operator_login.html")]
 struct LogIn {
-    frame: Frame,
+    frame: PageFrame,
 }
 
 /// `GET /operator/login`
 pub(super) async fn page(
-    State(console): State<Console>,
+    State(console): State<OperatorConsole>,
     Extension(session): Extension<Session>,
 ) -> Response {
     if name(&console, &session).is_some() {
         return Redirect::to(BASE).into_response();
     }
-    Page(LogIn { frame: console.frame(&session) }).into_response()
-}
-
-#[derive(Deserialize)]
-pub(super) struct Shown {
-    token: String,
+    HtmlPage(LogIn { frame: console.frame(&session) }).into_response()
 }
 
 /// `POST /operator/login`
 pub(super) async fn log_in(
-    State(console): State<Console>,
+    State(console): State<OperatorConsole>,
     Extension(session): Extension<Session>,
     client: Option<Extension<Client>>,
-    Form(shown): Form<Shown>,
+    form: Form,
 ) -> Response {
     let refused = |status: StatusCode, text: &str| {
         let frame = console.frame(&session).saying(Tone::Bad, text);
-        (status, Page(LogIn { frame })).into_response()
+        (status, HtmlPage(LogIn { frame })).into_response()
     };
-    let address = client.and_then(|Extension(client)| client.address);
-    if !console.attempts.may_try(address, None) {
+    let address = web::customer(client.and_then(|Extension(client)| client.address));
+    if !console.attempts.take(address) {
         return refused(
             StatusCode::TOO_MANY_REQUESTS,
             "Too many tries. Wait half a minute and try again.",
         );
     }
-    let token = Secret::new(shown.token.trim().to_owned());
+    let token = Secret::new(form.text("token").to_owned());
     let operator = console.admin.operator(token.expose().as_bytes());
     let Some(name) = operator.as_ref().and_then(Actor::name) else {
         log::warn!("somebody tried to log in to the operators' console with a wrong token");
         return refused(StatusCode::FORBIDDEN, "This is not a token of the admin API.");
     };
+    console.attempts.give_back(address);
     let who = format!("{name} {}", mark(&token));
     let begun = SessionChange::Begin(Session::begin(Some(who), LIFETIME));
     (Extension(begun), Redirect::to(BASE)).into_response()
 }
 
-/// `POST /operator/logout`
+/// `POST /operator/logout`: the session is refused from now on, wherever its cookie is kept. Of one
+/// that was over before, nothing is written.
 pub(super) async fn log_out(
-    State(console): State<Console>,
+    State(console): State<OperatorConsole>,
     Extension(session): Extension<Session>,
 ) -> Response {
-    if session.who.is_some() {
-        console.ended.end(&session);
+    if let Some(name) = name(&console, &session) {
+        let by = console.admin.ledger.by(&Actor::operator(&name));
+        if let Err(error) = by.end_operators_session(session.id, session.until).await {
+            log::error!("an operator could not be logged out: {error}");
+            let failed = FailurePage {
+                frame: console.frame(&session),
+                title: "You are still logged in",
+                text: "The gateway could not write down that you log out. Go back and try again."
+                    .to_owned(),
+            };
+            return (StatusCode::SERVICE_UNAVAILABLE, HtmlPage(failed)).into_response();
+        }
     }
     (Extension(SessionChange::End), Redirect::to(LOG_IN)).into_response()
 }
 
-/// Any other path.
-pub(super) async fn nowhere(operator: Operator) -> Response {
+/// The page for any path that no other page has.
+pub(super) async fn nowhere(operator: LoggedInOperator) -> Response {
     operator.failed(ApiError::not_found(NOWHERE))
 }
 
 /// The query of a page. What cannot be read asks for nothing in particular.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct LenientQuery<T>(pub(super) T);
 
-impl<T: DeserializeOwned + Default> FromRequestParts<Console> for Asked<T> {
+impl<T: DeserializeOwned + Default> FromRequestParts<OperatorConsole> for LenientQuery<T> {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Console) -> Result<Self, Infallible> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _: &OperatorConsole,
+    ) -> Result<Self, Infallible> {
         let read = Query::<T>::try_from_uri(&parts.uri);
         Ok(Self(read.map(|Query(asked)| asked).unwrap_or_default()))
     }

@@ -4,24 +4,24 @@ use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator, Visit};
-use super::customer::{self, Head};
+use super::access::{LenientQuery, LoggedInOperator, Visit};
+use super::customer::{self, CustomerHead};
 use crate::ledger::{AccountId, LedgerError, ListedAct, Seq};
-use crate::web::{Frame, Page, show};
+use crate::web::{HtmlPage, PageFrame, show};
 
 /// Acts on one page.
 const PAGE: usize = 50;
 
-/// Which of them.
+/// Which acts are listed, as the address says.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct AuditQuery {
     before: Option<Seq>,
 }
 
 #[derive(Template)]
 #[template(path = "operator_audit.html")]
-struct Audit {
-    frame: Frame,
+struct AuditPage {
+    frame: PageFrame,
     acts: Vec<ListedAct>,
     older: Option<String>,
 }
@@ -29,17 +29,20 @@ struct Audit {
 #[derive(Template)]
 #[template(path = "operator_customer_audit.html")]
 struct OfCustomer {
-    frame: Frame,
-    head: Head,
+    frame: PageFrame,
+    head: CustomerHead,
     acts: Vec<ListedAct>,
     older: Option<String>,
 }
 
 /// `GET /operator/audit`
-pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+pub(super) async fn page(
+    operator: LoggedInOperator,
+    LenientQuery(wanted): LenientQuery<AuditQuery>,
+) -> Response {
     match acts(&operator, None, wanted).await {
         Ok((acts, older)) => {
-            Page(Audit { frame: operator.frame("/audit"), acts, older }).into_response()
+            HtmlPage(AuditPage { frame: operator.frame("/audit"), acts, older }).into_response()
         }
         Err(error) => operator.failed(error),
     }
@@ -48,13 +51,13 @@ pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Re
 /// `GET /operator/customers/{account}/audit`
 pub(super) async fn of_customer(
     Visit { operator, account }: Visit,
-    Asked(wanted): Asked<Wanted>,
+    LenientQuery(wanted): LenientQuery<AuditQuery>,
 ) -> Response {
-    let head = Head::of(operator.ledger(), &account, "/audit");
+    let head = CustomerHead::new(operator.ledger(), &account, "/audit");
     match acts(&operator, Some(account.id), wanted).await {
         Ok((acts, older)) => {
             let frame = operator.frame(customer::HERE);
-            Page(OfCustomer { frame, head, acts, older }).into_response()
+            HtmlPage(OfCustomer { frame, head, acts, older }).into_response()
         }
         Err(error) => operator.failed(error),
     }
@@ -62,9 +65,9 @@ pub(super) async fn of_customer(
 
 /// A page of acts, and the way to the next.
 async fn acts(
-    operator: &Operator,
+    operator: &LoggedInOperator,
     account: Option<AccountId>,
-    wanted: Wanted,
+    wanted: AuditQuery,
 ) -> Result<(Vec<ListedAct>, Option<String>), LedgerError> {
     let mut acts = operator.ledger().acts(account, wanted.before, PAGE + 1).await?;
     let has_more = acts.len() > PAGE;

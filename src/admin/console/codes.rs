@@ -5,33 +5,31 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{LenientQuery, LoggedInOperator};
 use super::done;
-use super::form::{Fit, Typed, Unfit, new_once};
+use super::form::{self, FormError, FormResult};
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
 use crate::ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use crate::secret::Secret;
-use crate::web::{Frame, Page, Tone, show};
+use crate::web::{Form, HtmlPage, PageFrame, Tone, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/codes";
 /// Codes on one page.
 const PAGE: usize = 50;
-/// The longest note, in bytes: that of the ledger.
-const NOTE_BYTES_MAX: usize = 256;
 
-/// Which of them.
+/// Where the list of codes goes on.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct CodesQuery {
     after: Option<CodeId>,
 }
 
 #[derive(Template)]
 #[template(path = "operator_codes.html")]
 struct Codes {
-    frame: Frame,
-    typed: Typed,
+    frame: PageFrame,
+    form: Form,
     once: String,
     /// The code that was just made.
     made: Option<Secret>,
@@ -41,16 +39,20 @@ struct Codes {
 }
 
 /// `GET /operator/codes`
-pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
-    shown(&operator, operator.frame(HERE), Typed::default(), (wanted, None)).into_response()
+pub(super) async fn page(
+    operator: LoggedInOperator,
+    LenientQuery(wanted): LenientQuery<CodesQuery>,
+) -> Response {
+    render(&operator, operator.frame(HERE), Form::default(), wanted, None).into_response()
 }
 
-fn shown(
-    operator: &Operator,
-    frame: Frame,
-    typed: Typed,
-    (wanted, made): (Wanted, Option<Secret>),
-) -> Page<Codes> {
+fn render(
+    operator: &LoggedInOperator,
+    frame: PageFrame,
+    form: Form,
+    wanted: CodesQuery,
+    made: Option<Secret>,
+) -> HtmlPage<Codes> {
     let ledger = operator.ledger();
     let place = |issued: &IssuedCode| (issued.code.created_at, issued.code.id);
     let after = wanted.after.and_then(|id| ledger.code(id)).map(|after| place(&after));
@@ -61,13 +63,13 @@ fn shown(
     rows.truncate(PAGE);
     let last = rows.last().filter(|_| has_more).map(|last| last.code.id);
     let older = last.map(|id| format!("?after={id}"));
-    Page(Codes { frame, typed, once: new_once(), made, rows, now: UnixMs::now(), older })
+    HtmlPage(Codes { frame, form, once: new_submit_token(), made, rows, now: UnixMs::now(), older })
 }
 
 /// `POST /operator/codes`
-pub(super) async fn create(operator: Operator, typed: Typed) -> Response {
+pub(super) async fn create(operator: LoggedInOperator, form: Form) -> Response {
     let frame = operator.frame(HERE);
-    match made(&operator, &typed).await {
+    match submit_code(&operator, &form).await {
         Ok(made) => {
             let frame = match made {
                 Some(_) => frame,
@@ -75,51 +77,54 @@ pub(super) async fn create(operator: Operator, typed: Typed) -> Response {
                     frame.saying(Tone::Bad, "This code was made before. It is not shown again.")
                 }
             };
-            let none = Wanted::default();
-            shown(&operator, frame, Typed::default(), (none, made)).into_response()
+            let none = CodesQuery::default();
+            render(&operator, frame, Form::default(), none, made).into_response()
         }
-        Err(unfit) => {
-            let (status, typed, frame) = typed.refused(unfit, frame);
-            let page = shown(&operator, frame, typed, (Wanted::default(), None));
+        Err(error) => {
+            let (status, form, frame) = form::refuse(form, error, frame);
+            let page = render(&operator, frame, form, CodesQuery::default(), None);
             (status, page).into_response()
         }
     }
 }
 
-async fn made(operator: &Operator, typed: &Typed) -> Fit<Option<Secret>> {
-    let kind = match typed.text("kind") {
+async fn submit_code(operator: &LoggedInOperator, form: &Form) -> FormResult<Option<Secret>> {
+    let kind = match form.text("kind") {
         "credit" => CodeKind::Credit,
         "invite" => CodeKind::Invite,
-        _ => return Err(Unfit::Field("kind", "Either credit or an invite.".to_owned())),
+        _ => return Err(FormError::at("kind", "Either credit or an invite.")),
     };
     let amount = match kind {
-        CodeKind::Credit => Some(typed.amount("amount")?),
-        CodeKind::Invite => typed.amount_or_none("amount")?.filter(|amount| !amount.is_zero()),
+        CodeKind::Credit => Some(form.amount_above_zero("amount")?),
+        CodeKind::Invite => form.amount("amount")?.filter(|amount| !amount.is_zero()),
     };
     let new = NewCode {
         kind,
         amount,
-        uses_max: typed.count("uses_max")?.map_or(1, u32::from),
-        expires_at: typed.time("expires_at")?,
-        note: typed.line("code_note", NOTE_BYTES_MAX)?.to_owned(),
+        uses_max: form.count("uses_max")?.map_or(1, u32::from),
+        expires_at: form.time("expires_at")?,
+        note: form::note(form, "code_note")?.to_owned(),
     };
-    Ok(operator.by(typed)?.create_code(new).await?.value.0)
+    Ok(operator.by(form)?.create_code(new).await?.value.0)
 }
 
 /// `POST /operator/codes/{code}/revoke`
-pub(super) async fn revoke(operator: Operator, Path(code): Path<String>, typed: Typed) -> Response {
+pub(super) async fn revoke(
+    operator: LoggedInOperator,
+    Path(code): Path<String>,
+    form: Form,
+) -> Response {
     let Ok(id) = code.parse::<CodeId>() else {
         return operator.failed(ApiError::not_found("There is no such code."));
     };
-    match revoked(&operator, id, &typed).await {
-        Ok(()) => done::then(HERE, "revoked"),
-        Err(Unfit::Whole(error)) => operator.failed(error),
-        Err(Unfit::Field(_, text)) => operator.failed(ApiError::malformed(text)),
+    match submit_revocation(&operator, id, &form).await {
+        Ok(()) => done::redirect(HERE, "revoked"),
+        Err(error) => operator.failed(error.into_api_error()),
     }
 }
 
-async fn revoked(operator: &Operator, id: CodeId, typed: &Typed) -> Fit<()> {
-    operator.by(typed)?.revoke_code(id).await?;
+async fn submit_revocation(operator: &LoggedInOperator, id: CodeId, form: &Form) -> FormResult<()> {
+    operator.by(form)?.revoke_code(id).await?;
     Ok(())
 }
 

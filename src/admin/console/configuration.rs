@@ -4,14 +4,15 @@
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 
-use super::access::Operator;
+use super::access::LoggedInOperator;
 use super::done;
-use super::form::{Fit, Typed, Unfit, new_once};
-use crate::admin::{self, error::ApiError};
+use super::form::FormResult;
+use crate::admin;
 use crate::clock::UnixMs;
 use crate::config::{self, Change, Diagnostic, LastReload};
 use crate::reload::{self, Attempt};
-use crate::web::{Frame, Page, Tone, show};
+use crate::secret::Secret;
+use crate::web::{Form, HtmlPage, PageFrame, Tone, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/configuration";
@@ -25,12 +26,12 @@ const FILES_BYTES_MAX: usize = 400 << 10;
 #[derive(Template)]
 #[template(path = "operator_configuration.html")]
 struct Configuration {
-    frame: Frame,
+    frame: PageFrame,
     once: String,
     hash: String,
     loaded_at: UnixMs,
     last: Option<Last>,
-    tried: Option<Outcome>,
+    tried: Option<AttemptOutcome>,
     files: Files,
 }
 
@@ -38,11 +39,11 @@ struct Configuration {
 struct Last {
     at: UnixMs,
     by: String,
-    outcome: Outcome,
+    outcome: AttemptOutcome,
 }
 
 /// What an attempt has to say.
-struct Outcome {
+struct AttemptOutcome {
     in_order: bool,
     /// Errors and warnings as the command line writes them.
     rendered: String,
@@ -83,8 +84,8 @@ fn cut(text: &str) -> String {
     }
 }
 
-impl Outcome {
-    fn of(result: &Result<config::Reloaded, Vec<Diagnostic>>) -> Self {
+impl AttemptOutcome {
+    fn from_result(result: &Result<config::Reloaded, Vec<Diagnostic>>) -> Self {
         let (in_order, diagnostics, restart_only) = match result {
             Ok(reloaded) => (true, &reloaded.warnings, reloaded.restart_only.join(", ")),
             Err(errors) => (false, errors, String::new()),
@@ -99,34 +100,42 @@ fn rendered(diagnostics: &[Diagnostic]) -> String {
 
 impl From<&LastReload> for Last {
     fn from(last: &LastReload) -> Self {
-        Self { at: last.at, by: last.by.to_string(), outcome: Outcome::of(&last.result) }
+        Self {
+            at: last.at,
+            by: last.by.to_string(),
+            outcome: AttemptOutcome::from_result(&last.result),
+        }
     }
 }
 
 /// `GET /operator/configuration`
-pub(super) async fn page(operator: Operator) -> Response {
-    shown(&operator, operator.frame(HERE), None).await.into_response()
+pub(super) async fn page(operator: LoggedInOperator) -> Response {
+    render(&operator, operator.frame(HERE), None).await.into_response()
 }
 
-async fn shown(operator: &Operator, frame: Frame, tried: Option<Outcome>) -> Page<Configuration> {
+async fn render(
+    operator: &LoggedInOperator,
+    frame: PageFrame,
+    tried: Option<AttemptOutcome>,
+) -> HtmlPage<Configuration> {
     let config = &operator.admin().config;
     let running = config.load();
     let last = config.last_reload().map(|last| Last::from(&*last));
-    let read = std::sync::Arc::clone(config);
+    let (read, key) = (std::sync::Arc::clone(config), operator.admin().token.clone());
     // Two files are read and compared: some milliseconds with a thousand models.
-    let files = tokio::task::spawn_blocking(move || files(&read)).await;
+    let files = tokio::task::spawn_blocking(move || files(&read, &key)).await;
     let files = files.unwrap_or_else(|error| Files::Broken(error.to_string()));
     let (hash, loaded_at) = (running.hash.clone(), config.loaded_at());
-    Page(Configuration { frame, once: new_once(), hash, loaded_at, last, tried, files })
+    HtmlPage(Configuration { frame, once: new_submit_token(), hash, loaded_at, last, tried, files })
 }
 
-fn files(config: &config::ConfigHandle) -> Files {
+fn files(config: &config::ConfigHandle, key: &Secret) -> Files {
     let running = config.load();
     match config.describe_files() {
         Err(errors) => Files::Broken(rendered(&errors)),
         Ok((hash, _)) if hash == running.hash => Files::Same,
         Ok((hash, files)) => {
-            let changes = config::changes(&running.described, &files);
+            let changes = config::changes(&running.described.shown(key), &files.shown(key));
             let left_out = changes.len().saturating_sub(CHANGES_MAX);
             let changes = changes.iter().take(CHANGES_MAX).map(Difference::from).collect();
             Files::Other { hash, changes, left_out }
@@ -135,38 +144,42 @@ fn files(config: &config::ConfigHandle) -> Files {
 }
 
 /// `POST /operator/configuration/try`: says what a reload would do.
-pub(super) async fn try_out(operator: Operator) -> Response {
+pub(super) async fn try_out(operator: LoggedInOperator) -> Response {
     let attempt = reload::try_out(&operator.admin().config).await;
     let (tone, text) = if attempt.is_in_order() {
         (Tone::Good, "The files are in order. They are not in force yet.")
     } else {
         (Tone::Bad, "The files are not in order.")
     };
-    answered(&operator, &attempt, (tone, text)).await
+    render_attempt(&operator, &attempt, tone, text).await
 }
 
 /// `POST /operator/configuration/reload`
-pub(super) async fn apply(operator: Operator, typed: Typed) -> Response {
-    let attempt = match put_in_force(&operator, &typed).await {
+pub(super) async fn apply(operator: LoggedInOperator, form: Form) -> Response {
+    let attempt = match put_in_force(&operator, &form).await {
         Ok(attempt) => attempt,
-        Err(Unfit::Whole(error)) => return operator.failed(error),
-        Err(Unfit::Field(_, text)) => return operator.failed(ApiError::malformed(text)),
+        Err(error) => return operator.failed(error.into_api_error()),
     };
     if attempt.is_in_order() {
-        return done::then(HERE, "reloaded");
+        return done::redirect(HERE, "reloaded");
     }
     let text = "The files are not in order: the configuration that runs stays in force.";
-    answered(&operator, &attempt, (Tone::Bad, text)).await
+    render_attempt(&operator, &attempt, Tone::Bad, text).await
 }
 
-async fn put_in_force(operator: &Operator, typed: &Typed) -> Fit<Attempt> {
-    let by = operator.by(typed)?;
+async fn put_in_force(operator: &LoggedInOperator, form: &Form) -> FormResult<Attempt> {
+    let by = operator.by(form)?;
     Ok(admin::config::put_in_force(operator.admin(), &operator.actor(), &by).await?)
 }
 
-async fn answered(operator: &Operator, attempt: &Attempt, (tone, text): (Tone, &str)) -> Response {
+async fn render_attempt(
+    operator: &LoggedInOperator,
+    attempt: &Attempt,
+    tone: Tone,
+    text: &str,
+) -> Response {
     let frame = operator.frame(HERE).saying(tone, text);
-    let page = shown(operator, frame, Some(Outcome::of(&attempt.result))).await;
+    let page = render(operator, frame, Some(AttemptOutcome::from_result(&attempt.result))).await;
     let status = if attempt.is_in_order() {
         axum::http::StatusCode::OK
     } else {
@@ -178,20 +191,20 @@ async fn answered(operator: &Operator, attempt: &Attempt, (tone, text): (Tone, &
 #[derive(Template)]
 #[template(path = "operator_files.html")]
 struct FilesPage {
-    frame: Frame,
+    frame: PageFrame,
     hash: String,
     text: String,
     left_out: usize,
 }
 
 /// `GET /operator/configuration/files`: what is in force, as it was typed.
-pub(super) async fn typed(operator: Operator) -> Response {
+pub(super) async fn typed(operator: LoggedInOperator) -> Response {
     let running = operator.admin().config.load();
-    let mut text = config::as_yaml(&running.described);
+    let mut text = config::as_yaml(&running.described.shown(&operator.admin().token));
     let whole = text.len();
     let end = (0..=FILES_BYTES_MAX.min(whole)).rev().find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or(0));
     let left_out = whole - text.len();
     let (frame, hash) = (operator.frame(HERE), running.hash.clone());
-    Page(FilesPage { frame, hash, text, left_out }).into_response()
+    HtmlPage(FilesPage { frame, hash, text, left_out }).into_response()
 }

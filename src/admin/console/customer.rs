@@ -4,15 +4,15 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 
-use super::access::{Operator, Visit};
+use super::access::{LoggedInOperator, Visit};
 use super::done;
-use super::form::{Fit, Typed, new_once};
+use super::form::{self, FormResult};
 use crate::clock::UnixMs;
 use crate::ledger::{Account, AccountId, AccountPatch, Balance, Ledger, RatesPatch};
 use crate::limits::Rates;
 use crate::money::Nanousd;
 use crate::secret::Secret;
-use crate::web::{Frame, NavItem, Page, show};
+use crate::web::{Form, HtmlPage, NavItem, PageFrame, new_submit_token, show};
 
 /// The way through the console that customers are on.
 pub(super) const HERE: &str = "/customers";
@@ -29,7 +29,7 @@ const TABS: &[NavItem] = &[
 const NOTE_BYTES_MAX: usize = 160;
 
 /// What stands above all tabs of a customer.
-pub(super) struct Head {
+pub(super) struct CustomerHead {
     pub(super) id: AccountId,
     pub(super) name: String,
     pub(super) created_at: UnixMs,
@@ -39,8 +39,8 @@ pub(super) struct Head {
     pub(super) tab: &'static str,
 }
 
-impl Head {
-    pub(super) fn of(ledger: &Ledger, account: &Account, tab: &'static str) -> Self {
+impl CustomerHead {
+    pub(super) fn new(ledger: &Ledger, account: &Account, tab: &'static str) -> Self {
         Self {
             id: account.id,
             name: account.name.clone(),
@@ -55,10 +55,10 @@ impl Head {
 
 #[derive(Template)]
 #[template(path = "operator_customer.html")]
-pub(super) struct Customer {
-    frame: Frame,
-    head: Head,
-    typed: Typed,
+pub(super) struct CustomerPage {
+    frame: PageFrame,
+    head: CustomerHead,
+    form: Form,
     once: String,
     /// What it has, or why that cannot be told now.
     figures: Result<(Balance, Nanousd), String>,
@@ -90,19 +90,20 @@ impl From<Rates> for TypedRates {
 /// `GET /operator/customers/{account}`
 pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
     let frame = operator.frame(HERE);
-    let page = shown(&operator, frame, Typed::default(), (account, None)).await;
+    let page = render(&operator, frame, Form::default(), account, None).await;
     let is_whole = page.0.figures.is_ok();
     let status = if is_whole { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, page).into_response()
 }
 
 /// The page of a customer; without figures where they cannot be read, since a password is shown once.
-pub(super) async fn shown(
-    operator: &Operator,
-    frame: Frame,
-    typed: Typed,
-    (account, made): (Account, Option<Secret>),
-) -> Page<Customer> {
+pub(super) async fn render(
+    operator: &LoggedInOperator,
+    frame: PageFrame,
+    form: Form,
+    account: Account,
+    made: Option<Secret>,
+) -> HtmlPage<CustomerPage> {
     let figures = match operator.ledger().durable_account(account.id).await {
         Ok(now) => {
             let now = now.as_ref().unwrap_or(&account);
@@ -110,11 +111,11 @@ pub(super) async fn shown(
         }
         Err(error) => Err(error.to_string()),
     };
-    Page(Customer {
+    HtmlPage(CustomerPage {
         frame,
-        head: Head::of(operator.ledger(), &account, ""),
-        typed,
-        once: new_once(),
+        head: CustomerHead::new(operator.ledger(), &account, ""),
+        form,
+        once: new_submit_token(),
         figures,
         rates: operator.ledger().account_rates(account.id).into(),
         made,
@@ -122,84 +123,116 @@ pub(super) async fn shown(
 }
 
 /// On to the customer's page if it was done; the form once more if not.
-async fn ended(
-    operator: &Operator,
+async fn finish(
+    operator: &LoggedInOperator,
     account: Account,
-    typed: Typed,
-    (came_of_it, word): (Fit<()>, &'static str),
+    form: Form,
+    result: FormResult<()>,
+    word: &'static str,
 ) -> Response {
-    match came_of_it {
-        Ok(()) => done::then(&format!("/customers/{}", account.id), word),
-        Err(unfit) => {
-            let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
-            (status, shown(operator, frame, typed, (account, None)).await).into_response()
+    match result {
+        Ok(()) => done::redirect(&format!("/customers/{}", account.id), word),
+        Err(error) => {
+            let (status, form, frame) = form::refuse(form, error, operator.frame(HERE));
+            (status, render(operator, frame, form, account, None).await).into_response()
         }
     }
 }
 
 /// `POST /operator/customers/{account}/grants`
-pub(super) async fn grant(Visit { operator, account }: Visit, typed: Typed) -> Response {
-    let came_of_it = granted(&operator, account.id, &typed).await;
-    ended(&operator, account, typed, (came_of_it, "granted")).await
+pub(super) async fn grant(Visit { operator, account }: Visit, form: Form) -> Response {
+    let result = submit_grant(&operator, account.id, &form).await;
+    finish(&operator, account, form, result, "granted").await
 }
 
-async fn granted(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
-    let amount = typed.amount("amount")?;
-    let id = noted(typed.line("note", NOTE_BYTES_MAX)?, typed.once()?);
-    operator.by(typed)?.grant(account, &id, amount).await?;
+async fn submit_grant(
+    operator: &LoggedInOperator,
+    account: AccountId,
+    form: &Form,
+) -> FormResult<()> {
+    let amount = form.amount_above_zero("amount")?;
+    let id = movement_id(form.line("note", NOTE_BYTES_MAX)?, form::require_token(form)?);
+    operator.by(form)?.grant(account, &id, amount).await?;
+    Ok(())
+}
+
+/// `POST /operator/customers/{account}/write-offs`
+pub(super) async fn write_off(Visit { operator, account }: Visit, form: Form) -> Response {
+    let result = submit_write_off(&operator, account.id, &form).await;
+    finish(&operator, account, form, result, "written-off").await
+}
+
+async fn submit_write_off(
+    operator: &LoggedInOperator,
+    account: AccountId,
+    form: &Form,
+) -> FormResult<()> {
+    let amount = form.amount_above_zero("write_off")?;
+    let note = form.line("why", NOTE_BYTES_MAX)?;
+    let id = movement_id("", form::require_token(form)?);
+    let given_up = operator.by(form)?.write_off(account, &id, amount, note).await;
+    given_up.map_err(|error| form::refuse_amount("write_off", error))?;
     Ok(())
 }
 
 /// The id of a movement of money: what the operator notes, and what makes the form count once.
-pub(super) fn noted(note: &str, once: &str) -> String {
+pub(super) fn movement_id(note: &str, once: &str) -> String {
     if note.is_empty() { once.to_owned() } else { format!("{note} · {once}") }
 }
 
 /// `POST /operator/customers/{account}/suspend`: suspends it or takes it up again.
-pub(super) async fn suspend(Visit { operator, account }: Visit, typed: Typed) -> Response {
-    let suspended = typed.text("to") != "resumed";
-    let came_of_it = suspended_now(&operator, account.id, suspended, &typed).await;
+pub(super) async fn suspend(Visit { operator, account }: Visit, form: Form) -> Response {
+    let suspended = form.text("to") != "resumed";
+    let result = submit_suspension(&operator, account.id, suspended, &form).await;
     let word = if suspended { "suspended" } else { "resumed" };
-    ended(&operator, account, typed, (came_of_it, word)).await
+    finish(&operator, account, form, result, word).await
 }
 
-async fn suspended_now(
-    operator: &Operator,
+async fn submit_suspension(
+    operator: &LoggedInOperator,
     account: AccountId,
     suspended: bool,
-    typed: &Typed,
-) -> Fit<()> {
+    form: &Form,
+) -> FormResult<()> {
     let patch = AccountPatch { suspended: Some(suspended), ..AccountPatch::default() };
-    operator.by(typed)?.update_account(account, patch).await?;
+    operator.by(form)?.update_account(account, patch).await?;
     Ok(())
 }
 
 /// `POST /operator/customers/{account}/name`
-pub(super) async fn rename(Visit { operator, account }: Visit, typed: Typed) -> Response {
-    let came_of_it = renamed(&operator, account.id, &typed).await;
-    ended(&operator, account, typed, (came_of_it, "renamed")).await
+pub(super) async fn rename(Visit { operator, account }: Visit, form: Form) -> Response {
+    let result = submit_name(&operator, account.id, &form).await;
+    finish(&operator, account, form, result, "renamed").await
 }
 
-async fn renamed(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
-    let name = typed.name("name")?.to_owned();
+async fn submit_name(
+    operator: &LoggedInOperator,
+    account: AccountId,
+    form: &Form,
+) -> FormResult<()> {
+    let name = form::name(form, "name")?.to_owned();
     let patch = AccountPatch { name: Some(name), ..AccountPatch::default() };
-    operator.by(typed)?.update_account(account, patch).await?;
+    operator.by(form)?.update_account(account, patch).await?;
     Ok(())
 }
 
 /// `POST /operator/customers/{account}/limits`
-pub(super) async fn limit(Visit { operator, account }: Visit, typed: Typed) -> Response {
-    let came_of_it = limited(&operator, account.id, &typed).await;
-    ended(&operator, account, typed, (came_of_it, "limited")).await
+pub(super) async fn limit(Visit { operator, account }: Visit, form: Form) -> Response {
+    let result = submit_limits(&operator, account.id, &form).await;
+    finish(&operator, account, form, result, "limited").await
 }
 
-async fn limited(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
+async fn submit_limits(
+    operator: &LoggedInOperator,
+    account: AccountId,
+    form: &Form,
+) -> FormResult<()> {
     let rates = RatesPatch {
-        requests_per_minute: Some(typed.count("requests_per_minute")?),
-        tokens_per_minute: Some(typed.count("tokens_per_minute")?),
-        concurrent_requests: Some(typed.count("concurrent_requests")?),
+        requests_per_minute: Some(form.count("requests_per_minute")?),
+        tokens_per_minute: Some(form.count("tokens_per_minute")?),
+        concurrent_requests: Some(form.count("concurrent_requests")?),
     };
     let patch = AccountPatch { rates, ..AccountPatch::default() };
-    operator.by(typed)?.update_account(account, patch).await?;
+    operator.by(form)?.update_account(account, patch).await?;
     Ok(())
 }

@@ -4,19 +4,19 @@ use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{LenientQuery, LoggedInOperator};
 use super::done;
-use super::form::{Fit, Typed, new_once};
+use super::form::{self, FormResult};
 use crate::clock::UnixMs;
 use crate::ledger::{Account, AccountId, Balance, Ledger, LedgerError};
-use crate::web::{Frame, Page, show};
+use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// Customers on one page.
 const PAGE: usize = 50;
 
-/// Which of them.
+/// Which customers are listed, and where the list goes on.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct CustomersQuery {
     #[serde(default)]
     q: String,
     after: Option<AccountId>,
@@ -25,15 +25,15 @@ pub(super) struct Wanted {
 #[derive(Template)]
 #[template(path = "operator_customers.html")]
 struct Customers {
-    frame: Frame,
-    typed: Typed,
+    frame: PageFrame,
+    form: Form,
     once: String,
     q: String,
-    rows: Vec<Row>,
+    rows: Vec<CustomerRow>,
     older: Option<String>,
 }
 
-struct Row {
+struct CustomerRow {
     id: AccountId,
     name: String,
     email: Option<String>,
@@ -43,8 +43,8 @@ struct Row {
     suspended: bool,
 }
 
-impl Row {
-    fn of(ledger: &Ledger, account: Account) -> Self {
+impl CustomerRow {
+    fn new(ledger: &Ledger, account: Account) -> Self {
         let Account { id, name, created_at, balance, suspended, .. } = account;
         let keys = ledger.keys_of(id).len();
         let email = ledger.login(id).map(|login| login.email.clone());
@@ -53,19 +53,22 @@ impl Row {
 }
 
 /// `GET /operator/customers`
-pub(super) async fn page(operator: Operator, Asked(asked): Asked<Wanted>) -> Response {
-    match shown(&operator, operator.frame("/customers"), Typed::default(), asked).await {
+pub(super) async fn page(
+    operator: LoggedInOperator,
+    LenientQuery(asked): LenientQuery<CustomersQuery>,
+) -> Response {
+    match render(&operator, operator.frame("/customers"), Form::default(), asked).await {
         Ok(page) => page.into_response(),
         Err(error) => operator.failed(error),
     }
 }
 
-async fn shown(
-    operator: &Operator,
-    frame: Frame,
-    typed: Typed,
-    asked: Wanted,
-) -> Result<Page<Customers>, LedgerError> {
+async fn render(
+    operator: &LoggedInOperator,
+    frame: PageFrame,
+    form: Form,
+    asked: CustomersQuery,
+) -> Result<HtmlPage<Customers>, LedgerError> {
     let ledger = operator.ledger();
     let q = asked.q.trim().to_lowercase();
     let place = |account: &Account| (account.created_at, account.id);
@@ -73,17 +76,17 @@ async fn shown(
     let mut found = ledger.accounts();
     found.retain(|account| {
         after.is_none_or(|after| place(account) < after)
-            && (q.is_empty() || fits(ledger, account, &q))
+            && (q.is_empty() || matches(ledger, account, &q))
     });
     // Newest first.
     let older = found.len().checked_sub(PAGE + 1).and_then(|at| found.get(at + 1));
     let older = older.map(|last| link(&asked.q, last.id));
     let found = ledger.with_figures(found.into_iter().rev().take(PAGE).collect()).await?;
-    let rows = found.into_iter().map(|account| Row::of(ledger, account)).collect();
-    Ok(Page(Customers { frame, typed, once: new_once(), q: asked.q, rows, older }))
+    let rows = found.into_iter().map(|account| CustomerRow::new(ledger, account)).collect();
+    Ok(HtmlPage(Customers { frame, form, once: new_submit_token(), q: asked.q, rows, older }))
 }
 
-fn fits(ledger: &Ledger, account: &Account, q: &str) -> bool {
+fn matches(ledger: &Ledger, account: &Account, q: &str) -> bool {
     account.name.to_lowercase().contains(q)
         || account.id.to_string() == q
         || ledger.login(account.id).is_some_and(|login| login.email.contains(q))
@@ -96,12 +99,12 @@ fn link(q: &str, after: AccountId) -> String {
 }
 
 /// `POST /operator/customers`
-pub(super) async fn create(operator: Operator, typed: Typed) -> Response {
-    match opened(&operator, &typed).await {
-        Ok(id) => done::then(&format!("/customers/{id}"), "created"),
-        Err(unfit) => {
-            let (status, typed, frame) = typed.refused(unfit, operator.frame("/customers"));
-            match shown(&operator, frame, typed, Wanted::default()).await {
+pub(super) async fn create(operator: LoggedInOperator, form: Form) -> Response {
+    match submit_account(&operator, &form).await {
+        Ok(id) => done::redirect(&format!("/customers/{id}"), "created"),
+        Err(error) => {
+            let (status, form, frame) = form::refuse(form, error, operator.frame("/customers"));
+            match render(&operator, frame, form, CustomersQuery::default()).await {
                 Ok(page) => (status, page).into_response(),
                 Err(error) => operator.failed(error),
             }
@@ -109,7 +112,7 @@ pub(super) async fn create(operator: Operator, typed: Typed) -> Response {
     }
 }
 
-async fn opened(operator: &Operator, typed: &Typed) -> Fit<AccountId> {
-    let name = typed.name("name")?;
-    Ok(operator.by(typed)?.create_account(name).await?.value.id)
+async fn submit_account(operator: &LoggedInOperator, form: &Form) -> FormResult<AccountId> {
+    let name = form::name(form, "name")?;
+    Ok(operator.by(form)?.create_account(name).await?.value.id)
 }

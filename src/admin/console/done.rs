@@ -1,14 +1,15 @@
-//! What a form came to, in the address of the page that it leads to: one of a few words, so that no
-//! link can put words into the console's mouth.
+//! What the operators' forms come to.
 
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::Response;
 
 use super::BASE;
+use crate::web::DoneMessages;
 
-/// What the words mean.
-const DONE: &[(&str, &str)] = &[
+/// The words in addresses, and what pages say for them.
+pub(super) const DONE: DoneMessages = DoneMessages(&[
     ("created", "The account was opened."),
     ("granted", "The money was given."),
+    ("written-off", "The debt is lower by that."),
     ("refunded", "The money was given back."),
     ("limited", "The limits were changed. They hold from the next call on."),
     ("renamed", "The account has its new name."),
@@ -24,17 +25,9 @@ const DONE: &[(&str, &str)] = &[
     ),
     ("announced", "The end of the task is announced once more, from the first try."),
     ("reloaded", "The files are in force."),
-];
+]);
 
-/// The text of the word in a query string.
-pub(super) fn said(query: Option<&str>) -> Option<&'static str> {
-    let mut fields = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let (_, word) = fields.find(|(name, _)| name == "done")?;
-    DONE.iter().find(|(known, _)| *known == word).map(|(_, text)| *text)
-}
-
-/// On to a page of the console, which says that it was done.
-pub(super) fn then(path: &str, word: &'static str) -> Response {
-    debug_assert!(DONE.iter().any(|(known, _)| *known == word), "{word} has no text");
-    Redirect::to(&format!("{BASE}{path}?done={word}")).into_response()
+/// The way on to a page of the console, which says that it was done.
+pub(super) fn redirect(path: &str, word: &'static str) -> Response {
+    DONE.redirect(&format!("{BASE}{path}"), word)
 }

@@ -5,33 +5,31 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{LenientQuery, LoggedInOperator};
 use super::done;
-use super::form::{Fit, Typed, Unfit, at_amount, new_once};
+use super::form::{self, FormError, FormResult};
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, DoubtRefund, HoldId, InDoubt, Task, TaskId};
 use crate::tasks::{Resolution, given_up_at};
-use crate::web::{Frame, Page, show};
+use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/in-doubt";
 /// Of each kind, on one page.
 const PAGE: usize = 50;
-/// The longest note, in bytes: that of the ledger.
-const NOTE_BYTES_MAX: usize = 256;
 
-/// Which of the holds.
+/// Where the list of holds goes on.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct DoubtsQuery {
     after: Option<HoldId>,
 }
 
 #[derive(Template)]
 #[template(path = "operator_doubts.html")]
 struct Doubts {
-    frame: Frame,
-    typed: Typed,
+    frame: PageFrame,
+    form: Form,
     once: String,
     /// The hold or task of the form that was sent.
     sent: String,
@@ -64,11 +62,19 @@ impl From<&Task> for TaskRow {
 }
 
 /// `GET /operator/in-doubt`
-pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
-    shown(&operator, operator.frame(HERE), Typed::default(), wanted).await
+pub(super) async fn page(
+    operator: LoggedInOperator,
+    LenientQuery(wanted): LenientQuery<DoubtsQuery>,
+) -> Response {
+    render(&operator, operator.frame(HERE), Form::default(), wanted).await
 }
 
-async fn shown(operator: &Operator, frame: Frame, typed: Typed, wanted: Wanted) -> Response {
+async fn render(
+    operator: &LoggedInOperator,
+    frame: PageFrame,
+    form: Form,
+    wanted: DoubtsQuery,
+) -> Response {
     let mut holds = match operator.ledger().in_doubt().await {
         Ok(holds) => holds,
         Err(error) => return operator.failed(error),
@@ -85,11 +91,11 @@ async fn shown(operator: &Operator, frame: Frame, typed: Typed, wanted: Wanted) 
         Ok(tasks) => tasks,
         Err(error) => return operator.failed(error),
     };
-    Page(Doubts {
+    HtmlPage(Doubts {
         frame,
-        sent: typed.text("about").to_owned(),
-        typed,
-        once: new_once(),
+        sent: form.text("about").to_owned(),
+        form,
+        once: new_submit_token(),
         holds,
         more_holds: last.map(|hold| format!("?after={hold}")),
         left_out: tasks.len().saturating_sub(PAGE),
@@ -98,12 +104,12 @@ async fn shown(operator: &Operator, frame: Frame, typed: Typed, wanted: Wanted) 
     .into_response()
 }
 
-async fn ended(operator: Operator, typed: Typed, came_of_it: Fit<()>) -> Response {
-    match came_of_it {
-        Ok(()) => done::then(HERE, "resolved"),
-        Err(unfit) => {
-            let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
-            let page = shown(&operator, frame, typed, Wanted::default()).await;
+async fn finish(operator: LoggedInOperator, form: Form, result: FormResult<()>) -> Response {
+    match result {
+        Ok(()) => done::redirect(HERE, "resolved"),
+        Err(error) => {
+            let (status, form, frame) = form::refuse(form, error, operator.frame(HERE));
+            let page = render(&operator, frame, form, DoubtsQuery::default()).await;
             (status, page).into_response()
         }
     }
@@ -111,54 +117,62 @@ async fn ended(operator: Operator, typed: Typed, came_of_it: Fit<()>) -> Respons
 
 /// `POST /operator/in-doubt/holds/{hold}`: somebody has looked into it, and may give money back.
 pub(super) async fn resolve_hold(
-    operator: Operator,
+    operator: LoggedInOperator,
     Path(hold): Path<String>,
-    typed: Typed,
+    form: Form,
 ) -> Response {
-    let came_of_it = hold_resolved(&operator, &hold, &typed).await;
-    ended(operator, typed, came_of_it).await
+    let result = submit_hold_resolution(&operator, &hold, &form).await;
+    finish(operator, form, result).await
 }
 
-async fn hold_resolved(operator: &Operator, hold: &str, typed: &Typed) -> Fit<()> {
+async fn submit_hold_resolution(
+    operator: &LoggedInOperator,
+    hold: &str,
+    form: &Form,
+) -> FormResult<()> {
     let unknown = || ApiError::not_found("There is no such doubt.");
     let hold: HoldId = hold.parse().map_err(|_| unknown())?;
-    let account: AccountId = typed.text("account").parse().map_err(|_| unknown())?;
-    let note = typed.line("note", NOTE_BYTES_MAX)?;
+    let account: AccountId = form.text("account").parse().map_err(|_| unknown())?;
+    let note = form::note(form, "note")?;
     if note.is_empty() {
-        return Err(Unfit::Field("note", "Say what came of it.".to_owned()));
+        return Err(FormError::at("note", "Say what came of it."));
     }
-    let refund = match typed.amount_or_none("refund")?.filter(|amount| !amount.is_zero()) {
-        Some(amount) => Some(DoubtRefund { id: typed.once()?.to_owned(), amount }),
+    let refund = match form.amount("refund")?.filter(|amount| !amount.is_zero()) {
+        Some(amount) => Some(DoubtRefund { id: form::require_token(form)?.to_owned(), amount }),
         None => None,
     };
-    let resolved = operator.by(typed)?.resolve_doubt((account, hold), note, refund).await;
-    resolved.map_err(|error| at_amount("refund", error))?;
+    let resolved = operator.by(form)?.resolve_doubt((account, hold), note, refund).await;
+    resolved.map_err(|error| form::refuse_amount("refund", error))?;
     Ok(())
 }
 
 /// `POST /operator/in-doubt/tasks/{task}`: it ends without a charge, or with one.
 pub(super) async fn resolve_task(
-    operator: Operator,
+    operator: LoggedInOperator,
     Path(task): Path<String>,
-    typed: Typed,
+    form: Form,
 ) -> Response {
-    let came_of_it = task_resolved(&operator, &task, &typed).await;
-    ended(operator, typed, came_of_it).await
+    let result = submit_task_resolution(&operator, &task, &form).await;
+    finish(operator, form, result).await
 }
 
-async fn task_resolved(operator: &Operator, task: &str, typed: &Typed) -> Fit<()> {
+async fn submit_task_resolution(
+    operator: &LoggedInOperator,
+    task: &str,
+    form: &Form,
+) -> FormResult<()> {
     let unknown = || ApiError::not_found("There is no such doubt.");
     let task: TaskId = task.parse().map_err(|_| unknown())?;
-    let account: AccountId = typed.text("account").parse().map_err(|_| unknown())?;
-    let resolution = match typed.text("resolution") {
+    let account: AccountId = form.text("account").parse().map_err(|_| unknown())?;
+    let resolution = match form.text("resolution") {
         "void" => Resolution::Void,
-        "charge" => Resolution::Charge(typed.amount("charge")?),
+        "charge" => Resolution::Charge(form.amount_above_zero("charge")?),
         _ => {
             let text = "Give the money back, or charge an amount.";
-            return Err(Unfit::Field("resolution", text.to_owned()));
+            return Err(FormError::at("resolution", text));
         }
     };
-    let by = operator.by(typed)?;
+    let by = operator.by(form)?;
     operator.admin().tasks.resolve(&by, (account, task), resolution).await?;
     Ok(())
 }

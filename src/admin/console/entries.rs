@@ -4,40 +4,40 @@ use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator, Visit};
-use super::customer::{HERE, Head, noted};
+use super::access::{LenientQuery, LoggedInOperator, Visit};
+use super::customer::{CustomerHead, HERE, movement_id};
 use super::done;
-use super::form::{Fit, Typed, at_amount, new_once};
+use super::form::{self, FormResult};
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
 use crate::ledger::{Account, AccountId, Call, Entry, EntryKind, HoldId, Seq};
 use crate::money::Nanousd;
-use crate::price::Usage;
-use crate::web::{Frame, Page, show};
+use crate::price::{Side, Usage};
+use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// Entries on one page.
 const PAGE: usize = 50;
 
-/// Which of them.
+/// Where the statement goes on: before this record.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct StatementQuery {
     before: Option<Seq>,
 }
 
 #[derive(Template)]
 #[template(path = "operator_entries.html")]
-struct Entries {
-    frame: Frame,
-    head: Head,
-    typed: Typed,
+struct EntriesPage {
+    frame: PageFrame,
+    head: CustomerHead,
+    form: Form,
     once: String,
     /// The hold of the form that was sent.
     sent: String,
-    rows: Vec<Row>,
+    rows: Vec<EntryRow>,
     older: Option<String>,
 }
 
-struct Row {
+struct EntryRow {
     at: UnixMs,
     what: &'static str,
     /// A class of the style sheet.
@@ -49,7 +49,7 @@ struct Row {
     charged: Option<Nanousd>,
 }
 
-impl From<Entry> for Row {
+impl From<Entry> for EntryRow {
     fn from(entry: Entry) -> Self {
         let plain = |what, tone, detail: String, amount| Self {
             at: entry.at,
@@ -74,9 +74,9 @@ impl From<Entry> for Row {
                 let held = entry.call.as_ref().map(|call| call.held).unwrap_or_default();
                 plain("held", "", format!("{} set aside", show::money(&held)), None)
             }
-            EntryKind::Settlement { charged, written_off, usage, .. } => Self {
+            EntryKind::Settlement { charged, owed, written_off, usage, .. } => Self {
                 charged: Some(charged),
-                ..plain("settled", "", spent(&usage, written_off), minus(&charged))
+                ..plain("settled", "", spent(&usage, owed, written_off), minus(&charged))
             },
             EntryKind::Void { reason } => {
                 plain("void", "warn", reason.as_str().to_owned(), Some(show::money(&Nanousd::ZERO)))
@@ -88,6 +88,13 @@ impl From<Entry> for Row {
                 charged: Some(charged),
                 ..plain("in doubt", "bad", "a crash ended it".to_owned(), minus(&charged))
             },
+            EntryKind::DebtPayment { amount } => {
+                plain("debt paid", "", "what was owed".to_owned(), minus(&amount))
+            }
+            EntryKind::WriteOff { id, amount, note } => {
+                let said = format!("{} not owed any more: {note} ({id})", show::money(&amount));
+                plain("written off", "warn", said, None)
+            }
             EntryKind::SuspenseCharged { node, amount } => {
                 plain("suspense", "bad", format!("node {node} was lost"), minus(&amount))
             }
@@ -98,43 +105,42 @@ impl From<Entry> for Row {
     }
 }
 
-fn spent(usage: &Usage, written_off: Nanousd) -> String {
-    if written_off.is_zero() {
-        return used(usage);
+fn spent(usage: &Usage, owed: Nanousd, written_off: Nanousd) -> String {
+    let mut said = used(usage);
+    for (amount, what) in [(owed, "owed"), (written_off, "written off")] {
+        if !amount.is_zero() {
+            said.push_str(&format!(", {} {what}", show::money(&amount)));
+        }
     }
-    format!("{}, {} written off", used(usage), show::money(&written_off))
+    said
 }
 
 /// What a call has used, in a few words.
 pub(super) fn used(usage: &Usage) -> String {
-    let input = usage.input_tokens.saturating_add(usage.cache_read_tokens);
-    let input = input.saturating_add(usage.cache_write_tokens);
-    let input = input.saturating_add(usage.cache_write_1h_tokens);
-    let parts = [
-        (input, "input tokens"),
-        (usage.output_tokens, "output tokens"),
-        (usage.images, "images"),
-        (usage.seconds, "seconds"),
-        (usage.characters, "characters"),
-    ];
-    let used = parts.iter().filter(|(count, _)| *count > 0);
-    let used: Vec<_> = used.map(|(count, what)| format!("{} {what}", show::count(count))).collect();
+    let tokens =
+        [(usage.total(Side::Input), "input tokens"), (usage.total(Side::Output), "output tokens")];
+    let made = usage.shown().filter(|(unit, _)| unit.side == Side::Made);
+    let parts = tokens.into_iter().chain(made.map(|(unit, count)| (count, unit.name)));
+    let used = parts.filter(|(count, _)| *count > 0);
+    let used: Vec<_> =
+        used.map(|(count, what)| format!("{} {what}", show::count(&count))).collect();
     if used.is_empty() { "nothing".to_owned() } else { used.join(", ") }
 }
 
 /// `GET /operator/customers/{account}/entries`
 pub(super) async fn page(
     Visit { operator, account }: Visit,
-    Asked(wanted): Asked<Wanted>,
+    LenientQuery(wanted): LenientQuery<StatementQuery>,
 ) -> Response {
-    shown(&operator, operator.frame(HERE), Typed::default(), (account, wanted)).await
+    render(&operator, operator.frame(HERE), Form::default(), account, wanted).await
 }
 
-async fn shown(
-    operator: &Operator,
-    frame: Frame,
-    typed: Typed,
-    (account, wanted): (Account, Wanted),
+async fn render(
+    operator: &LoggedInOperator,
+    frame: PageFrame,
+    form: Form,
+    account: Account,
+    wanted: StatementQuery,
 ) -> Response {
     let entries = operator.ledger().entries(account.id, wanted.before, PAGE + 1).await;
     let mut entries = match entries {
@@ -144,36 +150,40 @@ async fn shown(
     let has_more = entries.len() > PAGE;
     entries.truncate(PAGE);
     let last = entries.last().filter(|_| has_more).map(|last| last.seq);
-    Page(Entries {
+    HtmlPage(EntriesPage {
         frame,
-        head: Head::of(operator.ledger(), &account, "/entries"),
-        sent: typed.text("hold").to_owned(),
-        typed,
-        once: new_once(),
-        rows: entries.into_iter().map(Row::from).collect(),
+        head: CustomerHead::new(operator.ledger(), &account, "/entries"),
+        sent: form.text("hold").to_owned(),
+        form,
+        once: new_submit_token(),
+        rows: entries.into_iter().map(EntryRow::from).collect(),
         older: last.map(|seq| format!("?before={seq}")),
     })
     .into_response()
 }
 
 /// `POST /operator/customers/{account}/refunds`
-pub(super) async fn refund(Visit { operator, account }: Visit, typed: Typed) -> Response {
-    match refunded(&operator, account.id, &typed).await {
-        Ok(()) => done::then(&format!("/customers/{}/entries", account.id), "refunded"),
-        Err(unfit) => {
-            let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
-            let page = shown(&operator, frame, typed, (account, Wanted::default())).await;
+pub(super) async fn refund(Visit { operator, account }: Visit, form: Form) -> Response {
+    match submit_refund(&operator, account.id, &form).await {
+        Ok(()) => done::redirect(&format!("/customers/{}/entries", account.id), "refunded"),
+        Err(error) => {
+            let (status, form, frame) = form::refuse(form, error, operator.frame(HERE));
+            let page = render(&operator, frame, form, account, StatementQuery::default()).await;
             (status, page).into_response()
         }
     }
 }
 
-async fn refunded(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<()> {
+async fn submit_refund(
+    operator: &LoggedInOperator,
+    account: AccountId,
+    form: &Form,
+) -> FormResult<()> {
     let unknown = || ApiError::invalid("hold", "There is no such call.");
-    let hold: HoldId = typed.text("hold").parse().map_err(|_| unknown())?;
-    let amount = typed.amount("amount")?;
-    let id = noted("", typed.once()?);
-    let given = operator.by(typed)?.refund(account, &id, hold, amount).await;
-    given.map_err(|error| at_amount("amount", error))?;
+    let hold: HoldId = form.text("hold").parse().map_err(|_| unknown())?;
+    let amount = form.amount_above_zero("amount")?;
+    let id = movement_id("", form::require_token(form)?);
+    let given = operator.by(form)?.refund(account, &id, hold, amount).await;
+    given.map_err(|error| form::refuse_amount("amount", error))?;
     Ok(())
 }

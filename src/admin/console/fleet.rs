@@ -1,42 +1,39 @@
 //! The fleet that this gateway is a node of: where its money is, its nodes, and money of nodes that
 //! have fallen silent, of which an operator says what becomes of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{LenientQuery, LoggedInOperator};
 use super::done;
-use super::form::{Fit, Typed, Unfit, new_once};
+use super::form::{self, FormError, FormResult};
 use crate::admin::error::ApiError;
 use crate::admin::fleet;
 use crate::fleet::Fleet;
 use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview};
 use crate::ledger::{AccountId, LedgerError, NodeId, Standing, SuspenseEnd};
-use crate::web::{Frame, Page, show};
+use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
 pub(super) const HERE: &str = "/fleet";
 /// Leases on one page, of each kind.
 const PAGE: u32 = 50;
-/// The longest note, in bytes: that of the ledger.
-const NOTE_BYTES_MAX: usize = 256;
 
-/// Whose leases.
+/// The node whose leases are listed, and where their list goes on.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct LeasesQuery {
     node: Option<u16>,
     after: Option<AccountId>,
 }
 
 #[derive(Template)]
 #[template(path = "operator_fleet.html")]
-struct Shown {
-    frame: Frame,
-    typed: Typed,
+struct FleetPage {
+    frame: PageFrame,
+    form: Form,
     once: String,
     /// The node and account of the form that was sent.
     sent: String,
@@ -55,22 +52,33 @@ struct OfNode {
 }
 
 /// `GET /operator/fleet`
-pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
-    shown(&operator, operator.frame(HERE), Typed::default(), wanted).await
+pub(super) async fn page(
+    operator: LoggedInOperator,
+    LenientQuery(wanted): LenientQuery<LeasesQuery>,
+) -> Response {
+    render(&operator, operator.frame(HERE), Form::default(), wanted).await
 }
 
-async fn shown(operator: &Operator, frame: Frame, typed: Typed, wanted: Wanted) -> Response {
-    let (fleet, standing) = match (fleet::of(operator.admin()), operator.ledger().standing()) {
-        (Ok(fleet), Some(standing)) => (Arc::clone(fleet), standing),
-        (Err(error), _) => return operator.failed(error),
-        (_, None) => return operator.failed(ApiError::not_found(crate::admin::error::NO_FLEET)),
-    };
+async fn render(
+    operator: &LoggedInOperator,
+    frame: PageFrame,
+    form: Form,
+    wanted: LeasesQuery,
+) -> Response {
+    let (fleet, standing) =
+        match (fleet::require_fleet(operator.admin()), operator.ledger().standing()) {
+            (Ok(fleet), Some(standing)) => (fleet, standing),
+            (Err(error), _) => return operator.failed(error),
+            (_, None) => {
+                return operator.failed(ApiError::not_found(crate::admin::error::NO_FLEET));
+            }
+        };
     match read(&fleet, wanted).await {
-        Ok((overview, (suspense, more_suspense), of_node)) => Page(Shown {
+        Ok((overview, (suspense, more_suspense), of_node)) => HtmlPage(FleetPage {
             frame,
-            sent: typed.text("about").to_owned(),
-            typed,
-            once: new_once(),
+            sent: form.text("about").to_owned(),
+            form,
+            once: new_submit_token(),
             standing,
             overview,
             suspense,
@@ -84,7 +92,7 @@ async fn shown(operator: &Operator, frame: Frame, typed: Typed, wanted: Wanted) 
 
 type Read = (Overview, (Vec<LeaseOut>, bool), Option<OfNode>);
 
-async fn read(fleet: &Fleet, wanted: Wanted) -> Result<Read, LedgerError> {
+async fn read(fleet: &Fleet, wanted: LeasesQuery) -> Result<Read, LedgerError> {
     let overview = fleet.db().overview().await?;
     let suspended = LeasesWanted { only_suspended: true, ..LeasesWanted::default() };
     let suspense = leases(fleet, suspended).await?;
@@ -113,32 +121,32 @@ async fn leases(fleet: &Fleet, wanted: LeasesWanted) -> Result<(Vec<LeaseOut>, b
 }
 
 /// `POST /operator/fleet/suspense`: says what becomes of what a silent node has out of an account.
-pub(super) async fn resolve(operator: Operator, typed: Typed) -> Response {
-    match resolved(&operator, &typed).await {
-        Ok(()) => done::then(HERE, "suspense-resolved"),
-        Err(unfit) => {
-            let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
-            let page = shown(&operator, frame, typed, Wanted::default()).await;
+pub(super) async fn resolve(operator: LoggedInOperator, form: Form) -> Response {
+    match submit_resolution(&operator, &form).await {
+        Ok(()) => done::redirect(HERE, "suspense-resolved"),
+        Err(error) => {
+            let (status, form, frame) = form::refuse(form, error, operator.frame(HERE));
+            let page = render(&operator, frame, form, LeasesQuery::default()).await;
             (status, page).into_response()
         }
     }
 }
 
-async fn resolved(operator: &Operator, typed: &Typed) -> Fit<()> {
+async fn submit_resolution(operator: &LoggedInOperator, form: &Form) -> FormResult<()> {
     let unknown = || ApiError::not_found("Nothing of this is in suspense.");
-    let node = typed.text("node").parse().ok().and_then(NodeId::from_number);
+    let node = form.text("node").parse().ok().and_then(NodeId::from_number);
     let node = node.ok_or_else(unknown)?;
-    let account: AccountId = typed.text("account").parse().map_err(|_| unknown())?;
-    let note = typed.line("note", NOTE_BYTES_MAX)?;
+    let account: AccountId = form.text("account").parse().map_err(|_| unknown())?;
+    let note = form::note(form, "note")?;
     if note.is_empty() {
-        return Err(Unfit::Field("note", "Say what was found out.".to_owned()));
+        return Err(FormError::at("note", "Say what was found out."));
     }
-    let end = match typed.text("how") {
+    let end = match form.text("how") {
         "release" => SuspenseEnd::Release,
         "charge" => SuspenseEnd::Charge,
-        _ => return Err(Unfit::Field("how", "Give it back, or count it as spent.".to_owned())),
+        _ => return Err(FormError::at("how", "Give it back, or count it as spent.")),
     };
-    operator.by(typed)?.resolve_suspense((node, account), end, note).await?;
+    operator.by(form)?.resolve_suspense((node, account), end, note).await?;
     Ok(())
 }
 

@@ -6,12 +6,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
-use super::form::new_once;
+use super::access::{LenientQuery, LoggedInOperator};
 use crate::admin::ledger::{self, Verified};
 use crate::admin::request::Params;
 use crate::ledger::{AccountId, ExportFormat, Seq};
-use crate::web::{Frame, Page, Tone, show};
+use crate::web::{HtmlPage, PageFrame, Tone, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/ledger";
@@ -20,19 +19,20 @@ const VIOLATIONS_MAX: usize = 50;
 
 #[derive(Template)]
 #[template(path = "operator_ledger.html")]
-struct Journal {
-    frame: Frame,
+struct LedgerPage {
+    frame: PageFrame,
     once: String,
     verified: Option<Verified>,
 }
 
 /// `GET /operator/ledger`
-pub(super) async fn page(operator: Operator) -> Response {
-    Page(Journal { frame: operator.frame(HERE), once: new_once(), verified: None }).into_response()
+pub(super) async fn page(operator: LoggedInOperator) -> Response {
+    HtmlPage(LedgerPage { frame: operator.frame(HERE), once: new_submit_token(), verified: None })
+        .into_response()
 }
 
 /// `POST /operator/ledger/verify`: reads all of it, which takes a while and changes nothing.
-pub(super) async fn verify(operator: Operator) -> Response {
+pub(super) async fn verify(operator: LoggedInOperator) -> Response {
     let mut verified = match ledger::verify(State(operator.admin().clone())).await {
         Ok(verified) => verified.0,
         Err(error) => return operator.failed(error),
@@ -44,12 +44,13 @@ pub(super) async fn verify(operator: Operator) -> Response {
         (Tone::Bad, "The journal is not in order. Keep a copy of the data directory, and look.")
     };
     let frame = operator.frame(HERE).saying(tone, text);
-    Page(Journal { frame, once: new_once(), verified: Some(verified) }).into_response()
+    HtmlPage(LedgerPage { frame, once: new_submit_token(), verified: Some(verified) })
+        .into_response()
 }
 
 /// What to export, as typed.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct TypedExport {
     #[serde(default)]
     format: String,
     #[serde(default)]
@@ -59,7 +60,10 @@ pub(super) struct Wanted {
 }
 
 /// `GET /operator/ledger/export`: a file to keep.
-pub(super) async fn export(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+pub(super) async fn export(
+    operator: LoggedInOperator,
+    LenientQuery(wanted): LenientQuery<TypedExport>,
+) -> Response {
     let (account, from_seq) = (wanted.account.trim(), wanted.from_seq.trim());
     let (account, from_seq) = match (whole::<AccountId>(account), whole::<Seq>(from_seq)) {
         (Ok(account), Ok(from_seq)) => (account, from_seq),
@@ -67,7 +71,7 @@ pub(super) async fn export(operator: Operator, Asked(wanted): Asked<Wanted>) -> 
             let text =
                 "Nothing was exported: the customer is an id, and the first record a number.";
             let frame = operator.frame(HERE).saying(Tone::Bad, text);
-            let page = Page(Journal { frame, once: new_once(), verified: None });
+            let page = HtmlPage(LedgerPage { frame, once: new_submit_token(), verified: None });
             return (StatusCode::UNPROCESSABLE_ENTITY, page).into_response();
         }
     };
@@ -75,14 +79,14 @@ pub(super) async fn export(operator: Operator, Asked(wanted): Asked<Wanted>) -> 
         "csv" => (ExportFormat::Csv, "attachment; filename=\"ledger.csv\""),
         _ => (ExportFormat::Jsonl, "attachment; filename=\"ledger.jsonl\""),
     };
-    let wanted = ledger::Wanted { from_seq, format: Some(format), account };
+    let wanted = ledger::ExportQuery { from_seq, format: Some(format), account };
     match ledger::export(State(operator.admin().clone()), Params(wanted)).await {
         Ok(exported) => ([(header::CONTENT_DISPOSITION, name)], exported).into_response(),
         Err(error) => operator.failed(error),
     }
 }
 
-/// A value, or none where nothing was typed.
+/// A value, or none where nothing was form.
 fn whole<T: std::str::FromStr>(text: &str) -> Result<Option<T>, T::Err> {
     if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
 }

@@ -2,20 +2,20 @@
 
 use axum::response::{IntoResponse as _, Response};
 
-use super::access::{Operator, Visit};
-use super::customer::{HERE, shown};
-use super::form::{Fit, Typed, Unfit};
+use super::access::{LoggedInOperator, Visit};
+use super::customer::{HERE, render};
+use super::form::{self, FormError, FormResult};
 use crate::admin::login::refused;
 use crate::ledger::{AccountId, LedgerError, normal_email};
 use crate::secret::Secret;
-use crate::web::Tone;
+use crate::web::{Form, Tone};
 
 /// Characters of a password: some 120 bits, and short enough to be read out.
 const CHARACTERS: usize = 20;
 
 /// `POST /operator/customers/{account}/login`
-pub(super) async fn set(Visit { operator, account }: Visit, typed: Typed) -> Response {
-    match made(&operator, account.id, &typed).await {
+pub(super) async fn set(Visit { operator, account }: Visit, form: Form) -> Response {
+    match submit_login(&operator, account.id, &form).await {
         Ok(password) => {
             let frame = operator.frame(HERE);
             let frame = match password {
@@ -26,23 +26,27 @@ pub(super) async fn set(Visit { operator, account }: Visit, typed: Typed) -> Res
                     frame.saying(Tone::Bad, "This password was made before. It is not shown again.")
                 }
             };
-            shown(&operator, frame, Typed::default(), (account, password)).await.into_response()
+            render(&operator, frame, Form::default(), account, password).await.into_response()
         }
-        Err(unfit) => {
-            let (status, typed, frame) = typed.refused(unfit, operator.frame(HERE));
-            (status, shown(&operator, frame, typed, (account, None)).await).into_response()
+        Err(error) => {
+            let (status, form, frame) = form::refuse(form, error, operator.frame(HERE));
+            (status, render(&operator, frame, form, account, None).await).into_response()
         }
     }
 }
 
-async fn made(operator: &Operator, account: AccountId, typed: &Typed) -> Fit<Option<Secret>> {
-    let wrong = |text: String| Unfit::Field("email", text);
-    let email = normal_email(typed.text("email")).map_err(|error| wrong(format!("{error}.")))?;
+async fn submit_login(
+    operator: &LoggedInOperator,
+    account: AccountId,
+    form: &Form,
+) -> FormResult<Option<Secret>> {
+    let wrong = |text: String| FormError::at("email", text);
+    let email = normal_email(form.text("email")).map_err(|error| wrong(format!("{error}.")))?;
     let password = Secret::new_token().expose().chars().take(CHARACTERS).collect();
     let password = Secret::new(password);
     let hash = operator.admin().passwords.hash(password.clone()).await;
     let hash = hash.map_err(refused)?;
-    match operator.by(typed)?.set_login(account, &email, &hash).await {
+    match operator.by(form)?.set_login(account, &email, &hash).await {
         Ok(written) => Ok((!written.repeated).then_some(password)),
         Err(LedgerError::EmailTaken) => Err(wrong("Another account has this address.".to_owned())),
         Err(error) => Err(error.into()),

@@ -26,17 +26,21 @@ mod usage;
 mod webhooks;
 
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::{get, post};
 use tower_http::compression::CompressionLayer;
 
-use self::access::Ended;
 use super::AdminState;
-use crate::web::{self, Attempts, Frame, Guarded, NavItem, Session, Sessions};
+use crate::fleet::InFleet;
+use crate::forwarded;
+use crate::web::{self, Attempts, Client, Guarded, NavItem, PageFrame, Session, Sessions};
 
 /// Where the console is.
 const BASE: &str = "/operator";
@@ -68,17 +72,16 @@ fn nav(admin: &AdminState) -> &'static [NavItem] {
 
 /// What its pages work with.
 #[derive(Clone)]
-struct Console {
+struct OperatorConsole {
     admin: AdminState,
     sessions: Arc<Sessions>,
-    attempts: Arc<Attempts>,
-    ended: Arc<Ended>,
+    attempts: Arc<Attempts<IpAddr>>,
 }
 
-impl Console {
+impl OperatorConsole {
     /// The frame of a page for nobody in particular.
-    fn frame(&self, session: &Session) -> Frame {
-        Frame::new((BASE, "Operator"), &self.sessions, session)
+    fn frame(&self, session: &Session) -> PageFrame {
+        PageFrame::new(BASE, "Operator", &self.sessions, session)
     }
 }
 
@@ -88,17 +91,14 @@ impl Console {
 /// When the key of the sessions can neither be read nor made.
 pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
     let sessions = Arc::new(Sessions::kept_in(data_dir, COOKIE, BASE)?);
-    let console = Console {
-        admin,
-        sessions: Arc::clone(&sessions),
-        attempts: Arc::default(),
-        ended: Arc::default(),
-    };
+    let console =
+        OperatorConsole { admin, sessions: Arc::clone(&sessions), attempts: Arc::default() };
     let pages = Router::new()
         .route("/operator", get(overview::page))
         .route("/operator/customers", get(customers::page).post(customers::create))
         .route("/operator/customers/{account}", get(customer::page))
         .route("/operator/customers/{account}/grants", post(customer::grant))
+        .route("/operator/customers/{account}/write-offs", post(customer::write_off))
         .route("/operator/customers/{account}/limits", post(customer::limit))
         .route("/operator/customers/{account}/keys", get(keys::page).post(keys::create))
         .route("/operator/customers/{account}/keys/{key}", post(keys::switch))
@@ -136,8 +136,25 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/logout", post(access::log_out))
         .route("/operator/{*path}", get(access::nowhere))
         .layer(from_fn_with_state(Guarded { sessions }, web::guard))
+        .layer(from_fn_with_state(console.clone(), introduce))
         .with_state(console);
     Ok(pages
         .route("/operator/assets/{version}/{name}", get(web::assets))
         .layer(CompressionLayer::new()))
+}
+
+/// Tells the pages who asks where a proxy that the operator trusts stands before the admin address.
+async fn introduce(
+    State(console): State<OperatorConsole>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let mut client = request.extensions().get::<Client>().copied().unwrap_or_default();
+    if let Some(peer) = client.address {
+        let (headers, config) = (request.headers(), console.admin.config.load());
+        client.address = Some(forwarded::address(peer, headers, &config.trusted_proxies));
+        client.tls |= forwarded::is_tls(peer, headers, &config.trusted_proxies);
+    }
+    request.extensions_mut().insert(client);
+    next.run(request).await
 }

@@ -3,19 +3,20 @@
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 
-use super::access::Operator;
+use super::access::LoggedInOperator;
 use super::series::{self, Day, Hour};
 use crate::admin::upstreams::{self, TargetState};
 use crate::clock::UnixMs;
+use crate::fleet::InFleet;
 use crate::ledger::{LedgerError, Totals};
 use crate::metrics::Minute;
 use crate::money::Nanousd;
-use crate::web::{Frame, Page, show};
+use crate::web::{HtmlPage, PageFrame, show};
 
 #[derive(Template)]
 #[template(path = "operator_overview.html")]
 struct Overview {
-    frame: Frame,
+    frame: PageFrame,
     figures: Figures,
     requests_chart: String,
     ttfb_chart: String,
@@ -46,11 +47,11 @@ struct Figures {
     totals: Totals,
     /// The fleet in a line; `None` in a single gateway.
     fleet: Option<String>,
-    upstreams: Vec<Upstream>,
+    upstreams: Vec<UpstreamSummary>,
     warnings: Vec<Warning>,
 }
 
-struct Upstream {
+struct UpstreamSummary {
     name: String,
     healthy: bool,
     in_flight: u32,
@@ -65,14 +66,14 @@ struct Warning {
 }
 
 /// `GET /operator`
-pub(super) async fn page(operator: Operator) -> Response {
+pub(super) async fn page(operator: LoggedInOperator) -> Response {
     match overview(&operator).await {
-        Ok(page) => Page(page).into_response(),
+        Ok(page) => HtmlPage(page).into_response(),
         Err(error) => operator.failed(error),
     }
 }
 
-async fn overview(operator: &Operator) -> Result<Overview, LedgerError> {
+async fn overview(operator: &LoggedInOperator) -> Result<Overview, LedgerError> {
     let minutes = operator.admin().metrics.recent().minutes;
     let now = UnixMs::now();
     let days = series::days(operator.ledger(), now).await?;
@@ -88,14 +89,14 @@ async fn overview(operator: &Operator) -> Result<Overview, LedgerError> {
 }
 
 /// `GET /operator/figures`
-pub(super) async fn refreshed(operator: Operator) -> Response {
+pub(super) async fn refreshed(operator: LoggedInOperator) -> Response {
     match figures(&operator).await {
-        Ok(figures) => Page(Refreshed { base: super::BASE, figures }).into_response(),
+        Ok(figures) => HtmlPage(Refreshed { base: super::BASE, figures }).into_response(),
         Err(error) => operator.failed(error),
     }
 }
 
-async fn figures(operator: &Operator) -> Result<Figures, LedgerError> {
+async fn figures(operator: &LoggedInOperator) -> Result<Figures, LedgerError> {
     let admin = operator.admin();
     let totals = admin.ledger.totals().await?;
     let at = UnixMs::now();
@@ -120,17 +121,17 @@ async fn figures(operator: &Operator) -> Result<Figures, LedgerError> {
 }
 
 /// The fleet in a line, as it was seen in the last seconds.
-async fn fleet(operator: &Operator) -> Option<String> {
+async fn fleet(operator: &LoggedInOperator) -> Option<String> {
     let seen = operator.ledger().fleet()?.overview().await;
     let unseen = || "The database of the fleet has not answered yet".to_owned();
     Some(seen.map_or_else(unseen, |overview| super::fleet::line(&overview)))
 }
 
-fn upstreams(operator: &Operator) -> Vec<Upstream> {
+fn upstreams(operator: &LoggedInOperator) -> Vec<UpstreamSummary> {
     let seen = upstreams::seen(operator.admin()).upstreams;
     let one = |upstream: upstreams::UpstreamView| {
         let is_open = |target: &&upstreams::TargetView| matches!(target.state, TargetState::Open);
-        Upstream {
+        UpstreamSummary {
             open: upstream.targets.iter().filter(is_open).count(),
             targets: upstream.targets.len(),
             name: upstream.name,
@@ -142,8 +143,8 @@ fn upstreams(operator: &Operator) -> Vec<Upstream> {
 }
 
 async fn warnings(
-    operator: &Operator,
-    upstreams: &[Upstream],
+    operator: &LoggedInOperator,
+    upstreams: &[UpstreamSummary],
 ) -> Result<Vec<Warning>, LedgerError> {
     let admin = operator.admin();
     let holds = admin.ledger.in_doubt().await?.len();
@@ -175,6 +176,12 @@ async fn warnings(
             "/upstreams",
         ),
         reload,
+        admin.ledger.projection_state().away.map(|cause| Warning {
+            text: format!(
+                "Statements, usage and ended tasks cannot be read at the moment: {cause}."
+            ),
+            path: "",
+        }),
         admin.reason_against().map(|reason| Warning {
             text: format!("This process is {reason}: it wants no requests."),
             path: "",

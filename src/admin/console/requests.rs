@@ -5,21 +5,21 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{LenientQuery, LoggedInOperator};
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, KeyId, RequestId};
-use crate::request_log::{Logged, Position, Query, ReadError, Scope, StatusFilter};
-use crate::web::{Frame, Page, show};
+use crate::request_log::{Logged, Position, Query, ReadError, Scope};
+use crate::web::{HtmlPage, PageFrame, request_list, show};
 
 /// The way through the console.
 pub(super) const HERE: &str = "/requests";
 /// Requests on one page.
 const PAGE: usize = 50;
 
-/// Which of them, as typed.
+/// The filter of the list, as it was typed.
 #[derive(Clone, Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct RequestsQuery {
     #[serde(default)]
     account: String,
     #[serde(default)]
@@ -36,8 +36,8 @@ pub(super) struct Wanted {
 #[derive(Template)]
 #[template(path = "operator_requests.html")]
 struct Requests {
-    frame: Frame,
-    wanted: Wanted,
+    frame: PageFrame,
+    wanted: RequestsQuery,
     wrong: Option<(&'static str, &'static str)>,
     rows: Vec<Logged>,
     older: Option<String>,
@@ -55,7 +55,10 @@ pub(super) struct RequestRow<'a> {
 }
 
 /// `GET /operator/requests`
-pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+pub(super) async fn page(
+    operator: LoggedInOperator,
+    LenientQuery(wanted): LenientQuery<RequestsQuery>,
+) -> Response {
     let log = &operator.admin().requests;
     let frame = operator.frame(HERE);
     let (found, wrong) = match query(&wanted) {
@@ -74,11 +77,11 @@ pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Re
     let tail = is_plain && wanted.before.is_none() && log.is_on();
     let rows = found.records;
     let page = Requests { frame, wanted, wrong, rows, older, enabled: log.is_on(), tail };
-    Page(page).into_response()
+    HtmlPage(page).into_response()
 }
 
-/// What is typed, or the field that cannot be.
-fn query(wanted: &Wanted) -> Result<(Scope, Query), (&'static str, &'static str)> {
+/// What is form, or the field that cannot be.
+fn query(wanted: &RequestsQuery) -> Result<(Scope, Query), (&'static str, &'static str)> {
     let account = wanted.account.trim();
     let scope = match account {
         "" => Scope::All,
@@ -92,50 +95,39 @@ fn query(wanted: &Wanted) -> Result<(Scope, Query), (&'static str, &'static str)
         "" => None,
         key => Some(key.parse::<KeyId>().map_err(|_| ("key", "The id of a key."))?),
     };
-    let status = match wanted.status.trim() {
-        "" => None,
-        status => {
-            let status = status.parse::<StatusFilter>();
-            Some(status.map_err(|_| ("status", "A status such as 429, or a class such as 4xx."))?)
-        }
-    };
+    let status = request_list::status_filter(&wanted.status).map_err(|text| ("status", text))?;
     let model = Some(wanted.model.trim().to_owned()).filter(|model| !model.is_empty());
     let errors_only = !wanted.errors.is_empty();
     Ok((scope, Query { before: wanted.before, limit: PAGE, model, key, status, errors_only }))
 }
 
-fn link(wanted: &Wanted, before: Position) -> String {
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    for (name, value) in [
-        ("account", &wanted.account),
+fn link(wanted: &RequestsQuery, before: Position) -> String {
+    let filter = [
+        ("account", wanted.account.as_str()),
         ("key", &wanted.key),
         ("model", &wanted.model),
         ("status", &wanted.status),
         ("errors", &wanted.errors),
-    ] {
-        if !value.is_empty() {
-            query.append_pair(name, value);
-        }
-    }
-    format!("?{}", query.append_pair("before", &before.to_string()).finish())
+    ];
+    format!("?{}", request_list::query_before(&filter, before))
 }
 
 #[derive(Template)]
 #[template(path = "operator_request.html")]
-struct Request {
-    frame: Frame,
+struct RequestPage {
+    frame: PageFrame,
     began_at: UnixMs,
     row: Logged,
 }
 
 /// `GET /operator/requests/{request}`
-pub(super) async fn one(operator: Operator, Path(request): Path<String>) -> Response {
+pub(super) async fn one(operator: LoggedInOperator, Path(request): Path<String>) -> Response {
     let unknown = || ApiError::not_found("There is no such request, or it is too old to be kept.");
     let Ok(id) = request.parse::<RequestId>() else { return operator.failed(unknown()) };
     match operator.admin().requests.find(Scope::All, id).await {
         Ok(Some(row)) => {
             let (frame, began_at) = (operator.frame(HERE), row.began_at());
-            Page(Request { frame, began_at, row }).into_response()
+            HtmlPage(RequestPage { frame, began_at, row }).into_response()
         }
         Ok(None) => operator.failed(unknown()),
         Err(error) => operator.failed(ApiError::internal(error)),
@@ -147,12 +139,7 @@ fn word(text: &str) -> &str {
     if text.is_empty() { "–" } else { text }
 }
 
-/// The status as it is shown, and a class of the style sheet.
+/// The status of a request as it is shown, and a class of the style sheet.
 fn status(row: &Logged) -> (String, &'static str) {
-    let tone = if row.is_error() { "bad" } else { "good" };
-    match (&row.task_state, row.status) {
-        (Some(state), _) => (state.clone(), tone),
-        (None, 0) => ("no answer".to_owned(), tone),
-        (None, status) => (status.to_string(), tone),
-    }
+    (request_list::status_text(row, str::to_owned), request_list::status_class(row))
 }

@@ -59,7 +59,7 @@ fn seconds(minutes: &[Minute]) -> Vec<u64> {
     minutes.iter().map(|minute| minute.end.seconds()).collect()
 }
 
-/// The same by the hour, newest first.
+/// The minutes summed up by the hour, newest first.
 pub(super) fn hours(minutes: &[Minute]) -> Vec<Hour> {
     let mut hours: BTreeMap<u64, Hour> = BTreeMap::new();
     for minute in minutes {

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 
 use super::BASE;
-use super::access::Operator;
+use super::access::LoggedInOperator;
 use super::requests::RequestRow;
 use crate::admin::requests::TAILS_MAX;
 use crate::request_log::{Feed, Live, Scope};
@@ -19,7 +19,7 @@ use crate::request_log::{Feed, Live, Scope};
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// `GET /operator/requests/tail`
-pub(super) async fn follow(operator: Operator) -> Response {
+pub(super) async fn follow(operator: LoggedInOperator) -> Response {
     let log = &operator.admin().requests;
     if log.followers() >= TAILS_MAX {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many look on.").into_response();

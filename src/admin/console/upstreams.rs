@@ -4,18 +4,18 @@ use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator};
+use super::access::{LenientQuery, LoggedInOperator};
 use crate::admin::explain::{self, Explained};
 use crate::admin::upstreams::{self, TargetState, TargetView, UpstreamView};
 use crate::ledger::KeyId;
-use crate::web::{Frame, Page, show};
+use crate::web::{HtmlPage, PageFrame, show};
 
 /// Targets that are shown on one page, over all upstreams.
 const TARGETS_MAX: usize = 400;
 
 /// A route to explain.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct RouteQuery {
     #[serde(default)]
     model: String,
     #[serde(default)]
@@ -24,17 +24,20 @@ pub(super) struct Wanted {
 
 #[derive(Template)]
 #[template(path = "operator_upstreams.html")]
-struct Upstreams {
-    frame: Frame,
+struct UpstreamsPage {
+    frame: PageFrame,
     upstreams: Vec<UpstreamView>,
     left_out: usize,
-    wanted: Wanted,
+    wanted: RouteQuery,
     explained: Option<Explained>,
     wrong: Option<(&'static str, String)>,
 }
 
 /// `GET /operator/upstreams`
-pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+pub(super) async fn page(
+    operator: LoggedInOperator,
+    LenientQuery(wanted): LenientQuery<RouteQuery>,
+) -> Response {
     let mut upstreams = upstreams::seen(operator.admin()).upstreams;
     let left_out = cut(&mut upstreams);
     let (explained, wrong) = match explained(&operator, &wanted) {
@@ -43,7 +46,7 @@ pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Re
         Some(Err(wrong)) => (None, Some(wrong)),
     };
     let frame = operator.frame("/upstreams");
-    Page(Upstreams { frame, upstreams, left_out, wanted, explained, wrong }).into_response()
+    HtmlPage(UpstreamsPage { frame, upstreams, left_out, wanted, explained, wrong }).into_response()
 }
 
 /// Keeps as many targets as fit a page; says how many it has taken away.
@@ -59,8 +62,8 @@ fn cut(upstreams: &mut [UpstreamView]) -> usize {
 
 /// The way of a request, or which field names nothing.
 fn explained(
-    operator: &Operator,
-    wanted: &Wanted,
+    operator: &LoggedInOperator,
+    wanted: &RouteQuery,
 ) -> Option<Result<Explained, (&'static str, String)>> {
     let (model, key) = (wanted.model.trim(), wanted.key.trim());
     if model.is_empty() && key.is_empty() {
@@ -70,7 +73,7 @@ fn explained(
     if !key.is_empty() && parsed.is_none_or(|id| operator.ledger().key_by_id(id).is_none()) {
         return Some(Err(("key", "There is no key with this id.".to_owned())));
     }
-    let asked = explain::Asked { model: model.to_owned(), key: parsed };
+    let asked = explain::ExplainQuery { model: model.to_owned(), key: parsed };
     let explained = explain::explain(operator.admin(), &asked);
     Some(explained.map_err(|error| ("model", error.message().to_owned())))
 }

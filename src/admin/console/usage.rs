@@ -7,10 +7,10 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
 use super::access::Visit;
-use super::customer::{HERE, Head};
+use super::customer::{CustomerHead, HERE};
 use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::ledger::{Grain, UsageRow, UsageTotal};
-use crate::web::{Frame, Page, show};
+use crate::web::{HtmlPage, PageFrame, show};
 
 /// Days that are shown.
 const DAYS: u64 = 30;
@@ -20,11 +20,11 @@ const MODELS_MAX: usize = 50;
 #[derive(Template)]
 #[template(path = "operator_usage.html")]
 struct Used {
-    frame: Frame,
-    head: Head,
-    /// Newest first.
+    frame: PageFrame,
+    head: CustomerHead,
+    /// The sums of each day, newest first.
     days: Vec<(UnixMs, UsageTotal)>,
-    /// Dearest first.
+    /// The sums of each model, dearest first.
     models: Vec<(String, UsageTotal)>,
     chart: String,
 }
@@ -42,8 +42,9 @@ pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
     let chart = chart(&days);
     days.retain(|(_, total)| total.calls > 0);
     days.reverse();
-    let (frame, head) = (operator.frame(HERE), Head::of(operator.ledger(), &account, "/usage"));
-    Page(Used { frame, head, days, models, chart }).into_response()
+    let (frame, head) =
+        (operator.frame(HERE), CustomerHead::new(operator.ledger(), &account, "/usage"));
+    HtmlPage(Used { frame, head, days, models, chart }).into_response()
 }
 
 /// All days in their order, with those on which nothing was used.

@@ -5,30 +5,30 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::access::{Asked, Operator, Visit};
-use super::customer::{self, Head};
+use super::access::{LenientQuery, LoggedInOperator, Visit};
+use super::customer::{self, CustomerHead};
 use super::done;
-use super::form::{Fit, Typed, Unfit, new_once};
+use super::form::FormResult;
 use crate::admin::error::ApiError;
 use crate::ledger::{AccountId, LedgerError, ListedTask, Stage, TaskId, Webhook};
 use crate::tasks::Announced;
-use crate::web::{Frame, Page, show};
+use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/webhooks";
 /// Tasks on one page.
 const PAGE: usize = 50;
 
-/// Which of them.
+/// Where the list of tasks goes on.
 #[derive(Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct TasksQuery {
     after: Option<TaskId>,
 }
 
 #[derive(Template)]
 #[template(path = "operator_webhooks.html")]
 struct Webhooks {
-    frame: Frame,
+    frame: PageFrame,
     once: String,
     tasks: Vec<ListedTask>,
     older: Option<String>,
@@ -39,8 +39,8 @@ struct Webhooks {
 #[derive(Template)]
 #[template(path = "operator_customer_tasks.html")]
 struct OfCustomer {
-    frame: Frame,
-    head: Head,
+    frame: PageFrame,
+    head: CustomerHead,
     once: String,
     tasks: Vec<ListedTask>,
     older: Option<String>,
@@ -48,11 +48,14 @@ struct OfCustomer {
 }
 
 /// `GET /operator/webhooks`
-pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Response {
+pub(super) async fn page(
+    operator: LoggedInOperator,
+    LenientQuery(wanted): LenientQuery<TasksQuery>,
+) -> Response {
     match tasks(&operator, None, wanted).await {
         Ok((tasks, older)) => {
-            let (frame, once) = (operator.frame(HERE), new_once());
-            Page(Webhooks { frame, once, tasks, older, back: "all" }).into_response()
+            let (frame, once) = (operator.frame(HERE), new_submit_token());
+            HtmlPage(Webhooks { frame, once, tasks, older, back: "all" }).into_response()
         }
         Err(error) => operator.failed(error),
     }
@@ -61,22 +64,23 @@ pub(super) async fn page(operator: Operator, Asked(wanted): Asked<Wanted>) -> Re
 /// `GET /operator/customers/{account}/tasks`
 pub(super) async fn of_customer(
     Visit { operator, account }: Visit,
-    Asked(wanted): Asked<Wanted>,
+    LenientQuery(wanted): LenientQuery<TasksQuery>,
 ) -> Response {
     match tasks(&operator, Some(account.id), wanted).await {
         Ok((tasks, older)) => {
-            let head = Head::of(operator.ledger(), &account, "/tasks");
-            let (frame, once) = (operator.frame(customer::HERE), new_once());
-            Page(OfCustomer { frame, head, once, tasks, older, back: "customer" }).into_response()
+            let head = CustomerHead::new(operator.ledger(), &account, "/tasks");
+            let (frame, once) = (operator.frame(customer::HERE), new_submit_token());
+            HtmlPage(OfCustomer { frame, head, once, tasks, older, back: "customer" })
+                .into_response()
         }
         Err(error) => operator.failed(error),
     }
 }
 
 async fn tasks(
-    operator: &Operator,
+    operator: &LoggedInOperator,
     account: Option<AccountId>,
-    wanted: Wanted,
+    wanted: TasksQuery,
 ) -> Result<(Vec<ListedTask>, Option<String>), LedgerError> {
     let found = operator.ledger().tasks(account, None, wanted.after, PAGE).await;
     let page = found?.unwrap_or_default();
@@ -87,22 +91,26 @@ async fn tasks(
 pub(super) async fn announce(
     Visit { operator, account }: Visit,
     Path((_, task)): Path<(String, String)>,
-    typed: Typed,
+    form: Form,
 ) -> Response {
-    match announced(&operator, account.id, &task, &typed).await {
-        Ok(()) if typed.text("back") == "customer" => {
-            done::then(&format!("/customers/{}/tasks", account.id), "announced")
+    match submit_announcement(&operator, account.id, &task, &form).await {
+        Ok(()) if form.text("back") == "customer" => {
+            done::redirect(&format!("/customers/{}/tasks", account.id), "announced")
         }
-        Ok(()) => done::then(HERE, "announced"),
-        Err(Unfit::Whole(error)) => operator.failed(error),
-        Err(Unfit::Field(_, text)) => operator.failed(ApiError::malformed(text)),
+        Ok(()) => done::redirect(HERE, "announced"),
+        Err(error) => operator.failed(error.into_api_error()),
     }
 }
 
-async fn announced(operator: &Operator, account: AccountId, task: &str, typed: &Typed) -> Fit<()> {
+async fn submit_announcement(
+    operator: &LoggedInOperator,
+    account: AccountId,
+    task: &str,
+    form: &Form,
+) -> FormResult<()> {
     let unknown = || ApiError::not_found("This customer has no such task.");
     let id: TaskId = task.parse().map_err(|_| unknown())?;
-    let by = operator.by(typed)?;
+    let by = operator.by(form)?;
     let refused = |text| Err(ApiError::invalid("task", text).into());
     match operator.admin().tasks.announce_again(&by, account, id).await? {
         Announced::Due => Ok(()),

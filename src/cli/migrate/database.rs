@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::exit::{CODES, Failure, REFUSED};
 use crate::cli::files::Files;
-use crate::cli::serve;
 use crate::cli::sheet::{Kind, Sheet};
-use crate::config::Overrides;
 use crate::config::snapshot::Store;
 use crate::fleet::postgres::migrate::{self, MIGRATIONS, Standing};
 use crate::fleet::postgres::{Db, DbError, PostgresOptions};
@@ -157,13 +155,11 @@ fn asked(
 /// # Errors
 /// When they name no database.
 pub(super) fn store(files: &Files) -> anyhow::Result<Option<(Store, PostgresOptions)>> {
-    let Some(config) = serve::load(&files.sources(), &Overrides::default()) else {
-        return Ok(None);
-    };
+    let Some(config) = files.load() else { return Ok(None) };
     let Some(postgres) = config.store.postgres.clone() else {
         return Err(anyhow::Error::new(Failure {
             code: REFUSED,
-            message: format!("{} names no database", files.routes.display()),
+            message: format!("{} names no database", files.routes().display()),
             help: Some("a fleet has `store.postgres`; a single gateway needs no schema".to_owned()),
         }));
     };

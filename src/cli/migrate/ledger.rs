@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::database;
+use crate::cli::archive;
 use crate::cli::exit::{CODES, Failure, REFUSED};
 use crate::cli::files::Files;
 use crate::cli::sheet::{Kind, Sheet};
@@ -23,6 +24,7 @@ const COUNTED: Sheet = Sheet::list(
         ("available", "/available", Kind::Figure),
         ("held", "/held", Kind::Figure),
         ("spent", "/spent", Kind::Figure),
+        ("debt", "/debt", Kind::Figure),
         ("written off", "/written_off", Kind::Figure),
         ("keys", "/keys", Kind::Figure),
         ("tasks", "/tasks", Kind::Figure),
@@ -55,7 +57,7 @@ pub(super) struct MoveLedger {
     dry_run: bool,
     /// With `--to`: first end calls that a crash has left open, as a start does.
     #[arg(long, value_enum, value_name = "POLICY")]
-    recovery: Option<Recovery>,
+    recovery: Option<RecoveryChoice>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -83,7 +85,7 @@ enum Other {
 
 /// What becomes of calls that a crash has left open.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Recovery {
+enum RecoveryChoice {
     /// The customer pays nothing.
     Void,
     /// The customer pays the least that the call must have cost.
@@ -105,6 +107,9 @@ impl MoveLedger {
             return Ok(ExitCode::from(REFUSED));
         };
         let dir = self.data.clone().unwrap_or(store.data_dir);
+        if is_inward {
+            archive::connect(&dir, &self.files)?;
+        }
         if let (Some(recovery), false) = (self.recovery, self.dry_run) {
             recover(&dir, recovery)?;
         }
@@ -147,13 +152,13 @@ impl MoveLedger {
 }
 
 /// Ends what a crash has left open, as a start does.
-fn recover(dir: &std::path::Path, recovery: Recovery) -> anyhow::Result<()> {
+fn recover(dir: &std::path::Path, recovery: RecoveryChoice) -> anyhow::Result<()> {
     if !dir.join("journal").exists() {
         return Ok(());
     }
     let recovery = match recovery {
-        Recovery::Void => RecoveryPolicy::Void,
-        Recovery::Floor => RecoveryPolicy::Floor,
+        RecoveryChoice::Void => RecoveryPolicy::Void,
+        RecoveryChoice::Floor => RecoveryPolicy::Floor,
     };
     let (ledger, found) = Ledger::open(Options { recovery, ..Options::new(dir) })?;
     ledger.close();

@@ -1,196 +1,171 @@
 //! The form of a key: what was typed, what is wrong with it, and what it means.
 
-use std::num::NonZeroU32;
-
 use crate::clock::UnixMs;
 use crate::config::snapshot::Snapshot;
-use crate::console::fields::{Fields, Wrong, check_name};
+use crate::console::fields::check_short_name;
+use crate::ledger::key_rules::{
+    KEY_MODEL_BYTES_MAX, KEY_MODELS_MAX, KeyModelsError, check_key_models,
+};
 use crate::ledger::{Key, KeyLimits, KeyLimitsPatch, KeyPatch, NewKey, RatesPatch};
 use crate::limits::Rates;
 use crate::money::Nanousd;
-use crate::web::show;
+use crate::web::{FieldError, FieldErrors, Form, show};
 
-/// The longest name of a key, in characters.
+/// The longest name of a key that a customer gives it, in characters: the list of keys has no room for
+/// the longer ones that operators may give.
 const NAME_CHARS_MAX: usize = 60;
-/// The most models that a key can be limited to, and the longest name of one: the ledger's limits.
-const MODELS_MAX: usize = 100;
-const MODEL_CHARS_MAX: usize = 128;
 /// Models that can be ticked. A configuration with more is written in the field below.
 const TICKED_MAX: usize = 300;
 const DAY_MS: u64 = 24 * 3_600_000;
+const COUNT_EXPECTED: &str = "A whole number above zero, or nothing.";
+const MONEY_EXPECTED: &str = "Dollars above zero such as 5 or 2.50, or nothing.";
 
-/// The models that can be ticked.
-pub(super) struct Known(pub(super) Vec<String>);
+/// The models that can be ticked, in the order of the configuration.
+pub(super) struct ListedModels(pub(super) Vec<String>);
 
-impl Known {
-    /// Those of a configuration, in its order.
-    pub(super) fn of(config: &Snapshot) -> Self {
+impl ListedModels {
+    /// The first models of a configuration, as many as a page lists.
+    pub(super) fn from_config(config: &Snapshot) -> Self {
         Self(config.models.iter().take(TICKED_MAX).map(|model| model.id.to_string()).collect())
     }
 }
 
-/// What was typed, as it is shown again when something is wrong with it.
+/// The fields of a key, as they are shown again when something is wrong with them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeyForm {
-    pub(super) name: String,
-    /// Whether only the models that are chosen may be called.
-    pub(super) some_models: bool,
-    pub(super) ticked: Vec<String>,
-    /// Further names, between blanks.
-    pub(super) others: String,
-    /// A day, or nothing.
-    pub(super) ends: String,
-    pub(super) requests: String,
-    pub(super) tokens: String,
-    pub(super) at_once: String,
-    pub(super) per_day: String,
-    pub(super) per_month: String,
-    pub(super) wrong: Wrong,
+    pub(super) typed: Form,
 }
 
 impl KeyForm {
-    /// What was sent.
-    pub(super) fn of(fields: &Fields) -> Self {
-        let text = |name| fields.text(name).to_owned();
-        Self {
-            name: text("name"),
-            some_models: fields.text("models") == "some",
-            ticked: fields.all("model").map(str::to_owned).collect(),
-            others: text("others"),
-            ends: text("ends"),
-            requests: text("requests"),
-            tokens: text("tokens"),
-            at_once: text("at_once"),
-            per_day: text("per_day"),
-            per_month: text("per_month"),
-            wrong: Wrong::default(),
-        }
+    /// The form that a customer has sent.
+    pub(super) fn from_sent(form: &Form) -> Self {
+        Self { typed: form.clone() }
     }
 
-    /// What a key is now.
-    pub(super) fn filled(key: &Key, limits: &KeyLimits) -> Self {
-        let number = |number: Option<NonZeroU32>| number.map_or(String::new(), |n| n.to_string());
-        let money = |money: Option<Nanousd>| money.map_or(String::new(), |m| m.to_string());
-        Self {
-            name: key.name.clone(),
-            some_models: key.models.is_some(),
-            ticked: key.models.clone().unwrap_or_default(),
-            others: String::new(),
-            ends: key.expires_at.map_or(String::new(), last_day),
-            requests: number(limits.rates.requests_per_minute),
-            tokens: number(limits.rates.tokens_per_minute),
-            at_once: number(limits.rates.concurrent_requests),
-            per_day: money(limits.spend_per_day),
-            per_month: money(limits.spend_per_month),
-            wrong: Wrong::default(),
-        }
+    /// The form of a key that there is, with what it is now.
+    pub(super) fn from_key(key: &Key, limits: &KeyLimits) -> Self {
+        let text = |value: Option<String>| value.unwrap_or_default();
+        let models = if key.models.is_some() { "some" } else { "all" };
+        let rates = limits.rates;
+        let mut fields = vec![
+            ("name", key.name.clone()),
+            ("models", models.to_owned()),
+            ("ends", text(key.expires_at.map(last_day))),
+            ("requests", text(rates.requests_per_minute.map(|limit| limit.to_string()))),
+            ("tokens", text(rates.tokens_per_minute.map(|limit| limit.to_string()))),
+            ("at_once", text(rates.concurrent_requests.map(|limit| limit.to_string()))),
+            ("per_day", text(limits.spend_per_day.map(|limit| limit.to_string()))),
+            ("per_month", text(limits.spend_per_month.map(|limit| limit.to_string()))),
+        ];
+        fields.extend(key.models.iter().flatten().map(|model| ("model", model.clone())));
+        Self { typed: Form::filled(fields) }
+    }
+
+    /// Whether only the models that are chosen may be called.
+    pub(super) fn limits_models(&self) -> bool {
+        self.typed.text("models") == "some"
     }
 
     /// Whether a model is ticked.
     pub(super) fn is_ticked(&self, model: &str) -> bool {
-        self.ticked.iter().any(|ticked| ticked == model)
+        self.typed.texts("model").any(|ticked| ticked == model)
     }
 
-    /// What is chosen and cannot be ticked, and what was written there.
-    pub(super) fn unlisted(&self, known: &Known) -> String {
-        let unlisted = self.ticked.iter().filter(|model| !known.0.contains(model));
-        let words = unlisted.map(String::as_str).chain(self.others.split_whitespace());
+    /// The models that were chosen and are not in the list, between blanks: ticked before, or written
+    /// in the field for other names.
+    pub(super) fn unlisted(&self, listed: &ListedModels) -> String {
+        let is_listed = |model: &&str| listed.0.iter().any(|listed| listed == model);
+        let unlisted = self.typed.texts("model").filter(|model| !is_listed(model));
+        let words = unlisted.chain(self.typed.text("others").split_whitespace());
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// What it means for a new key, or for one that is as `before`.
+    /// Reads a new key, or one that is as `before` and gets other properties.
     ///
     /// # Errors
-    /// Something is wrong, which is noted.
+    /// Something is wrong, which is noted at its field.
     pub(super) fn read(&mut self, before: Option<&Key>, now: UnixMs) -> Result<NewKey, ()> {
-        let mut wrong = Wrong::default();
-        check_name(&mut wrong, "name", &self.name, NAME_CHARS_MAX);
+        let form = &self.typed;
+        let mut errors = FieldErrors::default();
+        check_short_name(&mut errors, "name", form.text("name"), NAME_CHARS_MAX);
         // Whoever gives a key all models again leaves those ticked that it had.
         let had_some = before.is_some_and(|key| key.models.is_some());
-        if !self.some_models && !had_some && !self.ticked.is_empty() {
-            wrong.note("models", "Models are ticked, and all are allowed. Choose one of the two.");
+        if !self.limits_models() && !had_some && form.texts("model").next().is_some() {
+            errors.note("models", "Models are ticked, and all are allowed. Choose one of the two.");
         }
+        let ends_at = before.and_then(|key| key.expires_at);
         let new = NewKey {
-            name: self.name.clone(),
-            models: self.models(&mut wrong),
-            expires_at: self.end(&mut wrong, before.and_then(|key| key.expires_at), now),
+            name: form.text("name").to_owned(),
+            models: errors.take(self.models()),
+            expires_at: errors.take(self.expires_at(ends_at, now)),
             limits: KeyLimits {
                 rates: Rates {
-                    requests_per_minute: number(&mut wrong, "requests", &self.requests),
-                    tokens_per_minute: number(&mut wrong, "tokens", &self.tokens),
-                    concurrent_requests: number(&mut wrong, "at_once", &self.at_once),
+                    requests_per_minute: errors.take(form.parsed("requests", COUNT_EXPECTED)),
+                    tokens_per_minute: errors.take(form.parsed("tokens", COUNT_EXPECTED)),
+                    concurrent_requests: errors.take(form.parsed("at_once", COUNT_EXPECTED)),
                 },
-                spend_per_day: money(&mut wrong, "per_day", &self.per_day),
-                spend_per_month: money(&mut wrong, "per_month", &self.per_month),
+                spend_per_day: errors.take(self.money("per_day")),
+                spend_per_month: errors.take(self.money("per_month")),
             },
         };
-        let is_wrong = wrong.is_any();
-        self.wrong = wrong;
+        let is_wrong = errors.is_any();
+        self.typed.errors = errors;
         if is_wrong { Err(()) } else { Ok(new) }
     }
 
-    fn models(&self, wrong: &mut Wrong) -> Option<Vec<String>> {
-        if !self.some_models {
-            return None;
+    fn models(&self) -> Result<Option<Vec<String>>, FieldError> {
+        if !self.limits_models() {
+            return Ok(None);
         }
-        let written = self.others.split_whitespace().map(str::to_owned);
-        let mut models: Vec<String> = self.ticked.iter().cloned().chain(written).collect();
+        let written = self.typed.text("others").split_whitespace();
+        let mut models: Vec<String> =
+            self.typed.texts("model").chain(written).map(str::to_owned).collect();
         models.sort();
         models.dedup();
-        if models.is_empty() {
-            wrong.note("models", "Choose one at least, or allow all.");
-        } else if models.len() > MODELS_MAX {
-            wrong.note("models", format!("At most {MODELS_MAX}; allow all instead."));
-        } else if models.iter().any(|model| {
-            model.chars().count() > MODEL_CHARS_MAX || model.chars().any(char::is_control)
-        }) {
-            wrong.note("models", format!("A name has at most {MODEL_CHARS_MAX} characters."));
-        }
-        Some(models)
+        let text = match check_key_models(Some(&models)) {
+            Ok(()) if models.is_empty() => "Choose one at least, or allow all.".to_owned(),
+            Ok(()) => return Ok(Some(models)),
+            Err(KeyModelsError::TooMany) => {
+                format!("At most {KEY_MODELS_MAX}; allow all instead.")
+            }
+            Err(KeyModelsError::TooLong | KeyModelsError::Name(_)) => {
+                format!("A name has at most {KEY_MODEL_BYTES_MAX} characters.")
+            }
+        };
+        Err(FieldError::new("models", text))
     }
 
-    fn end(&self, wrong: &mut Wrong, ends_at: Option<UnixMs>, now: UnixMs) -> Option<UnixMs> {
-        if self.ends.is_empty() {
-            return None;
+    fn expires_at(
+        &self,
+        before: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<Option<UnixMs>, FieldError> {
+        let typed = self.typed.text("ends");
+        if typed.is_empty() {
+            return Ok(None);
         }
-        if let Some(ends_at) = ends_at.filter(|ends_at| last_day(*ends_at) == self.ends) {
-            return Some(ends_at);
+        if let Some(before) = before.filter(|before| last_day(*before) == typed) {
+            return Ok(Some(before));
         }
-        let day = UnixMs::parse_rfc3339(&format!("{}T00:00:00Z", self.ends));
+        let day = UnixMs::parse_rfc3339(&format!("{typed}T00:00:00Z"));
         match day.map(|day| UnixMs(day.0.saturating_add(DAY_MS))) {
-            None => wrong.note("ends", "A day such as 2027-01-31."),
-            Some(end) if end <= now => wrong.note("ends", "This day is over."),
-            end => return end,
+            None => Err(FieldError::new("ends", "A day such as 2027-01-31.")),
+            Some(end) if end <= now => Err(FieldError::new("ends", "This day is over.")),
+            end => Ok(end),
         }
-        None
+    }
+
+    fn money(&self, field: &'static str) -> Result<Option<Nanousd>, FieldError> {
+        match self.typed.parsed::<Nanousd>(field, MONEY_EXPECTED)? {
+            Some(amount) if amount <= Nanousd::ZERO => Err(FieldError::new(field, MONEY_EXPECTED)),
+            amount => Ok(amount),
+        }
     }
 }
 
 /// The last day on which a key works.
 fn last_day(ends_at: UnixMs) -> String {
     show::day(&UnixMs(ends_at.0.saturating_sub(1)))
-}
-
-fn number(wrong: &mut Wrong, field: &'static str, text: &str) -> Option<NonZeroU32> {
-    if text.is_empty() {
-        return None;
-    }
-    let number = text.parse().ok();
-    if number.is_none() {
-        wrong.note(field, "A whole number above zero, or nothing.");
-    }
-    number
-}
-
-fn money(wrong: &mut Wrong, field: &'static str, text: &str) -> Option<Nanousd> {
-    if text.is_empty() {
-        return None;
-    }
-    let amount = text.parse().ok().filter(|amount: &Nanousd| *amount > Nanousd::ZERO);
-    if amount.is_none() {
-        wrong.note(field, "Dollars above zero such as 5 or 2.50, or nothing.");
-    }
-    amount
 }
 
 /// The change that makes a key so.
@@ -215,15 +190,20 @@ pub(super) fn patch(new: NewKey) -> KeyPatch {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::ledger::{AccountId, KeyId};
     use crate::secret::KeyHash;
 
-    /// 2026-01-31 12:00 UTC.
+    /// Noon of 2026-01-31 in UTC, in Unix milliseconds.
     const NOW: UnixMs = UnixMs(1_769_860_800_000);
 
-    fn form() -> KeyForm {
-        KeyForm { name: "a key".to_owned(), ..KeyForm::default() }
+    /// The form of a key that is called `a key`, unless `fields` say otherwise.
+    fn form(fields: &[(&'static str, &str)]) -> KeyForm {
+        let fields = fields.iter().map(|(name, text)| (*name, (*text).to_owned()));
+        let name = ("name", "a key".to_owned());
+        KeyForm { typed: Form::filled(fields.chain([name])) }
     }
 
     fn key(expires_at: Option<UnixMs>, models: Option<Vec<String>>) -> Key {
@@ -243,8 +223,8 @@ mod tests {
     /// A key must not get more than its owner has ticked because a button beside was not pressed.
     #[test]
     fn models_that_are_ticked_are_not_passed_over() {
-        let mut typed = KeyForm { ticked: vec!["b".to_owned()], ..form() };
-        assert!(typed.read(None, NOW).is_err() && !typed.wrong.with("models").is_empty());
+        let mut typed = form(&[("model", "b")]);
+        assert!(typed.read(None, NOW).is_err() && typed.typed.error("models").is_some());
         assert!(typed.read(Some(&key(None, None)), NOW).is_err());
         let had = key(None, Some(vec!["b".to_owned()]));
         assert_eq!(typed.read(Some(&had), NOW).expect("in order").models, None, "all again");
@@ -252,21 +232,20 @@ mod tests {
 
     #[test]
     fn nothing_but_a_name_is_a_key_for_everything() {
-        let new = form().read(None, NOW).expect("in order");
+        let new = form(&[]).read(None, NOW).expect("in order");
         assert_eq!(new, NewKey { name: "a key".to_owned(), ..NewKey::default() });
     }
 
     #[test]
     fn what_is_typed_is_what_the_key_gets() {
-        let mut typed = KeyForm {
-            some_models: true,
-            ticked: vec!["b".to_owned()],
-            others: " a  b ".to_owned(),
-            ends: "2026-01-31".to_owned(),
-            requests: "60".to_owned(),
-            per_day: "2.50".to_owned(),
-            ..form()
-        };
+        let mut typed = form(&[
+            ("models", "some"),
+            ("model", "b"),
+            ("others", " a  b "),
+            ("ends", "2026-01-31"),
+            ("requests", "60"),
+            ("per_day", "2.50"),
+        ]);
         let new = typed.read(None, NOW).expect("in order");
         assert_eq!(new.models, Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(new.expires_at.expect("an end").to_rfc3339(), "2026-02-01T00:00:00Z");
@@ -279,30 +258,30 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_said_beside_its_field() {
+        let mut many: Vec<(&str, String)> = vec![("models", "some".to_owned())];
+        many.push(("others", "m".to_owned()));
+        many.extend((0..101).map(|n| ("model", n.to_string())));
+        let many: Vec<(&str, &str)> =
+            many.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let (long_name, long_model) = ("n".repeat(61), "m".repeat(129));
+        let long_in_bytes = "é".repeat(65);
         for (field, form) in [
-            ("name", KeyForm { name: "n".repeat(61), ..form() }),
-            ("models", KeyForm { some_models: true, ..form() }),
-            (
-                "models",
-                KeyForm {
-                    some_models: true,
-                    others: "m".to_owned(),
-                    ticked: (0..101).map(|n| n.to_string()).collect(),
-                    ..form()
-                },
-            ),
-            ("models", KeyForm { some_models: true, others: "m".repeat(129), ..form() }),
-            ("ends", KeyForm { ends: "2026-01-30".to_owned(), ..form() }),
-            ("ends", KeyForm { ends: "tomorrow".to_owned(), ..form() }),
-            ("requests", KeyForm { requests: "0".to_owned(), ..form() }),
-            ("tokens", KeyForm { tokens: "-5".to_owned(), ..form() }),
-            ("at_once", KeyForm { at_once: "99999999999".to_owned(), ..form() }),
-            ("per_day", KeyForm { per_day: "0".to_owned(), ..form() }),
-            ("per_month", KeyForm { per_month: "$5".to_owned(), ..form() }),
+            ("name", form(&[("name", &long_name)])),
+            ("models", form(&[("models", "some")])),
+            ("models", form(&many)),
+            ("models", form(&[("models", "some"), ("others", &long_model)])),
+            ("models", form(&[("models", "some"), ("others", &long_in_bytes)])),
+            ("ends", form(&[("ends", "2026-01-30")])),
+            ("ends", form(&[("ends", "tomorrow")])),
+            ("requests", form(&[("requests", "0")])),
+            ("tokens", form(&[("tokens", "-5")])),
+            ("at_once", form(&[("at_once", "99999999999")])),
+            ("per_day", form(&[("per_day", "0")])),
+            ("per_month", form(&[("per_month", "$5")])),
         ] {
             let mut form = form;
             assert!(form.read(None, NOW).is_err(), "{field} is in order: {form:?}");
-            assert!(!form.wrong.with(field).is_empty(), "{field}: {:?}", form.wrong);
+            assert!(form.typed.error(field).is_some(), "{field}: {:?}", form.typed.errors);
         }
     }
 }

@@ -4,8 +4,8 @@
 //! ([`Key::is_revoked`]) is refused as one that never was; the console changes it no more.
 
 mod form;
+mod list;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use askama::Template;
@@ -14,190 +14,70 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use serde::Deserialize;
 
-use super::Console;
+use super::CustomerConsole;
 use super::address::GatewayUrl;
-use super::customer::{Answer, Customer};
-use super::fields::Fields;
+use super::customer::{LoggedInCustomer, PageResult};
 use super::snippets::Snippets;
 use crate::clock::UnixMs;
-use crate::ledger::{Key, KeyId, KeyLimits, KeyPatch, LedgerError, NewKey};
-use crate::web::{Frame, Page, Tone, show};
-use form::{KeyForm, Known};
+use crate::ledger::{Key, KeyId, KeyPatch, LedgerError, NewKey};
+use crate::web::{DoneMessages, Form, HtmlPage, PageFrame, Tone, new_submit_token};
+use form::{KeyForm, ListedModels};
+use list::{KeyRow, KeyState};
 
-/// Keys on one page of the list.
-const PAGE_KEYS: usize = 50;
+pub(super) use list::page as list;
+
 /// Keys of one account that can be in use at one time: one for each program, not one for each user of
 /// it.
 const LIVE_MAX: usize = 100;
 /// Keys that one account can ever make: the ledger holds all of them in memory, some 300 bytes each.
 const EVER_MAX: usize = 10_000;
 
-/// What a key is good for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Works,
-    Off,
-    Ended,
-}
-
-impl Standing {
-    fn of(key: &Key, now: UnixMs) -> Self {
-        match (key.is_expired(now), key.disabled) {
-            (true, _) => Self::Ended,
-            (false, true) => Self::Off,
-            (false, false) => Self::Works,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Works => "works",
-            Self::Off => "switched off",
-            Self::Ended => "ended",
-        }
-    }
-
-    fn tone(self) -> &'static str {
-        match self {
-            Self::Works => "good",
-            Self::Off => "warn",
-            Self::Ended => "bad",
-        }
-    }
-}
-
-/// One key in the list.
-struct Row {
-    id: KeyId,
-    name: String,
-    models: String,
-    limits: Vec<String>,
-    created: String,
-    ends: String,
-    used: String,
-    standing: Standing,
-}
-
-#[derive(Template)]
-#[template(path = "customer_keys.html")]
-struct Keys {
-    frame: Frame,
-    rows: Vec<Row>,
-    older: Option<String>,
-    suspended: bool,
-}
-
-/// Which part of the list, and what was done before.
-#[derive(Default, Deserialize)]
-pub(super) struct Wanted {
-    /// Only keys that were made before this one.
-    before: Option<String>,
-}
-
-/// `GET /keys`, newest first.
-pub(super) async fn list(
-    State(console): State<Console>,
-    customer: Customer,
-    Query(wanted): Query<Wanted>,
-) -> Answer {
-    let now = UnixMs::now();
-    let mut keys = console.ledger.keys_of(customer.account.id);
-    // A key of the playground that has ended is of no use to anybody.
-    keys.retain(|key| !(super::playground::is_its(key) && key.is_expired(now)));
-    keys.reverse();
-    if let Some(before) = &wanted.before {
-        let place = before.parse().ok().and_then(|id| keys.iter().position(|key| key.id == id));
-        let place = place.ok_or_else(|| customer.nowhere(&console))?;
-        keys.drain(..=place);
-    }
-    let has_older = keys.len() > PAGE_KEYS;
-    keys.truncate(PAGE_KEYS);
-    let used = console.ledger.keys_last_used(customer.account.id).await;
-    let used = used.map_err(|error| customer.failed(&console, &error))?;
-    let rows: Vec<Row> = keys.iter().map(|key| row(&console, key, &used, now)).collect();
-    let older = rows.last().filter(|_| has_older);
-    let older = older.map(|row| console.at(&format!("/keys?before={}", row.id)));
-    let suspended = customer.is_suspended();
-    Ok(Page(Keys { frame: customer.frame(&console, "/keys"), rows, older, suspended })
-        .into_response())
-}
-
-fn row(console: &Console, key: &Key, used: &HashMap<KeyId, UnixMs>, now: UnixMs) -> Row {
-    Row {
-        id: key.id,
-        name: key.name.clone(),
-        models: match key.models.as_deref() {
-            None => "all".to_owned(),
-            Some([]) => "none".to_owned(),
-            Some([one]) => one.clone(),
-            Some([one, rest @ ..]) => format!("{one} and {} more", rest.len()),
-        },
-        limits: limits_in_words(&console.ledger.key_limits(key.id)),
-        created: show::day(&key.created_at),
-        ends: key.expires_at.as_ref().map_or("never".to_owned(), show::time),
-        used: used.get(&key.id).map_or("never".to_owned(), |at| show::ago(at, &now)),
-        standing: Standing::of(key, now),
-    }
-}
-
-fn limits_in_words(limits: &KeyLimits) -> Vec<String> {
-    let count = |count: std::num::NonZeroU32| show::count(&u64::from(count.get()));
-    let rates = limits.rates;
-    [
-        rates.requests_per_minute.map(|of| format!("{} requests a minute", count(of))),
-        rates.tokens_per_minute.map(|of| format!("{} tokens a minute", count(of))),
-        rates.concurrent_requests.map(|of| format!("{} at one time", count(of))),
-        limits.spend_per_day.map(|of| format!("{} a day", show::money(&of))),
-        limits.spend_per_month.map(|of| format!("{} a month", show::money(&of))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
 #[derive(Template)]
 #[template(path = "customer_key_new.html")]
 struct NewKeyPage {
-    frame: Frame,
+    frame: PageFrame,
     form: KeyForm,
-    known: Known,
+    known: ListedModels,
     once: String,
 }
 
 impl NewKeyPage {
-    fn of(console: &Console, customer: &Customer, form: KeyForm) -> Self {
-        let known = Known::of(&console.config.load());
-        Self { frame: customer.frame(console, "/keys"), form, known, once: super::once() }
+    fn new(console: &CustomerConsole, customer: &LoggedInCustomer, form: KeyForm) -> Self {
+        let known = ListedModels::from_config(&console.config.load());
+        Self { frame: customer.frame(console, "/keys"), form, known, once: new_submit_token() }
     }
 }
 
 /// `GET /keys/new`
-pub(super) async fn new(State(console): State<Console>, customer: Customer) -> Response {
-    Page(NewKeyPage::of(&console, &customer, KeyForm::default())).into_response()
+pub(super) async fn new(
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+) -> Response {
+    HtmlPage(NewKeyPage::new(&console, &customer, KeyForm::default())).into_response()
 }
 
 /// `POST /keys`
 pub(super) async fn create(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     url: GatewayUrl,
-    fields: Fields,
-) -> Answer {
-    let mut form = KeyForm::of(&fields);
+    sent: Form,
+) -> PageResult {
+    let mut form = KeyForm::from_sent(&sent);
     let new = match form.read(None, UnixMs::now()) {
         Ok(new) => new,
         Err(()) => {
-            let page = Page(NewKeyPage::of(&console, &customer, form));
+            let page = HtmlPage(NewKeyPage::new(&console, &customer, form));
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response());
         }
     };
-    make(&console, &customer, &url, (new, &fields)).await
+    make(&console, &customer, &url, new, &sent).await
 }
 
 #[derive(Template)]
 #[template(path = "customer_key_made.html")]
-struct Made {
-    frame: Frame,
+struct KeyMadePage {
+    frame: PageFrame,
     name: String,
     key: String,
     snippets: Snippets,
@@ -205,33 +85,34 @@ struct Made {
 
 /// Makes a key and shows it, this once. A form that is sent again makes no second one.
 pub(super) async fn make(
-    console: &Console,
-    customer: &Customer,
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
     url: &GatewayUrl,
-    (new, fields): (NewKey, &Fields),
-) -> Answer {
+    new: NewKey,
+    sent: &Form,
+) -> PageResult {
     let refused = |status: StatusCode, text: &str| {
         let frame = customer.frame(console, "/keys").saying(Tone::Bad, text);
-        let form = KeyForm::of(fields);
-        let known = Known::of(&console.config.load());
-        let page = NewKeyPage { frame, form, known, once: super::once() };
-        (status, Page(page)).into_response()
+        let form = KeyForm::from_sent(sent);
+        let known = ListedModels::from_config(&console.config.load());
+        let page = NewKeyPage { frame, form, known, once: new_submit_token() };
+        (status, HtmlPage(page)).into_response()
     };
     if let Some(why) = why_no_key(console, customer) {
         return Ok(refused(StatusCode::FORBIDDEN, why));
     }
-    if !console.key_makings.may_try(None, Some(&customer.account.id.to_string())) {
+    if !console.key_makings.take(customer.account.id) {
         let text = "These are many keys in a short time. Wait half a minute and try again.";
         return Ok(refused(StatusCode::TOO_MANY_REQUESTS, text));
     }
     let name = new.name.clone();
-    let made = customer.create_key(console, new, fields.text("once")).await;
+    let made = customer.create_key(console, new, sent).await;
     match made.map_err(|error| customer.failed(console, &error))? {
         Some(secret) => {
             let key = secret.expose().to_owned();
-            let snippets = Snippets::of(&console.config.load(), &url.0, &key);
+            let snippets = Snippets::new(&console.config.load(), &url.0, &key);
             let frame = customer.frame(console, "/keys");
-            Ok(Page(Made { frame, name, key, snippets }).into_response())
+            Ok(HtmlPage(KeyMadePage { frame, name, key, snippets }).into_response())
         }
         None => Ok(refused(
             StatusCode::CONFLICT,
@@ -242,7 +123,10 @@ pub(super) async fn make(
 }
 
 /// Why this account can make no key now.
-pub(super) fn why_no_key(console: &Console, customer: &Customer) -> Option<&'static str> {
+pub(super) fn why_no_key(
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
+) -> Option<&'static str> {
     if customer.is_suspended() {
         return Some("The account is suspended: it can make no keys.");
     }
@@ -250,7 +134,7 @@ pub(super) fn why_no_key(console: &Console, customer: &Customer) -> Option<&'sta
     if keys.len() >= EVER_MAX {
         return Some("The account has made so many keys that it can make no more.");
     }
-    let live = keys.iter().filter(|key| Standing::of(key, now) != Standing::Ended).count();
+    let live = keys.iter().filter(|key| KeyState::from_key(key, now) != KeyState::Ended).count();
     let text = "The account has 100 keys. Revoke one that is no longer used, and try again.";
     (live >= LIVE_MAX).then_some(text)
 }
@@ -258,19 +142,24 @@ pub(super) fn why_no_key(console: &Console, customer: &Customer) -> Option<&'sta
 #[derive(Template)]
 #[template(path = "customer_key.html")]
 struct KeyPage {
-    frame: Frame,
+    frame: PageFrame,
     id: KeyId,
     name: String,
-    standing: Standing,
-    row: Row,
+    standing: KeyState,
+    row: KeyRow,
     form: KeyForm,
-    known: Known,
+    known: ListedModels,
 }
 
 impl KeyPage {
-    fn of(console: &Console, customer: &Customer, key: &Key, form: KeyForm) -> Self {
+    fn new(
+        console: &CustomerConsole,
+        customer: &LoggedInCustomer,
+        key: &Key,
+        form: KeyForm,
+    ) -> Self {
         let now = UnixMs::now();
-        let row = row(console, key, &HashMap::new(), now);
+        let row = KeyRow::new(console, key, None, now);
         Self {
             frame: customer.frame(console, "/keys"),
             id: key.id,
@@ -278,40 +167,47 @@ impl KeyPage {
             standing: row.standing,
             row,
             form,
-            known: Known::of(&console.config.load()),
+            known: ListedModels::from_config(&console.config.load()),
         }
     }
 }
 
+/// What the forms of a key come to.
+const DONE: DoneMessages = DoneMessages(&[
+    ("saved", "The key was changed. It counts for calls that begin from now on."),
+    ("off", "The key is switched off. Calls with it are refused."),
+    ("on", "The key is switched on again."),
+    ("revoked", "The key is revoked. Calls with it are refused for good."),
+]);
+
 /// What was done before the page was asked for again.
 #[derive(Default, Deserialize)]
-pub(super) struct Before {
+pub(super) struct DoneQuery {
     done: Option<String>,
 }
 
 /// `GET /keys/{key}`
 pub(super) async fn show(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(id): Path<String>,
-    Query(before): Query<Before>,
-) -> Answer {
+    Query(before): Query<DoneQuery>,
+) -> PageResult {
     let key = find(&console, &customer, &id).await?;
-    let form = KeyForm::filled(&key, &console.ledger.key_limits(key.id));
-    let mut page = KeyPage::of(&console, &customer, &key, form);
-    let done = match before.done.as_deref() {
-        Some("saved") => "The key was changed. It counts for calls that begin from now on.",
-        Some("off") => "The key is switched off. Calls with it are refused.",
-        Some("on") => "The key is switched on again.",
-        Some("revoked") => "The key is revoked. Calls with it are refused for good.",
-        _ => return Ok(Page(page).into_response()),
-    };
-    page.frame = page.frame.saying(Tone::Good, done);
-    Ok(Page(page).into_response())
+    let form = KeyForm::from_key(&key, &console.ledger.key_limits(key.id));
+    let mut page = KeyPage::new(&console, &customer, &key, form);
+    if let Some(text) = before.done.as_deref().and_then(|word| DONE.text(word)) {
+        page.frame = page.frame.saying(Tone::Good, text);
+    }
+    Ok(HtmlPage(page).into_response())
 }
 
 /// The key of this id, if it is the customer's.
-async fn find(console: &Console, customer: &Customer, id: &str) -> Answer<Arc<Key>> {
+async fn find(
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
+    id: &str,
+) -> PageResult<Arc<Key>> {
     let key = id.parse().ok().and_then(|id| console.ledger.key_by_id(id));
     let own = key.filter(|key| key.account == customer.account.id);
     own.ok_or_else(|| customer.nowhere(console))
@@ -319,17 +215,20 @@ async fn find(console: &Console, customer: &Customer, id: &str) -> Answer<Arc<Ke
 
 /// `POST /keys/{key}`
 pub(super) async fn save(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(id): Path<String>,
-    fields: Fields,
-) -> Answer {
+    sent: Form,
+) -> PageResult {
     let key = find(&console, &customer, &id).await?;
-    let mut form = KeyForm::of(&fields);
+    let mut form = KeyForm::from_sent(&sent);
     match form.read(Some(&key), UnixMs::now()) {
-        Ok(new) => change(&console, &customer, &key, (form::patch(new), "saved")).await,
+        Ok(_) if !console.changes.take(customer.account.id) => {
+            Ok(too_many_changes(KeyPage::new(&console, &customer, &key, form)))
+        }
+        Ok(new) => change(&console, &customer, &key, form::patch(new), "saved").await,
         Err(()) => {
-            let page = Page(KeyPage::of(&console, &customer, &key, form));
+            let page = HtmlPage(KeyPage::new(&console, &customer, &key, form));
             Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
         }
     }
@@ -337,55 +236,66 @@ pub(super) async fn save(
 
 /// `POST /keys/{key}/off`
 pub(super) async fn switch_off(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(id): Path<String>,
-) -> Answer {
+) -> PageResult {
     let key = find(&console, &customer, &id).await?;
+    if key.disabled {
+        return Ok(DONE.redirect(&console.at(&format!("/keys/{id}")), "off"));
+    }
     let patch = KeyPatch { disabled: Some(true), ..KeyPatch::default() };
-    change(&console, &customer, &key, (patch, "off")).await
+    change(&console, &customer, &key, patch, "off").await
 }
 
 /// `POST /keys/{key}/on`
 pub(super) async fn switch_on(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(id): Path<String>,
-) -> Answer {
+) -> PageResult {
     let key = find(&console, &customer, &id).await?;
+    // Switching off is never refused: it is done once before this is done again.
+    if !console.changes.take(customer.account.id) {
+        let form = KeyForm::from_key(&key, &console.ledger.key_limits(key.id));
+        return Ok(too_many_changes(KeyPage::new(&console, &customer, &key, form)));
+    }
     let patch = KeyPatch { disabled: Some(false), ..KeyPatch::default() };
-    change(&console, &customer, &key, (patch, "on")).await
+    change(&console, &customer, &key, patch, "on").await
 }
 
 /// `POST /keys/{key}/revoke`
 pub(super) async fn revoke(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(id): Path<String>,
-) -> Answer {
+) -> PageResult {
     let key = find(&console, &customer, &id).await?;
     let now = Some(UnixMs::now());
     let patch = KeyPatch { disabled: Some(true), expires_at: Some(now), ..KeyPatch::default() };
-    change(&console, &customer, &key, (patch, "revoked")).await
+    change(&console, &customer, &key, patch, "revoked").await
+}
+
+fn too_many_changes(mut page: KeyPage) -> Response {
+    page.frame = page.frame.saying(Tone::Bad, super::TOO_MANY_CHANGES);
+    (StatusCode::TOO_MANY_REQUESTS, HtmlPage(page)).into_response()
 }
 
 /// Changes a key that has not ended, and shows it again.
 async fn change(
-    console: &Console,
-    customer: &Customer,
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
     key: &Key,
-    (patch, done): (KeyPatch, &str),
-) -> Answer {
-    let again = |done: &str| {
-        let address = console.at(&format!("/keys/{}?done={done}", key.id));
-        Redirect::to(&address).into_response()
-    };
+    patch: KeyPatch,
+    done: &'static str,
+) -> PageResult {
+    let address = console.at(&format!("/keys/{}", key.id));
     // Whoever sends the form of a key that has ended is shown that it has.
-    if Standing::of(key, UnixMs::now()) == Standing::Ended {
-        return Ok(again("ended"));
+    if KeyState::from_key(key, UnixMs::now()) == KeyState::Ended {
+        return Ok(Redirect::to(&format!("{address}?done=ended")).into_response());
     }
     match customer.update_key(console, key.id, patch).await {
-        Ok(()) => Ok(again(done)),
+        Ok(()) => Ok(DONE.redirect(&address, done)),
         Err(LedgerError::UnknownKey(_)) => Err(customer.nowhere(console)),
         Err(error) => Err(customer.failed(console, &error)),
     }

@@ -15,14 +15,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::address::GatewayUrl;
-use super::customer::{Answer, Customer};
-use super::{Console, keys};
+use super::customer::{LoggedInCustomer, PageResult};
+use super::{CustomerConsole, keys};
 use crate::clock::UnixMs;
 use crate::ledger::{
     CallMoney, CallName, EntryKind, Key, KeyPatch, LedgerError, NewKey, RequestId,
 };
 use crate::money::Nanousd;
-use crate::web::{Frame, Page, ShowsMedia};
+use crate::web::{Form, HtmlPage, PageFrame, ShowsMedia};
 
 /// What keys of the playground are called.
 const KEY_NAME: &str = "Playground";
@@ -38,7 +38,7 @@ pub(super) fn is_its(key: &Key) -> bool {
 #[derive(Template)]
 #[template(path = "customer_playground.html")]
 struct Playground {
-    frame: Frame,
+    frame: PageFrame,
     /// What the script works with, as JSON.
     setup: String,
     has_models: bool,
@@ -48,8 +48,8 @@ struct Playground {
 
 /// `GET /playground`
 pub(super) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     url: GatewayUrl,
 ) -> Response {
     let frame = customer.frame(&console, "/playground");
@@ -69,17 +69,20 @@ pub(super) async fn page(
         setup: setup.to_string(),
         frame,
     };
-    let mut response = Page(page).into_response();
+    let mut response = HtmlPage(page).into_response();
     response.extensions_mut().insert(ShowsMedia);
     response
 }
 
 /// `POST /playground/key`: another key; those from before are switched off.
-pub(super) async fn key(State(console): State<Console>, customer: Customer) -> Answer {
+pub(super) async fn key(
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+) -> PageResult {
     if let Some(why) = keys::why_no_key(&console, &customer) {
         return Ok(refused(StatusCode::FORBIDDEN, why));
     }
-    if !console.key_makings.may_try(None, Some(&customer.account.id.to_string())) {
+    if !console.key_makings.take(customer.account.id) {
         let text = "These are many keys in a short time. Wait half a minute and try again.";
         return Ok(refused(StatusCode::TOO_MANY_REQUESTS, text));
     }
@@ -90,13 +93,16 @@ pub(super) async fn key(State(console): State<Console>, customer: Customer) -> A
     end_keys(&console, &customer).await.map_err(failed)?;
     let until = UnixMs(UnixMs::now().0.saturating_add(KEY_LIFETIME_MS));
     let new = NewKey { name: KEY_NAME.to_owned(), expires_at: Some(until), ..NewKey::default() };
-    let secret = customer.create_key(&console, new, "").await.map_err(failed)?;
+    let secret = customer.create_key(&console, new, &Form::default()).await.map_err(failed)?;
     let secret = secret.as_ref().map(crate::secret::Secret::expose);
     Ok(Json(json!({"key": secret, "until": until.0})).into_response())
 }
 
 /// Switches off the keys that the playground was given.
-pub(super) async fn end_keys(console: &Console, customer: &Customer) -> Result<(), LedgerError> {
+pub(super) async fn end_keys(
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
+) -> Result<(), LedgerError> {
     let now = UnixMs::now();
     for key in console.ledger.keys_of(customer.account.id) {
         if is_its(&key) && !key.disabled && !key.is_expired(now) {
@@ -113,16 +119,16 @@ fn refused(status: StatusCode, message: &str) -> Response {
 
 /// Which call is meant.
 #[derive(Deserialize)]
-pub(super) struct Call {
+pub(super) struct CostQuery {
     request: String,
 }
 
 /// `GET /playground/cost?request=req_…`: what a call of this account was billed.
 pub(super) async fn cost(
-    State(console): State<Console>,
-    customer: Customer,
-    Query(call): Query<Call>,
-) -> Answer {
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+    Query(call): Query<CostQuery>,
+) -> PageResult {
     let Ok(request) = call.request.parse::<RequestId>() else {
         return Ok(refused(StatusCode::NOT_FOUND, "There is no such call."));
     };

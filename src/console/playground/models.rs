@@ -13,15 +13,15 @@ const EACH_MAX: usize = 150;
 
 /// The kinds of calls, in the order of the page, each with its models.
 pub(super) fn all(config: &Snapshot) -> Vec<Value> {
-    type Asked = fn(&Model, Operation) -> Option<Value>;
-    let kinds: [(&str, &[Operation], Asked); 4] = [
+    type FindSetup = fn(&Model, Operation) -> Option<Value>;
+    let kinds: [(&str, &[Operation], FindSetup); 4] = [
         ("chat", &[Operation::Chat, Operation::Messages], chat),
         ("image", &[Operation::ImageGeneration], image),
         ("video", &[Operation::Video], video),
         ("speech", &[Operation::Speech], speech),
     ];
     let listed = kinds.into_iter().map(|(kind, operations, asked)| {
-        let models = operations.iter().flat_map(|operation| of(config, *operation, asked));
+        let models = operations.iter().flat_map(|operation| models_for(config, *operation, asked));
         let models: Vec<Value> = models.take(EACH_MAX).collect();
         (kind, models)
     });
@@ -30,7 +30,7 @@ pub(super) fn all(config: &Snapshot) -> Vec<Value> {
 }
 
 /// The models that do `operation` and that the page can ask, in the order of `models.yaml`.
-fn of(
+fn models_for(
     config: &Snapshot,
     operation: Operation,
     asked: fn(&Model, Operation) -> Option<Value>,

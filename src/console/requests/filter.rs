@@ -5,13 +5,14 @@ use serde::Deserialize;
 use crate::console::key_names::KeyNames;
 use crate::ledger::KeyId;
 use crate::request_log::{Position, Query, StatusFilter};
+use crate::web::request_list;
 
 /// The longest model id, in bytes.
 const MODEL_BYTES_MAX: usize = 256;
 
 /// The fields of the form, as they were typed.
 #[derive(Debug, Default, Deserialize)]
-pub(in crate::console) struct Asked {
+pub(in crate::console) struct TypedFilter {
     #[serde(default)]
     model: String,
     #[serde(default)]
@@ -23,7 +24,7 @@ pub(in crate::console) struct Asked {
     before: Option<String>,
 }
 
-/// What they mean.
+/// The filter that the fields of the form mean, and what is wrong with them.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     pub(super) model: String,
@@ -43,7 +44,7 @@ pub(super) struct Filter {
 
 impl Filter {
     /// Reads what was typed, for an account that has these keys.
-    pub(super) fn of(asked: Asked, keys: &KeyNames) -> Self {
+    pub(super) fn from_typed(asked: TypedFilter, keys: &KeyNames) -> Self {
         let mut filter = Self {
             errors_only: !asked.errors.is_empty(),
             model: asked.model.trim().to_owned(),
@@ -60,11 +61,9 @@ impl Filter {
                 filter.key_wrong = "There is no such key.";
             }
         }
-        if !filter.status.is_empty() {
-            filter.status_filter = filter.status.parse().ok();
-            if filter.status_filter.is_none() {
-                filter.status_wrong = "A status such as 429, or a class such as 4xx.";
-            }
+        match request_list::status_filter(&filter.status) {
+            Ok(status) => filter.status_filter = status,
+            Err(text) => filter.status_wrong = text,
         }
         let before = asked.before.map(|before| before.parse().ok());
         filter.before_wrong = matches!(before, Some(None));
@@ -100,19 +99,13 @@ impl Filter {
 
     /// The query of the next page's address.
     pub(super) fn older(&self, next: Position) -> String {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        for (name, value) in [("model", &self.model), ("status", &self.status)] {
-            if !value.is_empty() {
-                query.append_pair(name, value);
-            }
-        }
-        if let Some(key) = self.key {
-            query.append_pair("key", &key.to_string());
-        }
-        if self.errors_only {
-            query.append_pair("errors", "1");
-        }
-        query.append_pair("before", &next.to_string());
-        query.finish()
+        let key = self.key.map_or_else(String::new, |key| key.to_string());
+        let filter = [
+            ("model", self.model.as_str()),
+            ("status", &self.status),
+            ("key", &key),
+            ("errors", if self.errors_only { "1" } else { "" }),
+        ];
+        request_list::query_before(&filter, next)
     }
 }

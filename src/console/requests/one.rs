@@ -7,25 +7,25 @@ use axum::extract::{Path, Query, State};
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
 
-use crate::console::Console;
-use crate::console::customer::{Answer, Customer};
+use crate::console::CustomerConsole;
+use crate::console::customer::{LoggedInCustomer, PageResult};
 use crate::console::key_names::KeyNames;
-use crate::console::lines::Line;
+use crate::console::lines::StatementLine;
 use crate::console::units;
 use crate::ledger::{CallMoney, CallName, EntryKind, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::request_log::{Logged, Position, Scope};
-use crate::web::{Frame, Page, show};
+use crate::web::{HtmlPage, PageFrame, request_list, show};
 
 #[derive(Template)]
 #[template(path = "customer_request.html")]
 struct OneRequest {
-    frame: Frame,
+    frame: PageFrame,
     id: RequestId,
     /// What the request log has.
     logged: Option<Facts>,
     /// What the ledger has.
-    lines: Vec<Line>,
+    lines: Vec<StatementLine>,
     /// What it cost in the end.
     cost: Option<Nanousd>,
     units: Vec<(&'static str, u64)>,
@@ -53,10 +53,10 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(logged: &Logged, keys: &KeyNames) -> Self {
+    fn from_logged(logged: &Logged, keys: &KeyNames) -> Self {
         Self {
             status: super::status(logged),
-            tone: if logged.is_error() { "bad" } else { "good" },
+            tone: request_list::status_class(logged),
             error: logged.error_code.clone(),
             began_at: show::time(&logged.began_at()),
             ended_at: show::time(&logged.ended_at),
@@ -76,17 +76,17 @@ impl Facts {
 
 /// Where the request log has it, as lists know it.
 #[derive(Deserialize)]
-pub(in crate::console) struct At {
+pub(in crate::console) struct LogPositionQuery {
     at: Option<Position>,
 }
 
 /// `GET /requests/{id}`
 pub(in crate::console) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(id): Path<String>,
-    Query(At { at }): Query<At>,
-) -> Answer {
+    Query(LogPositionQuery { at }): Query<LogPositionQuery>,
+) -> PageResult {
     let nowhere = || customer.nowhere(&console);
     let id: RequestId = id.parse().map_err(|_| nowhere())?;
     let scope = Scope::Account(customer.account.id);
@@ -103,7 +103,7 @@ pub(in crate::console) async fn page(
     if logged.is_none() && money.is_none() {
         return Err(nowhere());
     }
-    let keys = KeyNames::of(&console, &customer);
+    let keys = KeyNames::load(&console, &customer);
     let settled = money.as_ref().and_then(|money| money.end.as_ref()).map(|end| &end.kind);
     let (units, source) = match settled {
         Some(EntryKind::Settlement { usage, usage_source, .. }) => {
@@ -114,23 +114,23 @@ pub(in crate::console) async fn page(
     let shown = OneRequest {
         frame: customer.frame(&console, "/requests"),
         id,
-        lines: money.iter().flat_map(|money| Line::of_call(money, &keys)).collect(),
+        lines: money.iter().flat_map(|money| StatementLine::from_call(money, &keys)).collect(),
         cost: money.as_ref().and_then(cost),
         units,
         source,
         task: logged.as_ref().and_then(|logged| logged.task_id),
-        logged: logged.map(|logged| Facts::of(&logged, &keys)),
+        logged: logged.map(|logged| Facts::from_logged(&logged, &keys)),
     };
-    Ok(Page(shown).into_response())
+    Ok(HtmlPage(shown).into_response())
 }
 
 /// What happened to the request's money, looked for where its hold ended.
 async fn money(
-    console: &Console,
-    customer: &Customer,
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
     id: RequestId,
     logged: Option<&Logged>,
-) -> Answer<Option<CallMoney>> {
+) -> PageResult<Option<CallMoney>> {
     let failed = |error| customer.failed(console, &error);
     let account = customer.account.id;
     if logged.is_some_and(|logged| logged.settled.is_none() && logged.task_id.is_none()) {

@@ -5,30 +5,31 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Period;
+use super::UsagePeriod;
 use super::sums::Sums;
 use crate::clock::UnixMs;
 use crate::ledger::UsageTotal;
 use crate::money::Nanousd;
+use crate::price::Side;
 
 /// Models with a line of their own; all others share one more.
 const MODELS_MAX: usize = 7;
 
 /// What each model cost on each day, as the chart's script reads it.
-pub(super) fn cost(period: &Period, sums: &Sums) -> String {
+pub(super) fn cost(period: &UsagePeriod, sums: &Sums) -> String {
     series(period, sums, "$", |total| dollars(total.charged))
 }
 
 /// The tokens of each model on each day.
-pub(super) fn tokens(period: &Period, sums: &Sums) -> String {
+pub(super) fn tokens(period: &UsagePeriod, sums: &Sums) -> String {
     series(period, sums, "", |total| {
         let usage = &total.usage;
-        json!(crate::console::units::tokens_in(usage).saturating_add(usage.output_tokens))
+        json!(usage.input_tokens_total().saturating_add(usage.total(Side::Output)))
     })
 }
 
 fn series(
-    period: &Period,
+    period: &UsagePeriod,
     sums: &Sums,
     unit: &str,
     value: impl Fn(&UsageTotal) -> Value,

@@ -4,40 +4,28 @@ use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::IntoResponse as _;
 
-use super::{Asked, Period, used};
+use super::{UsageDaysQuery, UsagePeriod, used};
 use crate::clock::UnixMs;
-use crate::console::Console;
-use crate::console::customer::{Answer, Customer};
+use crate::console::CustomerConsole;
+use crate::console::customer::{LoggedInCustomer, PageResult};
 use crate::console::key_names::KeyNames;
-use crate::console::units;
 use crate::ledger::UsageRow;
+use crate::price::Usage;
 use crate::web::show;
 
-const COLUMNS: [&str; 13] = [
-    "date",
-    "model",
-    "key_id",
-    "key_name",
-    "calls",
-    "input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "output_tokens",
-    "images",
-    "seconds",
-    "characters",
-    "cost_usd",
-];
+/// The columns before those of the units, and behind them.
+const BEFORE: [&str; 5] = ["date", "model", "key_id", "key_name", "calls"];
+const BEHIND: &str = "cost_usd";
 
 /// `GET /usage.csv`
 pub(in crate::console) async fn download(
-    State(console): State<Console>,
-    customer: Customer,
-    Query(asked): Query<Asked>,
-) -> Answer {
-    let period = Period::of(&asked, UnixMs::now());
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
+    Query(asked): Query<UsageDaysQuery>,
+) -> PageResult {
+    let period = UsagePeriod::from_query(&asked, UnixMs::now());
     let used = used(&console, &customer, &period).await?;
-    let names = KeyNames::of(&console, &customer);
+    let names = KeyNames::load(&console, &customer);
     let file = file(&used, &names).map_err(|error| {
         log::error!("usage could not be written as CSV: {error}");
         customer.broken(&console)
@@ -55,19 +43,10 @@ fn file(used: &[UsageRow], names: &KeyNames) -> Result<Vec<u8>, String> {
     let mut writer =
         csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
     let told = |error: csv::Error| error.to_string();
-    writer.write_record(COLUMNS).map_err(told)?;
+    let units = Usage::ZERO.shown().map(|(unit, _)| unit.name);
+    writer.write_record(BEFORE.into_iter().chain(units).chain([BEHIND])).map_err(told)?;
     for UsageRow { begin: day, model, key, total } in used {
-        let usage = &total.usage;
-        let counts = [
-            total.calls,
-            usage.input_tokens,
-            usage.cache_read_tokens,
-            units::cache_writes(usage),
-            usage.output_tokens,
-            usage.images,
-            usage.seconds,
-            usage.characters,
-        ];
+        let counts = [total.calls].into_iter().chain(total.usage.shown().map(|(_, count)| count));
         let texts = [show::day(day), plain(model), key.to_string(), plain(&names.name(*key))];
         let cells = texts
             .into_iter()

@@ -11,9 +11,9 @@ use crate::ledger::{KeyId, UsageRow, UsageTotal};
 pub(super) struct Sums {
     pub(super) total: UsageTotal,
     pub(super) days: BTreeMap<UnixMs, UsageTotal>,
-    /// The dearest first.
+    /// The sums of each model, the dearest first.
     pub(super) models: Vec<(Arc<str>, UsageTotal)>,
-    /// The dearest first.
+    /// The sums of each key, the dearest first.
     pub(super) keys: Vec<(KeyId, UsageTotal)>,
     /// By model and day.
     pub(super) models_by_day: BTreeMap<Arc<str>, BTreeMap<UnixMs, UsageTotal>>,
@@ -21,7 +21,7 @@ pub(super) struct Sums {
 
 impl Sums {
     /// Those of all of `used`.
-    pub(super) fn of(used: &[UsageRow]) -> Self {
+    pub(super) fn add_up(used: &[UsageRow]) -> Self {
         let mut sums = Self::default();
         let mut models: BTreeMap<Arc<str>, UsageTotal> = BTreeMap::new();
         let mut keys: BTreeMap<KeyId, UsageTotal> = BTreeMap::new();
@@ -55,7 +55,7 @@ mod tests {
     fn used(day: u64, model: &str, key: u64, nanousd: i64) -> UsageRow {
         let usage = Usage { input_tokens: 10, ..Usage::ZERO };
         let charged = Nanousd::new(nanousd);
-        let total = UsageTotal { calls: 1, charged, written_off: Nanousd::ZERO, usage };
+        let total = UsageTotal { calls: 1, charged, usage, ..UsageTotal::default() };
         let day = UnixMs(day * 86_400_000);
         UsageRow { begin: day, key: KeyId::from_number(key), model: model.into(), total }
     }
@@ -64,7 +64,7 @@ mod tests {
     fn every_way_of_summing_gives_the_same_total() {
         let used =
             [used(0, "a", 1, 12), used(1, "a", 1, 11), used(1, "b", 1, 100), used(1, "a", 2, 13)];
-        let sums = Sums::of(&used);
+        let sums = Sums::add_up(&used);
         let charged = |totals: Vec<&UsageTotal>| -> Vec<i64> {
             totals.iter().map(|total| total.charged.get()).collect()
         };

@@ -6,37 +6,37 @@ use axum::extract::{Path, State};
 use axum::response::IntoResponse as _;
 
 use super::record::Record;
-use super::steps::{self, Step};
-use crate::console::Console;
-use crate::console::customer::{Answer, Customer};
+use super::steps::{self, TaskStep};
+use crate::console::CustomerConsole;
+use crate::console::customer::{LoggedInCustomer, PageResult};
 use crate::console::key_names::KeyNames;
-use crate::console::lines::Line;
+use crate::console::lines::StatementLine;
 use crate::console::units;
 use crate::ledger::{CallName, TaskId};
-use crate::web::{Frame, Page, ShowsMedia, show};
+use crate::web::{HtmlPage, PageFrame, ShowsMedia, show};
 
 #[derive(Template)]
 #[template(path = "customer_video.html")]
-struct Video {
-    frame: Frame,
+struct VideoPage {
+    frame: PageFrame,
     id: TaskId,
     record: Record,
     tone: &'static str,
     is_open: bool,
     model: String,
     key: String,
-    steps: Vec<Step>,
+    steps: Vec<TaskStep>,
     webhook_url: Option<String>,
     units: Vec<(&'static str, u64)>,
-    lines: Vec<Line>,
+    lines: Vec<StatementLine>,
 }
 
 /// `GET /videos/{id}`
 pub(in crate::console) async fn page(
-    State(console): State<Console>,
-    customer: Customer,
+    State(console): State<CustomerConsole>,
+    customer: LoggedInCustomer,
     Path(id): Path<String>,
-) -> Answer {
+) -> PageResult {
     let nowhere = || customer.nowhere(&console);
     let failed = |error| customer.failed(&console, &error);
     let id: TaskId = id.parse().map_err(|_| nowhere())?;
@@ -46,21 +46,21 @@ pub(in crate::console) async fn page(
     let tried = console.ledger.tried(id).await.map_err(failed)?;
     let name = CallName::Hold(task.intent.hold, task.ended().map(|ended| ended.at));
     let money = console.ledger.call_money(account, name).await.map_err(failed)?;
-    let keys = KeyNames::of(&console, &customer);
-    let record = Record::of(&console.tasks, &task).await;
-    let shown = Video {
+    let keys = KeyNames::load(&console, &customer);
+    let record = Record::load(&console.tasks, &task).await;
+    let shown = VideoPage {
         frame: customer.frame(&console, "/videos"),
         id,
         tone: record.tone(),
         is_open: task.ended().is_none(),
         model: task.intent.model.to_string(),
         key: keys.name(task.intent.key),
-        steps: steps::of(&task, &record, tried.as_ref()),
-        webhook_url: task.intent.webhook_url.clone(),
+        steps: steps::list(&task, &record, tried.as_ref()),
+        webhook_url: task.intent.webhook_url.as_deref().map(|url| show::line(url).into_owned()),
         units: task.ended().map_or_else(Vec::new, |ended| units::all(&ended.usage)),
-        lines: money.iter().flat_map(|money| Line::of_call(money, &keys)).collect(),
+        lines: money.iter().flat_map(|money| StatementLine::from_call(money, &keys)).collect(),
         record,
     };
-    let page = Page(shown);
+    let page = HtmlPage(shown);
     Ok((Extension(ShowsMedia), page).into_response())
 }

@@ -6,6 +6,11 @@ use url::Url;
 
 use crate::ledger::{Stage, Task};
 use crate::tasks::Tasks;
+use crate::web::show;
+
+/// The longest address of a video that a page leads to; those of the providers, with their signatures,
+/// have some hundreds of bytes.
+const URL_BYTES_MAX: usize = 8 << 10;
 
 /// The parts of a record that a page shows.
 pub(super) struct Record {
@@ -23,8 +28,8 @@ pub(super) struct Record {
 
 impl Record {
     /// The record of a task as it stands; nobody is asked.
-    pub(super) async fn of(tasks: &Tasks, task: &Task) -> Self {
-        let record = tasks.shown(task).await;
+    pub(super) async fn load(tasks: &Tasks, task: &Task) -> Self {
+        let record: Value = serde_json::from_str(&tasks.shown(task).await).unwrap_or_default();
         let state = match task.stage {
             Stage::InDoubt => "in doubt".to_owned(),
             _ => text(&record["status"]).unwrap_or_else(|| "processing".to_owned()),
@@ -64,7 +69,7 @@ impl Record {
 /// A text, a number or a truth as a text; nothing else.
 fn text(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::String(text) if !text.is_empty() => Some(show::text(text).into_owned()),
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(truth) => Some(truth.to_string()),
         _ => None,
@@ -76,7 +81,7 @@ fn text(value: &Value) -> Option<String> {
 fn video_url(record: &Value) -> Option<String> {
     let content = &record["content"];
     let said = content[0]["video_url"].as_str().or_else(|| content["video_url"].as_str())?;
-    let url = Url::parse(said).ok()?;
+    let url = Url::parse(said).ok().filter(|_| said.len() <= URL_BYTES_MAX)?;
     matches!(url.scheme(), "http" | "https").then(|| url.to_string())
 }
 

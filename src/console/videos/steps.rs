@@ -5,9 +5,9 @@ use crate::clock::UnixMs;
 use crate::ledger::{Stage, Task, Tried, Webhook};
 use crate::web::show;
 
-/// One step.
-pub(super) struct Step {
-    /// What happens.
+/// One step of a task, taken or to come.
+pub(super) struct TaskStep {
+    /// What happens in this step, in a few words.
     pub(super) what: String,
     /// When it happened, or what else there is to say.
     pub(super) note: String,
@@ -15,7 +15,7 @@ pub(super) struct Step {
     pub(super) class: &'static str,
 }
 
-impl Step {
+impl TaskStep {
     fn done(what: impl Into<String>, note: impl Into<String>) -> Self {
         Self { what: what.into(), note: note.into(), class: "" }
     }
@@ -30,21 +30,21 @@ impl Step {
 }
 
 /// The steps of a task, taken and to come.
-pub(super) fn of(task: &Task, record: &Record, tried: Option<&Tried>) -> Vec<Step> {
-    let mut steps = vec![Step::done("Submitted", utc(task.intent.at)), taken(task)];
+pub(super) fn list(task: &Task, record: &Record, tried: Option<&Tried>) -> Vec<TaskStep> {
+    let mut steps = vec![TaskStep::done("Submitted", utc(task.intent.at)), taken(task)];
     match (&task.stage, task.ended()) {
         (_, Some(ended)) if ended.state == "succeeded" => {
-            steps.push(Step::done("Succeeded", utc(ended.at)));
+            steps.push(TaskStep::done("Succeeded", utc(ended.at)));
         }
-        (_, Some(ended)) => steps.push(Step::bad(capitalized(&ended.state), utc(ended.at))),
+        (_, Some(ended)) => steps.push(TaskStep::bad(capitalized(&ended.state), utc(ended.at))),
         (Stage::Submitted { .. }, None) => {
             let since = UnixMs(record.updated_at.saturating_mul(1000));
             let state = capitalized(&record.state);
-            steps.push(Step::waiting(state, format!("since {}", utc(since))));
+            steps.push(TaskStep::waiting(state, format!("since {}", utc(since))));
         }
         _ => {
             let until = format!("given up at {}", utc(task.intent.expires_at));
-            steps.push(Step::waiting("End", until));
+            steps.push(TaskStep::waiting("End", until));
         }
     }
     steps.extend(announced(task, tried));
@@ -52,33 +52,37 @@ pub(super) fn of(task: &Task, record: &Record, tried: Option<&Tried>) -> Vec<Ste
 }
 
 /// Whether an upstream has it.
-fn taken(task: &Task) -> Step {
+fn taken(task: &Task) -> TaskStep {
     match &task.stage {
-        Stage::Submitting => Step::waiting("Handed to a provider", ""),
+        Stage::Submitting => TaskStep::waiting("Handed to a provider", ""),
         Stage::InDoubt => {
             let note = "the answer was lost; it is not sent again, and costs nothing unless the \
                         operator finds otherwise";
-            Step::bad("It is not known whether a provider has it", note)
+            TaskStep::bad("It is not known whether a provider has it", note)
         }
-        Stage::Ended(ended) if ended.upstream_id.is_none() => Step::bad("No provider took it", ""),
-        Stage::Submitted { .. } | Stage::Ended(_) => Step::done("A provider took it", ""),
+        Stage::Ended(ended) if ended.upstream_id.is_none() => {
+            TaskStep::bad("No provider took it", "")
+        }
+        Stage::Submitted { .. } | Stage::Ended(_) => TaskStep::done("A provider took it", ""),
     }
 }
 
 /// What became of the announcement, where one was asked for.
-fn announced(task: &Task, tried: Option<&Tried>) -> Option<Step> {
+fn announced(task: &Task, tried: Option<&Tried>) -> Option<TaskStep> {
     let last =
         tried.map_or_else(String::new, |tried| format!("{} at {}", answer(tried), utc(tried.at)));
     Some(match task.webhook {
         Webhook::None => return None,
-        Webhook::Delivered => Step::done("Announced", last),
-        Webhook::GivenUp => Step::bad("Not announced: given up", last),
-        Webhook::Due { .. } if task.ended().is_none() => Step::waiting("Announced at its end", ""),
-        Webhook::Due { tries: 0, .. } => Step::waiting("Announcement is due", last),
+        Webhook::Delivered => TaskStep::done("Announced", last),
+        Webhook::GivenUp => TaskStep::bad("Not announced: given up", last),
+        Webhook::Due { .. } if task.ended().is_none() => {
+            TaskStep::waiting("Announced at its end", "")
+        }
+        Webhook::Due { tries: 0, .. } => TaskStep::waiting("Announcement is due", last),
         Webhook::Due { tries, at } => {
             let tries = if tries == 1 { "1 try".to_owned() } else { format!("{tries} tries") };
             let note = format!("{last}; {tries} failed, the next is at {}", utc(at));
-            Step::waiting("Announcement is due", note)
+            TaskStep::waiting("Announcement is due", note)
         }
     })
 }

@@ -32,7 +32,9 @@ pub(super) struct Account {
     late: VecDeque<Journaled>,
     /// So much of what calls were charged was borne by the operator in the end.
     borne: Nanousd,
-    /// How many calls there are.
+    /// What was paid of debts and is not told yet, oldest first.
+    payments: VecDeque<(UnixMs, Nanousd)>,
+    /// How many calls and payments of debts there are.
     lines: u64,
 }
 
@@ -50,11 +52,12 @@ impl Account {
             holds: HashMap::new(),
             late: VecDeque::new(),
             borne: Nanousd::ZERO,
+            payments: VecDeque::new(),
             lines: 0,
         }
     }
 
-    /// How many calls there are.
+    /// How many calls and payments of debts there are.
     pub(super) fn lines(&self) -> u64 {
         self.lines
     }
@@ -68,20 +71,26 @@ impl Account {
         while self.money.front().is_some_and(|record| record.at() <= call.record.at())
             && self.add_money(arriving)?
         {}
+        while self.payments.front().is_some_and(|(at, _)| *at <= call.record.at())
+            && self.add_payment(arriving)?
+        {}
         self.add_call(arriving, call)
     }
 
     /// Adds what happened after the last call. Nothing is left then.
     pub(super) fn add_the_rest(&mut self, arriving: &mut Arriving) -> Result<(), MoveError> {
         while self.add_money(arriving)? {}
+        while self.add_payment(arriving)? {}
         let late = self
             .late
             .front()
             .map(|call| format!("{}: nothing pays for the call of {}", self.id, call.seq));
+        let unpaid = self.payments.front();
+        let unpaid = unpaid.map(|(at, _)| format!("{}: nothing was owed at {}", self.id, at.0));
         let left = self.money.front().map(|record| {
             format!("{}: what was given back at {} is of no call", self.id, record.at().0)
         });
-        match late.or(left) {
+        match late.or(left).or(unpaid) {
             None => Ok(()),
             Some(why) => Err(MoveError::Differs(vec![why])),
         }
@@ -94,18 +103,42 @@ impl Account {
     pub(super) async fn weigh(
         &mut self,
         mut calls: Calls<'_>,
-        (spent, known_lost): (Nanousd, Nanousd),
+        in_directory: &[(UnixMs, Nanousd)],
+        (spent, debt, known_lost): (Nanousd, Nanousd, Nanousd),
     ) -> Result<Nanousd, MoveError> {
-        let mut sum = Nanousd::ZERO;
+        let (mut sum, mut owed) = (Nanousd::ZERO, Nanousd::ZERO);
+        let mut payments: Vec<_> = in_directory.iter().map(|(at, amount)| (*at, *amount)).collect();
         while let Some(call) = calls.next().await? {
+            if let Record::DebtPaid { amount, at, .. } = call.record {
+                payments.push((at, amount));
+                continue;
+            }
             sum = sum.checked_add(charged(&call.record)).unwrap_or(Nanousd::MAX);
+            let more = call.record.charge().map(|charge| charge.owed).unwrap_or_default();
+            owed = owed.checked_add(more).unwrap_or(Nanousd::MAX);
             self.lines = self.lines.saturating_add(1);
         }
+        let mut given_up = Nanousd::ZERO;
         for record in &self.money {
-            if let Record::Refunded { amount, .. } = record {
-                sum = sum.saturating_sub(*amount);
+            match record {
+                Record::Refunded { amount, .. } => sum = sum.saturating_sub(*amount),
+                Record::WrittenOff { amount, .. } => {
+                    given_up = given_up.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                }
+                _ => {}
             }
         }
+        // What was owed and is not any more was given up, or paid.
+        let paid = owed.saturating_sub(given_up).saturating_sub(debt).max(Nanousd::ZERO);
+        sum = sum.checked_add(paid).unwrap_or(Nanousd::MAX);
+        payments.sort();
+        let told = payments.iter().map(|(_, amount)| *amount);
+        let told = told.fold(Nanousd::ZERO, |sum, more| sum.checked_add(more).unwrap_or(sum));
+        if paid > told {
+            payments.push((UnixMs::now(), paid.saturating_sub(told)));
+        }
+        self.lines = self.lines.saturating_add(payments.len() as u64);
+        self.payments = payments.into();
         // Where both are in one account, only what is known tells them apart.
         let lost = known_lost.max(spent.saturating_sub(sum));
         self.borne = sum.checked_add(lost).unwrap_or(Nanousd::MAX).saturating_sub(spent);
@@ -119,6 +152,7 @@ impl Account {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {
                 self.holds.contains_key(hold)
             }
+            Record::WrittenOff { amount, .. } => *amount <= arriving.debt(self.id),
             _ => true,
         };
         let Some(at) = self.money.iter().position(can_be_told) else { return Ok(false) };
@@ -182,7 +216,9 @@ impl Account {
 
     /// Has the operator bear what the treasury did not take.
     fn bear(&mut self, record: &mut Record) {
-        if let Record::Posted { charged, written_off, .. } = record {
+        if let Record::Posted { charged, written_off, .. }
+        | Record::PostedOwing { charged, written_off, .. } = record
+        {
             let borne = self.borne.min(*charged);
             self.borne = self.borne.saturating_sub(borne);
             *charged = charged.saturating_sub(borne);
@@ -220,6 +256,19 @@ impl Account {
         Ok(())
     }
 
+    /// Adds the oldest payment of a debt, if the debt and the money for it are there by now: clocks of
+    /// nodes differ. Says whether it was added.
+    fn add_payment(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
+        let Some((at, amount)) = self.payments.front().copied() else { return Ok(false) };
+        let account = self.id;
+        if amount > arriving.available(account).min(arriving.debt(account)) {
+            return Ok(false);
+        }
+        self.payments.pop_front();
+        arriving.add(Record::DebtPaid { account, amount, at })?;
+        Ok(true)
+    }
+
     /// Adds a call that stands for money that was lost with a node and counts as spent.
     pub(super) fn add_lost(
         &mut self,
@@ -251,15 +300,13 @@ impl Account {
 }
 
 fn charged(record: &Record) -> Nanousd {
-    match record {
-        Record::Posted { charged, .. } | Record::Recovered { charged, .. } => *charged,
-        _ => Nanousd::ZERO,
-    }
+    record.charged().unwrap_or_default()
 }
 
 /// The same end of another hold.
 fn with_hold(mut record: Record, new: HoldId) -> Record {
     if let Record::Posted { hold, .. }
+    | Record::PostedOwing { hold, .. }
     | Record::Voided { hold, .. }
     | Record::Recovered { hold, .. } = &mut record
     {

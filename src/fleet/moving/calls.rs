@@ -1,11 +1,12 @@
-//! The calls of an account, whichever nodes made them, in the order of time.
+//! The calls of an account, and what was paid of its debts, whichever nodes made them, in the order of
+//! time.
 
 use std::collections::VecDeque;
 
 use super::MoveError;
 use crate::fleet::postgres::Db;
 use crate::ledger::moving::read_lines;
-use crate::ledger::{AccountId, Journaled, NodeId, Seq};
+use crate::ledger::{AccountId, Journaled, NodeId, Record, Seq};
 
 /// Lines about calls, oldest first. At most a query's worth of each node's is in memory.
 pub(super) struct Calls<'a> {
@@ -47,7 +48,7 @@ impl<'a> Calls<'a> {
                 node.after = *last;
                 for (_, bytes) in &chunks {
                     let lines = read_lines(bytes)?.into_iter();
-                    node.lines.extend(lines.filter(|line| line.record.ends_hold()));
+                    node.lines.extend(lines.filter(|line| is_told(&line.record)));
                 }
                 // The end of a task stands at the place of its hold.
                 let lines = node.lines.make_contiguous();
@@ -61,4 +62,9 @@ impl<'a> Calls<'a> {
             .min_by_key(|node| node.lines.front().map(|line| (line.record.at(), line.seq)));
         Ok(oldest.and_then(|node| node.lines.pop_front()))
     }
+}
+
+/// Whether a line tells of a call, or of what was paid of a debt.
+fn is_told(record: &Record) -> bool {
+    record.ends_hold() || matches!(record, Record::DebtPaid { .. })
 }

@@ -320,7 +320,7 @@ async fn finish(
     }
 }
 
-/// Usage, when keys were used, and calls in doubt, in pieces that one statement takes.
+/// Usage, when keys were used, calls in doubt and losses, in pieces that one statement takes.
 fn histories(parts: &Parts<'_>) -> Vec<History> {
     let usage: Vec<_> = parts.usage.iter().map(|(cell, total)| (cell.clone(), *total)).collect();
     let used: Vec<_> =
@@ -333,5 +333,9 @@ fn histories(parts: &Parts<'_>) -> Vec<History> {
     let doubts = doubts
         .chunks(ROWS_MAX)
         .map(|doubts| History { doubts: doubts.to_vec(), ..History::default() });
-    usage.chain(used).chain(doubts).collect()
+    let losses = parts
+        .losses
+        .chunks(ROWS_MAX)
+        .map(|losses| History { losses: losses.to_vec(), ..History::default() });
+    usage.chain(used).chain(doubts).chain(losses).collect()
 }

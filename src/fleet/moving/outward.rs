@@ -180,10 +180,14 @@ async fn tell_account(
     let holds = tasks.iter().map(|moved| moved.task.intent.hold).collect();
     let mut account = Account::new(id, money, holds);
     let known_lost = db.charged_in_suspense(id).await?;
-    let lost = account.weigh(Calls::of(db, id, nodes), (tally.spent, known_lost)).await?;
+    let figures = (tally.spent, tally.debt, known_lost);
+    let payments = db.payments_of(id).await?;
+    let lost = account.weigh(Calls::of(db, id, nodes), &payments, figures).await?;
     let mut calls = Calls::of(db, id, nodes);
     while let Some(call) = calls.next().await? {
-        account.add(arriving, call)?;
+        if call.record.ends_hold() {
+            account.add(arriving, call)?;
+        }
     }
     account.add_the_rest(arriving)?;
     if lost > Nanousd::ZERO {
@@ -191,11 +195,14 @@ async fn tell_account(
         tally.calls = tally.calls.saturating_add(1);
         tally.cost = tally.cost.checked_add(lost).unwrap_or(Nanousd::MAX);
     }
+    for loss in db.losses_of(id).await? {
+        arriving.add(Record::Lost(loss.lost))?;
+    }
     for moved in tasks {
         account.add_task(arriving, moved)?;
     }
     // Each of these has a line of its own.
-    let given = tally.grants.saturating_add(tally.refunds);
+    let given = tally.grants.saturating_add(tally.refunds).saturating_add(tally.write_offs);
     tally.lines = account.lines().saturating_add(given);
     Ok(())
 }

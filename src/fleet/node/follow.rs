@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Receiver;
 
+use crate::fleet::InFleet;
 use crate::fleet::postgres::Announced;
 use crate::fleet::postgres::directory::CHANNEL;
 use crate::fleet::postgres::exchange::RECALLED;
@@ -18,7 +19,8 @@ const POLL: Duration = Duration::from_millis(500);
 /// dropped, or something stands there that this version does not know. Ends at once in a ledger without
 /// a fleet.
 pub async fn follow(ledger: Arc<Ledger>) {
-    let Some(directory) = ledger.directory().cloned() else { return };
+    let Some(fleet) = ledger.fleet() else { return };
+    let directory = Arc::clone(fleet.directory());
     let mut announced = Some(directory.db().listen(&[CHANNEL, RECALLED]));
     let mut is_failing = false;
     while directory.stopped().is_none() {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::clock::UnixMs;
 use crate::fleet::Fleet;
+use crate::fleet::InFleet;
 use crate::fleet::lease::Turn;
 use crate::fleet::postgres::limits::ShareExchange;
 use crate::ledger::Ledger;
@@ -44,7 +45,7 @@ struct Sharing {
 /// Exchanges shares of `limits`, and of what keys may spend, until it is told to stop. Ends at once in
 /// a ledger without a fleet.
 pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Receiver<bool>) {
-    let Some(fleet) = ledger.fleet().cloned() else { return };
+    let Some(fleet) = ledger.fleet() else { return };
     // Nodes that started together clean up one after the other.
     let cleaned_at = Instant::now() - CLEAN_INTERVAL.mul_f64(fastrand::f64() / 2.0);
     let mut sharing = Sharing { fleet, ledger, limits, turn: 0, is_failing: false, cleaned_at };
@@ -72,7 +73,10 @@ impl Sharing {
         // Before anything else: what is granted for a term holds from here.
         let sent_at = self.limits.now();
         let asks = self.limits.asks(ASKS_MAX);
-        let caps = self.ledger.cap_asks(&fleet, UnixMs::now());
+        let desk = fleet.desk();
+        let caps = self.ledger.cap_asks(desk.waiting(), UnixMs::now(), |account, key| {
+            desk.forget(account, key);
+        });
         if asks.is_empty() && caps.is_empty() {
             return fleet.desk().end(number, true);
         }
@@ -102,7 +106,7 @@ impl Sharing {
 
     /// Others may have its shares at once.
     async fn leave(&mut self) {
-        self.ledger.give_up_caps(&self.fleet);
+        self.ledger.give_up_caps(self.fleet.desk().waiting());
         if tokio::time::timeout(LEAVE_TIMEOUT, self.exchange()).await.is_err() {
             log::warn!("what keys may spend could not be given back in time");
         }

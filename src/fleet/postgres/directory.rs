@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::exchange::encoded;
-use super::{Db, DbError, Transaction, suspense};
+use super::{Db, DbError, Transaction, debts, suspense};
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
 use crate::money::Nanousd;
@@ -41,6 +41,8 @@ pub enum Refused {
     DoesNotFit,
     /// The account has not spent so much.
     NotSpent,
+    /// The account does not owe so much.
+    NotOwed,
     /// Nobody is in doubt about the hold.
     NotInDoubt(HoldId),
     /// Nothing that the node has out of the account is in suspense, or another amount.
@@ -254,11 +256,19 @@ async fn take_effect(
         Record::Central(record) => match &**record {
             Record::Granted { account, id, amount, at } => {
                 put_line(transaction, record, read_place(seq)?).await?;
-                give(transaction, (*account, id), *amount, *at).await
+                let refused = give(transaction, (*account, id), *amount, *at).await?;
+                debts::pay(transaction, *account).await?;
+                Ok(refused)
             }
-            Record::Refunded { .. } => {
+            Record::Refunded { account, .. } => {
                 put_line(transaction, record, read_place(seq)?).await?;
-                give_back(transaction, record).await
+                let refused = give_back(transaction, record).await?;
+                debts::pay(transaction, *account).await?;
+                Ok(refused)
+            }
+            Record::WrittenOff { .. } => {
+                put_line(transaction, record, read_place(seq)?).await?;
+                debts::give_up(transaction, record).await
             }
             Record::DoubtResolved { account, hold, .. } => {
                 let sql = "DELETE FROM tollgate.in_doubt WHERE hold = $1 AND account = $2";
@@ -273,6 +283,7 @@ async fn take_effect(
                 put_line(transaction, record, read_place(seq)?).await?;
             }
             let resolved = suspense::resolve(transaction, (*node, *account), *amount, *end).await?;
+            debts::pay(transaction, *account).await?;
             Ok((!resolved).then_some(Refused::NotInSuspense(*node, *account)))
         }
         _ => Ok(None),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use super::history::put_history;
-use super::{Asked, Db, DbError, Outcome, Transaction, suspense};
+use super::{Asked, Db, DbError, Outcome, Transaction, debts, suspense};
 use crate::fleet::lease::{Answer, Exchange, Joined, Loan, Refused};
 use crate::fleet::treasury::{Node, Purse, TERMS_WAITED, Treasury};
 use crate::ledger::{AccountId, NodeId};
@@ -50,7 +50,7 @@ const MARK_SUSPENDED: &str = "UPDATE tollgate.nodes SET suspended_at = now() WHE
 
 /// Locks the accounts that an exchange touches, in their order, so that no two wait for each other.
 const LOCK_ACCOUNTS: &str =
-    "SELECT id, granted, available, leased, held, spent, suspense, written_off
+    "SELECT id, granted, available, leased, held, spent, suspense, debt, written_off
     FROM tollgate.accounts
     WHERE id = ANY($1)
        OR $2 AND id IN (SELECT account FROM tollgate.leases WHERE node = $3
@@ -59,9 +59,9 @@ const LOCK_ACCOUNTS: &str =
 
 const PUT_ACCOUNTS: &str = "UPDATE tollgate.accounts a
     SET available = d.available, leased = d.leased, spent = d.spent, suspense = d.suspense,
-        written_off = d.written_off
-    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
-        AS d (id, available, leased, spent, suspense, written_off)
+        debt = d.debt, written_off = d.written_off
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+        $7::bigint[]) AS d (id, available, leased, spent, suspense, debt, written_off)
     WHERE a.id = d.id";
 
 const PUT_LEASES: &str = "INSERT INTO tollgate.leases (node, account, amount)
@@ -110,7 +110,8 @@ pub(super) fn purse(row: &Row) -> Result<Purse, DbError> {
         held: amount(4)?,
         spent: amount(5)?,
         suspense: amount(6)?,
-        written_off: amount(7)?,
+        debt: amount(7)?,
+        written_off: amount(8)?,
     })
 }
 
@@ -294,6 +295,8 @@ async fn do_exchange(
     if let Some(report) = &exchange.report {
         put_history(tx, &report.history).await?;
     }
+    // Behind the lines of the calls that are paid for.
+    debts::put_paid(tx, exchange, (&before, &after)).await?;
     let reported = after.nodes.get(&exchange.node).map_or(0, |node| number(node.reported));
     let kept = encoded(&answer)?;
     tx.execute(
@@ -391,9 +394,10 @@ async fn store(
         };
         let (available, leased) = (part(|purse| purse.available), part(|purse| purse.leased));
         let (spent, suspense) = (part(|purse| purse.spent), part(|purse| purse.suspense));
-        let written_off = part(|purse| purse.written_off);
-        tx.execute(PUT_ACCOUNTS, &[&ids, &available, &leased, &spent, &suspense, &written_off])
-            .await?;
+        let (debt, written_off) = (part(|purse| purse.debt), part(|purse| purse.written_off));
+        let params: [super::Param<'_>; 7] =
+            [&ids, &available, &leased, &spent, &suspense, &debt, &written_off];
+        tx.execute(PUT_ACCOUNTS, &params).await?;
     }
     let none = Node::default();
     let own_before = before.nodes.get(&node).unwrap_or(&none);

@@ -8,10 +8,11 @@ use tokio_postgres::Row;
 
 use super::exchange::{count, number};
 use super::{Db, DbError, Transaction};
-use crate::fleet::caps::{self, CapAsk, CapShare, CapTold};
+use crate::fleet::caps::{self, CapShare};
 use crate::fleet::lease::{Epoch, Turn};
 use crate::fleet::shares::{self, Claim, Pool, Settled};
 use crate::ledger::{AccountId, KeyId, NodeId};
+use crate::ledger::{CapAsk, CapTold};
 use crate::limits::{Ask, Subject, Told};
 use crate::money::Nanousd;
 

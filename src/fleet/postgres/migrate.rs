@@ -25,6 +25,8 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "reads", sql: include_str!("migrations/0004_reads.sql") },
     Migration { version: 5, name: "moved", sql: include_str!("migrations/0005_moved.sql") },
     Migration { version: 6, name: "resolved", sql: include_str!("migrations/0006_resolved.sql") },
+    Migration { version: 7, name: "debts", sql: include_str!("migrations/0007_debts.sql") },
+    Migration { version: 8, name: "units", sql: include_str!("migrations/0008_units.sql") },
 ];
 
 /// Makes the table of the steps that were taken. Its row 0 is what processes that migrate at the same

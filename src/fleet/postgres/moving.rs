@@ -2,6 +2,7 @@
 
 use super::exchange::{count, encoded, id, number};
 use super::history::put_history;
+use super::usage::ALL_UNITS;
 use super::{Db, DbError, PostgresOptions, Transaction, migrate};
 use crate::ledger::moving::{MovedSubmit, MovedTask, Part, Tallies, Tally};
 use crate::ledger::{Account, AccountId, History, Record, Seq};
@@ -289,9 +290,9 @@ async fn finish_move(tx: &Transaction<'_>, finish: &Finish<'_>) -> Result<Finish
 
 async fn put_accounts(tx: &Transaction<'_>, accounts: &[Account]) -> Result<(), DbError> {
     let sql = "INSERT INTO tollgate.accounts
-        (id, name, created_at, granted, available, held, spent, written_off)
+        (id, name, created_at, granted, available, held, spent, debt, written_off)
         SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[],
-            $6::bigint[], $7::bigint[], $8::bigint[])";
+            $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])";
     for accounts in accounts.chunks(ROWS_MAX) {
         let ids: Vec<String> = accounts.iter().map(|account| account.id.to_string()).collect();
         let names: Vec<&str> = accounts.iter().map(|account| &*account.name).collect();
@@ -300,7 +301,7 @@ async fn put_accounts(tx: &Transaction<'_>, accounts: &[Account]) -> Result<(), 
         let part = |part: fn(&Account) -> Nanousd| -> Vec<i64> {
             accounts.iter().map(|account| part(account).get()).collect()
         };
-        let params: [super::Param<'_>; 8] = [
+        let params: [super::Param<'_>; 9] = [
             &ids,
             &names,
             &created,
@@ -308,6 +309,7 @@ async fn put_accounts(tx: &Transaction<'_>, accounts: &[Account]) -> Result<(), 
             &part(|account| account.balance.available),
             &part(|account| account.balance.held),
             &part(|account| account.balance.spent),
+            &part(|account| account.balance.debt),
             &part(|account| account.written_off),
         ];
         tx.execute(sql, &params).await?;
@@ -319,6 +321,7 @@ async fn put_given(tx: &Transaction<'_>, given: &[Record]) -> Result<(), DbError
     for given in given.chunks(ROWS_MAX) {
         let mut grants = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut refunds = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut write_offs = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for record in given {
             match record {
                 Record::Granted { account, id, amount, at } => {
@@ -335,6 +338,13 @@ async fn put_given(tx: &Transaction<'_>, given: &[Record]) -> Result<(), DbError
                     refunds.4.push(charged.get());
                     refunds.5.push(number(at.0));
                 }
+                Record::WrittenOff { account, id, amount, note, at } => {
+                    write_offs.0.push(account.to_string());
+                    write_offs.1.push(id.as_str());
+                    write_offs.2.push(amount.get());
+                    write_offs.3.push(note.as_str());
+                    write_offs.4.push(number(at.0));
+                }
                 _ => {}
             }
         }
@@ -347,6 +357,11 @@ async fn put_given(tx: &Transaction<'_>, given: &[Record]) -> Result<(), DbError
         let params: [super::Param<'_>; 6] =
             [&refunds.0, &refunds.1, &refunds.2, &refunds.3, &refunds.4, &refunds.5];
         tx.execute(sql, &params).await?;
+        let sql = "INSERT INTO tollgate.write_offs (account, id, amount, note, at)
+            SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[])";
+        let params: [super::Param<'_>; 5] =
+            [&write_offs.0, &write_offs.1, &write_offs.2, &write_offs.3, &write_offs.4];
+        tx.execute(sql, &params).await?;
     }
     Ok(())
 }
@@ -357,8 +372,8 @@ type Counter = fn(&mut Tally) -> &mut u64;
 /// What the database has of accounts, but for what stands in the directory and in statements.
 async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbError> {
     let mut tallies = Tallies::default();
-    let sql = "SELECT id, granted, available + leased, held, spent + suspense, written_off
-               FROM tollgate.accounts WHERE id = ANY($1)";
+    let sql = "SELECT id, granted, available + leased, held, spent + suspense, debt,
+                   written_off FROM tollgate.accounts WHERE id = ANY($1)";
     for row in tx.query(sql, &[&ids]).await? {
         let money = |column| row.try_get(column).map(Nanousd::new);
         *tallies.of(id(row.try_get(0)?)?) = Tally {
@@ -366,13 +381,16 @@ async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbErro
             available: money(2)?,
             held: money(3)?,
             spent: money(4)?,
-            written_off: money(5)?,
+            debt: money(5)?,
+            written_off: money(6)?,
             ..Tally::default()
         };
     }
-    let counted: [(&str, Counter); 4] = [
+    let counted: [(&str, Counter); 6] = [
         ("grants", |tally| &mut tally.grants),
         ("refunds", |tally| &mut tally.refunds),
+        ("write_offs", |tally| &mut tally.write_offs),
+        ("losses", |tally| &mut tally.losses),
         ("in_doubt", |tally| &mut tally.doubts),
         ("tasks", |tally| &mut tally.tasks),
     ];
@@ -388,16 +406,16 @@ async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbErro
         }
     }
     let sql = "SELECT account, sum(calls)::bigint,
-            LEAST(sum(charged) + sum(written_off), 9223372036854775807)::bigint,
-            LEAST(sum(input_tokens) + sum(cache_read_tokens) + sum(cache_write_tokens)
-             + sum(cache_write_1h_tokens) + sum(output_tokens) + sum(images) + sum(seconds)
-             + sum(characters), 9223372036854775807)::bigint
+            LEAST(sum(charged) + sum(owed) + sum(written_off), 9223372036854775807)::bigint
         FROM tollgate.usage WHERE account = ANY($1) GROUP BY account";
     for row in tx.query(sql, &[&ids]).await? {
         let tally = tallies.of(id(row.try_get(0)?)?);
         tally.calls = count(row.try_get(1)?);
         tally.cost = Nanousd::new(row.try_get(2)?);
-        tally.units = count(row.try_get(3)?);
+    }
+    for row in tx.query(&ALL_UNITS, &[&ids]).await? {
+        let tally = tallies.of(id(row.try_get(0)?)?);
+        tally.units = tally.units.saturating_add(count(row.try_get(1)?));
     }
     Ok(tallies)
 }

@@ -24,7 +24,7 @@ macro_rules! sums {
 const SUMS: &str = concat!(
     "SELECT a.*, l.leased = a.leased AND l.suspense = a.suspense AND a.unsound = 0
     FROM (SELECT COUNT(*)",
-    sums!("granted", "available", "leased", "held", "spent", "suspense", "written_off"),
+    sums!("granted", "available", "leased", "held", "spent", "suspense", "debt", "written_off"),
     ", COALESCE(SUM(CASE WHEN granted = available + leased + held + spent + suspense
                 THEN 0 ELSE 1 END), 0)::bigint AS unsound
           FROM tollgate.accounts) a,
@@ -183,7 +183,7 @@ impl Db {
     async fn sums(&self) -> Result<Sums, DbError> {
         let rows = self.query(SUMS, &[]).await?;
         let row = rows.first().ok_or_else(|| DbError::Failed("there are no sums".to_owned()))?;
-        Ok(Sums { accounts: count(row.try_get(0)?), money: purse(row)?, adds_up: row.try_get(9)? })
+        Ok(Sums { accounts: count(row.try_get(0)?), money: purse(row)?, adds_up: row.try_get(10)? })
     }
 
     /// All nodes that there ever were, by their numbers.

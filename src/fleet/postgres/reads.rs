@@ -1,13 +1,14 @@
 //! What is read of the whole fleet: statements, calls, usage, doubts and balances. What nodes have not
 //! reported yet is not in it: that of the last second, or since a node is cut off.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use tokio_postgres::Row;
 
 use super::exchange::{count, id, number};
+use super::usage::{USAGE, USAGE_OF_ALL, total};
 use super::{Db, DbError};
 use crate::clock::UnixMs;
 use crate::ledger::{
@@ -15,7 +16,6 @@ use crate::ledger::{
     Totals, UsageCell, UsageTotal, charged_in, read_chunk,
 };
 use crate::money::Nanousd;
-use crate::price::Usage;
 
 /// The bits of a line's cursor that count the lines of its chunk; those above are the chunk's number.
 /// A chunk takes no more lines once it has 16 KiB, and a line has more than eight bytes. The numbers
@@ -62,37 +62,15 @@ const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
 /// When keys were last used.
 const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
 /// What accounts have.
-const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, written_off
-    FROM tollgate.accounts WHERE id = ANY($1)";
+const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, debt,
+        written_off FROM tollgate.accounts WHERE id = ANY($1)";
 
-/// Sums of usage. Figures past the range stay at its end: they are statistics, not balances.
+/// Sums, which stay at the end of their range.
 macro_rules! sums {
     ($($column:literal),+) => {
         concat!($(", LEAST(SUM(", $column, "), 9223372036854775807)::bigint"),+)
     };
 }
-macro_rules! usage_sums {
-    () => {
-        concat!(
-            sums!("calls", "charged", "written_off", "input_tokens", "cache_read_tokens"),
-            sums!("cache_write_tokens", "cache_write_1h_tokens", "output_tokens"),
-            sums!("images", "seconds", "characters")
-        )
-    };
-}
-/// The usage of an account.
-const USAGE: &str = concat!(
-    "SELECT hour - hour % $4, key, model",
-    usage_sums!(),
-    " FROM tollgate.usage WHERE account = $1 AND hour >= $2 AND hour < $3
-      GROUP BY hour - hour % $4, key, model"
-);
-/// The usage of all accounts.
-const USAGE_OF_ALL: &str = concat!(
-    "SELECT hour - hour % $3, model",
-    usage_sums!(),
-    " FROM tollgate.usage WHERE hour >= $1 AND hour < $2 GROUP BY hour - hour % $3, model"
-);
 
 /// Where a call is looked for.
 struct Stretch {
@@ -285,15 +263,15 @@ impl Db {
         times: Range<u32>,
     ) -> Result<Vec<(UsageCell, UsageTotal)>, DbError> {
         let Hours { first, end, each } = Hours::of(grain, &times);
-        let rows = self.query(USAGE, &[&account.to_string(), &first, &end, &each]).await?;
-        let cell = |row: &Row| {
+        let rows = self.query(&USAGE, &[&account.to_string(), &first, &end, &each]).await?;
+        let mut found: BTreeMap<UsageCell, UsageTotal> = BTreeMap::new();
+        for row in &rows {
             let model: &str = row.try_get(2)?;
             let (time, key) = (time(row.try_get(0)?, each), id::<KeyId>(row.try_get(1)?)?);
-            Ok((UsageCell { account, time, key, model: model.into() }, total(row, 3)?))
-        };
-        let mut found: Vec<_> = rows.iter().map(cell).collect::<Result<_, DbError>>()?;
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(found)
+            let cell = UsageCell { account, time, key, model: model.into() };
+            found.entry(cell).or_default().add(&total(row, 3)?);
+        }
+        Ok(found.into_iter().collect())
     }
 
     /// The same of all accounts together, by model.
@@ -303,14 +281,14 @@ impl Db {
         times: Range<u32>,
     ) -> Result<Vec<OfAll>, DbError> {
         let Hours { first, end, each } = Hours::of(grain, &times);
-        let rows = self.query(USAGE_OF_ALL, &[&first, &end, &each]).await?;
-        let of_all = |row: &Row| {
+        let rows = self.query(&USAGE_OF_ALL, &[&first, &end, &each]).await?;
+        let mut found: BTreeMap<(u32, Arc<str>), UsageTotal> = BTreeMap::new();
+        for row in &rows {
             let model: &str = row.try_get(1)?;
-            Ok((time(row.try_get(0)?, each), model.into(), total(row, 2)?))
-        };
-        let mut found: Vec<OfAll> = rows.iter().map(of_all).collect::<Result<_, DbError>>()?;
-        found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        Ok(found)
+            let cell = (time(row.try_get(0)?, each), model.into());
+            found.entry(cell).or_default().add(&total(row, 2)?);
+        }
+        Ok(found.into_iter().map(|((time, model), total)| (time, model, total)).collect())
     }
 
     /// When each key of an account was last charged for a call. Keys that never were are left out.
@@ -338,7 +316,8 @@ impl Db {
     pub(crate) async fn totals(&self) -> Result<Totals, DbError> {
         const SQL: &str = concat!(
             "SELECT COUNT(*)",
-            sums!("granted", "available + leased", "held + suspense", "spent", "written_off"),
+            sums!("granted", "available + leased", "held + suspense", "spent", "debt"),
+            sums!("written_off"),
             " FROM tollgate.accounts HAVING COUNT(*) > 0"
         );
         let rows = self.query(SQL, &[]).await?;
@@ -403,38 +382,17 @@ fn lines(chunk: i64, bytes: &[u8]) -> Result<Vec<Journaled>, DbError> {
     Ok(lines)
 }
 
-/// The sums that begin with this column.
-fn total(row: &Row, first: usize) -> Result<UsageTotal, DbError> {
-    let mut figures = [0_i64; 11];
-    for (figure, column) in figures.iter_mut().zip(first..) {
-        *figure = row.try_get(column)?;
-    }
-    let [calls, charged, written_off, units @ ..] = figures;
-    let [input, cache_read, cache_write, cache_write_1h, output, images, seconds, characters] =
-        units.map(count);
-    Ok(UsageTotal {
-        calls: count(calls),
-        charged: Nanousd::new(charged),
-        written_off: Nanousd::new(written_off),
-        usage: Usage {
-            input_tokens: input,
-            cache_read_tokens: cache_read,
-            cache_write_tokens: cache_write,
-            cache_write_1h_tokens: cache_write_1h,
-            output_tokens: output,
-            images,
-            seconds,
-            characters,
-        },
-    })
-}
-
 /// What stands behind a row's first column.
 fn balance(row: &Row) -> Result<(Balance, Nanousd), DbError> {
     let amount = |column| row.try_get::<_, i64>(column).map(Nanousd::new);
-    let balance =
-        Balance { granted: amount(1)?, available: amount(2)?, held: amount(3)?, spent: amount(4)? };
-    Ok((balance, amount(5)?))
+    let balance = Balance {
+        granted: amount(1)?,
+        available: amount(2)?,
+        held: amount(3)?,
+        spent: amount(4)?,
+        debt: amount(5)?,
+    };
+    Ok((balance, amount(6)?))
 }
 
 #[cfg(test)]

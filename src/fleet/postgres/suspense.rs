@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::directory::put_line;
 use super::exchange::id;
-use super::{Db, DbError, Transaction};
+use super::{Db, DbError, Transaction, debts};
 use crate::clock::UnixMs;
 use crate::fleet::lease::Exchange;
 use crate::fleet::treasury::{Resolved, Treasury};
@@ -93,7 +93,7 @@ pub(super) async fn forget_resolved(
 }
 
 /// Writes a line for what an exchange gives back to an account beside what the node's calls were
-/// charged: what counted as spent while the node was silent, and what its calls cost beyond released
+/// charged, and what debts it paid: what counted as spent while the node was silent, and what its calls cost beyond released
 /// money that is gone. So the lines of a statement always add up to what was spent.
 pub(super) async fn put_given_back(
     transaction: &Transaction<'_>,
@@ -106,7 +106,10 @@ pub(super) async fn put_given_back(
     for (account, purse) in after.accounts() {
         let spent = before.purse(account).map(|purse| purse.spent).unwrap_or_default();
         let charged = charged.get(&account).copied().unwrap_or_default();
-        let with_charges = spent.checked_add(charged).unwrap_or(Nanousd::MAX);
+        let paid = debts::paid(exchange, (before, after), account);
+        let with_charges = [charged, paid]
+            .into_iter()
+            .fold(spent, |sum, more| sum.checked_add(more).unwrap_or(Nanousd::MAX));
         let amount = with_charges.saturating_sub(purse.spent);
         if amount > Nanousd::ZERO {
             let (node, end, note, at) =

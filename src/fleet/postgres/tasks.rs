@@ -23,7 +23,6 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
 pub use self::due::{Claims, Heard};
-pub use self::end::{Ending, OpenTask};
 pub use self::list::Listing;
 pub use self::open::{Found, Opened, Opening};
 use super::{Db, DbError};

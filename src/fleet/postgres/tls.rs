@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use tollgate_options::postgres::authorities_of;
 
 use super::DbError;
 
@@ -35,25 +34,4 @@ pub(super) fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, DbE
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
-}
-
-/// The certificates of a file, as whom to trust.
-///
-/// # Errors
-/// Why they cannot be used.
-pub fn authorities_of(path: &Path) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| told(&error))?;
-    for certificate in read {
-        let certificate = certificate.map_err(|error| told(&error))?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
-    }
-    if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
-}
-
-fn told(error: &pem::Error) -> String {
-    match error {
-        pem::Error::Io(error) => error.to_string(),
-        error => format!("it is not PEM: {error:?}"),
-    }
 }

@@ -2,26 +2,19 @@
 
 use std::path::Path;
 
-use super::segment::{self, Reader};
-use crate::ledger::Seq;
-use crate::ledger::error::OpenError;
-use crate::ledger::record::Record;
+use tollgate_journal::JOURNAL_DIR;
 
-/// The records of a journal from one place to another. At most one segment (64 MiB) is in memory.
+use super::LedgerFormat;
+use crate::ids::Seq;
+use crate::ledger::records::error::OpenError;
+use crate::ledger::records::record::Record;
+
+/// The records of a ledger's journal from one place to another. At most one segment (64 MiB) is in
+/// memory.
 ///
 /// A running gateway may append meanwhile: what stands up to a record that was on disk before this
 /// was opened does not change any more.
-pub struct Records {
-    reader: Reader,
-    /// The first that is wanted.
-    from: Seq,
-    /// The last that is wanted; `None` for the journal's end.
-    to: Option<Seq>,
-    frame: Vec<Record>,
-    /// The place of the record that is next in `frame`, which is in reverse.
-    next_seq: Seq,
-    is_over: bool,
-}
+pub struct Records(tollgate_journal::Records<LedgerFormat>);
 
 impl Records {
     /// The records of the journal in `dir`, the ledger's directory, from `from` up to `to`, or up to
@@ -30,21 +23,7 @@ impl Records {
     /// # Errors
     /// When the journal cannot be read.
     pub fn open(dir: &Path, from: Seq, to: Option<Seq>) -> Result<Self, OpenError> {
-        let journal_dir = dir.join("journal");
-        let begin = segment::before(&journal_dir, from)?;
-        let reader = Reader::open(&journal_dir, begin)?;
-        Ok(Self { reader, from, to, frame: Vec::new(), next_seq: 0, is_over: false })
-    }
-
-    fn next_frame(&mut self) -> Result<bool, OpenError> {
-        if self.to.is_some_and(|to| self.reader.position().seq >= to) {
-            return Ok(false);
-        }
-        let Some(frame) = self.reader.next()? else { return Ok(false) };
-        self.next_seq = frame.first_seq;
-        self.frame = frame.records;
-        self.frame.reverse();
-        Ok(true)
+        Ok(Self(tollgate_journal::Records::open(&dir.join(JOURNAL_DIR), from, to)?))
     }
 }
 
@@ -52,28 +31,7 @@ impl Iterator for Records {
     type Item = Result<(Seq, Record), OpenError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.is_over {
-            let Some(record) = self.frame.pop() else {
-                match self.next_frame() {
-                    Ok(true) => continue,
-                    Ok(false) => break,
-                    Err(error) => {
-                        self.is_over = true;
-                        return Some(Err(error));
-                    }
-                }
-            };
-            let seq = self.next_seq;
-            self.next_seq = seq.saturating_add(1);
-            if self.to.is_some_and(|to| seq > to) {
-                break;
-            }
-            if seq >= self.from {
-                return Some(Ok((seq, record)));
-            }
-        }
-        self.is_over = true;
-        None
+        Some(self.0.next()?.map_err(OpenError::from))
     }
 }
 

@@ -2,7 +2,11 @@ use std::path::Path;
 
 use super::*;
 use crate::fleet::postgres::server::Postgres;
+use crate::fleet::postgres::usage::put_usage;
 use crate::fleet::postgres::{PostgresOptions, TlsMode};
+use crate::ledger::{AccountId, Grain, KeyId, UsageCell, UsageTotal};
+use crate::money::Nanousd;
+use crate::price::{PLACED, Unit};
 
 const ONE: Migration = Migration {
     version: 1,
@@ -121,4 +125,56 @@ fn tables_are_read_from_the_steps() {
     assert_eq!(tables(&[ONE, TWO]), ["one", "two"]);
     let gone = Migration { sql: "DROP TABLE tollgate.one;", ..TWO };
     assert!(tables(&[ONE, gone]).is_empty());
+}
+
+/// What a node writes that knows no step behind the seventh.
+const COUNTED_BEFORE: &str = "INSERT INTO tollgate.usage AS u
+    (account, hour, key, model, calls, charged, owed, written_off, input_tokens, cache_read_tokens,
+     cache_write_tokens, cache_write_1h_tokens, output_tokens, images, seconds, characters)
+    VALUES ('acct_0000000000000001', 480000, 'key_0000000000000002', 'm',
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+    ON CONFLICT (account, hour, key, model) DO UPDATE SET
+        calls = u.calls + EXCLUDED.calls, charged = u.charged + EXCLUDED.charged,
+        owed = u.owed + EXCLUDED.owed, written_off = u.written_off + EXCLUDED.written_off,
+        input_tokens = u.input_tokens + EXCLUDED.input_tokens,
+        cache_read_tokens = u.cache_read_tokens + EXCLUDED.cache_read_tokens,
+        cache_write_tokens = u.cache_write_tokens + EXCLUDED.cache_write_tokens,
+        cache_write_1h_tokens = u.cache_write_1h_tokens + EXCLUDED.cache_write_1h_tokens,
+        output_tokens = u.output_tokens + EXCLUDED.output_tokens,
+        images = u.images + EXCLUDED.images, seconds = u.seconds + EXCLUDED.seconds,
+        characters = u.characters + EXCLUDED.characters";
+
+/// What was counted before there were rows of units, and what a node counts that knows nothing of them, adds
+/// up with what this version counts; and a unit of a later version is never taken for nothing.
+#[tokio::test]
+async fn nodes_of_before_the_units_count_into_the_same_sums() {
+    let (account, key) = (AccountId::from_number(1), KeyId::from_number(2));
+    let (db, name) = opened("units").await;
+    up_to(&db, &MIGRATIONS[..7]).await.expect("the schema of before");
+    Postgres::shared().sql(&name, COUNTED_BEFORE);
+    assert_eq!(up(&db).await, Ok(vec!["units"]));
+    Postgres::shared().sql(&name, COUNTED_BEFORE);
+    let mut total = UsageTotal { calls: 1, charged: Nanousd::new(2), ..UsageTotal::default() };
+    (total.owed, total.written_off) = (Nanousd::new(3), Nanousd::new(4));
+    for (unit, count) in Unit::ALL.iter().zip(5..) {
+        total.usage[*unit] = count;
+    }
+    let cell = UsageCell { account, time: 480_000, key, model: "m".into() };
+    let counted = [(cell.clone(), total)];
+    db.transact(|tx| Box::pin(put_usage(tx, &counted))).await.expect("written");
+    let mut expected = total;
+    let mut of_before = total;
+    Unit::ALL.iter().skip(PLACED).for_each(|later| of_before.usage[*later] = 0);
+    expected.add(&of_before);
+    expected.add(&of_before);
+    let found = db.usage(account, Grain::Hour, 480_000..480_001).await;
+    assert_eq!(found, Ok(vec![(cell, expected)]));
+    let later = "INSERT INTO tollgate.usage_units VALUES
+        ('acct_0000000000000001', 480000, 'key_0000000000000002', 'm', 'dreams', 7)";
+    Postgres::shared().sql(&name, later);
+    let error = db.usage(account, Grain::Hour, 480_000..480_001).await.expect_err("unknown");
+    assert!(
+        error.message().contains("\"dreams\" was counted by a node of a later version"),
+        "{error}"
+    );
 }

@@ -1,11 +1,12 @@
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use super::super::exchange::encoded;
-use super::super::history::put_usage;
 use super::super::server::Postgres;
+use super::super::usage::put_usage;
 use super::super::{Param, PostgresOptions, TlsMode, migrate};
 use super::*;
 use crate::ledger::{RequestId, Reservation, VoidReason};
+use crate::price::{Unit, Usage};
 
 /// A database with the schema, and its name.
 async fn database(name: &str) -> (Db, String) {
@@ -33,18 +34,12 @@ fn random_call(random: &mut fastrand::Rng) -> (UsageCell, u64, UsageTotal) {
     };
     let units = random.u64(..1000);
     let money = |times: i64| Nanousd::new(i64::try_from(units).expect("small") * times);
-    let usage = Usage {
-        input_tokens: units,
-        cache_read_tokens: units * 2,
-        cache_write_tokens: units * 3,
-        cache_write_1h_tokens: units * 4,
-        output_tokens: units * 5,
-        images: units * 6,
-        seconds: units * 7,
-        characters: units * 8,
-    };
-    let (charged, written_off) = (money(9), money(10));
-    let total = UsageTotal { calls: 1, charged, written_off, usage };
+    let mut usage = Usage::ZERO;
+    for (unit, times) in Unit::ALL.iter().zip(1..) {
+        usage[*unit] = units * times;
+    }
+    let (charged, owed, written_off) = (money(100), money(101), money(102));
+    let total = UsageTotal { calls: 1, charged, owed, written_off, usage };
     (cell, units, total)
 }
 
@@ -52,18 +47,10 @@ fn random_call(random: &mut fastrand::Rng) -> (UsageCell, u64, UsageTotal) {
 fn sum(total: &UsageTotal) -> (u64, u64) {
     let usage = &total.usage;
     let units = usage.input_tokens;
-    let all = [
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.cache_write_1h_tokens,
-        usage.output_tokens,
-        usage.images,
-        usage.seconds,
-        usage.characters,
-        count(total.charged.get()),
-        count(total.written_off.get()),
-    ];
-    assert!(all.iter().zip(2..).all(|(figure, times)| *figure == units * times), "{total:?}");
+    let counts = usage.counts();
+    assert!(counts.iter().zip(1..).all(|(count, times)| *count == units * times), "{total:?}");
+    let money = [total.charged, total.owed, total.written_off].map(|amount| count(amount.get()));
+    assert_eq!(money, [units * 100, units * 101, units * 102], "{total:?}");
     (total.calls, units)
 }
 
@@ -205,6 +192,8 @@ async fn no_read_looks_at_a_whole_table() {
         INSERT INTO tollgate.usage SELECT 'acct_' || n % 1000, 480000 + n % 8760, 'key_' || n % 3000,
             'model', 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 FROM generate_series(1, 100000) n
             ON CONFLICT DO NOTHING;
+        INSERT INTO tollgate.usage_units
+            SELECT account, hour, key, model, 'searches', 1 FROM tollgate.usage;
         INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
             SELECT 'acct_' || n % 100, n, n, n, 'some lines' FROM generate_series(1, 100000) n;
         INSERT INTO tollgate.keys_used SELECT 'key_' || n, 'acct_' || n % 1000, n
@@ -227,8 +216,8 @@ async fn no_read_looks_at_a_whole_table() {
         (ENTRIES, &[&account, &number, &limit]),
         (BY_PLACE, &[&account, &number, &50_000_i64, &0_i64, &limit]),
         (BY_TIME, &[&account, &number, &50_000_i64, &0_i64, &limit]),
-        (USAGE, &[&account, &first, &end, &day]),
-        (USAGE_OF_ALL, &[&first, &end, &day]),
+        (&USAGE, &[&account, &first, &end, &day]),
+        (&USAGE_OF_ALL, &[&first, &end, &day]),
         (TASK_OF_HOLD, &[&account, &hold]),
         (TASKS_BEHIND, &[&account, &hold, &limit]),
         (REFUNDS, &[&account, &hold, &limit]),

@@ -135,6 +135,21 @@ impl SharedTasks {
         scheduled.await.map(|_| ())
     }
 
+    /// Says when an end must be announced that this node was to announce now, by whichever node, unless
+    /// that was done meanwhile.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn put_off(&self, id: TaskId, due_at: UnixMs) -> Result<(), DbError> {
+        let sql = "UPDATE tollgate.tasks SET due_at = $2, holder = NULL, held_until = NULL
+                   WHERE id = $1 AND stage = 'ended' AND due_at IS NOT NULL AND holder = $3";
+        let (id, due_at) = (&id.to_string(), ms(due_at));
+        let put_off = self.db().transact(move |tx| {
+            Box::pin(async move { tx.execute(sql, &[id, &due_at, &self.node()]).await })
+        });
+        put_off.await.map(|_| ())
+    }
+
     /// How many tasks that this node took have not ended.
     ///
     /// # Errors

@@ -7,34 +7,11 @@ use super::{SharedTasks, decode, encode, ms, stage_of};
 use crate::clock::UnixMs;
 use crate::fleet::postgres::history::put_history;
 use crate::fleet::postgres::tasks::open::SOON;
-use crate::fleet::postgres::{DbError, Transaction};
+use crate::fleet::postgres::{DbError, Transaction, debts};
 use crate::ledger::{
-    AccountId, History, Journaled, OpenHold, Record, Task, TaskId, Tried, Webhook,
+    AccountId, Charge, History, OpenTask, Task, TaskEnding, TaskId, Tried, Webhook,
 };
 use crate::money::Nanousd;
-
-/// A task that has not ended, and the money that its end is decided over.
-#[derive(Clone, Debug)]
-pub struct OpenTask {
-    /// The task.
-    pub task: Arc<Task>,
-    /// What pays for it.
-    pub hold: OpenHold,
-    /// What its account has beside.
-    pub available: Nanousd,
-    /// What calls of its account cost beyond what it could pay.
-    pub written_off: Nanousd,
-}
-
-/// How a task ends.
-#[derive(Clone, Debug)]
-pub struct Ending {
-    /// The task as it is then.
-    pub task: Task,
-    /// The end of its hold, and the line of the statement: `Posted` or `Voided`, at the place of the
-    /// hold.
-    pub journaled: Journaled,
-}
 
 impl SharedTasks {
     /// Changes a task, and notes the last try to announce its end; `None` when it cannot become so. A
@@ -78,7 +55,7 @@ impl SharedTasks {
     pub async fn end<E: Send>(
         &self,
         (account, id): (AccountId, TaskId),
-        decide: &(dyn Fn(&OpenTask) -> Result<Ending, E> + Send + Sync),
+        decide: &(dyn Fn(&OpenTask) -> Result<TaskEnding, E> + Send + Sync),
     ) -> Result<Result<Option<Arc<Task>>, E>, DbError> {
         let (account, id) = (&account.to_string(), &id.to_string());
         let ended = self.db().transact(move |tx| {
@@ -90,10 +67,11 @@ impl SharedTasks {
                     Ok(ending) => ending,
                     Err(refused) => return Ok(Err(refused)),
                 };
+                // The line of the call stands before that of a debt which it pays.
+                put_history(tx, &history_of(&ending)?).await?;
                 settle(tx, &open, &ending).await?;
                 write(tx, &ending.task, None).await?;
                 forget_refused(tx, &ending.task).await?;
-                put_history(tx, &history_of(&ending)?).await?;
                 Ok(Ok(Some(Arc::new(ending.task))))
             })
         });
@@ -110,30 +88,29 @@ async fn lock(
     let sql = "SELECT task, open_hold FROM tollgate.tasks
                WHERE id = $1 AND account = $2 AND stage NOT IN ('ended', 'never') FOR UPDATE";
     let Some(row) = tx.query_opt(sql, &[id, account]).await? else { return Ok(None) };
-    let sql = "SELECT available, written_off FROM tollgate.accounts WHERE id = $1 FOR UPDATE";
+    let sql = "SELECT available, debt FROM tollgate.accounts WHERE id = $1 FOR UPDATE";
     let purse = tx.query_one(sql, &[account]).await?;
     Ok(Some(OpenTask {
         task: Arc::new(decode(row.try_get(0)?)?),
         hold: decode(row.try_get(1)?)?,
         available: Nanousd::new(purse.try_get(0)?),
-        written_off: Nanousd::new(purse.try_get(1)?),
+        debt: Nanousd::new(purse.try_get(1)?),
     }))
 }
 
 /// Moves what a task held to where its end puts it.
-async fn settle(tx: &Transaction<'_>, open: &OpenTask, ending: &Ending) -> Result<(), DbError> {
-    let (charged, written_off) = match ending.journaled.record {
-        Record::Posted { charged, written_off, .. } => (charged.get(), written_off.get()),
-        _ => (0, 0),
-    };
+async fn settle(tx: &Transaction<'_>, open: &OpenTask, ending: &TaskEnding) -> Result<(), DbError> {
+    let charge = ending.journaled.record.charge();
+    let amount = |of: fn(Charge) -> Nanousd| charge.map(of).unwrap_or_default().get();
     let account = open.task.intent.account.to_string();
     let sql = "UPDATE tollgate.accounts
                SET held = held - $2, spent = spent + $3, available = available + $2 - $3,
-                   written_off = written_off + $4
+                   debt = debt + $4
                WHERE id = $1";
-    let params = (open.hold.amount.get(), charged, written_off);
+    let params =
+        (open.hold.amount.get(), amount(|charge| charge.charged), amount(|charge| charge.owed));
     tx.execute(sql, &[&account, &params.0, &params.1, &params.2]).await?;
-    Ok(())
+    debts::pay(tx, open.task.intent.account).await
 }
 
 /// Writes a task as it is now. Who looked after it does so no longer.
@@ -179,7 +156,7 @@ async fn forget_refused(tx: &Transaction<'_>, task: &Task) -> Result<(), DbError
 }
 
 /// The line of the statement, and what was used.
-fn history_of(ending: &Ending) -> Result<History, DbError> {
+fn history_of(ending: &TaskEnding) -> Result<History, DbError> {
     History::of_record(ending.journaled.clone())
         .map_err(|violation| DbError::Failed(violation.to_string()))
 }

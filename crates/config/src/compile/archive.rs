@@ -1,0 +1,167 @@
+//! `store.journal.archive`: where the journal's closed files go.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use super::DAY;
+use crate::document::{Document, Fault};
+use crate::raw;
+use crate::spans::Path;
+use crate::url::BaseUrl;
+use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
+
+/// What S3 allows.
+const BUCKET_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
+/// A key has 1024 bytes at most, and a ledger's name and a number stand behind this.
+const PREFIX_BYTES_MAX: usize = 512;
+/// Shorter, and a store that is at work is given up.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// Longer, and a reader waits for nothing.
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// Compiles what is in order, and notes the rest. `at` is the path of `store`.
+pub(super) fn compile(
+    document: &mut Document,
+    at: &Path,
+    raw: raw::Archive,
+    data_dir: &std::path::Path,
+) -> Option<Archive> {
+    let at = at.key("journal").key("archive");
+    let to = match (raw.directory, raw.s3) {
+        (Some(named), None) => {
+            ArchiveTo::Directory(directory(document, &at.key("directory"), named, data_dir))
+        }
+        (None, Some(raw)) => ArchiveTo::Bucket(Box::new(bucket(document, &at.key("s3"), raw)?)),
+        (Some(_), Some(_)) => {
+            let fault = Fault::at_key(&at.key("s3"), "files cannot go to two places");
+            document.note(fault.help("remove `directory` or `s3`"));
+            return None;
+        }
+        (None, None) => {
+            let fault = Fault::at_key(&at, "the archive has no place");
+            document.note(fault.help("add a `directory`, or a bucket as `s3`"));
+            return None;
+        }
+    };
+    Some(Archive { to, keep: DAY * u32::from(raw.keep_days) })
+}
+
+fn directory(
+    document: &mut Document,
+    at: &Path,
+    named: String,
+    data_dir: &std::path::Path,
+) -> PathBuf {
+    if named.is_empty() {
+        let fault = Fault::at_value(at, "the archive's directory has no name");
+        document.note(fault.help("such as `/mnt/archive/tollgate`"));
+    }
+    let directory = PathBuf::from(named);
+    if directory.starts_with(data_dir) {
+        let fault = Fault::at_value(at, "the archive is within the data directory");
+        document.note(fault.help("name a directory beside it, best on another disk"));
+    }
+    directory
+}
+
+fn bucket(document: &mut Document, at: &Path, raw: raw::Bucket) -> Option<BucketOptions> {
+    if !is_bucket(&raw.bucket) {
+        let fault = Fault::at_value(&at.key("bucket"), "no bucket can be called so");
+        document.note(fault.help("3 to 63 of `a` to `z`, `0` to `9`, `-` and `.`, without a path"));
+    }
+    if !is_prefix(&raw.prefix) {
+        let fault = Fault::at_value(&at.key("prefix"), "keys cannot begin so");
+        document.note(fault.help(format!(
+            "at most {PREFIX_BYTES_MAX} letters, digits and `-_.=`, with single slashes between them, \
+             such as `tollgate/eu`"
+        )));
+    }
+    let is_region = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if raw.region.is_empty() || !raw.region.bytes().all(is_region) {
+        let fault = Fault::at_value(&at.key("region"), "this is no region");
+        document.note(fault.help("such as `eu-central-1`, or `auto` where the store says so"));
+    }
+    if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&raw.timeout.0) {
+        let fault = Fault::at_value(&at.key("timeout"), "the store cannot be waited for so long");
+        document.note(fault.help("from `1s` to `10m`"));
+    }
+    for (field, secret) in [("access_key", &raw.access_key), ("secret_key", &raw.secret_key)] {
+        if secret.0.expose().is_empty() {
+            let fault = Fault::at_key(&at.key(field), "there is no key to sign with");
+            document.note(fault.help("take it from `${VAR}` or `{file: PATH}`"));
+        }
+    }
+    let endpoint = endpoint(document, at, &raw)?;
+    let options = BucketOptions {
+        path_style: raw.path_style.unwrap_or(raw.endpoint.is_some()),
+        endpoint,
+        region: raw.region,
+        bucket: raw.bucket,
+        prefix: raw.prefix,
+        access_key: raw.access_key.0,
+        secret_key: raw.secret_key.0,
+        timeout: raw.timeout.0,
+    };
+    let is_https = options.endpoint.scheme() == "https";
+    if !options.path_style && is_https && options.bucket.contains('.') {
+        let at = at.key("bucket");
+        let fault = Fault::at_value(&at, "no certificate is good for a host that is called so");
+        document.note(fault.help("add `path_style: true`"));
+    } else if is_bucket(&options.bucket)
+        && let Err(reason) = options.check()
+    {
+        let message = format!("the bucket cannot be reached so: {reason}");
+        let help = "with an address for a host, take `path_style: true`";
+        document.note(Fault::at_key(at, message).help(help));
+    }
+    Some(options)
+}
+
+fn endpoint(document: &mut Document, at: &Path, raw: &raw::Bucket) -> Option<Url> {
+    let text = match &raw.endpoint {
+        Some(BaseUrl { tls, authority, path_prefix, .. }) => {
+            let scheme = if *tls { "https" } else { "http" };
+            format!("{scheme}://{authority}{path_prefix}")
+        }
+        None => format!("https://s3.{}.amazonaws.com", raw.region),
+    };
+    let at = at.key("endpoint");
+    let Ok(url) = Url::parse(&text) else {
+        // A region that is none was told of.
+        if raw.endpoint.is_some() {
+            let fault = Fault::at_value(&at, "this is not where a store can be");
+            document.note(fault.help("such as `https://s3.eu-central-1.amazonaws.com`"));
+        }
+        return None;
+    };
+    let is_here = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    if url.scheme() == "http" && !is_here {
+        let message = "what customers did and paid goes over the network in clear text";
+        let help = "take an `https://` endpoint, or see to it that nobody else is on that network";
+        document.note(Fault::at_value(&at, message).warning().help(help));
+    }
+    Some(url)
+}
+
+fn is_bucket(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    BUCKET_BYTES.contains(&name.len())
+        && name.bytes().all(|byte| is_letter(byte) || matches!(byte, b'-' | b'.'))
+        && name.bytes().next().is_some_and(is_letter)
+        && name.bytes().last().is_some_and(is_letter)
+        && !name.contains("..")
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte);
+    let is_part =
+        |part: &str| !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_letter);
+    prefix.is_empty() || prefix.len() <= PREFIX_BYTES_MAX && prefix.split('/').all(is_part)
+}

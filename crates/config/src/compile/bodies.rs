@@ -1,0 +1,128 @@
+//! How large bodies may be, one alone and all together.
+
+use crate::document::{Document, Fault};
+use crate::memory;
+use crate::raw;
+use crate::snapshot::Limits;
+use crate::spans::Path;
+
+/// All bodies together, where the file does not say and there is memory enough.
+const ALL_BYTES_DEFAULT: usize = 512 << 20;
+/// One body, where the file does not say.
+const ONE_BYTES_DEFAULT: usize = 64 << 20;
+/// The part of the process's memory that bodies may take where the file does not say. What is parsed
+/// of them, sockets, streams and the ledger need the rest.
+const PART_OF_MEMORY: u64 = 4;
+
+/// How large bodies may be.
+pub(super) struct Bodies {
+    /// One of them.
+    pub(super) one: usize,
+    /// All together.
+    pub(super) all: usize,
+    /// The memory that the process may use, as far as that is known.
+    pub(super) memory: Option<u64>,
+    /// Whether `all` follows from that.
+    pub(super) is_default: bool,
+}
+
+/// Compiles what `limits` says of bodies.
+pub(super) fn compile(document: &mut Document, raw: &raw::Limits) -> Bodies {
+    let memory = memory::limit();
+    let is_default = raw.body_memory_max.is_none();
+    let all = raw.body_memory_max.map_or_else(|| all_of(memory), |size| size.0);
+    let path = Path::root().key("limits").key("body_max");
+    let one = match raw.body_max {
+        Some(asked) => largest(document, &path, asked.0, (all, is_default), "`body_memory_max`"),
+        // A body that is changed on its way is in memory twice.
+        None if is_default => ONE_BYTES_DEFAULT.min(all / 2),
+        None => ONE_BYTES_DEFAULT.min(all),
+    };
+    Bodies { one, all, memory, is_default }
+}
+
+/// What all bodies may take of this much memory.
+fn all_of(memory: Option<u64>) -> usize {
+    let part = memory.map_or(usize::MAX, |memory| {
+        usize::try_from(memory / PART_OF_MEMORY).unwrap_or(usize::MAX)
+    });
+    part.clamp(1 << 20, ALL_BYTES_DEFAULT)
+}
+
+/// The size of the largest body, of which `asked` was typed at `path`. It may not be larger than all
+/// together; where these follow from the memory that there is, it is made smaller.
+pub(super) fn largest(
+    document: &mut Document,
+    path: &Path,
+    asked: usize,
+    (all, is_default): (usize, bool),
+    at_most: &str,
+) -> usize {
+    if asked <= all {
+        return asked;
+    }
+    let message = "one body may be larger than all bodies together";
+    let fault = Fault::at_value(path, message);
+    document.note(if is_default {
+        let help = format!(
+            "{at_most} is {} here, a quarter of the memory that there is: bodies may be as large",
+            in_mib(all)
+        );
+        fault.warning().help(help)
+    } else {
+        fault.help(format!("at most {at_most}"))
+    });
+    all
+}
+
+/// The same for a body that is not named in `limits`.
+pub(super) fn largest_of(
+    document: &mut Document,
+    path: &Path,
+    asked: usize,
+    limits: &Limits,
+) -> usize {
+    let all = (limits.body_memory_bytes_max, limits.body_memory_is_default);
+    largest(document, path, asked, all, "`body_memory_max` of `limits`")
+}
+
+/// What bodies of one account may take: its share, and never less than one of the largest with what
+/// goes upstream of it.
+pub(super) fn of_one_account(limits: &Limits, percent: u32, largest: usize) -> usize {
+    let all = limits.body_memory_bytes_max;
+    part_of(all, percent).max(largest.saturating_mul(2)).min(all)
+}
+
+/// A share of what there is, of which there is always one.
+pub(super) fn part_of(all: usize, percent: u32) -> usize {
+    let percent = usize::try_from(percent).unwrap_or(100);
+    (all / 100 * percent + all % 100 * percent / 100).max(1)
+}
+
+/// A size for people.
+fn in_mib(bytes: usize) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_take_a_quarter_of_the_memory_at_most() {
+        for (memory_mib, all_mib) in
+            [(None, 512), (Some(150), 37), (Some(1024), 256), (Some(4096), 512), (Some(2), 1)]
+        {
+            let all = all_of(memory_mib.map(|mib: u64| mib << 20));
+            assert_eq!(all >> 20, all_mib, "{memory_mib:?} MiB");
+        }
+    }
+
+    #[test]
+    fn a_share_is_never_nothing() {
+        for (all, percent, part) in [(10_000, 25, 2_500), (4, 25, 1), (1, 1, 1), (399, 50, 199)] {
+            assert_eq!(part_of(all, percent), part, "{percent} % of {all}");
+        }
+        assert_eq!(part_of(usize::MAX, 100), usize::MAX);
+    }
+}

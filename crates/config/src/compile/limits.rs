@@ -1,0 +1,199 @@
+//! Limits: which are needed, which have no effect, and what they mean where they are left out.
+
+use std::collections::HashSet;
+
+use super::prices;
+use crate::document::{Document, Fault};
+use crate::raw;
+use crate::spans::Path;
+use tollgate_protocols::Operation;
+use tollgate_protocols::limits::{ImageLimits, ModelLimits, Pass, SpeechLimits, VideoLimits};
+
+/// The limits that are typed as one field, and whether it was typed.
+fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
+    [
+        ("context_tokens_max", raw.context_tokens_max.is_some()),
+        ("output_tokens_max", raw.output_tokens_max.is_some()),
+        ("dimensions", !raw.dimensions.is_empty()),
+        ("batch_inputs_max", raw.batch_inputs_max.is_some()),
+        ("token_ids", raw.token_ids.is_some()),
+        ("images_max", raw.images_max.is_some()),
+        ("reference_images_min", raw.reference_images_min.is_some()),
+        ("reference_images_max", raw.reference_images_max.is_some()),
+        ("sizes", !raw.sizes.is_empty()),
+        ("side_max", raw.side_max.is_some()),
+        ("side_multiple", raw.side_multiple.is_some()),
+        ("aspect_ratio_max", raw.aspect_ratio_max.is_some()),
+        ("qualities", raw.qualities.is_some()),
+        ("output_formats", raw.output_formats.is_some()),
+        ("response_formats", raw.response_formats.is_some()),
+        ("mask", raw.mask.is_some()),
+        ("stream", raw.stream.is_some()),
+        ("resolutions", !raw.resolutions.is_empty()),
+        ("seconds_min", raw.seconds_min.is_some()),
+        ("seconds_max", raw.seconds_max.is_some()),
+        ("minus_one", raw.minus_one.is_some()),
+        ("characters_max", raw.characters_max.is_some()),
+        ("audio_formats", raw.audio_formats.is_some()),
+        ("instructions", raw.instructions.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(limit, typed)| typed.then_some(limit))
+    .collect()
+}
+
+/// Whether a limit has an effect on an operation.
+fn applies(limit: &str, operation: Operation) -> bool {
+    use Operation::{
+        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Responses, Speech, Video,
+    };
+    match limit {
+        "context_tokens_max" => operation != Speech,
+        "output_tokens_max" => !matches!(operation, Embeddings | Speech),
+        "dimensions" | "batch_inputs_max" | "token_ids" => operation == Embeddings,
+        "images_max" | "sizes" | "side_max" | "side_multiple" | "aspect_ratio_max"
+        | "qualities" | "output_formats" | "response_formats" | "stream" => {
+            matches!(operation, ImageGeneration | ImageEdit)
+        }
+        "mask" => operation == ImageEdit,
+        "reference_images_min" | "reference_images_max" => {
+            matches!(operation, ImageGeneration | ImageEdit | Video)
+        }
+        "resolutions" | "seconds_min" | "seconds_max" | "minus_one" => operation == Video,
+        "characters_max" | "audio_formats" | "instructions" => operation == Speech,
+        _ => matches!(operation, Chat | Messages | Responses),
+    }
+}
+
+/// Which limits an operation cannot do without: the hold is computed from them.
+fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static str] {
+    match operation {
+        Operation::Chat | Operation::Messages | Operation::Responses => {
+            &["context_tokens_max", "output_tokens_max"]
+        }
+        Operation::ImageGeneration | Operation::ImageEdit if billed_by_tokens => {
+            &["context_tokens_max", "output_tokens_max"]
+        }
+        Operation::Video => &["seconds_max"],
+        Operation::CountTokens
+        | Operation::Embeddings
+        | Operation::ImageGeneration
+        | Operation::ImageEdit
+        | Operation::Speech => &[],
+    }
+}
+
+/// Compiles a model's limits, and notes what is missing, superfluous or contradictory.
+pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> ModelLimits {
+    let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
+    let billed_by_tokens = raw.prices.output_per_1m_tokens.is_some();
+    let reasoning = raw.reasoning.unwrap_or(true);
+    let raw = &raw.limits;
+    let typed = typed(raw);
+    for limit in &typed {
+        if !operations.iter().any(|operation| applies(limit, *operation)) {
+            let message = format!("`{limit}` has no effect on {}", prices::listed(&operations));
+            document.note(Fault::at_key(&at.key(limit), message).warning());
+        }
+    }
+    let mut said = HashSet::new();
+    for operation in &operations {
+        let needed = needed(*operation, billed_by_tokens);
+        for limit in needed.iter().filter(|limit| !typed.contains(limit)) {
+            if said.insert(limit) {
+                let message = format!("`{operation}` needs the limit `{limit}`");
+                let help = format!(
+                    "the most that a request can cost is computed from it: `limits: {{ {limit}: … }}`"
+                );
+                document.note(Fault::at_key(at, message).help(help));
+            }
+        }
+    }
+    if let (Some(min), Some(max)) = (raw.seconds_min, raw.seconds_max)
+        && min > max
+    {
+        let message = "the shortest video is longer than the longest";
+        document.note(Fault::at_value(&at.key("seconds_min"), message));
+    }
+    if let (Some(min), Some(max)) = (raw.reference_images_min, raw.reference_images_max)
+        && min > max
+    {
+        let message = "more images must be referred to than can be";
+        document.note(Fault::at_value(&at.key("reference_images_min"), message));
+    }
+    ModelLimits {
+        input_tokens_max: raw.context_tokens_max.unwrap_or(0),
+        output_tokens_max: raw.output_tokens_max.unwrap_or(0),
+        dimensions: raw.dimensions.clone(),
+        batch_inputs_max: raw.batch_inputs_max,
+        token_ids: raw.token_ids.unwrap_or(true),
+        images: images(raw),
+        speech: speech(raw),
+        video: VideoLimits {
+            resolutions: raw.resolutions.iter().map(|name| name.0).collect(),
+            seconds_min: raw.seconds_min.unwrap_or(1),
+            seconds_max: raw.seconds_max.unwrap_or(0),
+            minus_one: raw.minus_one.unwrap_or(false),
+        },
+        reasoning,
+        pass: Pass::default(),
+    }
+}
+
+/// Notes limits that stand for models nobody knows yet. A pattern that goes on with a date fits the
+/// releases of one model.
+pub(super) fn check_pattern(document: &mut Document, at: &Path, id: &str, raw: &raw::ModelLimits) {
+    let Some(literal) = id.strip_suffix('*') else { return };
+    if DATES.iter().any(|date| literal.ends_with(date)) {
+        return;
+    }
+    let limits = [
+        ("context_tokens_max", raw.context_tokens_max),
+        ("output_tokens_max", raw.output_tokens_max),
+    ];
+    if let Some((limit, _)) = limits.into_iter().find(|(_, tokens)| tokens.is_some()) {
+        let message =
+            "the limits of a pattern are out of date as soon as a model comes that has others";
+        let help = format!(
+            "list the models, or let the pattern go on with a date: `{}-20*`",
+            literal.trim_end_matches('-')
+        );
+        document.note(Fault::at_key(&at.key(limit), message).warning().help(help));
+    }
+}
+
+/// How a release's date begins behind the name of its model.
+const DATES: [&str; 2] = ["-20", "@20"];
+
+fn images(raw: &raw::ModelLimits) -> ImageLimits {
+    let default = ImageLimits::default();
+    ImageLimits {
+        count_max: raw.images_max.unwrap_or(default.count_max),
+        references_min: raw.reference_images_min.unwrap_or(default.references_min),
+        references_max: raw.reference_images_max.unwrap_or(default.references_max),
+        sizes: raw.sizes.iter().map(|size| size.0).collect(),
+        side_max: raw.side_max,
+        side_multiple: raw.side_multiple,
+        aspect_ratio_max: raw.aspect_ratio_max,
+        qualities: raw.qualities.as_ref().map(|names| names.iter().map(|name| name.0).collect()),
+        output_formats: raw
+            .output_formats
+            .as_ref()
+            .map(|names| names.iter().map(|name| name.0).collect()),
+        response_formats: raw
+            .response_formats
+            .as_ref()
+            .map(|names| names.iter().map(|name| name.0).collect()),
+        mask: raw.mask.unwrap_or(default.mask),
+        stream: raw.stream.unwrap_or(default.stream),
+    }
+}
+
+fn speech(raw: &raw::ModelLimits) -> SpeechLimits {
+    let default = SpeechLimits::default();
+    SpeechLimits {
+        characters_max: raw.characters_max.unwrap_or(default.characters_max),
+        formats: raw.audio_formats.as_ref().map(|names| names.iter().map(|name| name.0).collect()),
+        instructions: raw.instructions.unwrap_or(default.instructions),
+    }
+}

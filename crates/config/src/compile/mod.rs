@@ -1,0 +1,179 @@
+//! From what was typed to a [`Snapshot`]: everything that one field alone cannot show to be wrong.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::described;
+use super::document::{Document, Fault};
+use super::raw;
+use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
+use super::spans::{Path, Step};
+use super::{Overrides, diagnostic};
+use tollgate_money::limit::Rates;
+
+mod admin;
+mod archive;
+mod bodies;
+mod console;
+mod hosted;
+mod limits;
+mod listeners;
+mod mcp;
+mod models;
+mod pass;
+mod prices;
+mod routes;
+mod store;
+mod upstreams;
+
+/// The unit of times that are typed as a number of days.
+const DAY: Duration = Duration::from_millis(tollgate_money::clock::MS_PER_DAY);
+
+/// The upstreams of `routes.yaml`, in whatever state they are.
+struct Upstreams {
+    /// Those that are in order and switched on.
+    on: HashMap<String, Arc<Upstream>>,
+    /// Every name that was typed; `None` when the whole mapping cannot be read.
+    typed: Option<Vec<String>>,
+}
+
+/// Compiles both files; `None` when there are errors, which the documents then hold.
+pub(super) fn compile(
+    routes: &mut Document,
+    models: &mut Document,
+    overrides: &Overrides,
+    hash: String,
+) -> Option<Snapshot> {
+    say_unfilled(routes, overrides);
+    say_unfilled(models, overrides);
+    let raw_routes: Option<raw::Routes> = routes.read(&["upstreams"]);
+    let raw_models: Option<raw::Models> = models.read(&["models"]);
+
+    let compiled = raw_routes.map(|raw| routes::compile(routes, raw, overrides));
+    let upstreams = match &compiled {
+        Some(compiled) => Upstreams {
+            on: compiled.upstreams.clone(),
+            typed: Some(routes.keys(&["upstreams"]).into_iter().map(str::to_owned).collect()),
+        },
+        None => Upstreams { on: HashMap::new(), typed: None },
+    };
+    let listed = raw_models.map(|raw| models::compile(models, raw, &upstreams));
+    if routes.has_errors() || models.has_errors() {
+        return None;
+    }
+    let (compiled, (listed, unserved)) = (compiled?, listed?);
+    let models_path = Path::root().key("models");
+    if !unserved.is_empty() {
+        let ids: Vec<&str> = unserved.iter().map(String::as_str).collect();
+        let (left_out, all) = (ids.len(), ids.len() + listed.len());
+        let message = format!(
+            "{left_out} of {all} models are in order but not listed: this build does not serve \
+             what they do yet"
+        );
+        models.note(Fault::at_key(&models_path, message).note().help(diagnostic::listed(&ids)));
+    }
+    if listed.is_empty() {
+        let message = "no model can be called: nothing serves one now";
+        models.note(Fault::at_key(&models_path, message).warning());
+    }
+    let mut wildcards: Vec<_> =
+        listed.iter().filter(|model| model.is_wildcard()).cloned().collect();
+    wildcards.sort_by_key(|model| std::cmp::Reverse(model.id.len()));
+    let by_id = |model: &Arc<Model>| (model.id.clone(), Arc::clone(model));
+    Some(Snapshot {
+        hash,
+        described: described::together(
+            std::mem::take(&mut routes.described),
+            std::mem::take(&mut models.described),
+        ),
+        listeners: compiled.listeners,
+        trusted_proxies: compiled.trusted_proxies,
+        admin: compiled.admin,
+        store: compiled.store,
+        shutdown_delay: compiled.shutdown_delay,
+        shutdown_grace: compiled.shutdown_grace,
+        reload: compiled.reload,
+        limits: compiled.limits,
+        rate_limits: compiled.rate_limits,
+        tasks: compiled.tasks,
+        mcp: compiled.mcp,
+        balancing: compiled.balancing,
+        console: compiled.console,
+        access_log: compiled.access_log,
+        request_log: compiled.request_log,
+        routes: compiled.routes,
+        upstreams: compiled.upstreams,
+        models_by_id: listed.iter().map(by_id).collect(),
+        wildcards,
+        models: listed,
+    })
+}
+
+/// Says which variables and files are missing. They switch an optional upstream off, do not matter
+/// where the credential is replaced, and are errors everywhere else.
+fn say_unfilled(document: &mut Document, overrides: &Overrides) {
+    let (mut off, mut left): (Vec<(String, String)>, Vec<_>) = (Vec::new(), Vec::new());
+    for unfilled in std::mem::take(&mut document.unfilled) {
+        let fault = Fault::at_value(&unfilled.path, unfilled.reason.as_str());
+        let (upstream, field) = match unfilled.path.steps() {
+            [Step::Key(map), Step::Key(name), rest @ ..] if map == "upstreams" => (name, rest),
+            _ => {
+                document.note(fault.help(unfilled.help));
+                continue;
+            }
+        };
+        let is_credential = matches!(
+            field,
+            [Step::Key(field), ..] if field == "credential" || field == "credentials"
+        );
+        if is_credential && overrides.every_upstream_at.is_some() {
+            continue;
+        }
+        if !document.is_true(&["upstreams", upstream, "optional"]) {
+            let help = format!("{}, or mark the upstream `optional: true`", unfilled.help);
+            document.note(fault.help(help));
+        } else {
+            if off.iter().all(|(name, _)| name != upstream) {
+                off.push((upstream.clone(), unfilled.reason.clone()));
+            }
+            left.push(unfilled);
+        }
+    }
+    // What cannot be filled in is left out when the file is read.
+    document.unfilled = left;
+    let Some(path) = document.unfilled.first().map(|unfilled| unfilled.path.clone()) else {
+        return;
+    };
+    // One line for all: most of a long list of providers is switched off for good.
+    let message = match off.as_slice() {
+        [(name, reason)] => format!("upstream `{name}` is switched off: {reason}"),
+        several => {
+            let each = several.iter().map(|(name, reason)| format!("`{name}`, since {reason}"));
+            let each = each.collect::<Vec<_>>().join("; ");
+            format!("{} upstreams are switched off: {each}", several.len())
+        }
+    };
+    document.note(Fault::at_value(&path, message).warning());
+}
+
+/// How much something may be used. A zero was noted when the field was read.
+fn rates(raw: &raw::Rates) -> Rates {
+    let limit = |count: Option<u32>| count.and_then(NonZeroU32::new);
+    Rates {
+        requests_per_minute: limit(raw.requests_per_minute),
+        tokens_per_minute: limit(raw.tokens_per_minute),
+        concurrent_requests: limit(raw.concurrent_requests),
+    }
+}
+
+/// Notes an error at a name that is empty, too long or has letters that do not belong there.
+fn check_name(document: &mut Document, path: &Path, name: &str, letters: &str) {
+    // Names become labels of metrics, words in logs and parts of URLs.
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || letters.as_bytes().contains(&byte);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_letter) {
+        let help = format!("1 to {NAME_BYTES_MAX} ASCII letters, digits and `{letters}`");
+        document.note(Fault::at_key(path, "this is not a name that can be used").help(help));
+    }
+}

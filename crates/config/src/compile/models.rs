@@ -1,0 +1,200 @@
+//! `models.yaml`: what customers can name.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{Upstreams, check_name, limits, pass, prices};
+use crate::diagnostic::did_you_mean;
+use crate::document::{Document, Fault};
+use crate::raw;
+use crate::snapshot::{MODEL_PUNCTUATION, Model, OnDisconnect, Target};
+use crate::spans::Path;
+use tollgate_protocols::limits::ModelLimits;
+use tollgate_protocols::{Dialect, Operation};
+
+/// Compiles what is in order, and notes the rest. Returns the models that can be served now, and the
+/// ids of those that have targets but do what this build does not serve yet.
+pub(super) fn compile(
+    document: &mut Document,
+    raw: raw::Models,
+    upstreams: &Upstreams,
+) -> (Vec<Arc<Model>>, Vec<String>) {
+    let path = Path::root().key("models");
+    if document.keys(&["models"]).is_empty() {
+        document.note(Fault::at_key(&path, "there is no model"));
+    }
+    let mut models = Vec::with_capacity(raw.models.0.len());
+    let mut unserved = Vec::new();
+    let mut index = 0;
+    for (id, raw) in raw.models.0 {
+        let path = path.key(&id);
+        // An asterisk at the end makes a pattern; alone it fits every name.
+        if id != "*" {
+            let literal = id.strip_suffix('*').unwrap_or(&id);
+            check_name(document, &path, literal, MODEL_PUNCTUATION);
+        }
+        let model = model(document, &path, id, raw, upstreams, &mut index);
+        let is_served = |target: &Arc<Target>| {
+            let dialect = target.upstream.dialect;
+            model
+                .operations
+                .iter()
+                .any(|operation| tollgate_protocols::is_served(*operation, dialect))
+        };
+        if model.targets.iter().any(is_served) {
+            models.push(Arc::new(model));
+        } else if !model.targets.is_empty() {
+            unserved.push(model.id.to_string());
+        }
+    }
+    (models, unserved)
+}
+
+fn model(
+    document: &mut Document,
+    at: &Path,
+    id: String,
+    raw: raw::Model,
+    upstreams: &Upstreams,
+    index: &mut usize,
+) -> Model {
+    let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
+    if operations.is_empty() {
+        document.note(
+            Fault::at_key(&at.key("operations"), "there is no operation").help("such as `[chat]`"),
+        );
+    }
+    for (index, operation) in operations.iter().enumerate() {
+        if operations.iter().take(index).any(|earlier| earlier == operation) {
+            let path = at.key("operations").index(index);
+            document.note(Fault::at_value(&path, format!("`{operation}` is here twice")));
+        }
+    }
+    let prices = prices::compile(document, at, &raw);
+    let rates = super::rates(&raw.rate_limits);
+    let limits = limits::compile(document, &at.key("limits"), &raw);
+    limits::check_pattern(document, &at.key("limits"), &id, &raw.limits);
+    check_reading(document, at, &raw, &operations);
+    let lists = pass::Lists {
+        fields: &raw.pass_fields,
+        headers: &raw.pass_headers,
+        tools: &raw.pass_tools,
+        content: &raw.pass_content,
+    };
+    let (own, headers) = pass::compile(document, at, &lists);
+    let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
+    let targets_at = at.key("targets");
+    let targets = targets(document, &targets_at, (&id, &operations), raw.targets, upstreams);
+    prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
+    let common = pass::common(targets.iter().map(|target| &*target.upstream));
+    let limits = ModelLimits { pass: pass::with(own, common), ..limits };
+    let mut numbered = |target: Target| {
+        let pass_headers = Arc::new(headers.and(&target.upstream.pass_headers));
+        let target = Target { index: *index, pass_headers, ..target };
+        *index += 1;
+        Arc::new(target)
+    };
+    Model {
+        id: id.into(),
+        operations,
+        targets: targets.into_iter().map(&mut numbered).collect(),
+        prices,
+        limits,
+        rates,
+        on_disconnect: OnDisconnect {
+            time: raw.on_disconnect.time.0,
+            bytes: raw.on_disconnect.bytes.0 as u64,
+        },
+        owned_by: owned_by.unwrap_or_default(),
+    }
+}
+
+/// Notes what says how requests are read that this model does not get.
+fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
+    use Operation::{Chat, Embeddings, Messages, Responses};
+    let prompts = [Chat, Messages, Responses];
+    let with_fields = [Chat, Messages, Responses, Embeddings];
+    let typed = [
+        ("reasoning", raw.reasoning.is_some(), &prompts[..]),
+        ("pass_fields", !raw.pass_fields.is_empty(), &with_fields),
+        ("pass_tools", !raw.pass_tools.is_empty(), &prompts),
+        ("pass_content", !raw.pass_content.is_empty(), &prompts),
+    ];
+    for (field, is_typed, fitting) in typed {
+        if is_typed && !operations.iter().any(|operation| fitting.contains(operation)) {
+            let message = format!("`{field}` has no effect on {}", prices::listed(operations));
+            document.note(Fault::at_key(&at.key(field), message).warning());
+        }
+    }
+}
+
+/// The targets whose upstreams are on, best first.
+fn targets(
+    document: &mut Document,
+    at: &Path,
+    (id, operations): (&str, &[Operation]),
+    raw: Vec<raw::Target>,
+    upstreams: &Upstreams,
+) -> Vec<Target> {
+    if raw.is_empty() {
+        document.note(Fault::at_key(at, "there is no target").help("such as `- upstream: openai`"));
+    }
+    let mut seen = HashSet::new();
+    let mut targets = Vec::with_capacity(raw.len());
+    for (index, raw) in raw.into_iter().enumerate() {
+        let at = at.index(index);
+        let model = raw.model.or_else(|| (!id.ends_with('*')).then(|| id.to_owned()));
+        let shown = model.as_deref().unwrap_or(id);
+        if shown.is_empty() || shown.chars().any(char::is_control) {
+            document.note(Fault::at_value(&at.key("model"), "this is not the name of a model"));
+        }
+        if !seen.insert((raw.upstream.clone(), model.clone())) {
+            let message = format!("`{shown}` at `{}` is a target already", raw.upstream);
+            document.note(Fault::at_value(&at.key("upstream"), message));
+        }
+        if let Some(upstream) = upstreams.on.get(&raw.upstream) {
+            let upstream = Arc::clone(upstream);
+            let (priority, weight) = (raw.priority, raw.weight);
+            check_dialect(document, &at.key("upstream"), upstream.dialect, operations, &targets);
+            let pass_headers = Arc::default();
+            targets.push(Target { index: 0, upstream, model, priority, weight, pass_headers });
+        } else if let Some(typed) = &upstreams.typed
+            && !typed.contains(&raw.upstream)
+        {
+            let known: Vec<&str> = typed.iter().map(String::as_str).collect();
+            let help = did_you_mean(&raw.upstream, "the upstreams are", &known);
+            let message = format!("there is no upstream `{}`", raw.upstream);
+            document.note(Fault::at_value(&at.key("upstream"), message).maybe_help(help));
+        }
+    }
+    targets.sort_by_key(|target| target.priority);
+    targets
+}
+
+/// Warns of a target that gets no calls: its upstream speaks nothing that the model is for, or answers
+/// otherwise than the targets before it.
+fn check_dialect(
+    document: &mut Document,
+    at: &Path,
+    dialect: Dialect,
+    operations: &[Operation],
+    before: &[Target],
+) {
+    let is_served = |dialect: Dialect| {
+        operations.iter().any(|operation| tollgate_protocols::is_served(*operation, dialect))
+    };
+    if !is_served(dialect) && Dialect::ALL.into_iter().any(is_served) {
+        let names: Vec<&str> = operations.iter().map(|one| one.as_str()).collect();
+        let message = format!("this target gets no calls: {dialect} has no {}", names.join(", "));
+        document.note(Fault::at_value(at, message).warning());
+    }
+    // What one makes is passed on, and what the other makes is fetched from where it says.
+    let other = before.iter().map(|target| target.upstream.dialect).find(|one| *one != dialect);
+    if let (&[Operation::Speech], Some(other)) = (operations, other.filter(|_| is_served(dialect)))
+        && is_served(other)
+    {
+        let message =
+            format!("speech comes from one protocol: this target gets no calls beside {other}");
+        document.note(Fault::at_value(at, message).warning());
+    }
+}

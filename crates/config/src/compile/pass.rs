@@ -1,0 +1,214 @@
+//! What operators let through beyond what is known to cost no more than it is charged for.
+
+use crate::document::{Document, Fault};
+use crate::snapshot::{PassedHeaders, Upstream};
+use crate::spans::Path;
+use tollgate_protocols::limits::{Pass, has};
+
+/// The longest name of anything that is let through.
+const NAME_BYTES_MAX: usize = 128;
+/// The header that names betas.
+const BETA: &str = "anthropic-beta";
+/// Headers that are the gateway's own to send, or belong to one connection.
+const OWN_HEADERS: [&str; 22] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "accept-encoding",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "http2-settings",
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "x-api-key",
+    "api-key",
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-real-ip",
+    "x-request-id",
+];
+/// Headers of answers that nobody can let through: the gateway's own to send, and those that would have
+/// a front proxy, a browser or a cache do something on this origin.
+const NEVER_RESPONSE_HEADERS: [&str; 44] = [
+    "accept-ch",
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "age",
+    "alt-svc",
+    "authorization",
+    "cache-control",
+    "clear-site-data",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-security-policy",
+    "content-security-policy-report-only",
+    "content-type",
+    "etag",
+    "expires",
+    "keep-alive",
+    "link",
+    "location",
+    "nel",
+    "permissions-policy",
+    "proxy-authenticate",
+    "refresh",
+    "report-to",
+    "reporting-endpoints",
+    "request-id",
+    "service-worker-allowed",
+    "set-cookie",
+    "set-cookie2",
+    "strict-transport-security",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "vary",
+    "via",
+    "www-authenticate",
+    "x-accel-redirect",
+    "x-content-type-options",
+    "x-frame-options",
+    "x-request-id",
+    "x-sendfile",
+];
+/// The same by how they begin.
+const NEVER_RESPONSE_PREFIXES: [&str; 2] = ["x-accel-", "x-tollgate-"];
+/// Fields that nobody can let through: such an answer cannot be metered.
+const NEVER_FIELDS: [&str; 2] = ["background", "deferred"];
+
+/// The lists of one model or upstream.
+pub(super) struct Lists<'a> {
+    pub(super) fields: &'a [String],
+    pub(super) headers: &'a [String],
+    pub(super) tools: &'a [String],
+    pub(super) content: &'a [String],
+}
+
+/// Compiles the lists that stand at `at`, and notes what cannot be let through.
+pub(super) fn compile(
+    document: &mut Document,
+    at: &Path,
+    lists: &Lists<'_>,
+) -> (Pass, PassedHeaders) {
+    let pass = Pass {
+        fields: names(document, &at.key("pass_fields"), lists.fields),
+        tools: names(document, &at.key("pass_tools"), lists.tools),
+        content: names(document, &at.key("pass_content"), lists.content),
+    };
+    for (index, field) in lists.fields.iter().enumerate() {
+        if NEVER_FIELDS.contains(&field.as_str()) {
+            let message = format!("`{field}` cannot be let through: the answer comes elsewhere");
+            let path = at.key("pass_fields").index(index);
+            document.note(Fault::at_value(&path, message));
+        }
+    }
+    (pass, headers(document, &at.key("pass_headers"), lists.headers))
+}
+
+/// What every one of these upstreams lets through.
+pub(super) fn common<'a>(mut upstreams: impl Iterator<Item = &'a Upstream>) -> Pass {
+    let Some(first) = upstreams.next() else { return Pass::default() };
+    let keep = |names: &mut Vec<String>, others: &[String]| {
+        names.retain(|name| others.contains(name));
+    };
+    upstreams.fold(first.pass.clone(), |mut pass, other| {
+        keep(&mut pass.fields, &other.pass.fields);
+        keep(&mut pass.tools, &other.pass.tools);
+        keep(&mut pass.content, &other.pass.content);
+        pass
+    })
+}
+
+/// The names of a model's own, and those of its upstreams.
+pub(super) fn with(mut own: Pass, upstreams: Pass) -> Pass {
+    own.fields.extend(upstreams.fields);
+    own.tools.extend(upstreams.tools);
+    own.content.extend(upstreams.content);
+    own
+}
+
+fn names(document: &mut Document, at: &Path, names: &[String]) -> Vec<String> {
+    for (index, name) in names.iter().enumerate() {
+        let plain = name.strip_suffix('*').unwrap_or(name);
+        let is_name = !plain.is_empty()
+            && plain.len() <= NAME_BYTES_MAX
+            && plain.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*');
+        if !is_name {
+            let fault = Fault::at_value(&at.index(index), "this is not a name");
+            document.note(fault.help("ASCII letters without spaces, and a `*` at the end at most"));
+        }
+    }
+    names.to_vec()
+}
+
+/// The names of headers of answers, and what cannot be one of them noted.
+pub(super) fn response_headers(
+    document: &mut Document,
+    at: &Path,
+    names: &[String],
+) -> Vec<String> {
+    let mut passed = Vec::with_capacity(names.len());
+    for (index, name) in names.iter().enumerate() {
+        let one = [name.to_ascii_lowercase()];
+        let stands_for = |never: &str| has(&one, never);
+        let plain = one[0].strip_suffix('*').unwrap_or(&one[0]);
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let is_name = (1..=NAME_BYTES_MAX).contains(&plain.len()) && plain.bytes().all(is_letter);
+        let fault = |message: &str| Fault::at_value(&at.index(index), message);
+        if !is_name {
+            document.note(fault("this is not a header").help("such as `x-vendor-region`"));
+        } else if NEVER_RESPONSE_HEADERS.iter().any(|never| stands_for(never))
+            || NEVER_RESPONSE_PREFIXES.iter().any(|prefix| plain.starts_with(prefix))
+        {
+            let message =
+                "this header of an answer is the gateway's own to send, or stands for one";
+            document.note(fault(message));
+        } else {
+            passed.extend(one);
+        }
+    }
+    passed
+}
+
+fn headers(document: &mut Document, at: &Path, lines: &[String]) -> PassedHeaders {
+    let mut passed = PassedHeaders::default();
+    for (index, line) in lines.iter().enumerate() {
+        let (name, beta) = match line.split_once(':') {
+            Some((name, beta)) => (name.trim(), Some(beta.trim())),
+            None => (line.as_str(), None),
+        };
+        let name = name.to_ascii_lowercase();
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_letter);
+        let fault = |message: &str| Fault::at_value(&at.index(index), message);
+        let one = [name];
+        let is_own = OWN_HEADERS.iter().any(|own| has(&one, own));
+        let [name] = one;
+        let plain = name.strip_suffix('*').unwrap_or(&name);
+        if is_own {
+            document.note(fault("this header is the gateway's own to send"));
+        } else if !is_word(plain) || beta.is_some_and(|beta| name != BETA || !is_word(beta)) {
+            let help = "a header's name, or `anthropic-beta: NAME`";
+            document.note(fault("this is not a header").help(help));
+        } else if let Some(beta) = beta {
+            passed.betas.push(beta.to_owned());
+        } else if has(std::slice::from_ref(&name), BETA) {
+            let help = "such as `anthropic-beta: context-1m-2025-08-07`";
+            document.note(fault("betas are let through one by one").help(help));
+        } else {
+            passed.names.push(name);
+        }
+    }
+    passed
+}

@@ -1,0 +1,184 @@
+//! Prices: what must be there, what has no effect, and what was left out.
+
+use std::fmt::Display;
+
+use crate::document::{Document, Fault};
+use crate::raw;
+use crate::snapshot::Target;
+use crate::spans::Path;
+use tollgate_money::money::Rate;
+use tollgate_money::price::{PriceList, Prices, Traits, Unit};
+use tollgate_protocols::{Dialect, Operation};
+
+/// The units that operations are billed by: one of these sets must have a price for each.
+fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
+    use Unit::{Characters, Images, InputTokens, OutputTokens, Seconds};
+    match operation {
+        Operation::Chat | Operation::Messages | Operation::Responses => {
+            &[&[InputTokens, OutputTokens]]
+        }
+        Operation::CountTokens => &[],
+        Operation::Embeddings => &[&[InputTokens]],
+        Operation::ImageGeneration | Operation::ImageEdit => {
+            &[&[Images], &[InputTokens, OutputTokens]]
+        }
+        Operation::Video => &[&[Seconds], &[OutputTokens]],
+        Operation::Speech => &[&[Characters]],
+    }
+}
+
+/// The unit's field below `prices`.
+fn field(unit: Unit) -> &'static str {
+    unit.info().price
+}
+
+/// Compiles a model's prices and notes what is missing, superfluous or contradictory.
+pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> PriceList {
+    let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
+    let typed = typed(&raw.prices);
+    let prices_at = at.key("prices");
+    if raw.free {
+        if let Some(first) = typed.first() {
+            let message = "a model is either `free` or has prices";
+            document.note(Fault::at_key(&prices_at.key(field(*first)), message));
+        }
+        return PriceList::default();
+    }
+    for operation in &operations {
+        let ways = ways_to_bill(*operation);
+        if ways.iter().any(|way| way.iter().all(|unit| typed.contains(unit))) {
+            continue;
+        }
+        let way =
+            |way: &&[Unit]| joined(way.iter().map(|unit| format!("`{}`", field(*unit))), " and ");
+        let needed = joined(ways.iter().map(way), ", or ");
+        let message = format!("no price for `{operation}`: it needs {needed}");
+        let help = "add it below `prices`, or say `free: true`";
+        document.note(Fault::at_key(&prices_at, message).help(help));
+        break;
+    }
+    without_effect(document, &prices_at, &typed, &operations);
+    conditional(document, at, raw, &operations);
+    let when = |one: &raw::PricesWhen| (traits(&one.when), prices(&one.prices.over(&raw.prices)));
+    PriceList { base: prices(&raw.prices), when: raw.prices_when.iter().map(when).collect() }
+}
+
+fn traits(when: &raw::When) -> Traits {
+    Traits {
+        resolution: when.resolution.map(|name| name.0),
+        size: when.size.map(|size| size.0),
+        quality: when.quality.map(|name| name.0),
+        audio: when.audio,
+        draft: when.draft,
+        video_input: when.video_input,
+    }
+}
+
+/// Notes a video that would be billed by tokens over an upstream that reports none: it would be free.
+pub(super) fn check_reported(
+    document: &mut Document,
+    at: &Path,
+    prices: &Prices,
+    targets: &[Target],
+    operations: &[Operation],
+) {
+    let reports_seconds = |target: &Target| target.upstream.dialect != Dialect::Ark;
+    let by_tokens = prices.output > Rate::default() && prices.second == Rate::default();
+    if operations.contains(&Operation::Video) && by_tokens && targets.iter().any(reports_seconds) {
+        let message = "this upstream reports the seconds of a video, and no tokens";
+        document.note(Fault::at_key(at, message).help("price it by `per_second`"));
+    }
+}
+
+/// Notes prices of units that the model's operations do not use.
+fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations: &[Operation]) {
+    let billed = |unit: Unit| {
+        let mut ways = operations.iter().flat_map(|operation| ways_to_bill(*operation));
+        ways.any(|way| way.contains(&unit))
+    };
+    // Whoever uses a unit may use those that have its price by default.
+    let used = |unit: Unit| {
+        let mut like = std::iter::successors(Some(unit), |unit| unit.info().priced_as);
+        like.any(billed)
+    };
+    for unit in typed.iter().filter(|unit| !used(**unit)) {
+        let message = format!("`{}` has no effect on {}", field(*unit), listed(operations));
+        document.note(Fault::at_key(&at.key(field(*unit)), message).warning());
+    }
+}
+
+/// Checks `prices_when`: conditions that the model's requests can meet, and prices that it has.
+fn conditional(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
+    let at = at.key("prices_when");
+    let base = typed(&raw.prices);
+    let is_image = |op: &Operation| matches!(op, Operation::ImageGeneration | Operation::ImageEdit);
+    for (index, one) in raw.prices_when.iter().enumerate() {
+        let at = at.index(index);
+        let conditions = conditions(&one.when);
+        if conditions.is_empty() {
+            document.note(Fault::at_key(&at.key("when"), "there is no condition"));
+        }
+        for (field, for_images) in conditions {
+            let fits =
+                |op: &Operation| if for_images { is_image(op) } else { *op == Operation::Video };
+            if !operations.iter().any(fits) {
+                let message =
+                    format!("`{field}` is nothing that {} can ask for", listed(operations));
+                document.note(Fault::at_key(&at.key("when").key(field), message));
+            }
+        }
+        let replaced = typed(&one.prices);
+        if replaced.is_empty() {
+            document.note(Fault::at_key(&at.key("prices"), "there is no price"));
+        }
+        for unit in replaced.iter().filter(|unit| !base.contains(unit)) {
+            let message = format!("`{}` is not among the model's `prices`", field(*unit));
+            let help = "a price for requests that meet no condition is needed too";
+            document.note(Fault::at_key(&at.key("prices").key(field(*unit)), message).help(help));
+        }
+        let earlier = raw.prices_when.iter().take(index);
+        if earlier.into_iter().any(|earlier| earlier.when == one.when) {
+            let message = "these conditions are here twice: only the first counts";
+            document.note(Fault::at_key(&at.key("when"), message));
+        }
+    }
+}
+
+/// The conditions that were typed, and whether each is about images rather than video.
+fn conditions(when: &raw::When) -> Vec<(&'static str, bool)> {
+    [
+        ("resolution", false, when.resolution.is_some()),
+        ("size", true, when.size.is_some()),
+        ("quality", true, when.quality.is_some()),
+        ("audio", false, when.audio.is_some()),
+        ("draft", false, when.draft.is_some()),
+        ("video_input", false, when.video_input.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(field, for_images, typed)| typed.then_some((field, for_images)))
+    .collect()
+}
+
+/// The units whose prices were typed.
+fn typed(prices: &raw::Prices) -> Vec<Unit> {
+    Unit::ALL.iter().copied().filter(|unit| prices.rate(*unit).is_some()).collect()
+}
+
+/// The rates. Input that is read from or written to a cache costs what plain input costs, unless the
+/// file says otherwise.
+fn prices(raw: &raw::Prices) -> Prices {
+    Prices::of_each(|unit, before| {
+        let default = || unit.priced_as.map_or(Rate::default(), |other| before[other]);
+        raw.rate(unit.unit).unwrap_or_else(default)
+    })
+}
+
+/// `chat`, `embeddings`
+pub(super) fn listed(operations: &[Operation]) -> String {
+    joined(operations.iter().map(|operation| format!("`{operation}`")), ", ")
+}
+
+fn joined(words: impl IntoIterator<Item = impl Display>, between: &str) -> String {
+    let words: Vec<String> = words.into_iter().map(|word| word.to_string()).collect();
+    words.join(between)
+}

@@ -1,0 +1,172 @@
+//! The providers' APIs in `routes.yaml`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::routes::check_secret;
+use super::{check_name, pass};
+use crate::document::{Document, Fault};
+use crate::scalar::SecretText;
+use crate::snapshot::{Credential, HealthCheck, PassedHeaders, Upstream, UpstreamTimeouts};
+use crate::spans::Path;
+use crate::{Overrides, raw};
+use tollgate_money::secret::Secret;
+use tollgate_protocols::limits::Pass;
+
+/// What every upstream gets for a credential when all of them are one simulated server.
+const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";
+
+/// The headers with which one asks the simulated server for faults.
+const SIMULATED_HEADERS: &str = "x-sim-*";
+
+/// Shorter credentials are found where nobody has put them.
+const CREDENTIAL_BYTES_MIN: usize = 8;
+
+/// Compiles what is in order, and notes the rest.
+pub(super) fn compile(
+    document: &mut Document,
+    raw: Vec<(String, raw::Upstream)>,
+    overrides: &Overrides,
+) -> HashMap<String, Arc<Upstream>> {
+    let path = Path::root().key("upstreams");
+    if document.keys(&["upstreams"]).is_empty() {
+        document.note(Fault::at_key(&path, "there is no upstream"));
+    }
+    let mut upstreams = HashMap::with_capacity(raw.len());
+    for (name, raw) in raw {
+        let path = path.key(&name);
+        check_name(document, &path, &name, "-_.");
+        check_credentials(document, &path, &raw);
+        check_health_check(document, &path.key("health_check"), raw.health_check.as_ref());
+        let lists = pass::Lists {
+            fields: &raw.pass_fields,
+            headers: &raw.pass_headers,
+            tools: &raw.pass_tools,
+            content: &raw.pass_content,
+        };
+        let (pass, mut pass_headers) = pass::compile(document, &path, &lists);
+        let at = path.key("pass_response_headers");
+        let mut pass_response_headers =
+            pass::response_headers(document, &at, &raw.pass_response_headers);
+        if overrides.every_upstream_at.is_some() {
+            pass_headers.names.push(SIMULATED_HEADERS.to_owned());
+            pass_response_headers.push(SIMULATED_HEADERS.to_owned());
+        }
+        let typed = upstream(&name, raw, overrides);
+        let upstream = Upstream { pass, pass_headers, pass_response_headers, ..typed };
+        upstreams.insert(name, Arc::new(upstream));
+    }
+    upstreams
+}
+
+fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
+    let url = raw.base_url;
+    let timeouts = UpstreamTimeouts {
+        connect: raw.timeouts.connect.0,
+        read: raw.timeouts.read.0,
+        write: raw.timeouts.write.0,
+        total: raw.timeouts.total.0,
+    };
+    let typed = Upstream {
+        name: name.to_owned(),
+        dialect: raw.protocol.0,
+        tls: url.tls,
+        host: url.host,
+        port: url.port,
+        authority: url.authority,
+        path_prefix: url.path_prefix,
+        credentials: credentials(raw.credential, raw.credentials.0),
+        health_check: raw.health_check.map(health_check),
+        timeouts,
+        repeat_after: raw.retries.on.into_iter().map(|after| after.0).collect(),
+        pass: Pass::default(),
+        pass_headers: PassedHeaders::default(),
+        pass_response_headers: Vec::new(),
+    };
+    match overrides.every_upstream_at {
+        None => typed,
+        Some(address) => Upstream {
+            tls: false,
+            host: address.ip().to_string(),
+            port: address.port(),
+            authority: address.to_string(),
+            credentials: vec![Credential {
+                name: String::new(),
+                secret: Secret::new(SIMULATED_CREDENTIAL.to_owned()),
+            }],
+            health_check: None,
+            ..typed
+        },
+    }
+}
+
+fn check_credentials(document: &mut Document, path: &Path, raw: &raw::Upstream) {
+    if raw.credential.is_some() && !raw.credentials.0.is_empty() {
+        let message = "there is a `credential` beside `credentials`";
+        let help = "give it a name and put it among `credentials`";
+        document.note(Fault::at_key(&path.key("credential"), message).help(help));
+    }
+    let one = raw.credential.iter().map(|secret| (path.key("credential"), secret));
+    let pool = path.key("credentials");
+    let named = raw.credentials.0.iter().map(|(name, secret)| (pool.key(name), secret));
+    for (path, secret) in one.chain(named) {
+        if secret.0.expose().is_empty() {
+            let help = "leave it out for a server that asks for none";
+            document.note(Fault::at_value(&path, "the credential is empty").help(help));
+        }
+        check_secret(document, &path, Some(&secret.0));
+        if (1..CREDENTIAL_BYTES_MIN).contains(&secret.0.expose().len()) {
+            let message = "this credential is so short that it stands in other texts by chance";
+            let help = format!(
+                "leave it out for a server that asks for none, or take one of {CREDENTIAL_BYTES_MIN} \
+                 characters or more: headers and refusals that hold it are not passed on"
+            );
+            document.note(Fault::at_value(&path, message).warning().help(help));
+        }
+    }
+    let has_one = raw.credential.is_some() || !raw.credentials.0.is_empty();
+    if has_one && !raw.base_url.tls && !is_loopback(&raw.base_url.host) {
+        let message = "the credential goes over the network in clear text";
+        let help =
+            "begin the URL with `https://`, or see to it that nobody else is on that network";
+        document.note(Fault::at_value(&path.key("base_url"), message).warning().help(help));
+    }
+    for (name, _) in &raw.credentials.0 {
+        check_name(document, &pool.key(name), name, "-_.");
+    }
+}
+
+/// Whether a host is this machine.
+fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<std::net::IpAddr>();
+    address.map_or(host == "localhost", |address| address.to_canonical().is_loopback())
+}
+
+fn check_health_check(document: &mut Document, path: &Path, raw: Option<&raw::HealthCheck>) {
+    let Some(raw) = raw else { return };
+    let is_plain = |path: &str| path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic());
+    if raw.path.as_deref().is_some_and(|path| !is_plain(path)) {
+        let fault = Fault::at_value(&path.key("path"), "this is not a path");
+        document.note(fault.help("such as `/healthz`"));
+    }
+    if raw.timeout.0 > raw.interval.0 {
+        let message = "an answer may take longer than until the next check";
+        document.note(Fault::at_value(&path.key("timeout"), message).help("at most `interval`"));
+    }
+}
+
+fn credentials(one: Option<SecretText>, named: Vec<(String, SecretText)>) -> Vec<Credential> {
+    let one = one.map(|secret| (String::new(), secret));
+    let all = one.into_iter().chain(named);
+    all.map(|(name, secret)| Credential { name, secret: secret.0 }).collect()
+}
+
+fn health_check(raw: raw::HealthCheck) -> HealthCheck {
+    HealthCheck {
+        path: raw.path,
+        interval: raw.interval.0,
+        timeout: raw.timeout.0,
+        unhealthy_after: raw.unhealthy_after,
+        healthy_after: raw.healthy_after,
+    }
+}

@@ -1,0 +1,219 @@
+//! One YAML file on its way from bytes to typed values, and the faults found in it.
+
+use std::collections::BTreeSet;
+use std::path::{Path as FilePath, PathBuf};
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_yaml::Value;
+
+use super::diagnostic::{Diagnostic, Place, Severity};
+use super::expand::{Env, Expansion, Unfilled};
+pub(super) use super::fault::Fault;
+use super::spans::{Mark, Path, Spans, Step, syntax_help};
+use super::{described, shape, shown};
+
+/// The largest file that is read, in bytes: ten thousand models are about 3 MiB.
+const FILE_BYTES_MAX: usize = 16 << 20;
+
+/// A file whose YAML is in order; its fields may not be.
+#[derive(Debug)]
+pub(super) struct Document {
+    /// The file, as the operator named it.
+    file: String,
+    text: String,
+    /// The JSON Schema of the file.
+    schema: serde_json::Value,
+    spans: Spans,
+    /// The values as typed, for showing and comparing.
+    pub(super) described: described::Described,
+    value: Value,
+    /// What could not be filled in.
+    pub(super) unfilled: Vec<Unfilled>,
+    faults: Vec<Fault>,
+}
+
+impl Document {
+    /// Parses a file's bytes and fills in its values.
+    ///
+    /// # Errors
+    /// Everything that keeps the text from being one plain YAML document.
+    pub(super) fn parse(
+        file: &str,
+        bytes: &[u8],
+        env: Env<'_>,
+        schema: serde_json::Value,
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let whole_file = |message: String| {
+            let (file, severity) = (file.to_owned(), Severity::Error);
+            vec![Diagnostic { severity, message, file, place: None, help: None }]
+        };
+        if bytes.len() > FILE_BYTES_MAX {
+            return Err(whole_file(format!("this file is longer than {FILE_BYTES_MAX} bytes")));
+        }
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
+            Err(error) => {
+                let line =
+                    bytes.iter().take(error.valid_up_to()).filter(|b| **b == b'\n').count() + 1;
+                return Err(whole_file(format!("this file is not UTF-8 text: see line {line}")));
+            }
+        };
+        let spans = Spans::parse(text).map_err(|refusals| {
+            let mut diagnostics: Vec<_> = refusals
+                .into_iter()
+                .map(|refusal| Diagnostic {
+                    severity: Severity::Error,
+                    message: refusal.message,
+                    file: file.to_owned(),
+                    place: Some(guarded(text, refusal.mark, &schema)),
+                    help: refusal.help.map(str::to_owned),
+                })
+                .collect();
+            diagnostics.dedup();
+            diagnostics
+        })?;
+        let mut value: Value = serde_yaml::from_str(text).map_err(|error| {
+            let mut diagnostics = whole_file(format!("this is not YAML: {error}"));
+            if let (Some(diagnostic), Some(at)) = (diagnostics.first_mut(), error.location()) {
+                let mark = Mark { line: at.line(), column: at.column(), width: 1 };
+                diagnostic.place = Some(guarded(text, mark, &schema));
+                diagnostic.help = syntax_help(text, mark.line).map(str::to_owned);
+            }
+            diagnostics
+        })?;
+        if value.is_null() {
+            value = Value::Mapping(serde_yaml::Mapping::new());
+        }
+        let described = described::describe(&value, &schema);
+        let directory = FilePath::new(file).parent().unwrap_or(FilePath::new(""));
+        let (unfilled, faults) = (Vec::new(), Vec::new());
+        let mut expansion = Expansion { env, directory, spans: &spans, unfilled, faults };
+        expansion.fill(&mut value, &Path::root());
+        let Expansion { unfilled, faults, .. } = expansion;
+        let (file, text) = (file.to_owned(), text.to_owned());
+        Ok(Self { file, text, schema, spans, described, value, unfilled, faults })
+    }
+
+    /// Checks the shape and reads the values. Entries of the mappings named in `maps`, and else
+    /// whole top-level fields, are left out where they are at fault, so that what is in order can
+    /// be checked further.
+    pub(super) fn read<T: DeserializeOwned + JsonSchema>(&mut self, maps: &[&str]) -> Option<T> {
+        let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
+        // What could not be filled in has been said; that the bare `${X}` is no URL need not be.
+        let said = |path: &Path| {
+            self.faults.iter().any(|fault| fault.path == *path)
+                || self.unfilled.iter().any(|unfilled| unfilled.path == *path)
+        };
+        faults.retain(|fault| !said(&fault.path));
+        self.faults.append(&mut faults);
+
+        let mut sound = self.value.clone();
+        let unfilled = self.unfilled.iter().map(|unfilled| &unfilled.path);
+        for path in self.faults.iter().map(|fault| &fault.path).chain(unfilled) {
+            prune(&mut sound, path.steps(), maps);
+        }
+        match serde_path_to_error::deserialize(sound) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                let path = Path::from(error.path());
+                if self.faults.is_empty() {
+                    self.faults.push(Fault::at_value(&path, error.into_inner().to_string()));
+                }
+                None
+            }
+        }
+    }
+
+    /// The keys of the mapping at `path`, sound or not.
+    pub(super) fn keys(&self, path: &[&str]) -> Vec<&str> {
+        let at = path.iter().try_fold(&self.value, |value, key| value.get(key));
+        let fields = at.and_then(Value::as_mapping);
+        fields.into_iter().flatten().filter_map(|(key, _)| key.as_str()).collect()
+    }
+
+    /// Whether the value at `path` is `true`.
+    pub(super) fn is_true(&self, path: &[&str]) -> bool {
+        let at = path.iter().try_fold(&self.value, |value, key| value.get(key));
+        at.and_then(Value::as_bool) == Some(true)
+    }
+
+    /// Where a path that is typed here leads: a relative one begins at the file's directory.
+    pub(super) fn beside(&self, path: &str) -> PathBuf {
+        FilePath::new(&self.file).parent().unwrap_or(FilePath::new("")).join(path)
+    }
+
+    /// Whether an error has been noted.
+    pub(super) fn has_errors(&self) -> bool {
+        self.faults.iter().any(|fault| fault.severity == Severity::Error)
+    }
+
+    /// Notes something about this document.
+    pub(super) fn note(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    /// Everything that was noted, in the order of the file.
+    pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
+        let Self { file, text, schema, spans, faults, .. } = self;
+        let mark = |fault: &Fault| {
+            if fault.on_key { spans.key(&fault.path) } else { spans.value(&fault.path) }
+        };
+        let quoted: BTreeSet<usize> = faults.iter().map(|fault| mark(fault).line).collect();
+        if quoted.is_empty() {
+            return Vec::new();
+        }
+        let lines = shown::lines(&text, &spans, &schema, &quoted);
+        let mut diagnostics: Vec<_> = faults
+            .into_iter()
+            .map(|fault| {
+                let mark = mark(&fault);
+                let line = lines.get(&mark.line).map(String::as_str).unwrap_or_default();
+                Diagnostic {
+                    severity: fault.severity,
+                    message: fault.message,
+                    file: file.clone(),
+                    place: Some(place(line, mark)),
+                    help: fault.help,
+                }
+            })
+            .collect();
+        diagnostics
+            .sort_by_key(|found| found.place.as_ref().map(|place| (place.line, place.column)));
+        diagnostics
+    }
+}
+
+/// Takes the entry or field out of `value` that `steps` lead into.
+fn prune(value: &mut Value, steps: &[Step], maps: &[&str]) {
+    let Some(fields) = value.as_mapping_mut() else { return };
+    match steps {
+        [Step::Key(map), Step::Key(entry), ..] if maps.contains(&map.as_str()) => {
+            if let Some(entries) = fields.get_mut(map.as_str()).and_then(Value::as_mapping_mut) {
+                entries.shift_remove(entry.as_str());
+            }
+        }
+        [Step::Key(field), ..] => {
+            fields.shift_remove(field.as_str());
+        }
+        _ => {}
+    }
+}
+
+/// A piece of a line that may be shown.
+fn place(line: &str, mark: Mark) -> Place {
+    // A line is shown on a terminal; the rest of a long one says nothing.
+    const SHOWN_MAX: usize = 200;
+    Place {
+        line: mark.line.max(1),
+        column: mark.column,
+        width: mark.width,
+        text: line.chars().take(SHOWN_MAX.max(mark.column)).collect(),
+    }
+}
+
+/// A piece of a line of a text that could not be parsed.
+fn guarded(text: &str, mark: Mark, schema: &serde_json::Value) -> Place {
+    let line = text.split('\n').nth(mark.line.saturating_sub(1)).unwrap_or_default();
+    place(&shown::guarded(line, schema), mark)
+}

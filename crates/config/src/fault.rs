@@ -1,0 +1,55 @@
+//! What is to be said about a value of a file.
+
+use super::diagnostic::Severity;
+use super::spans::Path;
+
+/// Something to say about a value of a document.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    /// Which value.
+    pub(super) path: Path,
+    /// Whether its key is meant, rather than the value.
+    pub(super) on_key: bool,
+    pub(super) severity: Severity,
+    /// What is the matter.
+    pub(super) message: String,
+    pub(super) help: Option<String>,
+}
+
+impl Fault {
+    /// An error in a value.
+    pub(super) fn at_value(path: &Path, message: impl Into<String>) -> Self {
+        Self {
+            path: path.clone(),
+            on_key: false,
+            severity: Severity::Error,
+            message: message.into(),
+            help: None,
+        }
+    }
+
+    /// An error in a key, or in what is missing below it.
+    pub(super) fn at_key(path: &Path, message: impl Into<String>) -> Self {
+        Self { on_key: true, ..Self::at_value(path, message) }
+    }
+
+    /// Makes it a warning.
+    pub(super) fn warning(self) -> Self {
+        Self { severity: Severity::Warning, ..self }
+    }
+
+    /// Makes it a note.
+    pub(super) fn note(self) -> Self {
+        Self { severity: Severity::Note, ..self }
+    }
+
+    /// Adds what to do.
+    pub(super) fn help(self, help: impl Into<String>) -> Self {
+        self.maybe_help(Some(help.into()))
+    }
+
+    /// Adds what to do, if that is known.
+    pub(super) fn maybe_help(self, help: Option<String>) -> Self {
+        Self { help, ..self }
+    }
+}

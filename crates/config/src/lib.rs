@@ -1,0 +1,239 @@
+//! The two YAML files, from bytes to what a request sees.
+//!
+//! `document` parses a file and fills in its variables, `shape` holds it against the JSON Schema of
+//! the types in `raw`, and `compile` turns those into an immutable [`snapshot`]. Each step notes
+//! everything that it finds, with the place that `spans` knows, so an operator sees all of it at
+//! once. A [`ConfigHandle`] replaces the snapshot while the gateway runs.
+
+// Tests fail by panicking; the product does not.
+#![deny(clippy::expect_used)]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use sha2::{Digest as _, Sha256};
+
+pub mod snapshot;
+
+mod certificate;
+mod compile;
+mod database_url;
+mod described;
+mod diagnostic;
+mod document;
+mod expand;
+mod fault;
+mod format;
+mod memory;
+mod migrate;
+mod names;
+mod network;
+mod rate;
+mod raw;
+mod reload;
+mod scalar;
+mod shape;
+mod shown;
+mod spans;
+mod url;
+mod webhook_host;
+mod window;
+
+pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
+pub use described::{Change, Described, as_yaml, changes};
+pub use diagnostic::{Diagnostic, Place, Report, Severity, count, report};
+pub use migrate::{Migrated, litellm};
+pub use reload::{ConfigHandle, LastReload, Reloaded, Trigger};
+
+pub use shape::WithoutNull;
+
+use document::Document;
+use snapshot::Snapshot;
+
+/// Where the configuration comes from.
+#[derive(Clone, Debug)]
+pub enum Sources {
+    /// Two files.
+    Files {
+        /// `routes.yaml`.
+        routes: PathBuf,
+        /// `models.yaml`.
+        models: PathBuf,
+    },
+    /// The pair that is shipped, as it was when this build was made.
+    Embedded,
+}
+
+impl Sources {
+    /// The directories in which the files are, as they were named.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let Self::Files { routes, models } = self else { return Vec::new() };
+        let directory_of = |file: &PathBuf| match file.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let mut directories = vec![directory_of(routes), directory_of(models)];
+        directories.dedup();
+        directories
+    }
+
+    /// A text that changes whenever what the files hold does, or whether they can be read.
+    fn content(&self) -> String {
+        let Self::Files { routes, models } = self else { return String::new() };
+        match (std::fs::read(routes), std::fs::read(models)) {
+            (Ok(routes), Ok(models)) => hash(&routes, &models),
+            (routes, models) => {
+                let kind = |read: std::io::Result<_>| read.err().map(|error| error.kind());
+                format!("{:?} {:?}", kind(routes), kind(models))
+            }
+        }
+    }
+}
+
+/// What takes precedence over the files.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// The only address to listen on.
+    pub listen: Option<SocketAddr>,
+    /// The admin API's address.
+    pub admin: Option<SocketAddr>,
+    /// The ledger's directory.
+    pub data_dir: Option<PathBuf>,
+    /// One server without TLS that stands for every upstream. Path prefixes are kept; credentials
+    /// are replaced by a fixed text, so that none is needed and none can leak.
+    pub every_upstream_at: Option<SocketAddr>,
+}
+
+/// Loads the configuration with the environment of this process.
+///
+/// # Errors
+/// Everything that is wrong with the files, warnings included, in the order of the files.
+pub fn load(
+    sources: &Sources,
+    overrides: &Overrides,
+) -> Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the configuration is what reads the environment"
+    )]
+    let env = |name: &str| std::env::var(name).ok();
+    load_with(sources, overrides, &env)
+}
+
+/// Loads the configuration; `env` answers what an environment variable holds.
+///
+/// # Errors
+/// Everything that is wrong with the files, warnings included, in the order of the files.
+pub fn load_with(
+    sources: &Sources,
+    overrides: &Overrides,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>> {
+    match sources {
+        Sources::Embedded => {
+            let routes = ("routes.yaml", include_bytes!("../../../routes.yaml").as_slice());
+            let models = ("models.yaml", include_bytes!("../../../models.yaml").as_slice());
+            compile_text(routes, models, overrides, env)
+        }
+        Sources::Files { routes, models } => {
+            let mut missing = Vec::new();
+            let mut read = |path: &PathBuf| {
+                std::fs::read(path).unwrap_or_else(|error| {
+                    missing.push(unreadable(path, &error));
+                    Vec::new()
+                })
+            };
+            let (routes_bytes, models_bytes) = (read(routes), read(models));
+            if !missing.is_empty() {
+                return Err(missing);
+            }
+            let (routes, models) = (routes.to_string_lossy(), models.to_string_lossy());
+            compile_text((&routes, &routes_bytes), (&models, &models_bytes), overrides, env)
+        }
+    }
+}
+
+/// The hash of the files, and both as typed in one document, which [`changes`] compares. Variables
+/// need not be set for this.
+///
+/// # Errors
+/// What keeps the files from being YAML.
+pub fn describe(
+    routes: &std::path::Path,
+    models: &std::path::Path,
+) -> Result<(String, Described), Vec<Diagnostic>> {
+    let mut bytes = Vec::new();
+    let mut described = |path: &std::path::Path, schema| {
+        let read = std::fs::read(path).map_err(|error| vec![unreadable(path, &error)])?;
+        let document = Document::parse(&path.to_string_lossy(), &read, &|_| None, schema)?;
+        bytes.push(read);
+        Ok::<_, Vec<Diagnostic>>(document.described)
+    };
+    let (routes, models) =
+        (described(routes, routes_schema())?, described(models, models_schema())?);
+    let whole = described::together(routes, models);
+    let [routes, models] = bytes.as_slice() else { return Ok((String::new(), whole)) };
+    Ok((hash(routes, models), whole))
+}
+
+/// The JSON Schema of `routes.yaml`.
+#[must_use]
+pub fn routes_schema() -> serde_json::Value {
+    shape::schema_of::<raw::Routes>().to_value()
+}
+
+/// The JSON Schema of `models.yaml`.
+#[must_use]
+pub fn models_schema() -> serde_json::Value {
+    shape::schema_of::<raw::Models>().to_value()
+}
+
+/// Compiles two files, each given by its name and its bytes.
+fn compile_text(
+    (routes_file, routes_bytes): (&str, &[u8]),
+    (models_file, models_bytes): (&str, &[u8]),
+    overrides: &Overrides,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let routes = Document::parse(routes_file, routes_bytes, env, routes_schema());
+    let models = Document::parse(models_file, models_bytes, env, models_schema());
+    let (mut routes, mut models) = match (routes, models) {
+        (Ok(routes), Ok(models)) => (routes, models),
+        (routes, models) => {
+            let errors = [routes.err(), models.err()];
+            return Err(errors.into_iter().flatten().flatten().collect());
+        }
+    };
+    let snapshot =
+        compile::compile(&mut routes, &mut models, overrides, hash(routes_bytes, models_bytes));
+    let mut diagnostics = routes.into_diagnostics();
+    diagnostics.append(&mut models.into_diagnostics());
+    let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;
+    match snapshot {
+        Some(snapshot) if !diagnostics.iter().any(is_error) => Ok((snapshot, diagnostics)),
+        _ => Err(diagnostics),
+    }
+}
+
+fn unreadable(path: &std::path::Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        message: format!("`{}` cannot be read: {error}", path.display()),
+        file: path.display().to_string(),
+        place: None,
+        help: Some("name the file with `--routes` or `--models`".to_owned()),
+    }
+}
+
+/// The first 12 hex digits of the SHA-256 of both files.
+fn hash(routes: &[u8], models: &[u8]) -> String {
+    const HEX_DIGITS: usize = 12;
+    let mut hasher = Sha256::new();
+    // The length keeps a byte that moves from one file to the other from going unseen.
+    hasher.update(routes.len().to_le_bytes());
+    hasher.update(routes);
+    hasher.update(models);
+    let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.chars().take(HEX_DIGITS).collect()
+}

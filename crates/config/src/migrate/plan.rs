@@ -1,0 +1,81 @@
+//! What a migration comes to, before it is written: upstreams and models of ours.
+
+use std::collections::BTreeMap;
+
+use tollgate_money::price::Unit;
+
+/// Both files to be.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) upstreams: Vec<Upstream>,
+    pub(super) models: Vec<Model>,
+    /// The admin API's token, as it is written.
+    pub(super) admin_token: Option<String>,
+    /// Tries for one request.
+    pub(super) tries_max: Option<u64>,
+    /// After so many failures a target gets no calls.
+    pub(super) failures: Option<u64>,
+    /// For how long.
+    pub(super) open: Option<String>,
+}
+
+/// A provider's API with one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Upstream {
+    pub(super) name: String,
+    pub(super) protocol: &'static str,
+    pub(super) base_url: String,
+    /// As it is written: a variable.
+    pub(super) credential: Option<String>,
+    /// The longest silence.
+    pub(super) read_timeout: Option<String>,
+}
+
+/// One place where a model is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) upstream: String,
+    pub(super) model: String,
+    pub(super) priority: u64,
+    pub(super) weight: u64,
+}
+
+/// A model as customers name it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Model {
+    pub(super) id: String,
+    pub(super) operations: Vec<&'static str>,
+    pub(super) targets: Vec<Target>,
+    /// Price fields and dollars, in our order.
+    pub(super) prices: Vec<(Unit, String)>,
+    /// Costs nothing.
+    pub(super) free: bool,
+    /// Limits as they are written.
+    pub(super) limits: Vec<(String, String)>,
+    /// What all customers together may use.
+    pub(super) rates: BTreeMap<&'static str, u64>,
+    /// What a reader should know.
+    pub(super) comments: Vec<String>,
+    /// Fields that a person has to fill in; while there are any, the model is a comment.
+    pub(super) missing: Vec<&'static str>,
+}
+
+impl Plan {
+    /// The name of the upstream that is like this one, which is added if there is none. `name` is
+    /// what it would be called.
+    pub(super) fn upstream(&mut self, wanted: Upstream) -> String {
+        let is_same = |known: &&Upstream| {
+            Upstream { name: String::new(), ..(*known).clone() }
+                == Upstream { name: String::new(), ..wanted.clone() }
+        };
+        if let Some(known) = self.upstreams.iter().find(is_same) {
+            return known.name.clone();
+        }
+        let is_free = |name: &String| self.upstreams.iter().all(|known| known.name != *name);
+        let numbered = (2..).map(|number| format!("{}-{number}", wanted.name));
+        let name = std::iter::once(wanted.name.clone()).chain(numbered).find(is_free);
+        let name = name.unwrap_or_default();
+        self.upstreams.push(Upstream { name: name.clone(), ..wanted });
+        name
+    }
+}

@@ -1,0 +1,85 @@
+//! The words of the protocols and of the snapshot, as values of a file.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use tollgate_money::price::{Quality, Resolution};
+use tollgate_protocols::limits::{AudioFormat, ImageFormat, ResponseFormat};
+use tollgate_protocols::{Dialect, Operation};
+
+use super::scalar::{Scalar, ScalarError, scalar};
+use super::snapshot::{Affinity, RepeatAfter};
+
+/// Declares a newtype of an enum with `ALL` and `as_str`, which is written as its word.
+macro_rules! word {
+    ($type:ident, $inner:ident, $description:literal) => {
+        #[doc = concat!("[`", stringify!($inner), "`] by its word.")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) struct $type(pub(super) $inner);
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = String::deserialize(deserializer)?;
+                let found = $inner::ALL.iter().find(|known| known.as_str() == word);
+                let expected = || serde::de::Error::custom(concat!("expected ", $description));
+                found.copied().map(Self).ok_or_else(expected)
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($inner).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let words: Vec<_> = $inner::ALL.iter().map(|known| known.as_str()).collect();
+                json_schema!({ "type": "string", "title": $description, "enum": words })
+            }
+        }
+    };
+}
+
+word!(OperationName, Operation, "an operation");
+word!(DialectName, Dialect, "a protocol");
+word!(ResolutionName, Resolution, "a resolution");
+word!(QualityName, Quality, "a quality");
+word!(ImageFormatName, ImageFormat, "a format of images");
+word!(ResponseFormatName, ResponseFormat, "a way to answer");
+word!(AudioFormatName, AudioFormat, "a format of audio");
+word!(AffinityName, Affinity, "a way to keep requests together");
+
+/// What a request may be repeated after although its upstream may have begun with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RepeatAfterName(pub(super) RepeatAfter);
+
+impl Scalar for RepeatAfterName {
+    const FORMAT: &'static str = "tollgate-repeat-after";
+    const DESCRIPTION: &'static str =
+        "a status from 400 to 599, `timeout`, `connection_lost` or `server_error`";
+    const NUMBER: bool = true;
+    const PATTERN: &'static str =
+        r"^([45][0-9][0-9]|timeout|connection_lost|server_error|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        let status = || text.parse().ok().filter(|status| (400..600).contains(status));
+        let read = match text {
+            "timeout" => Some(RepeatAfter::Timeout),
+            "connection_lost" => Some(RepeatAfter::ConnectionLost),
+            "server_error" => Some(RepeatAfter::ServerError),
+            _ => status().map(RepeatAfter::Status),
+        };
+        read.map(Self).ok_or_else(|| {
+            ScalarError::new(
+                "nothing can be repeated after this",
+                format!("write {}", Self::DESCRIPTION),
+            )
+        })
+    }
+}
+
+scalar!(RepeatAfterName);

@@ -1,0 +1,73 @@
+//! What operators type: the fields of the two files, with their defaults. Doc comments here are the
+//! descriptions in the JSON Schema.
+
+mod admin;
+mod console;
+mod limits;
+mod listeners;
+mod mcp;
+mod models;
+mod routes;
+mod store;
+mod upstreams;
+
+use std::marker::PhantomData;
+
+use schemars::JsonSchema;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+
+pub(super) use admin::*;
+pub(super) use console::*;
+pub(super) use limits::*;
+pub(super) use listeners::*;
+pub(super) use mcp::*;
+pub(super) use models::*;
+pub(super) use routes::*;
+pub(super) use store::*;
+pub(super) use upstreams::*;
+
+/// A mapping from names to values that keeps the order of the file.
+#[derive(Debug)]
+pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Collect<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a mapping")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Collect(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Entries<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("EntriesOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        std::collections::BTreeMap::<String, T>::json_schema(generator)
+    }
+}

@@ -1,0 +1,62 @@
+//! Parts of the field `limits` of `routes.yaml`: what those get who share the gateway.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+
+use crate::scalar::Period;
+
+/// Requests of those who have shown no valid key, and of the console: they have places of their own
+/// and take none from customers.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Unauthenticated {
+    /// How many are served at one time; more are turned away. Default: 256.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) requests_in_flight_max: usize,
+    /// How many of them may come from one address, or one network of IPv6 (/64). Default: 32.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) per_address_max: usize,
+    /// The time within which their bodies must arrive and our answers be taken. Default: `10s`.
+    pub(crate) timeout: Period,
+}
+
+impl Default for Unauthenticated {
+    fn default() -> Self {
+        Self {
+            requests_in_flight_max: 256,
+            per_address_max: 32,
+            timeout: Period(Duration::from_secs(10)),
+        }
+    }
+}
+
+/// The most that one account, all of its keys together, may have of the gateway at one time.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PerAccount {
+    /// Its share of `requests_in_flight_max`, in percent. Default: 25.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) requests_in_flight_percent: u32,
+    /// Its share of `body_memory_max`, in percent; one body, and what goes upstream of it, always
+    /// fits. Default: 25.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) body_memory_percent: u32,
+    /// Its share of `waiting_max` of `tasks`, in percent. Default: 25.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) waiting_percent: u32,
+    /// Reads of much at once: `/v1/usage` and pages of the console. Default: 4.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) reads_max: u32,
+}
+
+impl Default for PerAccount {
+    fn default() -> Self {
+        Self {
+            requests_in_flight_percent: 25,
+            body_memory_percent: 25,
+            waiting_percent: 25,
+            reads_max: 4,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The fields of `models.yaml`.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+
+use super::{Entries, Rates};
+use crate::names::{
+    AudioFormatName, ImageFormatName, OperationName, QualityName, ResolutionName,
+    ResponseFormatName,
+};
+use crate::rate::{PerMillion, PerUnit};
+use crate::scalar::{ImageSize, Period, Size};
+use tollgate_money::each_unit;
+use tollgate_money::money::Rate;
+use tollgate_money::price::Unit;
+
+/// The models of a Tollgate gateway: where they are served and what they cost.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Models {
+    /// The models, by the id that customers use, in the order in which they are listed.
+    pub(crate) models: Entries<Model>,
+}
+
+/// A model.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Model {
+    /// What it can be asked to do.
+    pub(crate) operations: Vec<OperationName>,
+    /// Where it is served.
+    pub(crate) targets: Vec<Target>,
+    /// What it costs, in US dollars.
+    #[serde(default)]
+    pub(crate) prices: Prices,
+    /// Prices that depend on the request. The first whose conditions all hold replaces what it names.
+    #[serde(default)]
+    pub(crate) prices_when: Vec<PricesWhen>,
+    /// What one request can use at most.
+    #[serde(default)]
+    pub(crate) limits: ModelLimits,
+    /// How much the model may be used by all customers together. Default: no limit.
+    #[serde(default)]
+    pub(crate) rate_limits: Rates,
+    /// `owned_by` in model lists. Default: the first target's upstream.
+    #[serde(default)]
+    pub(crate) owned_by: Option<String>,
+    /// How long an answer that nobody waits for any more is read on for its usage. It is where its
+    /// cost is known at its end only: with reasoning, media, or without a stream.
+    #[serde(default)]
+    pub(crate) on_disconnect: OnDisconnect,
+    /// Says that the model costs nothing. Default: `false`, and then a missing price is an error.
+    #[serde(default)]
+    pub(crate) free: bool,
+    /// Whether the model may think without showing all of it. `false` is a promise: an answer that is
+    /// cut is then charged by the text that was sent. Default: `true`.
+    #[serde(default)]
+    pub(crate) reasoning: Option<bool>,
+    /// Top-level fields of requests that are let through although they are not known to cost nothing
+    /// of their own.
+    #[serde(default)]
+    pub(crate) pass_fields: Vec<String>,
+    /// Headers of requests that are sent on beside those that always are; `anthropic-beta: NAME` for
+    /// one of Anthropic's betas.
+    #[serde(default)]
+    pub(crate) pass_headers: Vec<String>,
+    /// Types of tools that are let through, and taken to be run by the upstream. A `*` at the end
+    /// stands for any ending.
+    #[serde(default)]
+    pub(crate) pass_tools: Vec<String>,
+    /// Types of messages, items and content that are let through. A `*` at the end stands for any
+    /// ending.
+    #[serde(default)]
+    pub(crate) pass_content: Vec<String>,
+}
+
+/// How long an answer that nobody waits for any more is read on. One that takes more is given up, and
+/// the most that it can cost is charged.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct OnDisconnect {
+    /// From when the customer left; `timeouts.total` of the upstream counts as well. Default: `1h`.
+    pub(crate) time: Period,
+    /// The bytes that are read and thrown away. Default: `64MiB`.
+    pub(crate) bytes: Size,
+}
+
+impl Default for OnDisconnect {
+    fn default() -> Self {
+        Self { time: Period(Duration::from_secs(3600)), bytes: Size(64 << 20) }
+    }
+}
+
+/// One place where a model is served.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Target {
+    /// The name of an upstream in routes.yaml.
+    pub(crate) upstream: String,
+    /// The upstream's name for the model. Default: the model's id.
+    #[serde(default)]
+    pub(crate) model: Option<String>,
+    /// Lower is tried first. Default: 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1000))]
+    pub(crate) priority: u32,
+    /// The share among targets of the same priority. Default: 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) weight: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+macro_rules! prices {
+    ($(
+        $(#[$doc:meta])* $unit:ident: $name:ident,
+        $(#[$rate_doc:meta])* $rate:ident,
+        $(#[$price_doc:meta])* $price:ident: $typed:ident,
+        $info:tt;
+    )+) => {
+        /// What a model costs, in US dollars. At most nine decimals for a million, fifteen for one.
+        #[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub(crate) struct Prices {
+            $($(#[$price_doc])* pub(crate) $price: Option<$typed>),+
+        }
+
+        impl Prices {
+            /// What one unit costs, if it was typed.
+            pub(crate) fn rate(&self, unit: Unit) -> Option<Rate> {
+                match unit {
+                    $(Unit::$unit => self.$price.map(|price| price.0)),+
+                }
+            }
+
+            /// These prices, with those of `base` where nothing was typed.
+            pub(crate) fn over(&self, base: &Self) -> Self {
+                Self { $($price: self.$price.or(base.$price)),+ }
+            }
+        }
+    };
+}
+
+each_unit!(prices);
+
+/// Prices for requests that fit some conditions.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PricesWhen {
+    /// Conditions, all of which must hold.
+    pub(crate) when: When,
+    /// The prices that differ.
+    pub(crate) prices: Prices,
+}
+
+/// Conditions on a request, all of which must hold.
+#[derive(Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct When {
+    /// The resolution of a video, such as `720p`.
+    #[serde(default)]
+    pub(crate) resolution: Option<ResolutionName>,
+    /// The size of an image, width by height, such as `1024x1024`.
+    #[serde(default)]
+    pub(crate) size: Option<ImageSize>,
+    /// The quality of an image.
+    #[serde(default)]
+    pub(crate) quality: Option<QualityName>,
+    /// Whether a video is made with sound.
+    #[serde(default)]
+    pub(crate) audio: Option<bool>,
+    /// Whether a video is a draft.
+    #[serde(default)]
+    pub(crate) draft: Option<bool>,
+    /// Whether a video is among the inputs.
+    #[serde(default)]
+    pub(crate) video_input: Option<bool>,
+}
+
+/// What one request to a model can use at most, and ask for.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ModelLimits {
+    /// The context window: the tokens of input that the model takes. Needed for chat.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) context_tokens_max: Option<u64>,
+    /// The tokens that the model can put out in one answer, reasoning included; for image models, the
+    /// tokens of one image. Needed for chat, and for images that are billed by tokens.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) output_tokens_max: Option<u64>,
+    /// The vector sizes that an embedding model can give. Default: any is passed on.
+    #[schemars(inner(range(min = 1, max = 65_536)))]
+    pub(crate) dimensions: Vec<u32>,
+    /// The inputs that an embedding model takes in one call: longer arrays are split. Default: they
+    /// are not.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) batch_inputs_max: Option<u32>,
+    /// Whether an embedding model takes token ids in the place of text. Default: `true`.
+    pub(crate) token_ids: Option<bool>,
+    /// The images that one request can make. Default: 10.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) images_max: Option<u32>,
+    /// The images that one request must refer to. Default: 0, and 1 for edits.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) reference_images_min: Option<u32>,
+    /// The images that one request can refer to. Default: 16.
+    #[schemars(range(min = 0, max = 100))]
+    pub(crate) reference_images_max: Option<u32>,
+    /// The sizes of image that can be asked for, width by height. Default: any that `side_max` and its
+    /// neighbours allow.
+    pub(crate) sizes: Vec<ImageSize>,
+    /// The longest side of an image of a size that is not listed, in pixels.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub(crate) side_max: Option<u16>,
+    /// What the sides of such an image are multiples of, in pixels.
+    #[schemars(range(min = 1, max = 1024))]
+    pub(crate) side_multiple: Option<u16>,
+    /// How many times as long as the short side the long side of such an image can be.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) aspect_ratio_max: Option<u16>,
+    /// The qualities of image that can be asked for. Default: any.
+    pub(crate) qualities: Option<Vec<QualityName>>,
+    /// The formats of image file that can be asked for. Default: any.
+    pub(crate) output_formats: Option<Vec<ImageFormatName>>,
+    /// How images can be answered. With one way alone, upstreams are not told. Default: any.
+    pub(crate) response_formats: Option<Vec<ResponseFormatName>>,
+    /// Whether edits can be limited by a mask. Default: `true`.
+    pub(crate) mask: Option<bool>,
+    /// Whether images can be streamed. Default: `false`.
+    pub(crate) stream: Option<bool>,
+    /// The resolutions of video that can be asked for.
+    pub(crate) resolutions: Vec<ResolutionName>,
+    /// The shortest video, in seconds.
+    #[schemars(range(min = 1, max = 3600))]
+    pub(crate) seconds_min: Option<u32>,
+    /// The longest video, in seconds.
+    #[schemars(range(min = 1, max = 3600))]
+    pub(crate) seconds_max: Option<u32>,
+    /// Whether a video's `duration` and `seed` can be -1 where its upstream chooses them then.
+    /// Default: `false`.
+    pub(crate) minus_one: Option<bool>,
+    /// The characters that one request can have spoken. Default: 4096.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) characters_max: Option<u32>,
+    /// The formats of audio that can be asked for, of upstreams that make `wav` alone. With one format
+    /// alone, what is asked for does not matter. Default: any.
+    pub(crate) audio_formats: Option<Vec<AudioFormatName>>,
+    /// Whether the model can be told how to speak. Default: `true`.
+    pub(crate) instructions: Option<bool>,
+}

@@ -1,0 +1,373 @@
+//! The fields of `routes.yaml`. Those with much inside them have a file of their own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+
+use super::{Admin, Console, Entries, Listener, Mcp, PerAccount, Store, Unauthenticated, Upstream};
+use crate::names::{AffinityName, OperationName};
+use crate::network::Network;
+use crate::scalar::{Address, Period, Share, Size};
+use crate::snapshot::Affinity;
+use crate::webhook_host::WebhookHost;
+use crate::window::Window;
+use tollgate_protocols::json::VALUES_MAX;
+
+/// Listeners, upstreams, routes, limits and the store of a Tollgate gateway.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Routes {
+    /// Where customers connect. Default: `0.0.0.0:8080` with `h2c: true`. Takes effect at a restart.
+    #[serde(default = "default_listeners")]
+    pub(crate) listeners: Vec<Listener>,
+    /// Networks of proxies whose `X-Forwarded-For` says where a request comes from. Default: none,
+    /// and the header is ignored.
+    #[serde(default)]
+    pub(crate) trusted_proxies: Vec<Network>,
+    /// The operator's API, probes and metrics. Takes effect at a restart.
+    #[serde(default)]
+    pub(crate) admin: Admin,
+    /// Where the ledger is kept. Takes effect at a restart.
+    #[serde(default)]
+    pub(crate) store: Store,
+    /// How the gateway stops. Takes effect at a restart.
+    #[serde(default)]
+    pub(crate) shutdown: Shutdown,
+    /// How changes of the files are taken up.
+    #[serde(default)]
+    pub(crate) reload: Reload,
+    /// Bounds on what is taken in from customers.
+    #[serde(default)]
+    pub(crate) limits: Limits,
+    /// How much keys and accounts may be used. Keys and accounts can have limits of their own, by the
+    /// admin API. Default: no limit.
+    #[serde(default)]
+    pub(crate) rate_limits: RateLimits,
+    /// How tasks, such as video, are followed.
+    #[serde(default)]
+    pub(crate) tasks: Tasks,
+    /// How targets are chosen and given up.
+    #[serde(default)]
+    pub(crate) balancing: Balancing,
+    /// The customers' console.
+    #[serde(default)]
+    pub(crate) console: Console,
+    /// The server for agents: the Model Context Protocol.
+    #[serde(default)]
+    pub(crate) mcp: Mcp,
+    /// Which finished requests get a line in the log. Metrics count all of them.
+    #[serde(default)]
+    pub(crate) access_log: AccessLog,
+    /// What is kept of finished requests for people to look at. Takes effect at a restart.
+    #[serde(default)]
+    pub(crate) request_log: RequestLog,
+    /// The providers' APIs, by a name of your own.
+    pub(crate) upstreams: Entries<Upstream>,
+    /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
+    #[serde(default)]
+    pub(crate) routes: Option<Vec<Route>>,
+}
+
+fn default_listeners() -> Vec<Listener> {
+    let address = Address(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)));
+    vec![Listener { address, h2c: true, proxy_protocol: false, tls: None }]
+}
+
+/// How the gateway stops.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Shutdown {
+    /// How long requests are still taken after SIGTERM, while `/readyz` says that none are wanted.
+    /// Default: not at all.
+    pub(crate) delay: Option<Period>,
+    /// The time that requests in flight get after that. Default: `30s`.
+    pub(crate) grace: Period,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { delay: None, grace: Period(Duration::from_secs(30)) }
+    }
+}
+
+/// How changes of the files are taken up.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Reload {
+    /// Whether the files are put in force as soon as they have changed. Default: `true`.
+    pub(crate) watch: bool,
+}
+
+impl Default for Reload {
+    fn default() -> Self {
+        Self { watch: true }
+    }
+}
+
+/// Bounds on what is taken in from customers.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    /// The largest request body. Default: `64MiB`, or half of what all bodies may take.
+    pub(crate) body_max: Option<Size>,
+    /// All request bodies held in memory at one time, with what is made of them while they are read.
+    /// Default: `512MiB`, or a quarter of the memory that the process may use, if that is less.
+    pub(crate) body_memory_max: Option<Size>,
+    /// The values, of arrays and objects at any depth, that a JSON request body may have: a parser
+    /// takes time and memory by their number. Bodies of embeddings, where each token id is one, may
+    /// have ten times as many. Default: 100000.
+    #[schemars(range(min = 1_000, max = 100_000_000))]
+    pub(crate) json_values_max: usize,
+    /// The time within which a whole request body must arrive. Default: `60s`.
+    pub(crate) body_timeout: Period,
+    /// The time within which a customer who is sending must send something. Default: `60s`.
+    pub(crate) read_timeout: Period,
+    /// The time within which a customer who is receiving must take something. Default: `60s`.
+    pub(crate) write_timeout: Period,
+    /// The customers' requests that are served at one time; more are turned away. Default: 10000.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) requests_in_flight_max: usize,
+    /// Requests without a valid key, and those of the console.
+    pub(crate) unauthenticated: Unauthenticated,
+    /// The most that one account may have of these at one time.
+    pub(crate) per_account: PerAccount,
+    /// Customers' connections at one time; when there are as many, the one that has been idle the longest
+    /// gives way. Never more than file descriptors allow. Default: as many as those allow, at most
+    /// 20000.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) connections_max: Option<usize>,
+    /// The same from one address: an IPv4 address, or 64 bits of an IPv6 address. It does not hold for
+    /// `trusted_proxies`. Default: half of `connections_max`.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) connections_per_address_max: Option<usize>,
+    /// How often a stream gets a comment while its upstream is silent, so that nothing in between
+    /// takes it for dead. Default: never.
+    pub(crate) sse_keepalive: Option<Period>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let minute = Period(Duration::from_secs(60));
+        Self {
+            body_max: None,
+            body_memory_max: None,
+            json_values_max: VALUES_MAX,
+            body_timeout: minute,
+            read_timeout: minute,
+            write_timeout: minute,
+            // At 70 KiB each, in 700 MiB and 20,000 descriptors: what a small machine has.
+            requests_in_flight_max: 10_000,
+            unauthenticated: Unauthenticated::default(),
+            per_account: PerAccount::default(),
+            connections_max: None,
+            connections_per_address_max: None,
+            sse_keepalive: None,
+        }
+    }
+}
+
+/// How much keys and accounts may be used.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RateLimits {
+    /// For every key.
+    pub(crate) key: Rates,
+    /// For every account: all of its keys together.
+    pub(crate) account: Rates,
+}
+
+/// How much something may be used.
+#[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Rates {
+    /// Requests a minute; a whole minute's may come at once. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) requests_per_minute: Option<u32>,
+    /// Tokens a minute: input when a request comes, output when it is over. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) tokens_per_minute: Option<u32>,
+    /// Requests at one time. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) concurrent_requests: Option<u32>,
+}
+
+/// How tasks, such as video, are followed.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Tasks {
+    /// How soon an upstream is asked again about a young task. Default: `5s`.
+    pub(crate) poll_min: Period,
+    /// How soon an upstream is asked again about an old task. Default: `30s`.
+    pub(crate) poll_max: Period,
+    /// The customers who may wait for the end of a task at one time. Default: 256.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(crate) waiting_max: u32,
+    /// How long the same submit with the same key, without an `Idempotency-Key`, is taken for a
+    /// repetition, which is refused; `none` for not at all. Default: `5s`.
+    pub(crate) repeat_window: Window,
+    /// The tasks of one account that may come to nothing in a minute, since they cost nothing.
+    /// Default: 30.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) unpaid_per_minute: u32,
+    /// Hosts that webhooks may be sent to although they are not on the public internet, over `http`
+    /// as well: on ports 80 and 443, on the port that is named, or with `:*` on all. Default: none.
+    pub(crate) webhook_hosts: Vec<WebhookHost>,
+    /// The time that a receiver of webhooks may take to answer, at most `15s`. Default: `15s`.
+    pub(crate) webhook_timeout: Period,
+    /// Webhooks that are sent at one time. Default: 128.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) webhooks_max: u32,
+    /// Webhooks of one account that are sent at one time. Default: 4.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) webhooks_per_account: u32,
+    /// Webhooks to one receiver that are sent at one time, of all accounts. Default: 8.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) webhooks_per_receiver: u32,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        let seconds = |count| Period(Duration::from_secs(count));
+        Self {
+            poll_min: seconds(5),
+            poll_max: seconds(30),
+            waiting_max: 256,
+            repeat_window: Window(Some(Duration::from_secs(5))),
+            unpaid_per_minute: 30,
+            webhook_hosts: Vec::new(),
+            webhook_timeout: seconds(15),
+            webhooks_max: 128,
+            webhooks_per_account: 4,
+            webhooks_per_receiver: 8,
+        }
+    }
+}
+
+/// How targets are chosen and given up.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Balancing {
+    /// Which requests go to the same target as long as that is in order. Default: `conversation`.
+    pub(crate) affinity: AffinityName,
+    /// When a target gets no calls.
+    pub(crate) circuit: Circuit,
+    /// When another target is tried.
+    pub(crate) retries: Retries,
+    /// How long a recovered target takes to get its whole share again. Default: `30s`.
+    pub(crate) slow_start: Period,
+}
+
+impl Default for Balancing {
+    fn default() -> Self {
+        Self {
+            affinity: AffinityName(Affinity::Conversation),
+            circuit: Circuit::default(),
+            retries: Retries::default(),
+            slow_start: Period(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// When a target gets no calls.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Circuit {
+    /// After so many failures in a row. Default: 5.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) failures: u32,
+    /// When this share of calls fails, in percent, over 30 s and at least 20 calls. Default: 50.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) failure_percent: u32,
+    /// How long at first; doubled each time that it happens again without a success. Default: `5s`.
+    pub(crate) open: Period,
+    /// How long at most. Default: `2m`.
+    pub(crate) open_max: Period,
+}
+
+impl Default for Circuit {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            failure_percent: 50,
+            open: Period(Duration::from_secs(5)),
+            open_max: Period(Duration::from_secs(120)),
+        }
+    }
+}
+
+/// When another target is tried.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Retries {
+    /// Tries for one request, the first included. Default: 4.
+    #[schemars(range(min = 1, max = 16))]
+    pub(crate) tries_max: u32,
+    /// Retries in 100 requests, over all requests of the gateway. Default: 20.
+    #[schemars(range(min = 0, max = 100))]
+    pub(crate) budget_percent: u32,
+    /// Retries a second that there may be in any case. Default: 10.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub(crate) per_second_min: u32,
+    /// After this long no further try of a request begins. Default: `60s`.
+    pub(crate) deadline: Period,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        let deadline = Period(Duration::from_secs(60));
+        Self { tries_max: 4, budget_percent: 20, per_second_min: 10, deadline }
+    }
+}
+
+/// Which finished requests get a line in the log.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AccessLog {
+    /// The share of ordinary requests that are logged, from `0` to `1`. Requests that ended in an
+    /// error, and slow ones, are always logged. Default: `1`.
+    pub(crate) sample: Share,
+    /// A request that took this long or longer is slow. Default: `10s`.
+    pub(crate) slow: Period,
+}
+
+impl Default for AccessLog {
+    fn default() -> Self {
+        Self { sample: Share::ALL, slow: Period(Duration::from_secs(10)) }
+    }
+}
+
+/// What is kept of finished requests for people to look at: in the consoles and the admin API.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RequestLog {
+    /// Whether anything is kept. Default: `true`.
+    pub(crate) enabled: bool,
+    /// The most that it takes of the disk, from `1MiB`. The oldest requests are removed. Default:
+    /// `1GiB`.
+    pub(crate) size_max: Size,
+}
+
+impl Default for RequestLog {
+    fn default() -> Self {
+        Self { enabled: true, size_max: Size(1 << 30) }
+    }
+}
+
+/// A path and what it does.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Route {
+    /// The exact path, such as `/v1/chat/completions`.
+    pub(crate) path: String,
+    /// What it does.
+    pub(crate) operation: OperationName,
+    /// The largest request body here. Default: `body_max` of `limits`.
+    #[serde(default)]
+    pub(crate) body_max: Option<Size>,
+    /// The values that a JSON request body may have here. Default: `json_values_max` of `limits`, for
+    /// embeddings ten times that.
+    #[serde(default)]
+    #[schemars(range(min = 1_000, max = 100_000_000))]
+    pub(crate) json_values_max: Option<usize>,
+}

@@ -1,0 +1,172 @@
+//! The field `store` of `routes.yaml`.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+
+use crate::database_url::DatabaseUrl;
+use crate::scalar::{Period, SecretText, Size};
+use crate::url::BaseUrl;
+
+/// Where the ledger is kept.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Store {
+    /// The directory of the ledger, for one process at a time. Default: `data`.
+    pub(crate) data_dir: String,
+    /// What becomes of calls that a crash left open. Default: `void`.
+    pub(crate) recovery: Recovery,
+    /// The database of a fleet: several gateways that spend the same money. Default: none, and this
+    /// gateway is the only one.
+    pub(crate) postgres: Option<Postgres>,
+    /// What becomes of the journal's files.
+    pub(crate) journal: Journal,
+    /// What stays in sled, where statements and usage are read fastest.
+    pub(crate) statements: Statements,
+}
+
+/// What stays in sled, where statements and usage are read fastest.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Statements {
+    /// For how many days lines of statements and usage by the hour stay there, from 1 to 3650. Older
+    /// lines are read from the journal, and older usage is told by the day. Default: `90`.
+    pub(crate) keep_days: u16,
+    /// About how many bytes of lines stay there at most, from `16MiB`; above that the oldest are read
+    /// from the journal. Default: `128MiB`.
+    pub(crate) size_max: Size,
+}
+
+impl Default for Statements {
+    fn default() -> Self {
+        Self { keep_days: 90, size_max: Size(128 << 20) }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        let (data_dir, journal) = ("data".to_owned(), Journal::default());
+        let statements = Statements::default();
+        Self { data_dir, recovery: Recovery::Void, postgres: None, journal, statements }
+    }
+}
+
+/// What becomes of the journal's files.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Journal {
+    /// Where closed files go that a start does not need any more. Default: nowhere, and all stay in
+    /// the data directory.
+    pub(crate) archive: Option<Archive>,
+}
+
+/// Where the journal's closed files go: to a directory, or to a bucket.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Archive {
+    /// A directory, best on another disk. Each ledger makes a directory of its own in it.
+    pub(crate) directory: Option<String>,
+    /// A bucket of an object store that speaks S3. Each ledger has a prefix of its own in it.
+    pub(crate) s3: Option<Bucket>,
+    /// For how many days after its last record a file stays in the data directory. Default: `30`.
+    #[serde(default = "keep_days")]
+    pub(crate) keep_days: u16,
+}
+
+/// A bucket, and how it is reached.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bucket {
+    /// Its name.
+    pub(crate) bucket: String,
+    /// What the keys of all objects begin with, such as `tollgate/eu`. Default: nothing.
+    #[serde(default)]
+    pub(crate) prefix: String,
+    /// Where the store is, without the bucket. Default: Amazon's, in this region.
+    pub(crate) endpoint: Option<BaseUrl>,
+    /// The region that requests are signed for. Default: `us-east-1`.
+    #[serde(default = "region")]
+    pub(crate) region: String,
+    /// Whether the bucket stands in the path of URLs, and not in the name of the host. Default: `true`
+    /// with an `endpoint`, `false` without.
+    pub(crate) path_style: Option<bool>,
+    /// The id of the key that signs requests.
+    pub(crate) access_key: SecretText,
+    /// The key that signs requests.
+    pub(crate) secret_key: SecretText,
+    /// The longest silence of the store, from `1s` to `10m`. Default: `30s`.
+    #[serde(default = "store_timeout")]
+    pub(crate) timeout: Period,
+}
+
+fn region() -> String {
+    "us-east-1".to_owned()
+}
+
+fn store_timeout() -> Period {
+    Period(Duration::from_secs(30))
+}
+
+fn keep_days() -> u16 {
+    30
+}
+
+/// What becomes of calls that a crash left open.
+#[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(title = "a way of recovery", inline)]
+pub(crate) enum Recovery {
+    /// The customer pays nothing.
+    Void,
+    /// The customer pays the least that the call must have cost: its estimated input.
+    Floor,
+}
+
+/// The database of a fleet, and this gateway's place in it.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Postgres {
+    /// Where the database is, without a password. Of several hosts with commas between them, the one
+    /// that takes writes is used.
+    pub(crate) url: DatabaseUrl,
+    /// The user's password. Default: none is given.
+    pub(crate) password: Option<SecretText>,
+    /// Whether the connection is encrypted. Default: `verify-full`, or `disable` for a database on this
+    /// machine.
+    pub(crate) tls: Option<DatabaseTls>,
+    /// The authorities whose certificates the server may prove its name with, as PEM. Default: those
+    /// that this machine trusts.
+    pub(crate) ca_file: Option<String>,
+    /// The most connections at one time, beside the one that listens. Default: `10`.
+    #[serde(default = "connections")]
+    pub(crate) connections: u32,
+    /// What operators call this gateway. Default: the name of the machine.
+    pub(crate) node: Option<String>,
+    /// How long this gateway goes on when it cannot reach the database, from `2s` to `60s`. All of a
+    /// fleet have the same. Default: `10s`.
+    #[serde(default = "lease")]
+    pub(crate) lease: Period,
+    /// For how long ahead this gateway borrows what its customers spend, at their pace of the last
+    /// seconds: so long calls go on that the database is away, as far as the lease lets them. From `1s`
+    /// to `10m`. Default: `lease`.
+    pub(crate) cover: Option<Period>,
+}
+
+fn connections() -> u32 {
+    10
+}
+
+fn lease() -> Period {
+    Period(Duration::from_secs(10))
+}
+
+/// Whether the connection to the database is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(title = "a way to connect", inline)]
+pub(crate) enum DatabaseTls {
+    /// It is, and the server proves its name.
+    VerifyFull,
+    /// It is not.
+    Disable,
+}

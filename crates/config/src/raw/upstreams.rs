@@ -1,0 +1,125 @@
+//! The field `upstreams` of `routes.yaml`.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+
+use super::Entries;
+use crate::names::{DialectName, RepeatAfterName};
+use crate::scalar::{Period, SecretText};
+use crate::url::BaseUrl;
+
+/// A provider's API.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Upstream {
+    /// The protocol that it speaks.
+    pub(crate) protocol: DialectName,
+    /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai` and
+    /// `voyage` this ends with the version; the others add their own paths in full.
+    pub(crate) base_url: BaseUrl,
+    /// Your key at the provider. Leave it out for a server that asks for none.
+    #[serde(default)]
+    pub(crate) credential: Option<SecretText>,
+    /// Several keys at the provider, by names of your own, in the place of `credential`. Calls are
+    /// spread over them, and one that is refused or busy is left to the others.
+    #[serde(default)]
+    pub(crate) credentials: Entries<SecretText>,
+    /// Asks regularly whether the upstream works. Default: only calls show it.
+    #[serde(default)]
+    pub(crate) health_check: Option<HealthCheck>,
+    /// Switches the upstream off, with a warning, when a variable or file that it names is missing.
+    /// Default: `false`, which makes that an error.
+    #[serde(default)]
+    #[expect(
+        dead_code,
+        reason = "it is looked at before the values are complete enough to be read"
+    )]
+    pub(crate) optional: bool,
+    /// How long to wait for it.
+    #[serde(default)]
+    pub(crate) timeouts: Timeouts,
+    /// When another target may be asked although this one may have done the work.
+    #[serde(default)]
+    pub(crate) retries: UpstreamRetries,
+    /// Top-level fields of requests that models let through if all of their upstreams do: see the
+    /// same field of a model.
+    #[serde(default)]
+    pub(crate) pass_fields: Vec<String>,
+    /// Headers of requests that are sent on to it beside those that always are.
+    #[serde(default)]
+    pub(crate) pass_headers: Vec<String>,
+    /// Headers of its answers that are passed on beside those that always are.
+    #[serde(default)]
+    pub(crate) pass_response_headers: Vec<String>,
+    /// Types of tools that models let through if all of their upstreams do.
+    #[serde(default)]
+    pub(crate) pass_tools: Vec<String>,
+    /// Types of messages, items and content that models let through if all of their upstreams do.
+    #[serde(default)]
+    pub(crate) pass_content: Vec<String>,
+}
+
+/// When another target may be asked although this one may have done the work.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct UpstreamRetries {
+    /// Statuses from 400 to 599, `timeout`, `connection_lost` and `server_error` (any other status of
+    /// 500 and more): what the upstream may bill for a try that is repeated after one of these is
+    /// noted as your loss. Tasks are never submitted twice. Default: none.
+    pub(crate) on: Vec<RepeatAfterName>,
+}
+
+/// How to find out whether an upstream works.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HealthCheck {
+    /// What is asked for, with `GET` and without a credential: any answer below 500 is good.
+    /// Default: a connection is enough.
+    pub(crate) path: Option<String>,
+    /// How often. Default: `10s`.
+    pub(crate) interval: Period,
+    /// How long an answer may take. Default: `5s`.
+    pub(crate) timeout: Period,
+    /// So many failures in a row take it out. Default: 3.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) unhealthy_after: u32,
+    /// So many successes in a row bring it back. Default: 2.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) healthy_after: u32,
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        let seconds = |count| Period(Duration::from_secs(count));
+        Self {
+            path: None,
+            interval: seconds(10),
+            timeout: seconds(5),
+            unhealthy_after: 3,
+            healthy_after: 2,
+        }
+    }
+}
+
+/// How long to wait for an upstream.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Timeouts {
+    /// For the TCP and TLS handshakes. Default: `5s`.
+    pub(crate) connect: Period,
+    /// The longest silence, before a response begins and between two pieces of it. Default: `300s`.
+    pub(crate) read: Period,
+    /// Until a piece of a request is taken. Default: `30s`.
+    pub(crate) write: Period,
+    /// The longest that an answer may take, from the request's beginning: a stream is then ended with
+    /// an error event, and what was delivered is charged. Default: `1h`.
+    pub(crate) total: Period,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let seconds = |count| Period(Duration::from_secs(count));
+        Self { connect: seconds(5), read: seconds(300), write: seconds(30), total: seconds(3600) }
+    }
+}

@@ -1,0 +1,218 @@
+//! The configuration that is in force, and its replacement while the gateway runs.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::snapshot::{Listener, Snapshot};
+use super::{Described, Diagnostic, Overrides, Sources};
+use tollgate_money::clock::UnixMs;
+
+/// Hands out the configuration in force. A reload replaces it whole or not at all.
+#[derive(Debug)]
+pub struct ConfigHandle {
+    current: ArcSwap<Snapshot>,
+    /// What the process started with: what restart-only fields still are.
+    started: Arc<Snapshot>,
+    sources: Sources,
+    overrides: Overrides,
+    /// What the files held when they were last tried, whether they were taken or refused. Its lock
+    /// keeps two reloads at a time from finishing in the wrong order.
+    tried: Mutex<String>,
+    /// When the configuration in force was loaded, in milliseconds since 1970.
+    loaded_at: AtomicU64,
+    last: Mutex<Option<Arc<LastReload>>>,
+}
+
+/// What asked for a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A signal to the process.
+    Signal,
+    /// A change of the files.
+    Watch,
+    /// The operator of this name.
+    Operator(String),
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal => f.write_str("a signal"),
+            Self::Watch => f.write_str("a change of the files"),
+            Self::Operator(name) => f.write_str(name),
+        }
+    }
+}
+
+/// How the last attempt to put the files in force ended.
+#[derive(Clone, Debug)]
+pub struct LastReload {
+    /// When.
+    pub at: UnixMs,
+    /// What asked for it.
+    pub by: Trigger,
+    /// What it did, or everything that is wrong with the files.
+    pub result: Result<Reloaded, Vec<Diagnostic>>,
+}
+
+/// What a successful reload has to say.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// The hash of the files.
+    pub hash: String,
+    /// What is probably not as meant.
+    pub warnings: Vec<Diagnostic>,
+    /// Fields that differ from what the process started with, and take effect at a restart.
+    pub restart_only: Vec<&'static str>,
+}
+
+impl ConfigHandle {
+    /// A handle on a configuration that was loaded from `sources` with `overrides`.
+    #[must_use]
+    pub fn new(snapshot: Snapshot, sources: Sources, overrides: Overrides) -> Self {
+        let started = Arc::new(snapshot);
+        let current = ArcSwap::new(Arc::clone(&started));
+        // A file that has changed since it was loaded has another hash, and is tried.
+        let tried = Mutex::new(started.hash.clone());
+        let loaded_at = AtomicU64::new(UnixMs::now().0);
+        Self { current, started, sources, overrides, tried, loaded_at, last: Mutex::default() }
+    }
+
+    /// When the configuration in force was loaded.
+    #[must_use]
+    pub fn loaded_at(&self) -> UnixMs {
+        UnixMs(self.loaded_at.load(Ordering::Relaxed))
+    }
+
+    /// How the last reload ended; `None` before the first.
+    #[must_use]
+    pub fn last_reload(&self) -> Option<Arc<LastReload>> {
+        self.last.lock().clone()
+    }
+
+    /// Keeps how a reload ended for those who ask later.
+    pub fn remember(&self, by: Trigger, result: &Result<Reloaded, Vec<Diagnostic>>) {
+        let last = LastReload { at: UnixMs::now(), by, result: result.clone() };
+        *self.last.lock() = Some(Arc::new(last));
+    }
+
+    /// The hash of the files as they are now, and both as typed in one document.
+    ///
+    /// # Errors
+    /// What keeps the files from being YAML.
+    pub fn describe_files(&self) -> Result<(String, Described), Vec<Diagnostic>> {
+        match &self.sources {
+            Sources::Files { routes, models } => super::describe(routes, models),
+            Sources::Embedded => {
+                let running = self.load();
+                Ok((running.hash.clone(), running.described.clone()))
+            }
+        }
+    }
+
+    /// The configuration in force. A request asks once.
+    #[must_use]
+    pub fn load(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// Loads the files again and puts them in force.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them; the configuration in force then stays.
+    pub fn reload(&self) -> Result<Reloaded, Vec<Diagnostic>> {
+        let mut tried = self.tried.lock();
+        self.reload_locked(&mut tried)
+    }
+
+    /// Does the same if the files hold something else than when they were last tried.
+    ///
+    /// # Errors
+    /// As of [`ConfigHandle::reload`].
+    pub fn reload_if_changed(&self) -> Option<Result<Reloaded, Vec<Diagnostic>>> {
+        let mut tried = self.tried.lock();
+        (self.sources.content() != *tried).then(|| self.reload_locked(&mut tried))
+    }
+
+    /// Whether the files hold something else than when they were last tried.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        let tried = self.tried.lock().clone();
+        self.sources.content() != tried
+    }
+
+    /// Says what a reload would, and changes nothing.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the files.
+    pub fn try_out(&self) -> Result<Reloaded, Vec<Diagnostic>> {
+        self.load_files().map(|(_, reloaded)| reloaded)
+    }
+
+    /// Where the files are.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.sources.directories()
+    }
+
+    /// A text that changes whenever what the files hold does.
+    #[must_use]
+    pub fn content(&self) -> String {
+        self.sources.content()
+    }
+
+    fn reload_locked(&self, tried: &mut String) -> Result<Reloaded, Vec<Diagnostic>> {
+        // Before they are read: what is written meanwhile is then tried once more, never missed.
+        *tried = self.sources.content();
+        let (snapshot, reloaded) = self.load_files()?;
+        self.current.store(Arc::new(snapshot));
+        self.loaded_at.store(UnixMs::now().0, Ordering::Relaxed);
+        Ok(reloaded)
+    }
+
+    fn load_files(&self) -> Result<(Snapshot, Reloaded), Vec<Diagnostic>> {
+        let (snapshot, warnings) = super::load(&self.sources, &self.overrides)?;
+        let restart_only = restart_only(&self.started, &snapshot);
+        let hash = snapshot.hash.clone();
+        Ok((snapshot, Reloaded { hash, warnings, restart_only }))
+    }
+}
+
+/// Whether the sockets that are open can go on as they are.
+fn same_listeners(started: &Snapshot, now: &Snapshot) -> bool {
+    let (started, now) = (&started.listeners, &now.listeners);
+    let same = |(one, other): (&Listener, &Listener)| one.is_served_like(other);
+    started.len() == now.len() && started.iter().zip(now).all(same)
+}
+
+/// The fields that a running process cannot change.
+fn restart_only(started: &Snapshot, now: &Snapshot) -> Vec<&'static str> {
+    [
+        ("listeners", !same_listeners(started, now)),
+        ("admin.address", started.admin.address != now.admin.address),
+        ("admin.token", started.admin.token != now.admin.token),
+        ("admin.tls", started.admin.tls.is_some() != now.admin.tls.is_some()),
+        ("admin.console", started.admin.console != now.admin.console),
+        ("console.enabled", started.console.enabled != now.console.enabled),
+        ("console.path", started.console.path != now.console.path),
+        ("store.data_dir", started.store.data_dir != now.store.data_dir),
+        ("store.recovery", started.store.recovery != now.store.recovery),
+        ("store.postgres", started.store.postgres != now.store.postgres),
+        ("store.journal", started.store.archive != now.store.archive),
+        ("request_log", started.request_log != now.request_log),
+        ("mcp.enabled", started.mcp.enabled != now.mcp.enabled),
+        ("mcp.path", started.mcp.path != now.mcp.path),
+        ("mcp.json_values_max", started.mcp.json_values_max != now.mcp.json_values_max),
+        ("mcp.body_max", started.mcp.body_bytes_max != now.mcp.body_bytes_max),
+        ("shutdown.delay", started.shutdown_delay != now.shutdown_delay),
+        ("shutdown.grace", started.shutdown_grace != now.shutdown_grace),
+    ]
+    .into_iter()
+    .filter_map(|(field, changed)| changed.then_some(field))
+    .collect()
+}

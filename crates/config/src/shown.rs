@@ -1,0 +1,280 @@
+//! What of a file people may read: in messages, in the log, over the admin API. A value is shown where
+//! the file's schema knows a field that is no secret; everything else may be one under a misspelt name.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use serde_json::Value as Json;
+
+use super::spans::{Path, Spans, Step, is_telling};
+
+/// Whether the schema knows a plain value at this path, and it is no secret.
+pub(super) fn is_known(schema: &Json, path: &Path) -> bool {
+    knows(schema, schema, path.steps())
+}
+
+fn knows(root: &Json, schema: &Json, steps: &[Step]) -> bool {
+    if let Some(pointer) = schema["$ref"].as_str() {
+        let named = root.pointer(pointer.trim_start_matches('#'));
+        return named.is_some_and(|named| knows(root, named, steps));
+    }
+    let is_file = matches!(steps, [Step::Key(key)] if key == "file");
+    if is_secret(schema) && !is_file {
+        return false;
+    }
+    if let Some(options) = schema["anyOf"].as_array() {
+        return options.iter().any(|option| knows(root, option, steps));
+    }
+    let Some((step, rest)) = steps.split_first() else { return is_scalar(schema) };
+    let below = match step {
+        Step::Key(key) => schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]),
+        Step::Index(_) => &schema["items"],
+    };
+    // Every value can stand in a file of its own, of which the path is no secret.
+    (below.is_object() && knows(root, below, rest)) || (is_file && is_scalar(schema))
+}
+
+/// JSON Schema's word for what is written and never read back.
+fn is_secret(schema: &Json) -> bool {
+    schema["writeOnly"] == true
+}
+
+fn is_scalar(schema: &Json) -> bool {
+    let is_one = |kind: &Json| {
+        kind.as_str().is_some_and(|kind| !matches!(kind, "object" | "array" | "null"))
+    };
+    match &schema["type"] {
+        Json::Array(kinds) => kinds.iter().any(is_one),
+        Json::Null => schema["oneOf"].is_array() || schema["enum"].is_array(),
+        kind => is_one(kind),
+    }
+}
+
+/// Whether a value may be shown as it was typed.
+pub(super) fn may_be_shown(schema: &Json, path: &Path, typed: &str) -> bool {
+    let tells = path.last_key().is_some_and(|key| is_telling(key, typed));
+    is_variable(typed) || (is_known(schema, path) && !tells)
+}
+
+/// Whether a text is the name of a variable and nothing else, not even a default.
+pub(super) fn is_variable(text: &str) -> bool {
+    let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(is_variable_name)
+}
+
+/// Whether a text can be the name of a variable.
+pub(super) fn is_variable_name(name: &str) -> bool {
+    !name.starts_with(|first: char| first.is_ascii_digit())
+        && !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// These lines, from 1, of a file, with asterisks over what may not be shown, and without comments,
+/// which say what a value was before.
+pub(super) fn lines(
+    text: &str,
+    spans: &Spans,
+    schema: &Json,
+    wanted: &BTreeSet<usize>,
+) -> HashMap<usize, String> {
+    let numbered = (1..).zip(text.split('\n'));
+    let mut lines: HashMap<usize, Vec<char>> = numbered
+        .filter(|(number, _)| wanted.contains(number))
+        .map(|(number, line)| (number, line.chars().collect()))
+        .collect();
+    let mut inside: HashMap<usize, Vec<(usize, usize)>> = HashMap::new();
+    for scalar in spans.scalars() {
+        let is_hidden = !may_be_shown(schema, scalar.path, scalar.text);
+        // `{a, b}` is two keys that say nothing: values that were to stand in a list.
+        let is_bare = matches!(scalar.text, "" | "~") && !is_known(schema, scalar.path);
+        let key = scalar.key.map(|mark| {
+            let from = mark.column.saturating_sub(1);
+            ((mark.line, from), (mark.line, from + mark.width), is_bare)
+        });
+        for (from, to, is_hidden) in key.into_iter().chain([(scalar.from, scalar.to, is_hidden)]) {
+            for number in wanted.range(from.0..=to.0) {
+                let Some(line) = lines.get_mut(number) else { continue };
+                let first = if *number == from.0 { from.1 } else { 0 };
+                let last = if *number == to.0 { to.1 } else { line.len() };
+                inside.entry(*number).or_default().push((first, last));
+                let is_key = is_bare && (from, to) != (scalar.from, scalar.to);
+                let goes_on = line.get(last..).unwrap_or_default();
+                let has_colon = goes_on.iter().find(|c| !c.is_whitespace()) == Some(&':');
+                if is_hidden && !(is_key && has_colon) {
+                    hide(line, first, last);
+                }
+            }
+        }
+    }
+    let shown = lines.into_iter().map(|(number, mut line)| {
+        let inside = inside.get(&number).map(Vec::as_slice).unwrap_or_default();
+        if let Some(comment) = comment_in(&line, inside) {
+            line.truncate(comment);
+        }
+        (number, line.into_iter().collect::<String>().trim_end().to_owned())
+    });
+    shown.collect()
+}
+
+fn hide(line: &mut [char], first: usize, last: usize) {
+    let hidden = line.iter_mut().take(last).skip(first);
+    hidden.filter(|c| !c.is_whitespace()).for_each(|c| *c = '*');
+}
+
+/// Where a comment begins that is in none of the values.
+fn comment_in(line: &[char], inside: &[(usize, usize)]) -> Option<usize> {
+    line.iter().enumerate().position(|(at, c)| {
+        let before = at.checked_sub(1).and_then(|before| line.get(before));
+        let is_in_value = inside.iter().any(|(first, last)| (*first..*last).contains(&at));
+        *c == '#' && !is_in_value && before.is_none_or(|c| c.is_whitespace())
+    })
+}
+
+/// The names of all fields that the schema knows and that are no secrets.
+fn field_names<'a>(schema: &'a Json, names: &mut HashSet<&'a str>) {
+    match schema {
+        Json::Object(keywords) => {
+            for (keyword, value) in keywords {
+                if let (true, Some(properties)) = (keyword == "properties", value.as_object()) {
+                    let open = properties.iter().filter(|(_, field)| !is_secret(field));
+                    names.extend(open.map(|(name, _)| name.as_str()));
+                }
+                field_names(value, names);
+            }
+        }
+        Json::Array(items) => items.iter().for_each(|item| field_names(item, names)),
+        _ => {}
+    }
+}
+
+/// A line of a text that could not be parsed, so that it is not known where values end: whatever comes
+/// after something else than the name of a known field is overwritten.
+pub(super) fn guarded(line: &str, schema: &Json) -> String {
+    let mut names = HashSet::new();
+    field_names(schema, &mut names);
+    let characters: Vec<char> = line.chars().collect();
+    let end = comment_in(&characters, &[]).unwrap_or(characters.len());
+    let line: String = characters.into_iter().take(end).collect();
+    let from = unknown_from(line.trim_end(), &names);
+    let (shown, hidden) = line.trim_end().split_at(from);
+    let hidden = hidden.chars().map(|c| if c.is_whitespace() { c } else { '*' });
+    shown.chars().chain(hidden).collect()
+}
+
+/// Where a line begins to say something of which nobody knows what it is.
+fn unknown_from(line: &str, names: &HashSet<&str>) -> usize {
+    let position = |rest: &str| line.len() - rest.len();
+    let mut rest = line;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '-', '{', '}', '[', ']', ',', '"', '\'']);
+        let is_letter = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        let (word, behind) = rest.split_at(rest.find(|c| !is_letter(c)).unwrap_or(rest.len()));
+        let Some(value) = behind.trim_start_matches(['"', '\'', ' ']).strip_prefix(':') else {
+            return position(rest);
+        };
+        let (text, next) = value.split_at(value.find([',', '{', '[']).unwrap_or(value.len()));
+        if !names.contains(word) || is_telling(word, text) {
+            let value = value.trim_start();
+            let variable = value.split([',', ' ', '}']).next().unwrap_or_default().len() + 1;
+            let named = value.get(..variable.min(value.len())).unwrap_or_default();
+            let is_named = is_variable(named.trim_matches(['"', '\'']));
+            // What follows a mapping's name is looked at by itself.
+            let opens = value.strip_prefix('{').filter(|_| !names.contains(word));
+            match (is_named, opens) {
+                (true, _) => rest = value.get(named.len()..).unwrap_or_default(),
+                (false, Some(inner)) => rest = inner,
+                (false, None) => return position(value),
+            }
+            continue;
+        }
+        rest = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema() -> Json {
+        crate::routes_schema()
+    }
+
+    #[test]
+    fn only_fields_that_are_known_and_no_secrets_are_shown() {
+        let schema = schema();
+        let at = |steps: &[&str]| {
+            let step = |path: Path, step: &&str| match step.parse() {
+                Ok(index) => path.index(index),
+                Err(_) => path.key(step),
+            };
+            steps.iter().fold(Path::root(), step)
+        };
+        for steps in [
+            &["upstreams", "a", "base_url"][..],
+            &["upstreams", "a", "protocol"],
+            &["upstreams", "a", "timeouts", "read"],
+            &["upstreams", "a", "credential", "file"],
+            &["upstreams", "a", "credentials", "b", "file"],
+            &["upstreams", "a", "pass_fields", "0"],
+            &["listeners", "0", "address"],
+            &["store", "postgres", "url"],
+            &["store", "journal", "archive", "s3", "endpoint"],
+            &["store", "journal", "archive", "s3", "secret_key", "file"],
+        ] {
+            assert!(is_known(&schema, &at(steps)), "{steps:?}");
+        }
+        for steps in [
+            &["upstreams", "a", "credential"][..],
+            &["upstreams", "a", "credential", "0"],
+            &["upstreams", "a", "credential", "value"],
+            &["upstreams", "a", "credentials", "b"],
+            &["upstreams", "a", "credentials", "0"],
+            &["upstreams", "a", "credentials"],
+            &["upstreams", "a", "headers", "authorization"],
+            &["upstreams", "a", "credental"],
+            &["upstreams", "a", "tokens"],
+            &["admin", "token"],
+            &["admin", "operators", "0", "token"],
+            &["store", "postgres", "password"],
+            &["store", "postgres", "passwd"],
+            &["store", "journal", "archive", "s3", "access_key"],
+            &["store", "journal", "archive", "s3", "secret_key"],
+            &["store", "journal", "archive", "s3", "secret"],
+            &["nothing"],
+        ] {
+            assert!(!is_known(&schema, &at(steps)), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn lines_that_are_no_yaml_keep_their_secrets() {
+        let schema = schema();
+        for (line, shown) in [
+            (
+                "  a: { protocol: openai, base_url: https://x",
+                "  a: { protocol: openai, base_url: https://x",
+            ),
+            ("\tprotocol: openai", "\tprotocol: openai"),
+            ("  credential: ${KEY} }", "  credential: ${KEY} }"),
+        ] {
+            assert_eq!(guarded(line, &schema), shown, "{line}");
+        }
+        for line in [
+            "  credental: canary",
+            "\tapi_key: canary",
+            "  - canary",
+            "canary",
+            "  credentials: [canary, canary",
+            "  a: { protocol: openai, credential: canary",
+            "  a: { protocol: openai, \"token\" : \"canary\"",
+            "  base_url: http://me:canary@x",
+            "  protocol: openai # canary",
+            "# canary",
+            "  credential: ${KEY:-canary",
+            "  headers: { authorization: \"Bearer canary\"",
+            "  tokens: canary, canary",
+        ] {
+            let shown = guarded(line, &schema);
+            assert!(!shown.contains("canary"), "{line} is shown as {shown}");
+        }
+    }
+}

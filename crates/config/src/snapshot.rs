@@ -1,0 +1,433 @@
+//! The compiled configuration: immutable, cross-checked, shared by `Arc`. A request loads it once.
+//! `models` is what `models.yaml` lists, `upstreams` where it is served.
+
+mod models;
+mod upstreams;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::certificate::Certificate;
+use tollgate_money::limit::Rates;
+use tollgate_money::money::Nanousd;
+use tollgate_money::secret::Secret;
+use tollgate_money::words::words;
+use tollgate_options::archive::Archive;
+use tollgate_options::ledger::{Pruning, RecoveryPolicy};
+use tollgate_options::postgres::PostgresOptions;
+use tollgate_protocols::Operation;
+
+pub use super::webhook_host::WebhookHost;
+pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
+pub use models::{Model, OnDisconnect, Target};
+pub use upstreams::{
+    Credential, HealthCheck, PassedHeaders, RepeatAfter, Upstream, UpstreamTimeouts,
+};
+
+/// Everything that the two YAML files say.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The first 12 hex digits of the SHA-256 of both files' text: says which configuration runs.
+    pub hash: String,
+    /// Both files as typed, in one document: variables by their names, secrets by a fingerprint.
+    pub described: crate::Described,
+    /// Customer-facing addresses. Restart-only.
+    pub listeners: Vec<Listener>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The operator's address. Restart-only.
+    pub admin: Admin,
+    /// Where the ledger lives. Restart-only.
+    pub store: Store,
+    /// How long requests are still taken after SIGTERM, while load balancers look elsewhere.
+    /// Restart-only.
+    pub shutdown_delay: Duration,
+    /// Time that requests in flight get after that. Restart-only.
+    pub shutdown_grace: Duration,
+    /// How changes of the files are taken up.
+    pub reload: Reload,
+    /// Bounds on what is taken in.
+    pub limits: Limits,
+    /// How much keys and accounts may be used that have no limits of their own.
+    pub rate_limits: RateLimits,
+    /// How tasks are followed.
+    pub tasks: Tasks,
+    /// The server for agents.
+    pub mcp: Mcp,
+    /// How targets are chosen and given up.
+    pub balancing: Balancing,
+    /// The customers' console.
+    pub console: Console,
+    /// Which finished requests are logged.
+    pub access_log: AccessLog,
+    /// What is kept of finished requests for people to look at. Restart-only.
+    pub request_log: RequestLog,
+    /// Which path does what, in the order of `routes.yaml`.
+    pub routes: Vec<Arc<Route>>,
+    /// Every upstream that is switched on, by name.
+    pub upstreams: HashMap<String, Arc<Upstream>>,
+    /// Every model that can be called, in the order of `models.yaml`.
+    pub models: Vec<Arc<Model>>,
+    /// `models` by id.
+    pub models_by_id: HashMap<Arc<str>, Arc<Model>>,
+    /// Those whose id is a pattern, the longest first.
+    pub wildcards: Vec<Arc<Model>>,
+}
+
+/// One customer-facing address.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Where to listen. Port 0 takes any free port.
+    pub address: SocketAddr,
+    /// Whether HTTP/2 without TLS is spoken beside HTTP/1.1.
+    pub h2c: bool,
+    /// Whether every connection begins with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// What is shown to clients, where TLS is spoken.
+    pub tls: Option<Arc<Certificate>>,
+}
+
+impl Listener {
+    /// Whether a socket that was opened for `other` does as this one says. Certificates and their
+    /// paths may differ: they change while the gateway runs.
+    #[must_use]
+    pub fn is_served_like(&self, other: &Self) -> bool {
+        self.address == other.address
+            && self.h2c == other.h2c
+            && self.proxy_protocol == other.proxy_protocol
+            && self.tls.is_some() == other.tls.is_some()
+    }
+}
+
+/// The admin API's address.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// The bearer token; `None` makes `serve` create one in `<data_dir>/admin-token`.
+    pub token: Option<Secret>,
+    /// What is shown to clients, where TLS is spoken.
+    pub tls: Option<Arc<Certificate>>,
+    /// Operators with tokens of their own.
+    pub operators: Vec<Operator>,
+    /// Whether there is a console for operators.
+    pub console: bool,
+}
+
+/// The customers' console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Console {
+    /// Whether there is one. Restart-only.
+    pub enabled: bool,
+    /// Its path, without a slash at the end. Restart-only.
+    pub path: String,
+    /// Who may sign up.
+    pub sign_up: SignUp,
+    /// What a new account gets.
+    pub trial_credit: Nanousd,
+    /// How long a customer stays logged in.
+    pub session: Duration,
+    /// How customers reach the gateway, where that is said.
+    pub public_url: Option<PublicUrl>,
+}
+
+/// Who may sign up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignUp {
+    /// Nobody.
+    Closed,
+    /// Whoever has a code of the operator's.
+    Invite,
+    /// Everybody.
+    Open,
+}
+
+/// How customers reach the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl {
+    /// The URL, without a slash at the end.
+    pub text: String,
+    /// Whether it is `https`.
+    pub tls: bool,
+}
+
+/// An operator with a token of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operator {
+    /// The name under which the audit tells what they did.
+    pub name: String,
+    /// Their bearer token.
+    pub token: Secret,
+}
+
+/// Where money is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The directory of journal and sled ledger; one process at a time.
+    pub data_dir: PathBuf,
+    /// What happens to holds that a crash left open.
+    pub recovery: RecoveryPolicy,
+    /// The database of a fleet, unless this is the only gateway.
+    pub postgres: Option<Postgres>,
+    /// Where the journal's closed files go; `None` for nowhere.
+    pub archive: Option<Archive>,
+    /// How long lines of statements stay in sled.
+    pub pruning: Pruning,
+}
+
+/// The database of a fleet, and this gateway's place in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Postgres {
+    /// How to reach the database.
+    pub options: PostgresOptions,
+    /// What operators call this gateway.
+    pub node: String,
+    /// How long it goes on without the database.
+    pub lease: Duration,
+    /// For how long ahead it borrows what is spent.
+    pub cover: Duration,
+}
+
+/// What is kept of finished requests for people to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLog {
+    /// Whether anything is kept.
+    pub enabled: bool,
+    /// The most that it takes of the disk, in bytes.
+    pub size_max: u64,
+}
+
+/// How changes of the files are taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reload {
+    /// Whether the files are put in force as soon as they have changed.
+    pub watch: bool,
+}
+
+/// Bounds on what is taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest request body, in bytes. Routes may set less or more.
+    pub body_bytes_max: usize,
+    /// All request bodies held at one time, in bytes.
+    pub body_memory_bytes_max: usize,
+    /// The values that a JSON body may have. Routes may set less or more.
+    pub json_values_max: usize,
+    /// The time within which a whole body must arrive.
+    pub body_timeout: Duration,
+    /// The time within which a downstream read must bring something.
+    pub read_timeout: Duration,
+    /// The time within which a downstream write must get rid of something.
+    pub write_timeout: Duration,
+    /// The customers' requests that are served at one time.
+    pub requests_in_flight_max: usize,
+    /// What is for requests without a valid key.
+    pub unauthenticated: Unauthenticated,
+    /// What is for one account.
+    pub per_account: PerAccount,
+    /// The memory that this process may use, in bytes, as far as that is known.
+    pub memory_bytes: Option<u64>,
+    /// Whether `body_memory_bytes_max` follows from it.
+    pub body_memory_is_default: bool,
+    /// Customers' connections at one time; by the limit on file descriptors where it is left out.
+    pub connections_max: Option<usize>,
+    /// The same from one address; half of all where it is left out.
+    pub connections_per_address_max: Option<usize>,
+    /// How often a stream gets a comment while its upstream is silent.
+    pub sse_keepalive: Option<Duration>,
+}
+
+impl Limits {
+    /// What holds for bodies here, for operators: the figures depend on the machine.
+    #[must_use]
+    pub fn told_of_bodies(&self) -> String {
+        let mib = |bytes: u64| bytes >> 20;
+        let (all, one) = (self.body_memory_bytes_max as u64, self.body_bytes_max as u64);
+        let (all_mib, one_mib) = (mib(all), mib(one));
+        let told = format!("request bodies: {all_mib} MiB in all, {one_mib} MiB each");
+        match self.memory_bytes {
+            None => told,
+            Some(memory) if !self.body_memory_is_default && all > memory / 2 => format!(
+                "{told}: more than half of the {} MiB of memory that this process may use; lower \
+                 `limits.body_memory_max`, or the kernel may end it",
+                mib(memory)
+            ),
+            Some(memory) => {
+                format!("{told}, of {} MiB of memory that this process may use", mib(memory))
+            }
+        }
+    }
+}
+
+/// What is for requests without a valid key, and those of the console.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unauthenticated {
+    /// How many are served at one time.
+    pub requests_in_flight_max: usize,
+    /// How many of them from one address.
+    pub per_address_max: usize,
+    /// The time within which bodies must arrive and answers be taken.
+    pub timeout: Duration,
+}
+
+/// The most that one account may have at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerAccount {
+    /// Requests in flight.
+    pub requests_in_flight_max: usize,
+    /// The same in percent of all, which holds for connections with a request under way as well.
+    pub requests_in_flight_percent: usize,
+    /// Bytes of bodies in memory.
+    pub body_memory_bytes_max: usize,
+    /// Requests that wait for the end of a task.
+    pub waiting_max: usize,
+    /// Reads of much at once.
+    pub reads_max: usize,
+}
+
+/// How much keys and accounts may be used that have no limits of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Every key.
+    pub key: Rates,
+    /// Every account: all of its keys together.
+    pub account: Rates,
+}
+
+/// How tasks are followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tasks {
+    /// How soon an upstream is asked again about a young task.
+    pub poll_min: Duration,
+    /// How soon an upstream is asked again about an old task.
+    pub poll_max: Duration,
+    /// The customers who may wait for the end of a task at one time.
+    pub waiting_max: u32,
+    /// How long the same submit without an `Idempotency-Key` is taken for a repetition.
+    pub repeat_window: Option<Duration>,
+    /// The tasks of one account that may come to nothing in a minute.
+    pub unpaid_per_minute: u32,
+    /// Hosts that webhooks may be sent to although they are not on the public internet.
+    pub webhook_hosts: Vec<WebhookHost>,
+    /// The time that a receiver of webhooks may take.
+    pub webhook_timeout: Duration,
+    /// How many webhooks are sent at one time.
+    pub webhooks: WebhookShares,
+}
+
+/// How many webhooks are sent at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebhookShares {
+    /// In all.
+    pub all: usize,
+    /// Of one account.
+    pub per_account: usize,
+    /// To one receiver: a scheme, host and port.
+    pub per_receiver: usize,
+}
+
+/// The server for agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mcp {
+    /// Whether it is there. Restart-only.
+    pub enabled: bool,
+    /// Its path. Restart-only.
+    pub path: String,
+    /// Hosts in lower case, with a port or for any; empty when every name will do.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of pages as browsers write them, or with `*` for every port.
+    pub allowed_origins: Vec<String>,
+    /// The largest request body, in bytes. Restart-only.
+    pub body_bytes_max: usize,
+    /// The values that a request body may have. Restart-only.
+    pub json_values_max: usize,
+    /// The most media that an answer has in itself, in bytes before base64.
+    pub media_bytes_max: usize,
+    /// The longest that one call may wait for a video.
+    pub wait_max: Duration,
+}
+
+/// How targets are chosen and given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balancing {
+    /// Which requests stay together.
+    pub affinity: Affinity,
+    /// When a target gets no calls.
+    pub circuit: CircuitRules,
+    /// When another target is tried.
+    pub retries: RetryRules,
+}
+
+words! {
+    /// Which requests go to the same target as long as that is in order.
+    Affinity {
+        /// None.
+        None = "none",
+        /// Those with the same `x-session-affinity`.
+        Header = "header",
+        /// Those, and without that header those of one conversation.
+        Conversation = "conversation",
+    }
+}
+
+/// When a target gets no calls, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitRules {
+    /// After so many failures in a row.
+    pub failures: u32,
+    /// When this share of calls fails, in percent, over 30 s and at least 20 calls.
+    pub failure_percent: u32,
+    /// How long at first; doubled each time that it happens again without a success.
+    pub open: Duration,
+    /// How long at most.
+    pub open_max: Duration,
+    /// How long a recovered target takes to get its whole share again.
+    pub slow_start: Duration,
+}
+
+/// When another target is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryRules {
+    /// Tries for one request, the first included.
+    pub tries_max: u32,
+    /// Retries in 100 requests, over all requests of the gateway.
+    pub budget_percent: u32,
+    /// Retries a second that there may be in any case.
+    pub per_second_min: u32,
+    /// After this long no further try begins.
+    pub deadline: Duration,
+}
+
+/// Which finished requests are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// The share of ordinary requests that are, in millionths: 1,000,000 is all of them.
+    pub sample_per_million: u32,
+    /// A request that took this long is not ordinary.
+    pub slow: Duration,
+}
+
+impl Default for AccessLog {
+    /// All of them.
+    fn default() -> Self {
+        Self { sample_per_million: 1_000_000, slow: Duration::from_secs(10) }
+    }
+}
+
+/// A path and what it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The exact path, such as `/v1/chat/completions`.
+    pub path: String,
+    /// What it does.
+    pub operation: Operation,
+    /// The largest request body, in bytes.
+    pub body_bytes_max: usize,
+    /// The values that a JSON body may have.
+    pub json_values_max: usize,
+}

@@ -1,0 +1,93 @@
+//! The models that customers can call, and which of them a name means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{PassedHeaders, Snapshot, Upstream};
+use tollgate_money::limit::Rates;
+use tollgate_money::price::PriceList;
+use tollgate_protocols::Operation;
+use tollgate_protocols::limits::ModelLimits;
+
+/// The longest name of anything that can be named.
+pub(crate) const NAME_BYTES_MAX: usize = 128;
+/// What names of models have beside ASCII letters and digits.
+pub(crate) const MODEL_PUNCTUATION: &str = "-_.:/@";
+
+/// A model that customers can name.
+#[derive(Debug)]
+pub struct Model {
+    /// The public id; shared, because every hold and record of a request names it.
+    pub id: Arc<str>,
+    /// What it can be asked to do.
+    pub operations: Vec<Operation>,
+    /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
+    pub targets: Vec<Arc<Target>>,
+    /// What a unit costs; all zero only where the file says `free: true`.
+    pub prices: PriceList,
+    /// What one request can use at most.
+    pub limits: ModelLimits,
+    /// How much all customers together may use it.
+    pub rates: Rates,
+    /// How much is read of an answer that nobody waits for any more.
+    pub on_disconnect: OnDisconnect,
+    /// `owned_by` in model lists.
+    pub owned_by: String,
+}
+
+/// How much is read of an answer that nobody waits for any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnDisconnect {
+    /// For how long, from when the customer left.
+    pub time: Duration,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// One place where a model is served.
+#[derive(Debug)]
+pub struct Target {
+    /// Its number in this configuration.
+    pub index: usize,
+    /// The provider.
+    pub upstream: Arc<Upstream>,
+    /// The provider's name for the model; `None` for the name that the customer used, of which only
+    /// a pattern says that it is the provider's.
+    pub model: Option<String>,
+    /// Lower is tried first.
+    pub priority: u32,
+    /// The share among targets of one priority.
+    pub weight: u32,
+    /// Headers of a request that are sent on to it: the model's and the upstream's.
+    pub pass_headers: Arc<PassedHeaders>,
+}
+
+impl Snapshot {
+    /// The model that customers call by this name: the one with this id, or the one whose pattern
+    /// fits best.
+    #[must_use]
+    pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
+        let exact = self.models_by_id.get(name).filter(|model| !model.is_wildcard());
+        exact.or_else(|| {
+            let punctuation = MODEL_PUNCTUATION.as_bytes();
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || punctuation.contains(&byte);
+            let fits = name.len() <= NAME_BYTES_MAX && name.bytes().all(is_name);
+            let mut wildcards = self.wildcards.iter().filter(|_| fits);
+            wildcards.find(|model| name.starts_with(model.literal()))
+        })
+    }
+}
+
+impl Model {
+    /// Whether its id is a pattern: the beginning of names, and an asterisk.
+    #[must_use]
+    pub fn is_wildcard(&self) -> bool {
+        self.id.ends_with('*')
+    }
+
+    /// Its id without the asterisk.
+    #[must_use]
+    pub fn literal(&self) -> &str {
+        self.id.strip_suffix('*').unwrap_or(&self.id)
+    }
+}

@@ -1,0 +1,407 @@
+//! Where things are in a YAML file.
+//!
+//! `serde_yaml` forgets positions as soon as it has a value, and lets some things through that an
+//! operator should hear about. This second parse of the same text keeps the position and the text
+//! of every value by its [`Path`], and refuses duplicate keys, anchors, tags and merge keys.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+
+/// The way from the root of a document to one of its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Path(Vec<Step>);
+
+/// One step of a [`Path`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Step {
+    /// Into a mapping.
+    Key(String),
+    /// Into a sequence, from 0.
+    Index(usize),
+}
+
+impl Path {
+    /// The document itself.
+    pub(super) fn root() -> Self {
+        Self::default()
+    }
+
+    /// The value of `key` in this mapping.
+    pub(super) fn key(&self, key: &str) -> Self {
+        self.then(Step::Key(key.to_owned()))
+    }
+
+    /// The item at `index` of this sequence.
+    pub(super) fn index(&self, index: usize) -> Self {
+        self.then(Step::Index(index))
+    }
+
+    fn then(&self, step: Step) -> Self {
+        let mut steps = self.0.clone();
+        steps.push(step);
+        Self(steps)
+    }
+
+    /// The steps from the root.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// What this value is in; `None` for the document itself.
+    pub(super) fn parent(&self) -> Option<Self> {
+        let (_, above) = self.0.split_last()?;
+        Some(Self(above.to_vec()))
+    }
+
+    /// The key of the last step, if it is one.
+    pub(super) fn last_key(&self) -> Option<&str> {
+        match self.0.last()? {
+            Step::Key(key) => Some(key),
+            Step::Index(_) => None,
+        }
+    }
+}
+
+impl From<&serde_path_to_error::Path> for Path {
+    fn from(path: &serde_path_to_error::Path) -> Self {
+        use serde_path_to_error::Segment;
+        let step = |segment: &Segment| match segment {
+            Segment::Seq { index } => Some(Step::Index(*index)),
+            Segment::Map { key } => Some(Step::Key(key.clone())),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        };
+        Self(path.iter().filter_map(step).collect())
+    }
+}
+
+impl fmt::Display for Path {
+    /// `upstreams.openai.timeouts`, `listeners[0].address`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (depth, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(key) if depth == 0 => f.write_str(key)?,
+                Step::Key(key) => write!(f, ".{key}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A piece of text on one line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Line, from 1.
+    pub(super) line: usize,
+    /// Column in characters, from 1.
+    pub(super) column: usize,
+    /// Characters, at least 1; what goes on in further lines is not counted.
+    pub(super) width: usize,
+}
+
+impl Mark {
+    fn new(span: Span) -> Self {
+        let one_line = span.start.line() == span.end.line();
+        let width = if one_line { span.end.col().saturating_sub(span.start.col()) } else { 1 };
+        Self {
+            line: span.start.line().max(1),
+            column: span.start.col().saturating_add(1),
+            width: width.max(1),
+        }
+    }
+}
+
+/// A value's key and text.
+#[derive(Clone, Debug)]
+struct Spot {
+    key: Option<Mark>,
+    value: Mark,
+    /// Where it ends: line, from 1, and column, from 0.
+    end: Place,
+    /// What was typed, without quotes; `None` for mappings and sequences.
+    text: Option<String>,
+}
+
+/// A line, from 1, and a column in characters, from 0.
+pub(super) type Place = (usize, usize);
+
+/// A value that is neither a mapping nor a sequence.
+pub(super) struct Scalar<'a> {
+    pub(super) path: &'a Path,
+    pub(super) key: Option<Mark>,
+    /// Where it begins.
+    pub(super) from: Place,
+    /// Where it ends, the last character not included.
+    pub(super) to: Place,
+    /// What was typed, without quotes.
+    pub(super) text: &'a str,
+}
+
+/// Something that may not be in a file, wherever it is.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) mark: Mark,
+    pub(super) message: String,
+    pub(super) help: Option<&'static str>,
+}
+
+/// The position and text of every value.
+#[derive(Debug, Default)]
+pub(super) struct Spans(HashMap<Path, Spot>);
+
+impl Spans {
+    /// Finds every value of `text`, or everything that is refused in it. After a syntax error there
+    /// is nothing more to find.
+    pub(super) fn parse(text: &str) -> Result<Self, Vec<Refusal>> {
+        let mut finder = Finder::default();
+        for event in Parser::new_from_str(text) {
+            match event {
+                Ok((event, span)) => finder.take(&event, span),
+                Err(error) => {
+                    finder.syntax_error(&error, text);
+                    break;
+                }
+            }
+            if finder.open.len() > DEPTH_MAX {
+                finder.refuse(Mark::default(), "nested too deeply".to_owned(), None);
+                break;
+            }
+        }
+        if finder.refused.is_empty() { Ok(finder.spans) } else { Err(finder.refused) }
+    }
+
+    /// Where the value at `path` begins, or what it is in if there is no such value.
+    pub(super) fn value(&self, path: &Path) -> Mark {
+        self.nearest(path, |spot| spot.value)
+    }
+
+    /// Where the key of the value at `path` is; the value where it has no key.
+    pub(super) fn key(&self, path: &Path) -> Mark {
+        self.nearest(path, |spot| spot.key.unwrap_or(spot.value))
+    }
+
+    /// The text of the scalar at `path` as it was typed, without quotes.
+    pub(super) fn text(&self, path: &Path) -> Option<&str> {
+        self.0.get(path)?.text.as_deref()
+    }
+
+    /// Every scalar.
+    pub(super) fn scalars(&self) -> impl Iterator<Item = Scalar<'_>> {
+        self.0.iter().filter_map(|(path, spot)| {
+            let text = spot.text.as_deref()?;
+            let from = (spot.value.line, spot.value.column.saturating_sub(1));
+            Some(Scalar { path, key: spot.key, from, to: spot.end, text })
+        })
+    }
+
+    fn nearest(&self, path: &Path, mark: impl Fn(&Spot) -> Mark) -> Mark {
+        let mut at = Some(path.clone());
+        while let Some(path) = at {
+            if let Some(spot) = self.0.get(&path) {
+                return mark(spot);
+            }
+            at = path.parent();
+        }
+        Mark { line: 1, column: 1, width: 1 }
+    }
+}
+
+/// Whether a field's URL, which may bring a password that is refused later, says more than where something is.
+pub(super) fn is_telling(field: &str, text: &str) -> bool {
+    let user = text.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
+    match field {
+        "base_url" => text.contains(['@', '?']),
+        // A user's name alone is no secret.
+        "url" => text.contains('?') || user.is_some_and(|(user, _)| user.contains(':')),
+        _ => false,
+    }
+}
+
+/// Deeper than any field is, and shallow enough for every recursion over a document.
+const DEPTH_MAX: usize = 32;
+
+/// Builds [`Spans`] out of the parser's events.
+#[derive(Default)]
+struct Finder {
+    spans: Spans,
+    refused: Vec<Refusal>,
+    open: Vec<Open>,
+    documents: usize,
+}
+
+/// A mapping or sequence whose end has not come yet.
+enum Open {
+    Mapping { path: Path, key: Option<(String, Mark)>, seen: HashSet<String> },
+    Sequence { path: Path, next: usize },
+}
+
+impl Finder {
+    fn take(&mut self, event: &Event<'_>, span: Span) {
+        let mark = Mark::new(span);
+        match event {
+            Event::DocumentStart(_) => {
+                self.documents += 1;
+                if self.documents == 2 {
+                    let help = "keep one document; remove this one and its `---`";
+                    self.refuse(mark, "a second document in one file".to_owned(), Some(help));
+                }
+            }
+            Event::Alias(_) => {
+                self.refuse_anchor(mark);
+                self.value(span, None);
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_decorations(mark, *anchor, tag.is_some());
+                if !self.takes_as_key(text, *style, mark) {
+                    self.value(span, Some(text.clone().into_owned()));
+                }
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.refuse_decorations(mark, *anchor, tag.is_some());
+                let path = self.value(span, None);
+                self.open.push(Open::Mapping { path, key: None, seen: HashSet::new() });
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.refuse_decorations(mark, *anchor, tag.is_some());
+                let path = self.value(span, None);
+                self.open.push(Open::Sequence { path, next: 0 });
+            }
+            Event::MappingEnd | Event::SequenceEnd => {
+                self.open.pop();
+            }
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+        }
+    }
+
+    /// Takes a scalar as a key, if a key is what comes next.
+    fn takes_as_key(&mut self, text: &str, style: ScalarStyle, mark: Mark) -> bool {
+        let Some(Open::Mapping { key: key @ None, seen, .. }) = self.open.last_mut() else {
+            return false;
+        };
+        let is_new = seen.insert(text.to_owned());
+        *key = Some((text.to_owned(), mark));
+        if style == ScalarStyle::Plain && text == "<<" {
+            let help = "write the fields out where they are used";
+            self.refuse(mark, "merge keys are not read here".to_owned(), Some(help));
+        } else if style == ScalarStyle::Plain && !is_text(text) {
+            let message = format!("the key `{text}` is not text to YAML");
+            self.refuse(mark, message, Some("put it in quotes"));
+        } else if !is_new {
+            let help = "remove one of the two, or rename it";
+            self.refuse(mark, format!("`{text}` is here twice"), Some(help));
+        }
+        true
+    }
+
+    /// Notes a value and returns its path.
+    fn value(&mut self, span: Span, text: Option<String>) -> Path {
+        let mark = Mark::new(span);
+        let end = (span.end.line().max(1), span.end.col());
+        let (path, key) = match self.open.last_mut() {
+            None => (Path::root(), None),
+            Some(Open::Sequence { path, next }) => {
+                let path = path.index(*next);
+                *next += 1;
+                (path, None)
+            }
+            Some(Open::Mapping { path, key, .. }) => match key.take() {
+                Some((key, key_mark)) => (path.key(&key), Some(key_mark)),
+                None => {
+                    // A mapping or sequence stands where a key is expected.
+                    let path = path.key("");
+                    *key = Some((String::new(), mark));
+                    self.refuse(mark, "a key must be plain text".to_owned(), None);
+                    (path, None)
+                }
+            },
+        };
+        self.spans.0.insert(path.clone(), Spot { key, value: mark, end, text });
+        path
+    }
+
+    fn refuse_decorations(&mut self, mark: Mark, anchor: usize, tagged: bool) {
+        if anchor > 0 {
+            self.refuse_anchor(mark);
+        }
+        if tagged {
+            let help = "remove the tag; types follow from the fields";
+            self.refuse(mark, "tags such as `!x` are not read here".to_owned(), Some(help));
+        }
+    }
+
+    fn refuse_anchor(&mut self, mark: Mark) {
+        let message = "anchors (`&x`) and aliases (`*x`) are not read here".to_owned();
+        self.refuse(mark, message, Some("write the value out where it is used"));
+    }
+
+    fn syntax_error(&mut self, error: &saphyr_parser::ScanError, text: &str) {
+        let at = error.marker();
+        let mark = Mark { line: at.line().max(1), column: at.col().saturating_add(1), width: 1 };
+        let help = syntax_help(text, mark.line);
+        self.refuse(mark, format!("this is not YAML: {}", error.info()), help);
+    }
+
+    fn refuse(&mut self, mark: Mark, message: String, help: Option<&'static str>) {
+        self.refused.push(Refusal { mark, message, help });
+    }
+}
+
+/// What is probably behind a syntax error in a line.
+pub(super) fn syntax_help(text: &str, line: usize) -> Option<&'static str> {
+    let line = text.lines().nth(line.saturating_sub(1))?;
+    let content = line.trim_start();
+    let value = content.split_once(": ").map_or(content, |(_, value)| value).trim_start();
+    let indentation = line.strip_suffix(content).unwrap_or_default();
+    if indentation.contains('\t') {
+        Some("indent with spaces; YAML does not take tabs there")
+    } else if line.contains("${") && line.contains(['[', ',']) {
+        Some("inside `{ }` and `[ ]`, put `\"${VAR}\"` in quotes")
+    } else if value.starts_with(['*', '&', '%', '@', '`']) {
+        Some("text that begins with this character must be in quotes")
+    } else {
+        None
+    }
+}
+
+/// Whether YAML takes an unquoted scalar for text, and not for a number, a boolean or nothing.
+fn is_text(text: &str) -> bool {
+    matches!(serde_yaml::from_str(text), Ok(serde_yaml::Value::String(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusals(text: &str) -> Vec<(usize, usize, String)> {
+        let refused = Spans::parse(text).err().unwrap_or_default();
+        refused.into_iter().map(|r| (r.mark.line, r.mark.column, r.message)).collect()
+    }
+
+    #[test]
+    fn every_value_has_its_place() {
+        let text = "# ünïcödé\na:\n  - {b: 0.10, 'c d': \"é\"}\n";
+        let spans = Spans::parse(text).expect("valid YAML");
+        let item = Path::root().key("a").index(0);
+        assert_eq!(spans.text(&item.key("b")), Some("0.10"), "the text that was typed");
+        assert_eq!(spans.value(&item.key("b")), Mark { line: 3, column: 9, width: 4 });
+        assert_eq!(spans.key(&item.key("c d")), Mark { line: 3, column: 15, width: 5 });
+        assert_eq!(spans.value(&item.key("c d")), Mark { line: 3, column: 22, width: 3 });
+        assert_eq!(spans.key(&item.key("missing").key("deeper")), spans.value(&item), "nearest");
+    }
+
+    #[test]
+    fn what_is_refused_is_refused_all_at_once() {
+        let text = "a: 1\nb: &x {c: 2, c: 3}\na: *x\n<<: {}\n8: !t 1\n";
+        let found = refusals(text);
+        let lines: Vec<_> = found.iter().map(|(line, ..)| *line).collect();
+        assert_eq!(lines, [2, 2, 3, 3, 4, 5, 5], "one refusal each: {found:#?}");
+    }
+
+    #[test]
+    fn a_tab_is_a_located_error() {
+        let found = refusals("a:\n\tb: 1\n");
+        assert_eq!(found.first().map(|(line, ..)| *line), Some(2), "{found:?}");
+    }
+}

@@ -1,0 +1,261 @@
+//! A bounded buffer of bytes in front of one thread that writes them in batches.
+
+use std::mem;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// How much a [`BatchQueue`] takes, and how long its writer waits for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory for what waits, in bytes: more is dropped.
+    pub bytes_max: usize,
+    /// What [`Urgency::AtOnce`] may take beyond that, in bytes.
+    pub reserved_bytes: usize,
+    /// With more than this waiting, in bytes, the writer gathers no longer.
+    pub gathered_bytes_max: usize,
+    /// How long the writer lets more come after the first.
+    pub gather_for: Duration,
+}
+
+/// When something has to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// With what comes after it.
+    Gather,
+    /// At once, without waiting for others.
+    AtOnce,
+}
+
+/// A bounded buffer of bytes in front of one thread that writes them.
+///
+/// The writer is woken by the first item after a pause, lets more come for a while and takes them all:
+/// an item costs its thread a copy under a lock, and an idle process nothing. What the writer cannot
+/// keep up with is dropped and counted; nobody waits.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_journal::{BatchQueue, BatchLimits, Urgency};
+///
+/// static QUEUE: BatchQueue = BatchQueue::new(BatchLimits {
+///     bytes_max: 1 << 20,
+///     reserved_bytes: 0,
+///     gathered_bytes_max: 1 << 18,
+///     gather_for: Duration::from_millis(20),
+/// });
+///
+/// assert!(QUEUE.push(b"one ", Urgency::Gather));
+/// assert!(QUEUE.push(b"two", Urgency::AtOnce));
+/// // On the writer's thread:
+/// let mut batch = Vec::new();
+/// let gathered = QUEUE.gather(&mut batch).expect("the queue is open");
+/// assert_eq!(batch, b"one two");
+/// QUEUE.done(&gathered);
+/// ```
+#[derive(Debug)]
+pub struct BatchQueue {
+    limits: Limits,
+    state: Mutex<State>,
+    /// Tells the writer that there is something to do.
+    wake: Condvar,
+    /// Tells [`BatchQueue::flush`] that a batch was dealt with.
+    written: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    buffer: Vec<u8>,
+    /// Bytes that were ever taken in, and how many of them were dealt with.
+    bytes_in: u64,
+    bytes_done: u64,
+    /// The writer waits without a timeout.
+    writer_idle: bool,
+    urgent: bool,
+    closed: bool,
+    taken: u64,
+    dropped: u64,
+    /// Dropped items that no batch has reported.
+    dropped_unreported: u64,
+}
+
+/// What [`BatchQueue::gather`] has moved to the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "BatchQueue::done wants to have it"]
+pub struct Gathered {
+    /// All bytes taken in up to there.
+    bytes_in: u64,
+    /// How many items were dropped since the batch before.
+    pub dropped: u64,
+}
+
+impl BatchQueue {
+    /// An empty queue with these limits.
+    #[must_use]
+    pub const fn new(limits: Limits) -> Self {
+        let state = State {
+            buffer: Vec::new(),
+            bytes_in: 0,
+            bytes_done: 0,
+            writer_idle: false,
+            urgent: false,
+            closed: false,
+            taken: 0,
+            dropped: 0,
+            dropped_unreported: 0,
+        };
+        Self { limits, state: Mutex::new(state), wake: Condvar::new(), written: Condvar::new() }
+    }
+
+    /// Takes an item in; false if it was dropped, because the buffer is full or the queue is closed.
+    pub fn push(&self, item: &[u8], urgency: Urgency) -> bool {
+        let mut state = self.state.lock();
+        let reserve = if urgency == Urgency::AtOnce { self.limits.reserved_bytes } else { 0 };
+        if state.closed || state.buffer.len() + item.len() > self.limits.bytes_max + reserve {
+            state.dropped += 1;
+            state.dropped_unreported += 1;
+            return false;
+        }
+        state.buffer.extend_from_slice(item);
+        state.bytes_in += item.len() as u64;
+        state.taken += 1;
+        let hurry =
+            urgency == Urgency::AtOnce || state.buffer.len() > self.limits.gathered_bytes_max;
+        // Waking costs a system call, so once is enough.
+        let wake = mem::take(&mut state.writer_idle) || (hurry && !state.urgent);
+        state.urgent |= hurry;
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+        true
+    }
+
+    /// How many items were taken in since the beginning.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.state.lock().taken
+    }
+
+    /// How many items were dropped since the beginning.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.state.lock().dropped
+    }
+
+    /// Waits until all that was taken in so far is dealt with, or the time is up. The writer gathers no
+    /// longer meanwhile.
+    pub fn flush(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.state.lock();
+        let goal = state.bytes_in;
+        if state.bytes_done >= goal {
+            return;
+        }
+        state.urgent = true;
+        self.wake.notify_one();
+        while state.bytes_done < goal {
+            if self.written.wait_until(&mut state, deadline).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Takes nothing more; the writer gets what there is, and then `None`.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.wake.notify_one();
+    }
+
+    /// For the writer: waits for items, lets more come, and moves them to `batch`, which is to be empty
+    /// and whose memory is used for what comes next. `None` when the queue is closed and empty.
+    pub fn gather(&self, batch: &mut Vec<u8>) -> Option<Gathered> {
+        let mut state = self.state.lock();
+        while state.buffer.is_empty() {
+            if state.closed {
+                return None;
+            }
+            state.urgent = false;
+            state.writer_idle = true;
+            self.wake.wait(&mut state);
+        }
+        state.writer_idle = false;
+        let until = Instant::now() + self.limits.gather_for;
+        while !state.urgent && !state.closed && !self.wake.wait_until(&mut state, until).timed_out()
+        {
+        }
+        state.urgent = false;
+        mem::swap(&mut state.buffer, batch);
+        let dropped = mem::take(&mut state.dropped_unreported);
+        Some(Gathered { bytes_in: state.bytes_in, dropped })
+    }
+
+    /// For the writer: what it gathered is dealt with.
+    pub fn done(&self, gathered: &Gathered) {
+        self.state.lock().bytes_done = gathered.bytes_in;
+        self.written.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        bytes_max: 8,
+        reserved_bytes: 4,
+        gathered_bytes_max: 4,
+        gather_for: Duration::from_secs(3600),
+    };
+
+    #[test]
+    fn what_does_not_fit_is_dropped_and_counted_and_urgent_items_have_room_of_their_own() {
+        let queue = BatchQueue::new(LIMITS);
+        assert!(queue.push(b"12345678", Urgency::Gather));
+        assert!(!queue.push(b"9", Urgency::Gather), "the buffer is full");
+        assert!(queue.push(b"abcd", Urgency::AtOnce));
+        assert!(!queue.push(b"e", Urgency::AtOnce), "so is the reserve");
+        let mut batch = Vec::new();
+        let gathered = queue.gather(&mut batch).expect("a batch");
+        assert_eq!((batch.as_slice(), gathered.dropped), (&b"12345678abcd"[..], 2));
+        queue.done(&gathered);
+        queue.flush(Duration::ZERO);
+        assert_eq!((queue.taken(), queue.dropped()), (2, 2));
+        batch.clear();
+        assert!(queue.push(b"f", Urgency::AtOnce));
+        let gathered = queue.gather(&mut batch).expect("a batch");
+        assert_eq!((batch.as_slice(), gathered.dropped), (&b"f"[..], 0), "reported once");
+    }
+
+    #[test]
+    fn a_closed_queue_gives_what_it_has_and_then_nothing() {
+        let queue = BatchQueue::new(LIMITS);
+        assert!(queue.push(b"1", Urgency::Gather));
+        queue.close();
+        assert!(!queue.push(b"2", Urgency::AtOnce));
+        let mut batch = Vec::new();
+        let gathered = queue.gather(&mut batch).expect("what was there");
+        assert_eq!((batch.as_slice(), gathered.dropped), (&b"1"[..], 1));
+        assert!(queue.gather(&mut Vec::new()).is_none());
+    }
+
+    #[test]
+    fn a_flush_ends_the_gathering_and_waits_for_the_writer() {
+        let queue = BatchQueue::new(LIMITS);
+        let written = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut batch = Vec::new();
+                while let Some(gathered) = queue.gather(&mut batch) {
+                    written.lock().append(&mut batch);
+                    queue.done(&gathered);
+                }
+            });
+            for item in [b"a", b"b", b"c"] {
+                assert!(queue.push(item, Urgency::Gather));
+                queue.flush(Duration::from_secs(10));
+            }
+            assert_eq!(*written.lock(), b"abc");
+            queue.close();
+        });
+    }
+}

@@ -1,0 +1,155 @@
+//! The thread that writes the journal: gather, write, flush once, hand on, wake who waits.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use crate::event::Event;
+use crate::format::Format;
+use crate::journal::{Journal, Next};
+use crate::segment::Position;
+use crate::space::{self, Space, is_full, lacks_descriptors};
+use crate::writer::Writer;
+
+/// How often a write to a full disk is tried again.
+const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a process that is to end waits for room.
+const LAST_WAIT: Duration = Duration::from_secs(3);
+/// An idle committer looks up this rarely, and once a second while the disk is full.
+const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// One group that is on disk.
+#[derive(Debug)]
+pub struct Group<E> {
+    /// Its records, in order.
+    pub entries: Vec<E>,
+    /// Where the journal ends behind it.
+    pub end: Position,
+    /// How many bytes the journal grew by.
+    pub bytes: u64,
+    /// How long the write and the flush took.
+    pub took: Duration,
+}
+
+/// Why a [`Committer`] cannot go on. The process must end: what it was about to write may be on disk or
+/// not, and after a failed flush the kernel may have dropped the pages, so that a second flush would say
+/// that all is well.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// A write failed, and not for want of room.
+    #[error("the journal cannot be written: {0}")]
+    Write(#[source] io::Error),
+    /// A flush to the disk failed.
+    #[error("the journal cannot be flushed: {0}")]
+    Flush(#[source] io::Error),
+}
+
+/// What the thread owns that writes a journal.
+pub struct Committer<F: Format, C, N> {
+    journal: Arc<Journal<F::Entry>>,
+    writer: Writer<F>,
+    space: Space,
+    on_group: C,
+    on_event: N,
+}
+
+impl<F, C, N> Committer<F, C, N>
+where
+    F: Format,
+    C: FnMut(Group<F::Entry>),
+    N: FnMut(Event<'_>),
+{
+    /// A committer that writes what `journal` has with `writer`, whose end must be that of `journal`, on
+    /// the disk that `space` watches. `on_group` gets each group when it is on disk, before those are
+    /// woken who wait for it; `on_event` hears of what is out of the ordinary. Both must be quick:
+    /// nothing is written meanwhile.
+    pub fn new(
+        journal: Arc<Journal<F::Entry>>,
+        writer: Writer<F>,
+        space: Space,
+        on_group: C,
+        on_event: N,
+    ) -> Self {
+        Self { journal, writer, space, on_group, on_event }
+    }
+
+    /// Runs until [`Journal::stop`]; gives where the journal ends on disk. What passes by itself, a full
+    /// disk or a want of descriptors, is waited for.
+    ///
+    /// # Errors
+    /// [`CommitError`]. Those who wait for a record are told nothing then.
+    pub fn run(mut self) -> Result<Position, CommitError> {
+        self.writer.open_ahead();
+        loop {
+            let is_full = self.space.check(&mut self.on_event);
+            self.journal.set_disk_full(is_full);
+            let idle = if is_full { space::CHECK_INTERVAL } else { IDLE_INTERVAL };
+            match self.journal.next_group(idle) {
+                Next::Group(entries) => {
+                    let began = Instant::now();
+                    let before = self.writer.position();
+                    let Some(end) = self.commit(&entries)? else { break };
+                    let took = began.elapsed();
+                    let bytes = end.offset.checked_sub(before.offset).unwrap_or(end.offset);
+                    self.writer.open_ahead();
+                    (self.on_group)(Group { entries, end, bytes, took });
+                    self.journal.committed(end.seq);
+                }
+                Next::Idle => {}
+                Next::Stop => break,
+            }
+        }
+        self.journal.dismiss_waiters();
+        Ok(self.writer.position())
+    }
+
+    /// Writes a group; `None` when the process is to end and there is no room for it.
+    fn commit(&mut self, entries: &[F::Entry]) -> Result<Option<Position>, CommitError> {
+        let mut stopping: Option<Instant> = None;
+        let end = loop {
+            match self.writer.write(entries) {
+                Ok(end) => break end,
+                Err(error) if is_full(&error) || lacks_descriptors(&error) => {
+                    self.journal.set_disk_full(true);
+                    if self.journal.is_stopping() {
+                        let since = *stopping.get_or_insert_with(Instant::now);
+                        if since.elapsed() >= LAST_WAIT {
+                            self.give_up(entries.len());
+                            return Ok(None);
+                        }
+                    }
+                    self.wait(&error);
+                }
+                Err(error) => return Err(CommitError::Write(error)),
+            }
+        };
+        self.writer.flush(end).map_err(CommitError::Flush)?;
+        Ok(Some(end))
+    }
+
+    /// Makes room, or waits a little for what is lacking.
+    fn wait(&mut self, error: &io::Error) {
+        let event = if !is_full(error) {
+            Event::WaitsForDescriptor { error }
+        } else if self.space.give_up_ballast() {
+            (self.on_event)(Event::BallastGivenUp);
+            return;
+        } else {
+            Event::WaitsForRoom
+        };
+        if self.space.should_say_waiting() {
+            (self.on_event)(event);
+        }
+        std::thread::sleep(FULL_RETRY_INTERVAL);
+    }
+
+    /// Ends without these records and those behind them, as a crash would: nobody was told that they
+    /// are on disk.
+    fn give_up(&mut self, records: usize) {
+        let records = records.saturating_add(self.journal.drop_queued());
+        if let Err(error) = self.writer.cut() {
+            (self.on_event)(Event::NotCut { error: &error });
+        }
+        (self.on_event)(Event::GivenUp { records });
+    }
+}

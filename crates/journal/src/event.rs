@@ -1,0 +1,55 @@
+//! What happens to the disk of a journal.
+
+use std::io;
+use std::path::Path;
+
+/// What whoever looks after a process should hear of.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Fewer bytes are free than there should be.
+    LittleRoom {
+        /// The directory that is watched.
+        dir: &'a Path,
+        /// How many bytes should be free.
+        free_bytes_min: u64,
+    },
+    /// There is room again after [`Event::LittleRoom`].
+    RoomAgain {
+        /// The directory that is watched.
+        dir: &'a Path,
+    },
+    /// Nobody knows how much room there is.
+    SpaceUnknown {
+        /// The directory that is watched.
+        dir: &'a Path,
+        /// The error of the operating system.
+        error: &'a io::Error,
+    },
+    /// The ballast could not be allocated.
+    NoBallast {
+        /// The file of the ballast.
+        path: &'a Path,
+        /// The error of the operating system.
+        error: &'a io::Error,
+    },
+    /// The disk is full, and the ballast was given up.
+    BallastGivenUp,
+    /// The disk is full, and the journal waits for room. Said every 10 s.
+    WaitsForRoom,
+    /// No file can be opened, and the journal waits for a descriptor. Said every 10 s.
+    WaitsForDescriptor {
+        /// The error of the last try.
+        error: &'a io::Error,
+    },
+    /// The process was to end on a full disk: these records were not written, as after a crash.
+    GivenUp {
+        /// How many records are lost.
+        records: usize,
+    },
+    /// What a write that was given up has left could not be cut; the next start does that.
+    NotCut {
+        /// The error of the operating system.
+        error: &'a io::Error,
+    },
+}

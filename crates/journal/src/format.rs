@@ -1,0 +1,69 @@
+//! What a journal has to know of its records.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Seq;
+
+/// What a journal has to know of its records: how they become bytes and are found again in them, how
+/// they are numbered, and where segments are read that were moved away.
+///
+/// The bytes of a group's records stand one after the other without anything between, so that a record
+/// must say itself where it ends. No record may have 512 zero bytes in a row: by such a gap a reader
+/// recognises a sector that never reached the disk.
+pub trait Format {
+    /// A record as it is written, with whatever else goes with it to those who see it written.
+    type Entry;
+    /// A record as it is read.
+    type Record;
+
+    /// Appends the bytes of a record.
+    ///
+    /// # Errors
+    /// When it has no such form; nothing of its group is written then.
+    fn encode(entry: &Self::Entry, bytes: &mut Vec<u8>) -> io::Result<()>;
+
+    /// Reads the record that `bytes` begin with; gives it and the bytes behind it.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes, for people: the frame is damaged then.
+    fn decode(bytes: &[u8]) -> Result<(Self::Record, &[u8]), String>;
+
+    /// The number before the first record of the journal that has the record `seq`. Journals of several
+    /// writers can so be told apart by their numbers.
+    #[must_use]
+    fn origin(seq: Seq) -> Seq {
+        let _ = seq;
+        0
+    }
+
+    /// Opens the content of a segment that was moved away. `journal` is the journal's directory, if the
+    /// reader is likely to come back for the same segment: what had to be fetched may be kept there.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be reached.
+    fn open_archived(archived: &Archived, journal: Option<&Path>) -> io::Result<Box<dyn Read>> {
+        let _ = journal;
+        Ok(Box::new(File::open(&archived.path)?))
+    }
+}
+
+/// For those who note nothing of their own in a [`Seal`](crate::seal::Seal) or a
+/// [`Head`](crate::head::Head).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nothing {}
+
+/// A segment that was moved out of the journal's directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Archived {
+    /// The compressed file, or `s3://bucket/key`.
+    pub path: PathBuf,
+    /// The length of the file, in bytes.
+    pub bytes: u64,
+    /// When it was moved, in milliseconds since 1970.
+    #[serde(rename = "at")]
+    pub at_ms: u64,
+}

@@ -1,0 +1,134 @@
+//! Room on the disk: how much there is, and a file that is given up when there is none.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fs4::FileExt as _;
+
+use crate::event::Event;
+
+/// Below this many free bytes a disk is taken for full, unless the caller says otherwise. At 200 bytes a
+/// record it is room for some hundred thousand records that follow from those that are there, and for
+/// what else is written beside the journal.
+pub const FREE_BYTES_MIN: u64 = 64 << 20;
+/// Room that is kept allocated, and given up when the disk is full in spite of the above (someone
+/// else filled it).
+const BALLAST_BYTES: u64 = 16 << 20;
+/// The file that has it, in the watched directory.
+pub const BALLAST: &str = "ballast";
+/// How often free space is looked at.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is said that the journal waits.
+const WAITING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Watches the free space of a disk and keeps the ballast.
+#[derive(Debug)]
+pub struct Space {
+    dir: PathBuf,
+    free_bytes_min: u64,
+    checked_at: Option<Instant>,
+    /// When it was said last that the journal waits.
+    waiting_said_at: Option<Instant>,
+    is_full: bool,
+}
+
+impl Space {
+    /// Watches the disk under `dir`, which counts as full while fewer than `free_bytes_min` are free.
+    #[must_use]
+    pub fn new(dir: PathBuf, free_bytes_min: u64) -> Self {
+        Self { dir, free_bytes_min, checked_at: None, waiting_said_at: None, is_full: false }
+    }
+
+    /// Whether less than the minimum is free, as it was found within the last second.
+    pub(crate) fn check(&mut self, on_event: &mut impl FnMut(Event<'_>)) -> bool {
+        if self.checked_at.is_some_and(|at| at.elapsed() < CHECK_INTERVAL) {
+            return self.is_full;
+        }
+        self.checked_at = Some(Instant::now());
+        let was_full = self.is_full;
+        let dir = self.dir.as_path();
+        match fs4::available_space(dir) {
+            Ok(free_bytes) => {
+                self.is_full = free_bytes < self.free_bytes_min;
+                if !self.is_full {
+                    keep_ballast(dir, on_event);
+                }
+            }
+            Err(error) => on_event(Event::SpaceUnknown { dir, error: &error }),
+        }
+        if self.is_full && !was_full {
+            on_event(Event::LittleRoom { dir, free_bytes_min: self.free_bytes_min });
+        } else if was_full && !self.is_full {
+            on_event(Event::RoomAgain { dir });
+        }
+        self.is_full
+    }
+
+    /// Whether it is time again to say that the journal waits; it counts as said then.
+    pub(crate) fn should_say_waiting(&mut self) -> bool {
+        let is_due = self.waiting_said_at.is_none_or(|at| at.elapsed() >= WAITING_INTERVAL);
+        if is_due {
+            self.waiting_said_at = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Gives up the ballast; false if it was gone already.
+    pub(crate) fn give_up_ballast(&mut self) -> bool {
+        self.is_full = true;
+        self.checked_at = Some(Instant::now());
+        fs::remove_file(self.dir.join(BALLAST)).is_ok()
+    }
+}
+
+fn keep_ballast(dir: &Path, on_event: &mut impl FnMut(Event<'_>)) {
+    let path = dir.join(BALLAST);
+    if path.exists() {
+        return;
+    }
+    let allocated = File::create(&path).and_then(|file| file.allocate(BALLAST_BYTES));
+    if let Err(error) = allocated {
+        on_event(Event::NoBallast { path: &path, error: &error });
+    }
+}
+
+/// Whether there is no room, on the disk or in the quota of the user that the process runs as.
+#[must_use]
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether the process, or the machine, has as many files open as it may: they come free with others
+/// that are closed.
+pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| errno == Errno::MFILE || errno == Errno::NFILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_by_itself_is_told_from_what_does_not() {
+        use rustix::io::Errno;
+        for (errno, full, descriptors) in [
+            (Errno::NOSPC, true, false),
+            (Errno::DQUOT, true, false),
+            (Errno::MFILE, false, true),
+            (Errno::NFILE, false, true),
+            (Errno::IO, false, false),
+            (Errno::ROFS, false, false),
+        ] {
+            let error = io::Error::from(errno);
+            assert_eq!(
+                (is_full(&error), lacks_descriptors(&error)),
+                (full, descriptors),
+                "{error}"
+            );
+        }
+    }
+}

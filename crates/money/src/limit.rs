@@ -1,0 +1,100 @@
+//! What a limit is, and how it stands.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::words::words;
+
+/// The limits of one key, account or model; `None` where there is none.
+///
+/// It stands in the ledger's journal as it is here: fields are never added, changed or moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rates {
+    /// Requests a minute. A whole minute's requests may come at once.
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// Tokens a minute, input and output.
+    pub tokens_per_minute: Option<NonZeroU32>,
+    /// Requests at one time.
+    pub concurrent_requests: Option<NonZeroU32>,
+}
+
+impl Rates {
+    /// No limit at all.
+    pub const NONE: Self =
+        Self { requests_per_minute: None, tokens_per_minute: None, concurrent_requests: None };
+
+    /// Whether there is no limit at all.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// These limits, and `defaults` where there is none.
+    #[must_use]
+    pub fn or(self, defaults: Self) -> Self {
+        Self {
+            requests_per_minute: self.requests_per_minute.or(defaults.requests_per_minute),
+            tokens_per_minute: self.tokens_per_minute.or(defaults.tokens_per_minute),
+            concurrent_requests: self.concurrent_requests.or(defaults.concurrent_requests),
+        }
+    }
+}
+
+words! {
+    /// What is limited.
+    Limit {
+        /// Requests a minute.
+        Requests = "requests",
+        /// Tokens a minute.
+        Tokens = "tokens",
+        /// Requests at one time.
+        Concurrency = "concurrency",
+        /// Money a day or a month.
+        Spend = "spend",
+    }
+}
+
+words! {
+    /// Whose limit it is.
+    Scope {
+        /// An API key's.
+        Key = "key",
+        /// An account's: all of its keys together.
+        Account = "account",
+        /// A model's: all customers together.
+        Model = "model",
+    }
+}
+
+/// How one limit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// Its value.
+    pub limit: u32,
+    /// What is left of it.
+    pub remaining: u32,
+    /// When all of it is there again, if nothing is used meanwhile.
+    pub reset: Duration,
+}
+
+/// How the limits stand that are nearest to their end; `None` where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Of requests a minute.
+    pub requests: Option<Gauge>,
+    /// Of tokens a minute.
+    pub tokens: Option<Gauge>,
+}
+
+impl Standing {
+    /// Keeps the one of which less is left.
+    pub fn nearest(known: &mut Option<Gauge>, gauge: Option<Gauge>) {
+        let is_nearer = |gauge: &Gauge| known.is_none_or(|known| gauge.remaining < known.remaining);
+        if let Some(gauge) = gauge.filter(is_nearer) {
+            *known = Some(gauge);
+        }
+    }
+}

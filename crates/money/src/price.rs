@@ -1,0 +1,423 @@
+//! What was used and what a unit of it costs.
+//!
+//! [`Usage`] counts units; [`Prices`] holds one rate per kind of unit; [`Prices::cost`] is the only
+//! place where the two meet. A [`PriceList`] has the [`Prices`] for what a request asks for. What units
+//! there are says one table, [`UNITS`].
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+mod amounts;
+mod units;
+
+use std::ops::{Index, IndexMut};
+
+use schemars::JsonSchema;
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use self::units::{PLACED, Side, UNITS, Unit, UnitInfo};
+
+use crate::each_unit;
+use crate::money::{Charge, Nanousd, Rate};
+use crate::words::words;
+
+macro_rules! usage {
+    ($(
+        $(#[$doc:meta])* $unit:ident: $name:ident,
+        $(#[$rate_doc:meta])* $rate:ident,
+        $(#[$price_doc:meta])* $price:ident: $typed:ident,
+        $info:tt;
+    )+) => {
+        /// Units used by one request. The kinds are disjoint: a cached input token is not counted again as
+        /// a plain one, and a reasoning token is counted in `output_tokens` only if `reasoning_tokens` is
+        /// zero or billed inside the output (the codec settles that when it reads the upstream's figures).
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+        pub struct Usage {
+            $($(#[$doc])* pub $name: u64),+
+        }
+
+        impl Usage {
+            /// Nothing was used.
+            pub const ZERO: Self = Self { $($name: 0),+ };
+
+            /// The count of every unit, in the order of [`Unit::ALL`].
+            #[must_use]
+            pub const fn counts(&self) -> [u64; Unit::COUNT] {
+                [$(self.$name),+]
+            }
+
+            /// The usage of these counts, in the order of [`Unit::ALL`].
+            const fn from_counts(counts: [u64; Unit::COUNT]) -> Self {
+                let [$($name),+] = counts;
+                Self { $($name),+ }
+            }
+        }
+
+        impl Index<Unit> for Usage {
+            type Output = u64;
+
+            fn index(&self, unit: Unit) -> &u64 {
+                match unit {
+                    $(Unit::$unit => &self.$name),+
+                }
+            }
+        }
+
+        impl IndexMut<Unit> for Usage {
+            fn index_mut(&mut self, unit: Unit) -> &mut u64 {
+                match unit {
+                    $(Unit::$unit => &mut self.$name),+
+                }
+            }
+        }
+    };
+}
+
+each_unit!(usage);
+
+impl Usage {
+    /// Every unit with its count.
+    pub fn units(&self) -> impl Iterator<Item = (&'static UnitInfo, u64)> + use<> {
+        UNITS.iter().zip(self.counts())
+    }
+
+    /// What customers see: every unit that is shown, with the count of all units that are shown as it.
+    pub fn shown(&self) -> impl Iterator<Item = (&'static UnitInfo, u64)> + use<> {
+        let counts = *self;
+        UNITS.iter().filter(|info| info.shown_as == info.unit).map(move |info| {
+            let parts = counts.units().filter(|(part, _)| part.shown_as == info.unit);
+            (info, parts.fold(0, |sum, (_, count)| count.saturating_add(sum)))
+        })
+    }
+
+    /// All units of a side together.
+    #[must_use]
+    pub fn total(&self, side: Side) -> u64 {
+        let counts = self.units().filter(|(info, _)| info.side == side);
+        counts.fold(0, |sum, (_, count)| count.saturating_add(sum))
+    }
+
+    /// All input tokens, cached or not.
+    #[must_use]
+    pub fn input_tokens_total(&self) -> u64 {
+        self.total(Side::Input)
+    }
+
+    /// This and `more` together. Counts past the range stay at its end.
+    #[must_use]
+    pub fn plus(self, more: &Self) -> Self {
+        let mut sums = self.counts();
+        for (sum, more) in sums.iter_mut().zip(more.counts()) {
+            *sum = sum.saturating_add(more);
+        }
+        Self::from_counts(sums)
+    }
+}
+
+/// In JSON an object with the count of every unit; in records as [`amounts`] says.
+impl Serialize for Usage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            let mut object = serializer.serialize_struct("Usage", Unit::COUNT)?;
+            for (info, count) in self.units() {
+                object.serialize_field(info.name, &count)?;
+            }
+            object.end()
+        } else {
+            amounts::write(self.counts(), serializer)
+        }
+    }
+}
+
+/// Of what a record says. Nothing reads usage from JSON.
+impl<'de> Deserialize<'de> for Usage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        amounts::read(deserializer).map(Self::from_counts)
+    }
+}
+
+/// Where a settled usage figure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageSource {
+    /// The upstream reported it.
+    Upstream,
+    /// The upstream reported none, or none that can be true; it was estimated from what was relayed.
+    Estimated,
+    /// Nothing was used.
+    None,
+}
+
+impl UsageSource {
+    /// The word used in logs, metrics and the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Upstream => "upstream",
+            Self::Estimated => "estimated",
+            Self::None => "none",
+        }
+    }
+}
+
+macro_rules! prices {
+    ($(
+        $(#[$doc:meta])* $unit:ident: $name:ident,
+        $(#[$rate_doc:meta])* $rate:ident,
+        $(#[$price_doc:meta])* $price:ident: $typed:ident,
+        $info:tt;
+    )+) => {
+        /// One model's prices, per unit. Compiled from `models.yaml`; frozen for a request when it is
+        /// admitted.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Prices {
+            $($(#[$rate_doc])* pub $rate: Rate),+
+        }
+
+        impl Prices {
+            /// What `usage` costs, rounded up once.
+            #[must_use]
+            pub fn cost(&self, usage: &Usage) -> Nanousd {
+                Charge::default()$(.plus(usage.$name, self.$rate))+.round_up()
+            }
+
+            /// The rate of every unit, in the order of [`Unit::ALL`].
+            const fn rates(&self) -> [Rate; Unit::COUNT] {
+                [$(self.$rate),+]
+            }
+
+            const fn from_rates(rates: [Rate; Unit::COUNT]) -> Self {
+                let [$($rate),+] = rates;
+                Self { $($rate),+ }
+            }
+        }
+
+        impl Index<Unit> for Prices {
+            type Output = Rate;
+
+            fn index(&self, unit: Unit) -> &Rate {
+                match unit {
+                    $(Unit::$unit => &self.$rate),+
+                }
+            }
+        }
+
+        impl IndexMut<Unit> for Prices {
+            fn index_mut(&mut self, unit: Unit) -> &mut Rate {
+                match unit {
+                    $(Unit::$unit => &mut self.$rate),+
+                }
+            }
+        }
+    };
+}
+
+each_unit!(prices);
+
+impl Serialize for Prices {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        amounts::write(self.rates(), serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Prices {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        amounts::read(deserializer).map(Self::from_rates)
+    }
+}
+
+impl Prices {
+    /// The prices of `rate`, asked for every unit in the order of [`Unit::ALL`], with those of the units
+    /// before it.
+    #[must_use]
+    pub fn of_each(rate: impl Fn(&UnitInfo, &Self) -> Rate) -> Self {
+        UNITS.iter().fold(Self::default(), |mut prices, info| {
+            prices[info.unit] = rate(info, &prices);
+            prices
+        })
+    }
+
+    /// The dearest way in which one input token can be billed where so much is written to a cache: what
+    /// a hold must assume.
+    #[must_use]
+    pub fn input_dearest(&self, writes: CacheWrites) -> Rate {
+        let read = self.input.max(self.cache_read);
+        match writes {
+            CacheWrites::None => read,
+            CacheWrites::Short => read.max(self.cache_write),
+            CacheWrites::Any => read.max(self.cache_write).max(self.cache_write_1h),
+        }
+    }
+}
+
+/// What of a prompt can be billed as written to a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CacheWrites {
+    /// Nothing: the upstream writes only what it is asked to write, and is not.
+    None,
+    /// All of it, for the usual time.
+    Short,
+    /// All of it, for any time. Nobody knows better.
+    #[default]
+    Any,
+}
+
+/// A model's prices, and those that apply where a request meets conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PriceList {
+    /// What a request costs that meets no condition.
+    pub base: Prices,
+    /// Conditions and the prices of requests that meet them; the first that is met counts.
+    pub when: Vec<(Traits, Prices)>,
+}
+
+impl PriceList {
+    /// The prices of a request with these traits.
+    #[must_use]
+    pub fn of(&self, request: &Traits) -> Prices {
+        let met = self.when.iter().find(|(condition, _)| request.meet(condition));
+        met.map_or(self.base, |(_, prices)| *prices)
+    }
+}
+
+/// What a price can depend on. Of a request: what it asks for, `None` where it leaves that open or
+/// has no such thing. Of a condition: what it demands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// The resolution of a video.
+    pub resolution: Option<Resolution>,
+    /// The size of an image.
+    pub size: Option<ImageSize>,
+    /// The quality of an image.
+    pub quality: Option<Quality>,
+    /// Whether a video is made with sound.
+    pub audio: Option<bool>,
+    /// Whether a video is a draft.
+    pub draft: Option<bool>,
+    /// Whether a video is among the inputs.
+    pub video_input: Option<bool>,
+}
+
+impl Traits {
+    fn meet(&self, condition: &Self) -> bool {
+        fn met<T: PartialEq>(asked: Option<T>, demanded: Option<T>) -> bool {
+            demanded.is_none() || asked == demanded
+        }
+        met(self.resolution, condition.resolution)
+            && met(self.size, condition.size)
+            && met(self.quality, condition.quality)
+            && met(self.audio, condition.audio)
+            && met(self.draft, condition.draft)
+            && met(self.video_input, condition.video_input)
+    }
+}
+
+words! {
+    /// The resolution of a video.
+    Resolution {
+        /// 480 lines.
+        P480 = "480p",
+        /// 720 lines.
+        P720 = "720p",
+        /// 1080 lines.
+        P1080 = "1080p",
+    }
+}
+
+words! {
+    /// The quality of an image.
+    Quality {
+        /// GPT-style models.
+        Low = "low",
+        /// GPT-style models.
+        Medium = "medium",
+        /// GPT-style models.
+        High = "high",
+        /// DALL-E-style models.
+        Standard = "standard",
+        /// DALL-E-style models.
+        Hd = "hd",
+    }
+}
+
+/// The size of an image, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ImageSize {
+    /// From left to right.
+    pub width: u16,
+    /// From top to bottom.
+    pub height: u16,
+}
+
+impl ImageSize {
+    /// Reads `1024x1024`, or `1024*1024` as one provider writes it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let length = |part: &str| {
+            let plain = part.bytes().all(|byte| byte.is_ascii_digit()) && !part.starts_with('0');
+            part.parse().ok().filter(|_| plain)
+        };
+        let (width, height) = text.split_once(['x', '*'])?;
+        Some(Self { width: length(width)?, height: length(height)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_unit_is_priced() {
+        let rate = |nanousd: i64| Rate::from_femtousd(nanousd * 1_000_000);
+        let prices = Prices {
+            input: rate(1),
+            cache_read: rate(10),
+            cache_write: rate(100),
+            cache_write_1h: rate(1_000),
+            output: rate(10_000),
+            image: rate(100_000),
+            second: rate(1_000_000),
+            character: rate(10_000_000),
+        };
+        let one_of_each = Usage {
+            input_tokens: 1,
+            cache_read_tokens: 1,
+            cache_write_tokens: 1,
+            cache_write_1h_tokens: 1,
+            output_tokens: 1,
+            images: 1,
+            seconds: 1,
+            characters: 1,
+        };
+        assert_eq!(prices.cost(&one_of_each), Nanousd::new(11_111_111), "one unit of every kind");
+        let dearest = |writes| prices.input_dearest(writes);
+        assert_eq!(dearest(CacheWrites::Any), rate(1_000), "the one-hour cache write is dearest");
+        assert_eq!(dearest(CacheWrites::Short), prices.cache_write.max(prices.input));
+        assert_eq!(dearest(CacheWrites::None), prices.input.max(prices.cache_read));
+    }
+
+    #[test]
+    fn the_first_condition_that_is_met_counts() {
+        let priced =
+            |femtousd| Prices { image: Rate::from_femtousd(femtousd), ..Prices::default() };
+        let small = ImageSize::parse("256x256");
+        let condition = Traits { size: small, ..Traits::default() };
+        let finer = Traits { quality: Some(Quality::Hd), ..condition };
+        let list = PriceList {
+            base: priced(9),
+            when: vec![(finer, priced(3)), (condition, priced(2)), (finer, priced(1))],
+        };
+        assert_eq!(list.of(&Traits::default()), priced(9), "a request that says nothing");
+        assert_eq!(list.of(&condition), priced(2), "one of two conditions is met");
+        assert_eq!(list.of(&finer), priced(3), "the first of several");
+    }
+
+    #[test]
+    fn sizes_are_plain_numbers() {
+        let size = Some(ImageSize { width: 1664, height: 928 });
+        assert_eq!(ImageSize::parse("1664x928"), size);
+        assert_eq!(ImageSize::parse("1664*928"), size);
+        for text in ["", "auto", "x", "1x", "0x1", "+1x1", "01x1", "1x1x1", "1X1", "70000x1"] {
+            assert_eq!(ImageSize::parse(text), None, "{text:?}");
+        }
+    }
+}

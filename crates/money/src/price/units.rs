@@ -1,0 +1,258 @@
+//! The table of billing units: one row for each, which everything that counts, prices, shows or keeps
+//! units is made of.
+//!
+//! [`each_unit`](crate::each_unit) is the table. What a row says is in [`UnitInfo`]; the types with a
+//! field for each unit ([`Usage`](super::Usage), [`Prices`](super::Prices), and the prices of
+//! `models.yaml`) are made by macros that it calls.
+
+/// Calls the macro `$make` with the rows of the table. A row has, one after the other:
+/// the unit and the name of its count, the name of its rate, its field below `prices` in `models.yaml`
+/// with the type of that, and what else [`UnitInfo`] says of it.
+///
+/// Rows are only ever appended: a unit's number is its place here, and stands in records.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! each_unit {
+    ($make:ident) => {
+        $make! {
+            /// Input tokens that were neither read from nor written to a prompt cache.
+            InputTokens: input_tokens,
+            /// Per plain input token.
+            input,
+            /// A million input tokens.
+            input_per_1m_tokens: PerMillion,
+            { side: Input, priced_as: None, shown_as: InputTokens, label: "Input tokens",
+              words: ["input token", "input tokens"], metric: Some("input"), column: Some("in") };
+
+            /// Input tokens read from a prompt cache.
+            CacheReadTokens: cache_read_tokens,
+            /// Per input token read from a cache.
+            cache_read,
+            /// A million input tokens read from a prompt cache. Default: the input price.
+            cached_input_per_1m_tokens: PerMillion,
+            { side: Input, priced_as: Some(Unit::InputTokens), shown_as: CacheReadTokens,
+              label: "Cached input tokens read", words: ["cached token", "cached tokens"],
+              metric: Some("cache_read"), column: None };
+
+            /// Input tokens written to a prompt cache for five minutes (or for the upstream's only period).
+            CacheWriteTokens: cache_write_tokens,
+            /// Per input token written to a five-minute cache.
+            cache_write,
+            /// A million input tokens written to a prompt cache. Default: the input price.
+            cache_write_per_1m_tokens: PerMillion,
+            { side: Input, priced_as: Some(Unit::InputTokens), shown_as: CacheWriteTokens,
+              label: "Cached input tokens written", words: ["written token", "written tokens"],
+              metric: Some("cache_write"), column: None };
+
+            /// Input tokens written to a prompt cache for one hour.
+            CacheWrite1hTokens: cache_write_1h_tokens,
+            /// Per input token written to a one-hour cache.
+            cache_write_1h,
+            /// A million input tokens written to a prompt cache for an hour. Default: the price of a cache
+            /// write.
+            cache_write_1h_per_1m_tokens: PerMillion,
+            { side: Input, priced_as: Some(Unit::CacheWriteTokens), shown_as: CacheWriteTokens,
+              label: "Cached input tokens written for an hour",
+              words: ["written token", "written tokens"], metric: Some("cache_write"), column: None };
+
+            /// Output tokens, reasoning included where the upstream counts it there.
+            OutputTokens: output_tokens,
+            /// Per output token.
+            output,
+            /// A million output tokens, reasoning included.
+            output_per_1m_tokens: PerMillion,
+            { side: Output, priced_as: None, shown_as: OutputTokens, label: "Output tokens",
+              words: ["output token", "output tokens"], metric: Some("output"), column: Some("out") };
+
+            /// Images made.
+            Images: images,
+            /// Per image.
+            image,
+            /// One image.
+            per_image: PerUnit,
+            { side: Made, priced_as: None, shown_as: Images, label: "Images",
+              words: ["image", "images"], metric: None, column: Some("images") };
+
+            /// Seconds of video made.
+            Seconds: seconds,
+            /// Per second of video.
+            second,
+            /// One second of video.
+            per_second: PerUnit,
+            { side: Made, priced_as: None, shown_as: Seconds, label: "Seconds of video",
+              words: ["s", "s"], metric: None, column: Some("seconds") };
+
+            /// Characters spoken.
+            Characters: characters,
+            /// Per character of speech.
+            character,
+            /// A million characters of speech.
+            per_1m_characters: PerMillion,
+            { side: Made, priced_as: None, shown_as: Characters, label: "Characters",
+              words: ["character", "characters"], metric: None, column: Some("characters") };
+        }
+    };
+}
+
+/// How many units have a place of their own in what was written before there were numbers of units: the
+/// first of the table. Records tell later ones by their number, and so does a fleet's database.
+pub const PLACED: usize = 8;
+
+/// What a unit is a part of, where units are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Tokens that went in, from a cache or not.
+    Input,
+    /// Tokens that came out.
+    Output,
+    /// Anything else that was made or done. It is told by itself.
+    Made,
+}
+
+/// What is known of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitInfo {
+    /// The unit.
+    pub unit: Unit,
+    /// Its count in JSON, logs, CSV and a fleet's database.
+    pub name: &'static str,
+    /// Where its count is in a document with a `usage`, as a JSON pointer.
+    pub pointer: &'static str,
+    /// Its price in `models.yaml` and the admin API.
+    pub price: &'static str,
+    /// How many units that price is for.
+    pub per: u64,
+    /// What it is a part of.
+    pub side: Side,
+    /// The unit whose price it has where none is typed for it; `None` for a price of nothing.
+    pub priced_as: Option<Unit>,
+    /// The unit in which customers see it: itself, or one that they know no difference to.
+    pub shown_as: Unit,
+    /// Its name at the beginning of a line, for people.
+    pub label: &'static str,
+    /// The words behind a count of one, and of more.
+    pub words: [&'static str; 2],
+    /// Its `kind` in `tollgate_tokens_total`; `None` for what is no token.
+    pub metric: Option<&'static str>,
+    /// The title of its column in the operators' command for usage; `None` for no column.
+    pub column: Option<&'static str>,
+}
+
+macro_rules! per {
+    (PerMillion) => {
+        1_000_000
+    };
+    (PerUnit) => {
+        1
+    };
+}
+
+macro_rules! units {
+    ($(
+        $(#[$doc:meta])* $unit:ident: $name:ident,
+        $(#[$rate_doc:meta])* $rate:ident,
+        $(#[$price_doc:meta])* $price:ident: $typed:ident,
+        { side: $side:ident, priced_as: $priced_as:expr, shown_as: $shown_as:ident,
+          label: $label:literal, words: $words:expr, metric: $metric:expr, column: $column:expr };
+    )+) => {
+        /// What is counted and billed. As a number, it is what records tell it by.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Unit {
+            $($(#[$doc])* $unit),+
+        }
+
+        impl Unit {
+            /// Every unit, in the order of their numbers, which is that of documents.
+            pub const ALL: &[Self] = &[$(Self::$unit),+];
+        }
+
+        /// What is known of every unit, in the order of their numbers.
+        pub const UNITS: &[UnitInfo; Unit::ALL.len()] = &[
+            $(UnitInfo {
+                unit: Unit::$unit,
+                name: stringify!($name),
+                pointer: concat!("/usage/", stringify!($name)),
+                price: stringify!($price),
+                per: per!($typed),
+                side: Side::$side,
+                priced_as: $priced_as,
+                shown_as: Unit::$shown_as,
+                label: $label,
+                words: $words,
+                metric: $metric,
+                column: $column,
+            }),+
+        ];
+    };
+}
+
+each_unit!(units);
+
+impl Unit {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// What is known of it.
+    #[must_use]
+    pub const fn info(self) -> &'static UnitInfo {
+        &UNITS[self as usize]
+    }
+
+    /// Its number in records.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The unit of this number; `None` for one of a later version.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Whether it has a place of its own in what was written before units had numbers.
+    #[must_use]
+    pub const fn is_placed(self) -> bool {
+        (self as usize) < PLACED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// The numbers, names and prices of units that were ever written.
+    #[test]
+    fn rows_are_only_appended() {
+        let placed = [
+            ("input_tokens", "input_per_1m_tokens"),
+            ("cache_read_tokens", "cached_input_per_1m_tokens"),
+            ("cache_write_tokens", "cache_write_per_1m_tokens"),
+            ("cache_write_1h_tokens", "cache_write_1h_per_1m_tokens"),
+            ("output_tokens", "output_per_1m_tokens"),
+            ("images", "per_image"),
+            ("seconds", "per_second"),
+            ("characters", "per_1m_characters"),
+        ];
+        assert_eq!(placed.len(), PLACED);
+        let found: Vec<_> = UNITS.iter().map(|info| (info.name, info.price)).collect();
+        assert_eq!(found[..PLACED], placed);
+    }
+
+    #[test]
+    fn every_unit_is_itself() {
+        let mut names = HashSet::new();
+        for (info, number) in UNITS.iter().zip(0_u8..) {
+            assert_eq!((info.unit.number(), Unit::from_number(number)), (number, Some(info.unit)));
+            assert_eq!(info.unit.info(), info);
+            assert!(names.insert(info.name) && names.insert(info.price), "{info:?} is there twice");
+            let shown = info.shown_as.info();
+            assert_eq!((shown.shown_as, shown.side), (info.shown_as, info.side), "{info:?}");
+            assert_eq!(info.metric.is_some(), info.side != Side::Made, "{info:?}");
+        }
+        assert_eq!(Unit::from_number(u8::MAX), None);
+    }
+}

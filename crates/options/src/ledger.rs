@@ -1,0 +1,37 @@
+//! What becomes of open holds at a start, how long lines stay at hand, and submits are recognised.
+
+use std::time::Duration;
+
+/// The least by which the file grows between two packings.
+const GROWTH_MIN: u64 = 64 << 20;
+/// How long a repeated submit is recognised at most.
+pub const REPEATED_WITHIN: Duration = Duration::from_secs(24 * 3600);
+
+/// What happens at boot to a hold that a crash left open. Either way it is listed as in doubt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecoveryPolicy {
+    /// The customer pays nothing; what the upstream billed falls on the operator.
+    #[default]
+    Void,
+    /// The customer pays the least that the call must have cost (its estimated input).
+    Floor,
+}
+
+/// How long lines of statements and usage by the hour stay in sled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pruning {
+    /// So long they stay, as far as there is room for them.
+    pub keep: Duration,
+    /// About so many bytes of lines stay at most.
+    pub lines_max: u64,
+    /// Sled's file grows by so much at least, and by half, before it is made anew; 0 is for tests, and
+    /// makes it anew each second.
+    pub growth_min: u64,
+}
+
+impl Default for Pruning {
+    fn default() -> Self {
+        let keep = Duration::from_secs(90 * 24 * 60 * 60);
+        Self { keep, lines_max: 128 << 20, growth_min: GROWTH_MIN }
+    }
+}

@@ -1,0 +1,56 @@
+//! How a fleet's database is reached, and whom it is trusted by.
+
+use std::path::{Path, PathBuf};
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{self, PemObject as _};
+use tollgate_money::secret::Secret;
+
+/// Whether the connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsMode {
+    /// It is not: for a database on the same machine.
+    Disable,
+    /// It must be, and the server must prove its name with a certificate that is trusted.
+    VerifyFull,
+}
+
+/// Where the database is, and how to talk to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// `postgres://user@host:port/database`, without a password; several hosts with commas between
+    /// them, of which the one that takes writes is used.
+    pub url: String,
+    /// The user's password.
+    pub password: Option<Secret>,
+    /// Whether the connection is encrypted.
+    pub tls: TlsMode,
+    /// Certificates that are trusted, as PEM. Default: those of the machine.
+    pub ca_file: Option<PathBuf>,
+    /// The most connections at one time, beside the one that listens.
+    pub connections_max: usize,
+    /// The name under which the database lists the connections.
+    pub application: String,
+}
+
+/// The certificates of a file, as whom to trust.
+///
+/// # Errors
+/// Why they cannot be used.
+pub fn authorities_of(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| told(&error))?;
+    for certificate in read {
+        let certificate = certificate.map_err(|error| told(&error))?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
+}
+
+fn told(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        error => format!("it is not PEM: {error:?}"),
+    }
+}

@@ -1,0 +1,378 @@
+//! `POST /v1/messages` and `POST /v1/messages/count_tokens` over upstreams that speak Anthropic's protocol.
+//!
+//! Spec section 4. Fields, events and usage figures: Anthropic's API reference, "Messages" and
+//! "Streaming Messages".
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::estimate::TextSize;
+use super::json::Object;
+use super::json_cursor::Cursor;
+use super::limits::ModelLimits;
+use super::metering::{self, Frame, JsonMeter, Known, Report, Shown, StreamMeter, Tally};
+use super::sse::Verdict;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{CacheWrites, Usage, UsageSource};
+
+/// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
+const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
+
+/// The codec.
+#[derive(Debug)]
+pub struct AnthropicMessages;
+
+impl Codec for AnthropicMessages {
+    fn operation(&self) -> Operation {
+        Operation::Messages
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Anthropic]
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/messages"
+    }
+
+    fn forwards_query(&self) -> bool {
+        true
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        let prompt = offer::read(body, &offer::MESSAGES, limits)?;
+        super::check_messages(body)?;
+        // Zero is legal: it only writes the prompt to the cache.
+        let asked = super::output_tokens(body, "max_tokens", 0, limits)?;
+        let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
+        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?;
+        let shows_thinking = match thinks(body) {
+            Some(thinks) => !thinks,
+            None => !limits.reasoning,
+        };
+        Ok(Box::new(MessagesCall {
+            is_all_shown: prompt.is_plain() && shows_thinking,
+            cache_writes: cache_writes(body, prompt.has_passed),
+            terms,
+            possible: Possible {
+                input: limits.input_tokens_max,
+                output: limits.output_tokens_max,
+                loops: prompt.rounds,
+            },
+        }))
+    }
+}
+
+/// Whether the request switches thinking on or off, if it says so.
+fn thinks(body: &Object<'_>) -> Option<bool> {
+    let thinking = body.get_non_null("thinking")?.as_object().ok();
+    let kind = thinking.and_then(|thinking| thinking.get("type"));
+    Some(kind.and_then(|kind| kind.as_str()).as_deref() != Some("disabled"))
+}
+
+/// What is written to the cache: what `cache_control` stands beside, for five minutes where no `ttl` says
+/// otherwise. Text in which either stands between quotes has a backslash before them.
+fn cache_writes(body: &Object<'_>, has_passed: bool) -> CacheWrites {
+    let has = |key: &str| memchr::memmem::find(body.text(), key.as_bytes()).is_some();
+    if body.has_escaped_keys() || has_passed {
+        CacheWrites::Any
+    } else if !has("\"cache_control\"") {
+        CacheWrites::None
+    } else if has("\"ttl\"") {
+        CacheWrites::Any
+    } else {
+        CacheWrites::Short
+    }
+}
+
+/// The codec of `POST /v1/messages/count_tokens`.
+#[derive(Debug)]
+pub struct AnthropicCountTokens;
+
+impl Codec for AnthropicCountTokens {
+    fn operation(&self) -> Operation {
+        Operation::CountTokens
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Anthropic]
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/messages/count_tokens"
+    }
+
+    fn forwards_query(&self) -> bool {
+        true
+    }
+
+    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        super::refuse_case_variants(body, &COUNTED_FIELDS)?;
+        super::check_messages(body)?;
+        let tokens = TextSize::of_strings(body.text()).tokens();
+        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
+        Ok(Box::new(CountCall { terms, tokens }))
+    }
+}
+
+#[derive(Debug)]
+struct MessagesCall {
+    terms: Terms,
+    is_all_shown: bool,
+    cache_writes: CacheWrites,
+    possible: Possible,
+}
+
+/// What the model could use at all: a report above it says that its limits are out of date.
+#[derive(Clone, Copy, Debug, Default)]
+struct Possible {
+    input: u64,
+    output: u64,
+    loops: u64,
+}
+
+impl Possible {
+    /// In all rounds.
+    fn usage(self) -> Usage {
+        Usage {
+            input_tokens: self.input.saturating_mul(self.loops),
+            output_tokens: self.output.saturating_mul(self.loops),
+            ..Usage::ZERO
+        }
+    }
+}
+
+impl Call for MessagesCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn is_all_shown(&self) -> bool {
+        self.is_all_shown
+    }
+
+    fn cache_writes(&self) -> CacheWrites {
+        self.cache_writes
+    }
+
+    fn meter(&self, framing: Framing) -> Box<dyn Meter> {
+        let frame = Frame::new(&self.terms, self.possible.usage());
+        match framing {
+            Framing::Json | Framing::Binary => {
+                Box::new(JsonMeter::new(frame, Box::new(WireUsage::report)))
+            }
+            Framing::Sse => {
+                let known = Known::new(frame);
+                Box::new(StreamMeter::new(MessagesTally { known, ..MessagesTally::default() }))
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct CountCall {
+    terms: Terms,
+    /// An estimate.
+    tokens: u64,
+}
+
+impl Call for CountCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn local_answer(&self) -> Option<Bytes> {
+        Some(format!(r#"{{"input_tokens":{}}}"#, self.tokens).into())
+    }
+
+    fn meter(&self, _: Framing) -> Box<dyn Meter> {
+        Box::new(JsonMeter::new(Frame::default(), Box::new(|_| None)))
+    }
+}
+
+/// The `usage` object. `input_tokens` leaves out what the cache has read or written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireUsage {
+    input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_creation: Option<WireCacheCreation>,
+    output_tokens: Option<u64>,
+    /// The rounds of a request that compacts its context; the figures above are the last one's.
+    iterations: Option<Vec<WireUsage>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireCacheCreation {
+    ephemeral_5m_input_tokens: u64,
+    ephemeral_1h_input_tokens: u64,
+}
+
+impl WireUsage {
+    fn report(usage: &[u8]) -> Option<Report> {
+        metering::read_wire(usage).map(|usage: Self| usage.to_report())
+    }
+
+    /// Takes over what a later report says. Reports are cumulative, and later ones leave out what
+    /// has not changed.
+    fn update(&mut self, later: Self) {
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.cache_read_input_tokens =
+            later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens =
+            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_creation = later.cache_creation.or(self.cache_creation.take());
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.iterations = later.iterations.or(self.iterations.take());
+    }
+
+    /// The usage in disjoint kinds.
+    fn to_report(&self) -> Report {
+        let iterations = self.iterations.as_deref().unwrap_or_default();
+        let sum = iterations
+            .iter()
+            .map(Self::flat)
+            .fold(Usage::ZERO, |sum, round| combine(sum, round, u64::saturating_add));
+        let usage = combine(self.flat(), sum, u64::max);
+        Report { usage, has_details: true, rounds: iterations.len().max(1) as u64 }
+    }
+
+    fn flat(&self) -> Usage {
+        let split = self.cache_creation.clone().unwrap_or_default();
+        let (five_minutes, one_hour) =
+            (split.ephemeral_5m_input_tokens, split.ephemeral_1h_input_tokens);
+        let written =
+            self.cache_creation_input_tokens.unwrap_or(five_minutes.saturating_add(one_hour));
+        let one_hour = one_hour.min(written);
+        Usage {
+            input_tokens: self.input_tokens.unwrap_or(0),
+            cache_read_tokens: self.cache_read_input_tokens.unwrap_or(0),
+            cache_write_tokens: written.saturating_sub(one_hour),
+            cache_write_1h_tokens: one_hour,
+            output_tokens: self.output_tokens.unwrap_or(0),
+            ..Usage::ZERO
+        }
+    }
+}
+
+fn combine(a: Usage, b: Usage, with: fn(u64, u64) -> u64) -> Usage {
+    Usage {
+        input_tokens: with(a.input_tokens, b.input_tokens),
+        cache_read_tokens: with(a.cache_read_tokens, b.cache_read_tokens),
+        cache_write_tokens: with(a.cache_write_tokens, b.cache_write_tokens),
+        cache_write_1h_tokens: with(a.cache_write_1h_tokens, b.cache_write_1h_tokens),
+        output_tokens: with(a.output_tokens, b.output_tokens),
+        ..Usage::ZERO
+    }
+}
+
+/// What an event of a stream says.
+#[derive(Default)]
+struct Event<'a> {
+    kind: &'a [u8],
+    text: TextSize,
+    /// Of a `message_start` or a `message_delta`; more than one only where the key stands there twice.
+    usages: Vec<&'a [u8]>,
+    stops: bool,
+    has_error: bool,
+}
+
+impl<'a> Event<'a> {
+    /// Reads the data of an event; `None` for what no event looks like.
+    fn read(data: &'a [u8]) -> Option<Self> {
+        let mut event = Self::default();
+        Cursor::new(data).object(|key, value| {
+            match key {
+                b"type" => event.kind = value.raw()?,
+                b"usage" => event.usages.extend(value.non_null()?),
+                b"error" => event.has_error |= value.non_null()?.is_some(),
+                b"message" => value.object(|key, value| {
+                    match key {
+                        b"usage" => event.usages.extend(value.non_null()?),
+                        _ => value.skip()?,
+                    }
+                    Some(())
+                })?,
+                b"delta" | b"content_block" => value.object(|key, value| {
+                    match key {
+                        b"text" | b"thinking" | b"partial_json" | b"name" | b"content" => {
+                            event.text.add(value.text_size()?);
+                        }
+                        b"stop_reason" => event.stops |= value.non_null()?.is_some(),
+                        _ => value.skip()?,
+                    }
+                    Some(())
+                })?,
+                _ => value.skip()?,
+            }
+            Some(())
+        })?;
+        Some(event)
+    }
+}
+
+/// What a stream has shown so far.
+#[derive(Default)]
+struct MessagesTally {
+    known: Known,
+    /// What the reports say one after the other, of which each leaves out what has not changed.
+    reported: WireUsage,
+    ended: bool,
+    /// `message_stop` has come: what comes later is relayed, and not believed.
+    stopped: bool,
+}
+
+impl Tally for MessagesTally {
+    fn judge(&mut self, data: &[u8]) -> Verdict {
+        if self.stopped {
+            return Verdict::Keep;
+        }
+        let Some(event) = Event::read(data) else { return Verdict::Keep };
+        self.known.show(Shown::of(event.text));
+        for usage in event.usages.iter().filter_map(|usage| metering::read_wire(usage)) {
+            self.reported.update(usage);
+            let report = self.reported.to_report();
+            // The one at the start knows nothing of the output.
+            match event.kind {
+                b"\"message_delta\"" => self.known.report(report),
+                _ => self.known.report_begun(report),
+            }
+        }
+        self.known.failed |= event.has_error;
+        self.ended |= event.stops || event.has_error;
+        self.stopped = event.kind == b"\"message_stop\"";
+        Verdict::Keep
+    }
+
+    fn is_complete(&self) -> bool {
+        self.stopped || self.ended
+    }
+
+    fn has_failed(&self) -> bool {
+        self.known.has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        self.known.relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        self.known.measure()
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.known.is_above_limits()
+    }
+}
+
+#[cfg(test)]
+mod tests;

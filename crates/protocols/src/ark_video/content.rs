@@ -1,0 +1,247 @@
+//! `content`: the blocks of a prompt. Spec section 2.5, the block table.
+
+use super::series::Series;
+use crate::json::{Object, Value};
+use crate::media_url::{self, Medium, Reach};
+use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
+use tollgate_money::error::GatewayError;
+
+const UNSUPPORTED_ROLE: &str = "InvalidParameter.UnsupportedRole";
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Url(Medium),
+    DraftTask,
+}
+
+/// The types of block, and the roles of each.
+const KINDS: [(&str, Kind, &[&str]); 5] = [
+    ("text", Kind::Text, &[]),
+    ("image_url", Kind::Url(Medium::Image), &["first_frame", "last_frame", "reference_image"]),
+    ("video_url", Kind::Url(Medium::Video), &["reference_video"]),
+    ("audio_url", Kind::Url(Medium::Audio), &["reference_audio"]),
+    ("draft_task", Kind::DraftTask, &[]),
+];
+const BLOCK_FIELDS: [&str; 7] =
+    ["type", "role", "text", "image_url", "video_url", "audio_url", "draft_task"];
+
+/// What the blocks have in them, as far as it counts.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    has_text: bool,
+    has_image: bool,
+    has_audio: bool,
+    /// A video is among the inputs.
+    pub(super) has_video: bool,
+    /// What the text can have beside its words.
+    pub(super) commands: Commands,
+    /// The ids of the tasks that it goes on from.
+    pub(super) tasks: Vec<String>,
+}
+
+/// What stands in a text that can be a command, such as `--resolution 1080p`: models before 2.0 obey
+/// them, beside or before the fields. How Ark finds them is nowhere said, so it is two dashes before a
+/// letter wherever they stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Commands {
+    /// There is one.
+    pub(super) any: bool,
+    /// One of them can be about sound.
+    pub(super) audio: bool,
+    /// One of them can be about drafts.
+    pub(super) draft: bool,
+}
+
+impl Commands {
+    fn of(text: &str) -> Self {
+        let mut commands = Self::default();
+        for at in memchr::memmem::find_iter(text.as_bytes(), b"--") {
+            let behind = text.get(at..).unwrap_or_default().trim_start_matches('-');
+            let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+            let name = behind.split(|c| !is_letter(c)).next().unwrap_or_default();
+            if !name.starts_with(char::is_alphabetic) {
+                continue;
+            }
+            let name = name.to_lowercase();
+            commands.any = true;
+            commands.audio |= name.contains("audio") || name.contains("sound");
+            commands.draft |= name.contains("draft");
+        }
+        commands
+    }
+}
+
+impl Content {
+    pub(super) fn read(
+        body: &Object<'_>,
+        series: Option<Series>,
+        pass: &[String],
+    ) -> Result<Self, GatewayError> {
+        const FIELD: &str = "content";
+        let value = body
+            .get_non_null(FIELD)
+            .ok_or_else(|| refuse(MISSING, FIELD, "`content` is required"))?;
+        let blocks = value
+            .elements()
+            .ok_or_else(|| refuse(INVALID, FIELD, "`content` must be an array of blocks"))?;
+        let mut content = Self::default();
+        // Whoever puts them together again could make a command of the end of one and the next.
+        let mut texts = String::new();
+        for (index, block) in blocks.enumerate() {
+            content.add(&block, (series, pass), &format!("{FIELD}[{index}]"), &mut texts)?;
+        }
+        content.commands = Commands::of(&texts);
+        let has_media = content.has_image || content.has_video || !content.tasks.is_empty();
+        if !has_media && !content.has_text {
+            return Err(if content.has_audio {
+                let message = "text-to-video needs a prompt: a block of type `text`";
+                refuse(MISSING, FIELD, message)
+            } else {
+                refuse(CONTENT_EMPTY, FIELD, "the prompt and `content` are all empty")
+            });
+        }
+        Ok(content)
+    }
+
+    fn add(
+        &mut self,
+        block: &Value<'_>,
+        (series, pass): (Option<Series>, &[String]),
+        at: &str,
+        texts: &mut String,
+    ) -> Result<(), GatewayError> {
+        let block = object(block, at)?;
+        crate::refuse_case_variants(&block, &BLOCK_FIELDS)?;
+        let (word, kind, roles) = kind_of(&block, at)?;
+        crate::refuse_unknown_members(&block, at, &["type", "role", word], pass)?;
+        check_role(&block, roles, at)?;
+        check_series(kind, series, at)?;
+        let at = format!("{at}.{word}");
+        let value = required(&block, word, &at)?;
+        match kind {
+            Kind::Text => {
+                let text = value.as_str().ok_or_else(|| {
+                    refuse(INVALID, at.clone(), format!("`{at}` must be a string"))
+                })?;
+                self.has_text |= !text.trim().is_empty();
+                texts.push_str(&text);
+            }
+            Kind::Url(medium) => {
+                check_url(&value, medium, &at, pass)?;
+                match medium {
+                    Medium::Image => self.has_image = true,
+                    Medium::Video => self.has_video = true,
+                    Medium::Audio => self.has_audio = true,
+                }
+            }
+            Kind::DraftTask => self.tasks.extend(task_ids(&value, &at, pass)?),
+        }
+        Ok(())
+    }
+}
+
+fn kind_of(
+    block: &Object<'_>,
+    at: &str,
+) -> Result<(&'static str, Kind, &'static [&'static str]), GatewayError> {
+    let at = format!("{at}.type");
+    let value = required(block, "type", &at)?;
+    let word = value.as_str();
+    match KINDS.iter().find(|(known, ..)| word.as_deref() == Some(known)) {
+        Some(kind) => Ok(*kind),
+        None => {
+            let known: Vec<&str> = KINDS.iter().map(|(known, ..)| *known).collect();
+            let message = format!("`{at}` must be one of {}", known.join(", "));
+            Err(refuse(NOT_IN_ENUM, at, message))
+        }
+    }
+}
+
+fn check_role(block: &Object<'_>, roles: &[&str], at: &str) -> Result<(), GatewayError> {
+    let Some(role) = block.get_non_null("role") else { return Ok(()) };
+    if role.as_str().is_some_and(|role| roles.contains(&&*role)) {
+        return Ok(());
+    }
+    let at = format!("{at}.role");
+    let message = match roles {
+        [] => format!("`{at}`: a block of this type has no role"),
+        _ => format!("`{at}` must be {} for a block of this type", roles.join(" or ")),
+    };
+    Err(refuse(UNSUPPORTED_ROLE, at, message))
+}
+
+/// The block must be one that the model takes.
+fn check_series(kind: Kind, series: Option<Series>, at: &str) -> Result<(), GatewayError> {
+    let Some(series) = series else { return Ok(()) };
+    let lacks = match kind {
+        Kind::Url(Medium::Video) if !series.continuation => "video",
+        Kind::Url(Medium::Audio) if !series.audio_input => "audio",
+        Kind::DraftTask if !series.draft => "a draft",
+        _ => return Ok(()),
+    };
+    let message = format!("this model does not go on from {lacks}");
+    Err(refuse(INVALID, format!("{at}.type"), message))
+}
+
+/// `{url}`
+fn check_url(
+    value: &Value<'_>,
+    medium: Medium,
+    at: &str,
+    pass: &[String],
+) -> Result<(), GatewayError> {
+    let object = object(value, at)?;
+    crate::refuse_case_variants(&object, &["url"])?;
+    if object.get_non_null("role").is_some() {
+        let message = format!("`role` goes beside `type`, not into `{at}`");
+        return Err(refuse(UNSUPPORTED_ROLE, format!("{at}.role"), message));
+    }
+    crate::refuse_unknown_members(&object, at, &["url"], pass)?;
+    let at = format!("{at}.url");
+    let url = required(&object, "url", &at)?;
+    let Some(url) = url.as_str() else {
+        let message = format!("`{at}` must be a URL in a string");
+        return Err(refuse(URL_INVALID, at, message));
+    };
+    media_url::check(&at, &url, &[medium], Reach::Any).map(|_| ())
+}
+
+/// `{task_id}`, or `{id}` as Ark itself writes it: whichever it reads must be the customer's own.
+fn task_ids(value: &Value<'_>, at: &str, pass: &[String]) -> Result<Vec<String>, GatewayError> {
+    const FIELDS: [&str; 2] = ["task_id", "id"];
+    let object = object(value, at)?;
+    crate::refuse_case_variants(&object, &FIELDS)?;
+    crate::refuse_unknown_members(&object, at, &FIELDS, pass)?;
+    let mut ids = Vec::new();
+    for field in FIELDS {
+        let Some(value) = object.get_non_null(field) else { continue };
+        match value.as_str().filter(|id| !id.is_empty()) {
+            Some(id) => ids.push(id.into_owned()),
+            None => {
+                let at = format!("{at}.{field}");
+                let message = format!("`{at}` must be the id of a task");
+                return Err(refuse(INVALID, at, message));
+            }
+        }
+    }
+    if ids.is_empty() {
+        let at = format!("{at}.task_id");
+        let message = format!("`{at}` is required");
+        return Err(refuse(MISSING, at, message));
+    }
+    Ok(ids)
+}
+
+fn object<'a>(value: &Value<'a>, at: &str) -> Result<Object<'a>, GatewayError> {
+    value
+        .as_object()
+        .map_err(|error| refuse(INVALID, at.to_owned(), crate::no_object(at, value, &error)))
+}
+
+fn required<'a>(object: &Object<'a>, field: &str, at: &str) -> Result<Value<'a>, GatewayError> {
+    object
+        .get_non_null(field)
+        .ok_or_else(|| refuse(MISSING, at.to_owned(), format!("`{at}` is required")))
+}

@@ -1,0 +1,202 @@
+//! How Ark fails. BytePlus ModelArk, "Error codes"; the codes are matched by their beginning, because
+//! they come with and without a detail behind a dot.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{Fault, json};
+use tollgate_money::error::{ErrorKind, GatewayError, Words};
+
+/// The operator's account, key, endpoint or model is at fault.
+const OPERATORS: [&str; 11] = [
+    "AccountOverdue",
+    "ModelNotOpen",
+    "ModelNotFound",
+    "Authentication",
+    "AccessDenied",
+    "OperationDenied",
+    "QuotaExceeded",
+    "SetLimitExceeded",
+    "InvalidAccountStatus",
+    "InvalidEndpoint",
+    "InvalidApiKey",
+];
+/// The account's limits, or the upstream's, are reached at the moment.
+const BUSY: [&str; 7] = [
+    "RateLimit",
+    "ModelAccount",
+    "AccountRateLimit",
+    "ServerOverloaded",
+    "InflightBatchsize",
+    "RequestBurst",
+    "Throttling",
+];
+/// Those of them that are about the operator's account. What stands behind a dot names an endpoint of
+/// the operator's.
+const OF_THE_ACCOUNT: [&str; 2] = ["ModelAccount", "AccountRateLimit"];
+const BUSY_MESSAGE: &str =
+    "The upstream takes no more requests at the moment. Nothing was charged. Try again shortly.";
+const TIMEOUT_MESSAGE: &str = "The upstream did not answer in time. It may have taken the task, so do \
+                               not send it again at once: see first whether it is there.";
+const FAILED_MESSAGE: &str =
+    "The upstream failed to take the task. Nothing was charged. Try again shortly.";
+/// What the customer sent is at fault, whatever the status says.
+const CUSTOMERS: [&str; 5] =
+    ["InvalidParameter", "MissingParameter", "Input", "SensitiveContent", "DataInspection"];
+
+fn begins(code: &str, codes: &[&str]) -> bool {
+    codes.iter().any(|known| code.starts_with(known))
+}
+
+fn code_in(body: &[u8]) -> Option<String> {
+    let body: Value = json::from_upstream(body)?;
+    Some(body["error"]["code"].as_str()?.to_owned())
+}
+
+/// Whether an answer is an error, whatever its status.
+pub(super) fn is_in(answer: &[u8]) -> bool {
+    code_in(answer).is_some()
+}
+
+/// What a failure means. `status` is the answer's; a failure can come with a good one.
+pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
+    let code = code_in(body).unwrap_or_default();
+    if begins(&code, &OPERATORS) {
+        return Fault::Upstreams(format!("the upstream answered {status} {code}"));
+    }
+    if status == 429 || begins(&code, &BUSY) {
+        return Fault::Busy;
+    }
+    let is_customers = matches!(status, 400 | 413 | 415 | 422) || begins(&code, &CUSTOMERS);
+    match status {
+        401..=403 => Fault::Upstreams(format!("the upstream answered {status} {code}")),
+        ..500 if is_customers => {
+            Fault::Relayed(if status < 400 { 400 } else { status }, body.clone())
+        }
+        _ => Fault::Upstreams(format!("the upstream answered {status} {code}")),
+    }
+}
+
+/// What the customer reads of a failure of Ark's own (spec section 7, the rows of 429 and 5xx): its
+/// words, or ours with the contract's code where it says nothing, or where it speaks of the limits of
+/// the operator's account. `None` for what is the operator's matter altogether.
+pub(super) fn told(status: u16, body: &Bytes) -> Option<GatewayError> {
+    let code = code_in(body).unwrap_or_default();
+    if begins(&code, &OPERATORS) {
+        return None;
+    }
+    let kind = match status {
+        429 => ErrorKind::RateLimited,
+        // A front's, as a rule, of which nobody knows whether the task was taken.
+        504 => ErrorKind::UpstreamTimeout,
+        503 => ErrorKind::Overloaded,
+        502 => ErrorKind::BadGateway,
+        500.. => ErrorKind::Internal,
+        _ => return None,
+    };
+    let (ours, message) = match kind {
+        ErrorKind::RateLimited => ("RateLimitExceeded", BUSY_MESSAGE),
+        ErrorKind::UpstreamTimeout => ("RequestTimeout", TIMEOUT_MESSAGE),
+        ErrorKind::Overloaded => ("ServiceUnavailable", FAILED_MESSAGE),
+        ErrorKind::BadGateway => ("BadGateway", FAILED_MESSAGE),
+        _ => ("InternalError", FAILED_MESSAGE),
+    };
+    let cause = format!("the upstream answered {status} {code}");
+    let error = GatewayError::new(kind, message).code(ours).cause(cause);
+    let is_about_the_account = begins(&code, &OF_THE_ACCOUNT) || code.contains('.');
+    Some(if code.is_empty() || is_about_the_account {
+        error
+    } else {
+        error.in_words(Words { status, body: body.clone() })
+    })
+}
+
+/// Whether the `error` of a task is the operator's matter.
+pub(super) fn is_operators(error: &Value) -> bool {
+    let code = error["code"].as_str().unwrap_or_default();
+    begins(code, &OPERATORS) || begins(code, &BUSY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_of_the_upstreams_own_is_told_in_its_words_or_in_the_contracts() {
+        for (status, code, expected) in [
+            (429, "RateLimitExceeded", "its words"),
+            (429, "Throttling", "its words"),
+            (429, "RateLimitExceeded.EndpointRPMExceeded", "RateLimitExceeded"),
+            (429, "ModelAccountRpmRateLimitExceeded", "RateLimitExceeded"),
+            (429, "", "RateLimitExceeded"),
+            (429, "QuotaExceeded", "nothing"),
+            (429, "SetLimitExceeded", "nothing"),
+            (500, "InternalError", "its words"),
+            (500, "InternalServerError", "its words"),
+            (500, "", "InternalError"),
+            (502, "", "BadGateway"),
+            (503, "ServiceUnavailable", "its words"),
+            (503, "", "ServiceUnavailable"),
+            (503, "AccountOverdueError", "nothing"),
+            (504, "RequestTimeout", "its words"),
+            (504, "ModelTimeoutException", "its words"),
+            (504, "", "RequestTimeout"),
+            (401, "RateLimitExceeded", "nothing"),
+            (400, "InvalidParameter", "nothing"),
+        ] {
+            let body = Bytes::from(format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#));
+            let read = match told(status, &body) {
+                None => "nothing",
+                Some(GatewayError { words: Some(words), .. }) => {
+                    assert_eq!((words.status, words.body), (status, body), "{code}");
+                    "its words"
+                }
+                Some(error) => error.code.expect("a code"),
+            };
+            assert_eq!(read, expected, "{status} {code}");
+        }
+        assert!(told(502, &Bytes::from_static(b"<html>")).is_some());
+    }
+
+    #[test]
+    fn what_the_customer_reads_is_what_the_customer_can_mend() {
+        for (status, code, expected) in [
+            (400, "InvalidParameter", "customer's 400"),
+            (400, "InvalidParameter.UrlNotAccessible", "customer's 400"),
+            (400, "MissingParameter", "customer's 400"),
+            (400, "InputTextSensitiveContentDetected", "customer's 400"),
+            (400, "SomethingNew", "customer's 400"),
+            (413, "", "customer's 413"),
+            (200, "InvalidParameter", "customer's 400"),
+            (200, "InternalServiceError", "operator's"),
+            (400, "InvalidEndpoint.ClosedEndpoint", "operator's"),
+            (401, "AuthenticationError", "operator's"),
+            (401, "InvalidParameter", "operator's"),
+            (403, "AccountOverdueError", "operator's"),
+            (403, "AccessDenied", "operator's"),
+            (403, "OperationDenied.ServiceOverdue", "operator's"),
+            (403, "SomethingNew", "operator's"),
+            (404, "ModelNotOpen", "operator's"),
+            (404, "InvalidEndpointOrModel.NotFound", "operator's"),
+            (404, "NotFound", "operator's"),
+            (429, "QuotaExceeded", "operator's"),
+            (429, "SetLimitExceeded", "operator's"),
+            (429, "RateLimitExceeded.EndpointRPMExceeded", "busy"),
+            (429, "ModelAccountRpmRateLimitExceeded", "busy"),
+            (429, "SomethingNew", "busy"),
+            (500, "ServerOverloaded", "busy"),
+            (500, "InternalServiceError", "operator's"),
+            (503, "", "operator's"),
+        ] {
+            let body = format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#);
+            let read = match fault(status, &Bytes::from(body)) {
+                Fault::Relayed(status, _) => format!("customer's {status}"),
+                Fault::Customers(_) => "an error of ours".to_owned(),
+                Fault::Busy => "busy".to_owned(),
+                Fault::Upstreams(_) => "operator's".to_owned(),
+            };
+            assert_eq!(read, expected, "{status} {code}");
+        }
+        assert!(matches!(fault(502, &Bytes::from_static(b"<html>")), Fault::Upstreams(_)));
+    }
+}

@@ -1,0 +1,163 @@
+//! What DashScope's native calls have in common: bodies of objects, and how they fail.
+//!
+//! Source: Alibaba Cloud Model Studio, "Error messages". The codes are matched by their beginning,
+//! because they come with and without a detail behind a dot.
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::Fault;
+use super::json::{self, Object};
+use tollgate_money::error::GatewayError;
+
+/// The path of images and of speech.
+pub(super) const GENERATION_PATH: &str = "/api/v1/services/aigc/multimodal-generation/generation";
+
+/// The operator's account, key, region or model is at fault.
+const OPERATORS: [&str; 12] = [
+    "Arrearage",
+    "InvalidApiKey",
+    "InvalidAccessKey",
+    "AccessDenied",
+    "Model.AccessDenied",
+    "Workspace.AccessDenied",
+    "App.AccessDenied",
+    "AllocationQuota",
+    "PrepaidBillOverdue",
+    "PostpaidBillOverdue",
+    "CommodityNotPurchased",
+    "ModelNotFound",
+];
+/// The account's limits are reached at the moment.
+const BUSY: [&str; 4] = ["Throttling", "LimitRequests", "RateLimit", "TooManyRequests"];
+/// What the customer sent is at fault.
+const CUSTOMERS: [&str; 6] = [
+    "InvalidParameter",
+    "DataInspectionFailed",
+    "InvalidURL",
+    "InvalidFile",
+    "BadRequest",
+    "UnsupportedOperation",
+];
+
+/// The object that `field` is, if it is there.
+pub(super) fn object_in<'a>(
+    body: &Object<'a>,
+    field: &'static str,
+) -> Result<Option<Object<'a>>, GatewayError> {
+    let Some(value) = body.get_non_null(field) else { return Ok(None) };
+    let object = value.as_object();
+    object
+        .map(Some)
+        .map_err(|error| GatewayError::invalid(field, super::no_object(field, &value, &error)))
+}
+
+/// Whether a code is about the operator's account or the upstream's load, not about the request.
+pub(super) fn is_operators(code: &str) -> bool {
+    OPERATORS.iter().chain(&BUSY).any(|known| code.starts_with(known))
+}
+
+/// An error body.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct WireError {
+    #[serde(default)]
+    pub(super) code: String,
+    #[serde(default)]
+    pub(super) message: String,
+}
+
+/// The error in an answer, whatever its status: a body with a code and without an output.
+pub(super) fn error_in(answer: &[u8]) -> Option<WireError> {
+    #[derive(Deserialize)]
+    struct Answer {
+        #[serde(default)]
+        output: Option<serde::de::IgnoredAny>,
+    }
+    let has_output = json::from_upstream::<Answer>(answer)?.output.is_some();
+    let error: WireError = json::from_upstream(answer)?;
+    Some(error).filter(|error| !has_output && !error.code.is_empty())
+}
+
+/// What a failure means. `status` is the answer's; a failure can come with a good one.
+pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
+    let error: WireError = json::from_upstream(body).unwrap_or_default();
+    let code = error.code.as_str();
+    let begins = |codes: &[&str]| codes.iter().any(|known| code.starts_with(known));
+    if begins(&OPERATORS) {
+        return Fault::Upstreams(format!("the upstream answered {status} {code}"));
+    }
+    if begins(&BUSY) {
+        return Fault::Busy;
+    }
+    let is_customers = matches!(status, 400 | 413 | 415 | 422) || begins(&CUSTOMERS);
+    match status {
+        429 => Fault::Busy,
+        ..500 if is_customers => {
+            Fault::Relayed(if status < 400 { 400 } else { status }, body.clone())
+        }
+        _ => Fault::Upstreams(format!("the upstream answered {status} {code}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(status: u16, code: &str) -> &'static str {
+        let body = format!(r#"{{"code":"{code}","message":"m","request_id":"r"}}"#);
+        match fault(status, &Bytes::from(body)) {
+            Fault::Relayed(400, _) => "customer's",
+            Fault::Relayed(..) => "customer's, with its status",
+            Fault::Customers(_) => "an error of ours",
+            Fault::Busy => "busy",
+            Fault::Upstreams(_) => "operator's",
+        }
+    }
+
+    #[test]
+    fn what_the_customer_reads_is_what_the_customer_can_mend() {
+        for (status, code, expected) in [
+            (400, "InvalidParameter", "customer's"),
+            (400, "InvalidParameter.DataInspection", "customer's"),
+            (200, "DataInspectionFailed", "customer's"),
+            (200, "InvalidURL", "customer's"),
+            (413, "BadRequest.TooLarge", "customer's, with its status"),
+            (400, "Arrearage", "operator's"),
+            (200, "Arrearage", "operator's"),
+            (401, "InvalidApiKey", "operator's"),
+            (403, "AccessDenied.Unpurchased", "operator's"),
+            (403, "AllocationQuota.FreeTierOnly", "operator's"),
+            (403, "SomethingNew", "operator's"),
+            (404, "ModelNotFound", "operator's"),
+            (429, "PrepaidBillOverdue", "operator's"),
+            (429, "Throttling.RateQuota", "busy"),
+            (200, "Throttling", "busy"),
+            (429, "", "busy"),
+            (200, "InternalError", "operator's"),
+            (500, "InternalError.Algo", "operator's"),
+            (503, "ModelUnavailable", "operator's"),
+            (408, "RequestTimeOut", "operator's"),
+        ] {
+            assert_eq!(read(status, code), expected, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn the_reference_lists_every_code() {
+        let reference = include_str!("../../../docs/errors.md");
+        for code in OPERATORS.iter().chain(&BUSY).chain(&CUSTOMERS) {
+            // Three of them share a word there.
+            let word = code.strip_suffix("AccessDenied").filter(|word| !word.is_empty());
+            let word = word.unwrap_or(code).trim_end_matches('.');
+            assert!(reference.contains(&format!("`{word}")), "docs/errors.md lacks {code}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_a_code_without_an_output() {
+        assert!(error_in(br#"{"code":"X","message":"m"}"#).is_some());
+        assert!(error_in(br#"{"code":"","output":{}}"#).is_none());
+        assert!(error_in(br#"{"code":"X","output":{}}"#).is_none());
+        assert!(error_in(b"<html>").is_none());
+    }
+}

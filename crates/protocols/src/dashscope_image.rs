@@ -1,0 +1,434 @@
+//! `POST /v1/images/generations` for family Q, over DashScope's native protocol: the customer's body
+//! is the upstream's. Spec sections 2.2 and 7; Alibaba Cloud Model Studio, "Qwen-Image API".
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::dashscope::{self, GENERATION_PATH, object_in};
+use super::json::{self, Object, Value};
+use super::limits::{ImageLimits, ModelLimits};
+use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, Terms};
+use crate::public_url;
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{ImageSize, Traits, Usage, UsageSource};
+
+/// All that the contract has (spec section 2.2), at every level.
+const FIELDS: [&str; 3] = ["model", "input", "parameters"];
+const INPUT_FIELDS: [&str; 1] = ["messages"];
+const MESSAGE_FIELDS: [&str; 2] = ["role", "content"];
+const BLOCK_FIELDS: [&str; 2] = ["text", "image"];
+const PARAMETERS_FIELDS: [&str; 6] =
+    ["size", "n", "seed", "watermark", "negative_prompt", "prompt_extend"];
+
+/// The codec.
+#[derive(Debug)]
+pub struct DashscopeImage;
+
+impl Codec for DashscopeImage {
+    fn operation(&self) -> Operation {
+        Operation::ImageGeneration
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Dashscope]
+    }
+
+    fn path(&self) -> &'static str {
+        GENERATION_PATH
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        read(body, limits).map_err(|error| error.code("InvalidParameter"))
+    }
+}
+
+fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    super::refuse_case_variants(body, &FIELDS)?;
+    let pass = &limits.pass.fields;
+    super::refuse_unknown_fields(body, &FIELDS, pass)?;
+    let message = message_of(body, pass)?;
+    check_content(&message, &limits.images, pass)?;
+    let (size, images) = read_parameters(body, &limits.images, pass)?;
+    // An upstream that has begun makes all of them, whoever waits for them.
+    let used = Usage { images, ..Usage::ZERO };
+    Ok(Box::new(ImageCall {
+        terms: Terms::of_whole(body, used, used),
+        traits: Traits { size, ..Traits::default() },
+    }))
+}
+
+/// The only message.
+fn message_of<'a>(body: &Object<'a>, pass: &[String]) -> Result<Object<'a>, GatewayError> {
+    let invalid = |field, message| GatewayError::invalid(field, message);
+    let input = object_in(body, "input")?
+        .ok_or_else(|| invalid("input", "`input` must be an object with `messages`"))?;
+    super::refuse_unknown_members(&input, "input", &INPUT_FIELDS, pass)?;
+    let one = || invalid("input.messages", "`input.messages` must have exactly one message");
+    let messages = input.get_non_null("messages").and_then(|value| value.elements());
+    let mut messages = messages.ok_or_else(one)?;
+    let (Some(message), None) = (messages.next(), messages.next()) else { return Err(one()) };
+    let message = message.as_object().map_err(|_| one())?;
+    super::refuse_unknown_members(&message, "input.messages[0]", &MESSAGE_FIELDS, pass)?;
+    let role = message.get_non_null("role");
+    if role.is_none_or(|role| role.as_str().as_deref() != Some("user")) {
+        return Err(invalid("input.messages[0].role", "the message's `role` must be `user`"));
+    }
+    Ok(message)
+}
+
+/// Blocks of text or image, as many of each as the model takes.
+fn check_content(
+    message: &Object<'_>,
+    limits: &ImageLimits,
+    pass: &[String],
+) -> Result<(), GatewayError> {
+    const FIELD: &str = "input.messages[0].content";
+    let invalid = |message: String| GatewayError::invalid(FIELD, message);
+    let blocks = message.get_non_null("content").and_then(|value| value.elements());
+    let blocks = blocks.ok_or_else(|| {
+        invalid("`content` must be an array of `{\"text\"}` and `{\"image\"}` blocks".to_owned())
+    })?;
+    let (mut texts, mut images) = (0_u32, 0_u32);
+    for (index, block) in blocks.enumerate() {
+        let members = block.as_object().ok();
+        if let Some(block) = &members {
+            let at = format!("{FIELD}[{index}]");
+            super::refuse_unknown_members(block, &at, &BLOCK_FIELDS, pass)?;
+        }
+        let text_and_image = members.map(|block| (block.get("text"), block.get("image")));
+        match text_and_image {
+            Some((Some(text), None)) if text.as_str().is_some_and(|text| !text.is_empty()) => {
+                texts += 1;
+            }
+            Some((None, Some(image))) => {
+                check_image(&image).map_err(invalid)?;
+                images += 1;
+            }
+            _ => {
+                let message =
+                    "each block of `content` must have either a non-empty `text` or an `image`";
+                return Err(invalid(message.to_owned()));
+            }
+        }
+    }
+    if texts == 0 {
+        return Err(invalid("`content` needs a `{\"text\"}` block".to_owned()));
+    }
+    let (min, max) = (limits.references_min, limits.references_max);
+    if !(min..=max).contains(&images) {
+        return Err(invalid(match (min, max) {
+            (_, 0) => "this model makes images from text and takes no `image` block".to_owned(),
+            _ => format!("this model needs {min} to {max} `image` blocks; there are {images}"),
+        }));
+    }
+    Ok(())
+}
+
+fn check_image(image: &Value<'_>) -> Result<(), String> {
+    let url = image.as_str().ok_or("an `image` must be an https URL")?;
+    match public_url::parse(&url) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("an `image` must be a public https URL: {error}")),
+    }
+}
+
+/// The size and the number of images.
+fn read_parameters(
+    body: &Object<'_>,
+    limits: &ImageLimits,
+    pass: &[String],
+) -> Result<(Option<ImageSize>, u64), GatewayError> {
+    match object_in(body, "parameters")? {
+        None => Ok((default_size(limits), 1)),
+        Some(parameters) => {
+            let checked = check_parameters(&parameters, limits).map_err(inside_parameters)?;
+            super::refuse_unknown_members(&parameters, "parameters", &PARAMETERS_FIELDS, pass)?;
+            Ok(checked)
+        }
+    }
+}
+
+/// The field at fault by its whole path, as everywhere in this family.
+fn inside_parameters(error: GatewayError) -> GatewayError {
+    let param = error.param.map(|field| format!("parameters.{field}").into());
+    GatewayError { param, ..error }
+}
+
+fn check_parameters(
+    parameters: &Object<'_>,
+    limits: &ImageLimits,
+) -> Result<(Option<ImageSize>, u64), GatewayError> {
+    super::refuse_case_variants(parameters, &PARAMETERS_FIELDS)?;
+    let n = super::integer(parameters, "n", 1..=u64::from(limits.count_max))?.unwrap_or(1);
+    super::integer(parameters, "seed", 0..=u64::from(u32::MAX))?;
+    super::boolean(parameters, "watermark")?;
+    super::boolean(parameters, "prompt_extend")?;
+    super::text(parameters, "negative_prompt")?;
+    let Some(text) = super::text(parameters, "size")? else {
+        return Ok((default_size(limits), n));
+    };
+    let size = ImageSize::parse(&text).filter(|_| text.contains('*'));
+    match size.filter(|size| limits.has_size(*size)) {
+        Some(size) => Ok((Some(size), n)),
+        None => {
+            let sizes = limits.sizes_in_words('*');
+            let message = format!("`size` must be one of {sizes}");
+            Err(GatewayError::invalid("size", message))
+        }
+    }
+}
+
+/// The size of who does not say: the contract's, if the model has it.
+fn default_size(limits: &ImageLimits) -> Option<ImageSize> {
+    let size = ImageSize { width: 1024, height: 1024 };
+    limits.has_size(size).then_some(size)
+}
+
+#[derive(Debug)]
+struct ImageCall {
+    terms: Terms,
+    traits: Traits,
+}
+
+impl Call for ImageCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    /// Its answers are collected: nothing is relayed as it comes.
+    fn collected(&self) -> Option<&(dyn Collect + Sync)> {
+        Some(self)
+    }
+}
+
+/// Both ways in which usage is reported, and the images themselves.
+#[derive(Debug, Default, Deserialize)]
+struct WireAnswer {
+    #[serde(default)]
+    output: WireOutput,
+    #[serde(default)]
+    usage: WireUsage,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    image_count: Option<u64>,
+    #[serde(default)]
+    output_image_count: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WireOutput {
+    #[serde(default)]
+    choices: Vec<WireChoice>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireChoice {
+    message: WireMessage,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireMessage {
+    #[serde(default)]
+    content: Vec<WireBlock>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireBlock {
+    #[serde(default)]
+    image: Option<String>,
+}
+
+impl Collect for ImageCall {
+    fn bodies(&self, upstream_model: &str, body: &Bytes) -> Vec<Bytes> {
+        vec![self.splice(upstream_model).apply(body)]
+    }
+
+    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault> {
+        let answer = answers.first().cloned().unwrap_or_default();
+        if dashscope::error_in(&answer).is_some() {
+            return Err(dashscope::fault(200, &answer));
+        }
+        let Some(wire) = json::from_upstream::<WireAnswer>(&answer) else {
+            return Err(Fault::Upstreams("the upstream's answer is none".to_owned()));
+        };
+        let blocks = wire.output.choices.iter().flat_map(|choice| &choice.message.content);
+        let made = blocks.filter(|block| block.image.is_some()).count() as u64;
+        let reported = wire.usage.image_count.max(wire.usage.output_image_count);
+        // Neither a figure nor an image, as of a task that is under way: what was asked for is made.
+        let told = reported.or(Some(made).filter(|made| *made > 0));
+        let source = told.map_or(UsageSource::Estimated, |_| UsageSource::Upstream);
+        let images = told.map_or(self.terms.bound.images, |told| told.max(made));
+        Ok(Collected {
+            usage: Usage { images, ..Usage::ZERO },
+            source,
+            content: Content::Json(answer),
+        })
+    }
+
+    fn refusal(&self, status: u16, body: &Bytes) -> Option<Fault> {
+        Some(dashscope::fault(status, body))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: &str = include_str!("../fixtures/dashscope_image/request.json");
+    const RESPONSE: &str = include_str!("../fixtures/dashscope_image/response.json");
+    const ERROR: &str = include_str!("../fixtures/dashscope_image/error.json");
+
+    fn limits(references: std::ops::RangeInclusive<u32>) -> ModelLimits {
+        let sizes = ["1024*1024", "1664*928"].map(|size| ImageSize::parse(size).expect("a size"));
+        let images = ImageLimits {
+            count_max: 1,
+            references_min: *references.start(),
+            references_max: *references.end(),
+            sizes: sizes.to_vec(),
+            ..ImageLimits::default()
+        };
+        ModelLimits { images, ..ModelLimits::default() }
+    }
+
+    fn read(body: &str, edits: bool) -> Result<Box<dyn Call>, GatewayError> {
+        let object = Object::parse(body.as_bytes()).expect("JSON");
+        let limits = if edits { limits(1..=3) } else { limits(0..=0) };
+        DashscopeImage.read(&Request::Json(object), &limits)
+    }
+
+    fn collect(answer: &str) -> Result<Collected, Fault> {
+        let call = read(REQUEST, false).expect("valid");
+        let collect = call.collected().expect("it is collected");
+        collect.read(&[Bytes::copy_from_slice(answer.as_bytes())])
+    }
+
+    #[test]
+    fn the_body_goes_on_byte_for_byte_and_so_does_the_answer() {
+        let call = read(REQUEST, false).expect("valid");
+        assert_eq!(call.bound(), Usage { images: 1, ..Usage::ZERO });
+        assert_eq!(call.traits().size, ImageSize::parse("1664x928"));
+        let body = Bytes::from_static(REQUEST.as_bytes());
+        let sent = call.collected().expect("collected").bodies("qwen-image-2.0", &body);
+        assert_eq!(sent, [REQUEST.replace("qf-image-2.0", "qwen-image-2.0")]);
+        let collected = collect(RESPONSE).expect("an answer");
+        assert_eq!(collected.usage.images, 1);
+        assert!(matches!(collected.content, Content::Json(answer) if answer == RESPONSE));
+    }
+
+    #[test]
+    fn both_ways_to_report_usage_are_read() {
+        let other = r#""usage":{"output_width":1664,"output_height":928,"input_image_count":0,"output_image_count":1}"#;
+        let at = RESPONSE.find("\"usage\"").expect("usage");
+        let answer = format!("{}{other}}}", &RESPONSE[..at]);
+        assert_eq!(collect(&answer).expect("an answer").usage.images, 1);
+        let none = RESPONSE.replace("image_count", "x");
+        assert_eq!(collect(&none).expect("an answer").usage.images, 1, "the image itself tells");
+        let many = RESPONSE.replace("\"image_count\": 1", "\"image_count\": 9");
+        assert_eq!(collect(&many).expect("an answer").usage.images, 9, "as it is billed");
+        let zero = RESPONSE.replace("\"image_count\": 1", "\"image_count\": 0");
+        assert_eq!(collect(&zero).expect("an answer").usage.images, 1, "there is an image");
+    }
+
+    #[test]
+    fn an_answer_without_images_and_figures_is_charged_as_it_was_asked_for() {
+        for answer in [
+            r#"{"request_id":"r","output":{"task_id":"t","task_status":"PENDING"}}"#,
+            r#"{"output":{"choices":[]},"usage":{}}"#,
+            "{}",
+        ] {
+            let collected = collect(answer).expect(answer);
+            assert_eq!(collected.usage.images, 1, "{answer}");
+            assert_eq!(collected.source, UsageSource::Estimated, "{answer}");
+        }
+        let none = r#"{"output":{"choices":[]},"usage":{"image_count":0}}"#;
+        assert_eq!(collect(none).expect("an answer").usage.images, 0, "as it says");
+    }
+
+    #[test]
+    fn an_error_is_one_whatever_its_status() {
+        assert!(matches!(collect(ERROR), Err(Fault::Relayed(400, body)) if body == ERROR));
+        let overdue = ERROR.replace("InvalidParameter", "Arrearage");
+        assert!(matches!(collect(&overdue), Err(Fault::Upstreams(_))));
+        assert!(matches!(collect("<html>"), Err(Fault::Upstreams(_))));
+    }
+
+    /// Spec section 2.2, row by row.
+    #[test]
+    fn invalid_requests_name_the_field() {
+        const IMAGE: &str = r#"{"image":"https://example.com/a.png"}"#;
+        const TEXT: &str = r#"{"text":"a cat"}"#;
+        let content =
+            |blocks: &str| format!(r#"{{"messages":[{{"role":"user","content":[{blocks}]}}]}}"#);
+        let at_content = "input.messages[0].content";
+        let inside = IMAGE.replace("example.com", "169.254.169.254");
+        let plain = IMAGE.replace("https", "http");
+        for (input, parameters, edits, param) in [
+            ("null".to_owned(), "{}", false, "input"),
+            (r#""text""#.to_owned(), "{}", false, "input"),
+            (r#"{"messages":[],"messages":[]}"#.to_owned(), "{}", false, "input"),
+            ("{}".to_owned(), "{}", false, "input.messages"),
+            (r#"{"messages":[]}"#.to_owned(), "{}", false, "input.messages"),
+            (r#"{"messages":[{},{}]}"#.to_owned(), "{}", false, "input.messages"),
+            (
+                r#"{"messages":[{"role":"system","content":[{"text":"a"}]}]}"#.to_owned(),
+                "{}",
+                false,
+                "input.messages[0].role",
+            ),
+            (r#"{"messages":[{"role":"user","content":"a"}]}"#.to_owned(), "{}", false, at_content),
+            (content(""), "{}", false, at_content),
+            (content(r#"{"text":""}"#), "{}", false, at_content),
+            (content(r#"{"text":"a","image":"https://a.example/b"}"#), "{}", true, at_content),
+            (content(&format!("{TEXT},{IMAGE}")), "{}", false, at_content),
+            (content(TEXT), "{}", true, at_content),
+            (content(IMAGE), "{}", true, at_content),
+            (content(&[TEXT, IMAGE, IMAGE, IMAGE, IMAGE].join(",")), "{}", true, at_content),
+            (content(&format!("{TEXT},{inside}")), "{}", true, at_content),
+            (content(&format!("{TEXT},{plain}")), "{}", true, at_content),
+            (content(TEXT), "[]", false, "parameters"),
+            (content(TEXT), r#"{"size":"512*512"}"#, false, "parameters.size"),
+            (content(TEXT), r#"{"size":"1024x1024"}"#, false, "parameters.size"),
+            (content(TEXT), r#"{"size":1024}"#, false, "parameters.size"),
+            (content(TEXT), r#"{"n":2}"#, false, "parameters.n"),
+            (content(TEXT), r#"{"n":0}"#, false, "parameters.n"),
+            (content(TEXT), r#"{"N":1}"#, false, "parameters.N"),
+            (content(TEXT), r#"{"seed":-1}"#, false, "parameters.seed"),
+            (content(TEXT), r#"{"watermark":"no"}"#, false, "parameters.watermark"),
+            (content(TEXT), r#"{"prompt_extend":1}"#, false, "parameters.prompt_extend"),
+            (content(TEXT), r#"{"negative_prompt":[]}"#, false, "parameters.negative_prompt"),
+            (content(TEXT), r#"{"mode":"pro"}"#, false, "parameters.mode"),
+            (
+                content(r#"{"text":"a","video":"v"}"#),
+                "{}",
+                false,
+                "input.messages[0].content[0].video",
+            ),
+            (content(TEXT).replacen('{', r#"{"task_id":"t","#, 1), "{}", false, "input.task_id"),
+            (
+                content(TEXT).replace(r#""role""#, r#""name":"n","role""#),
+                "{}",
+                false,
+                "input.messages[0].name",
+            ),
+        ] {
+            let body = format!(r#"{{"model":"m","input":{input},"parameters":{parameters}}}"#);
+            let error = read(&body, edits).expect_err(&body);
+            assert_eq!(error.param.as_deref(), Some(param), "{body}: {error}");
+            assert_eq!(error.code, Some("InvalidParameter"), "{body}");
+        }
+        let good = format!(r#"{{"model":"m","input":{}}}"#, content(&format!("{IMAGE},{TEXT}")));
+        assert!(read(&good, true).is_ok(), "one image and a text");
+    }
+}

@@ -1,0 +1,342 @@
+//! `POST /v1/embeddings` over upstreams that speak OpenAI's protocol, or Voyage's. Spec section 2.8.
+//!
+//! Voyage calls `dimensions` otherwise, knows `encoding_format: "float"` only as its absence, takes no
+//! token ids and reports `total_tokens` alone (its API reference, "Text embedding models").
+//!
+//! OpenAI's SDKs ask for `encoding_format: "base64"` when their caller asks for nothing, and decode
+//! little-endian 32-bit floats. An upstream that answers with floats all the same has its vectors
+//! re-encoded here; every other byte of its answer stays.
+//!
+//! Spec section 2.8 has long arrays split. DashScope takes ten inputs in one call: `batch_inputs_max` in
+//! `models.yaml`. Voyage takes a thousand.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::estimate::TextSize;
+use super::json::{Elements, Object, Value};
+use super::limits::ModelLimits;
+use super::offer::Offer;
+use super::splice::Splice;
+use super::{
+    Call, Codec, Collect, Collected, Content, Dialect, Fault, Framing, Meter, Operation, Request,
+    Terms, offer,
+};
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{Usage, UsageSource};
+
+mod answer;
+mod split;
+
+use answer::{EmbeddingsMeter, floats_to_base64, with_prompt_tokens, with_usage};
+use split::Split;
+
+/// Inputs at most in one request: OpenAI's own limit.
+const INPUTS_MAX: usize = 2048;
+/// Inputs at most in one call to Voyage; longer arrays are split.
+const VOYAGE_BATCH_INPUTS_MAX: u32 = 1000;
+
+/// The codec.
+#[derive(Debug)]
+pub struct OpenaiEmbeddings;
+
+impl Codec for OpenaiEmbeddings {
+    fn operation(&self) -> Operation {
+        Operation::Embeddings
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Openai]
+    }
+
+    fn path(&self) -> &'static str {
+        "/embeddings"
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        read(body, limits, &offer::OPENAI_EMBEDDINGS).map(|call| Box::new(call) as Box<dyn Call>)
+    }
+}
+
+/// The codec for Voyage.
+#[derive(Debug)]
+pub struct VoyageEmbeddings;
+
+impl Codec for VoyageEmbeddings {
+    fn operation(&self) -> Operation {
+        Operation::Embeddings
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Voyage]
+    }
+
+    fn path(&self) -> &'static str {
+        "/embeddings"
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        let batch = limits.batch_inputs_max.unwrap_or(VOYAGE_BATCH_INPUTS_MAX);
+        let limits = ModelLimits {
+            token_ids: false,
+            batch_inputs_max: Some(batch.min(VOYAGE_BATCH_INPUTS_MAX)),
+            ..limits.clone()
+        };
+        let call = read(body, &limits, &offer::VOYAGE_EMBEDDINGS)?;
+        let float = body.get_non_null("encoding_format").filter(|_| !call.base64);
+        let voyage = VoyageEdits {
+            dimensions: body.key_range("dimensions"),
+            float: float.map(|value| value.range),
+        };
+        Ok(Box::new(EmbeddingsCall { voyage: Some(voyage), ..call }))
+    }
+}
+
+/// Reads what all upstreams have in common.
+fn read(
+    body: &Object<'_>,
+    limits: &ModelLimits,
+    offer: &'static Offer,
+) -> Result<EmbeddingsCall, GatewayError> {
+    let has_passed = offer::check_fields(body, offer, limits)?;
+    let added = if body.get_non_null("input_type").is_some() { INPUT_TYPE_TOKENS_MAX } else { 0 };
+    let input = read_input(body)?;
+    if input.has_token_ids && !limits.token_ids {
+        let message = "this model takes text, not token ids: switch off your client's own \
+                       tokenizer (`check_embedding_ctx_length=False` in langchain)";
+        return Err(GatewayError::invalid("input", message));
+    }
+    check_dimensions(body, limits)?;
+    let per_input = if limits.input_tokens_max == 0 { u64::MAX } else { limits.input_tokens_max };
+    let whole = per_input.saturating_mul(input.count);
+    let tokens_max = match limits.input_tokens_max {
+        // What an operator lets through may stand for any text.
+        1.. if has_passed => whole,
+        _ => input.tokens_max.saturating_add(added.saturating_mul(input.count)),
+    };
+    let input_tokens_max = tokens_max.min(whole);
+    let of = |input_tokens: u64| Usage { input_tokens, ..Usage::ZERO };
+    let floor = of(input.tokens_estimate.min(input_tokens_max));
+    let array = body.get_non_null("input");
+    Ok(EmbeddingsCall {
+        base64: reads_base64(body)?,
+        terms: Terms::of_whole(body, of(input_tokens_max), floor),
+        input_tokens_max: per_input.saturating_mul(input.count),
+        voyage: None,
+        split: array.and_then(|array| Split::of(&array, limits.batch_inputs_max)),
+    })
+}
+
+/// Far more than any model embeds at once: those that take the most take 32,000 tokens.
+const MEASURED_BYTES_MAX: usize = 1024 * 1024;
+
+struct Input {
+    count: u64,
+    has_token_ids: bool,
+    /// The most that it can come to.
+    tokens_max: u64,
+    tokens_estimate: u64,
+}
+
+/// Tokens that an upstream puts before an input that says what it is for. Voyage's instructions have
+/// some ten.
+const INPUT_TYPE_TOKENS_MAX: u64 = 32;
+/// Tokens that a model adds to an input, for its beginning and its end.
+const ADDED_TOKENS: u64 = 2;
+
+impl Input {
+    /// No tokenizer makes more tokens than there are bytes of text.
+    fn new(count: u64, bytes: u64, tokens_estimate: u64) -> Self {
+        let tokens_max = bytes.max(tokens_estimate) + count * ADDED_TOKENS;
+        Self { count, has_token_ids: false, tokens_max, tokens_estimate }
+    }
+}
+
+/// Reads `input`: a string, an array of strings, an array of token ids, or an array of those.
+fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
+    let invalid = || {
+        let message = "`input` must be a non-empty string, array of strings or array of token ids";
+        GatewayError::invalid("input", message)
+    };
+    let value = body.get_non_null("input").ok_or_else(invalid)?;
+    let is_text = |value: &Value<'_>| value.text().starts_with(b"\"") && value.text() != b"\"\"";
+    let of_text = |value: &Value<'_>| value.as_str().map_or((0, 0), |text| measured(&text));
+    if is_text(&value) {
+        let (bytes, tokens) = of_text(&value);
+        return Ok(Input::new(1, bytes, tokens));
+    }
+    let elements = || value.elements().ok_or_else(invalid);
+    let of_ids = |count: usize| Input { has_token_ids: true, ..Input::new(1, 0, count as u64) };
+    let first = elements()?.next().ok_or_else(invalid)?;
+    if is_id(&first) {
+        return count_ids(elements()?).map(of_ids).ok_or_else(invalid);
+    }
+    let count = elements()?.count();
+    if count > INPUTS_MAX {
+        let message = format!("`input` has {count} elements; at most {INPUTS_MAX} are allowed");
+        return Err(GatewayError::invalid("input", message));
+    }
+    if elements()?.all(|element| is_text(&element)) {
+        let sizes = elements()?.map(|element| of_text(&element));
+        let (bytes, tokens) = sizes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        return Ok(Input::new(count as u64, bytes, tokens));
+    }
+    let mut ids = 0;
+    for element in elements()? {
+        let tokens = element.elements().and_then(count_ids);
+        ids += tokens.filter(|tokens| *tokens > 0).ok_or_else(invalid)?;
+    }
+    Ok(Input { count: count as u64, ..of_ids(ids) })
+}
+
+fn is_id(value: &Value<'_>) -> bool {
+    value.as_u64().is_some()
+}
+
+/// How many token ids there are, if all are.
+fn count_ids(elements: Elements<'_>) -> Option<usize> {
+    elements.map(|element| is_id(&element)).try_fold(0, |ids, is_id| is_id.then_some(ids + 1))
+}
+
+/// The bytes of an input, and the tokens that it has about: of text, or of token ids.
+fn read_element(element: &Value<'_>) -> (u64, u64) {
+    match element.as_str() {
+        Some(text) => measured(&text),
+        None => (0, element.elements().map_or(0, |ids| ids.count() as u64)),
+    }
+}
+
+/// The bytes of a text, and the tokens that it has about. What no model takes whole is measured in some
+/// places.
+fn measured(text: &str) -> (u64, u64) {
+    let is_read = text.len() <= MEASURED_BYTES_MAX;
+    let measure = if is_read { TextSize::of } else { TextSize::of_prompt };
+    (text.len() as u64, measure(text.as_bytes()).tokens())
+}
+
+fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
+    let known = &limits.dimensions;
+    if known.is_empty() {
+        return super::integer(body, "dimensions", 1..=u64::MAX).map(drop);
+    }
+    let Some(asked) = body.get_non_null("dimensions") else { return Ok(()) };
+    let asked = asked.as_u64();
+    if known.iter().any(|size| Some(u64::from(*size)) == asked) {
+        return Ok(());
+    }
+    let sizes: Vec<String> = known.iter().map(u32::to_string).collect();
+    let message = format!("`dimensions` must be one of {} for this model", sizes.join(", "));
+    Err(GatewayError::invalid("dimensions", message))
+}
+
+fn reads_base64(body: &Object<'_>) -> Result<bool, GatewayError> {
+    let Some(format) = body.get_non_null("encoding_format") else { return Ok(false) };
+    match format.as_str().as_deref() {
+        Some("float") => Ok(false),
+        Some("base64") => Ok(true),
+        _ => Err(GatewayError::invalid(
+            "encoding_format",
+            "`encoding_format` must be `float` or `base64`",
+        )),
+    }
+}
+
+#[derive(Debug)]
+struct EmbeddingsCall {
+    base64: bool,
+    terms: Terms,
+    /// What the model takes of so many inputs.
+    input_tokens_max: u64,
+    /// What Voyage wants otherwise.
+    voyage: Option<VoyageEdits>,
+    /// How the inputs are cut, where they are more than the upstream takes in one call.
+    split: Option<Split>,
+}
+
+/// The places in a body that Voyage would not understand.
+#[derive(Debug)]
+struct VoyageEdits {
+    /// The key `dimensions`.
+    dimensions: Option<Range<usize>>,
+    /// The value of an `encoding_format` that says `float`.
+    float: Option<Range<usize>>,
+}
+
+impl Call for EmbeddingsCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// What it costs is in the request: there is no output.
+    fn is_all_shown(&self) -> bool {
+        true
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = self.terms.model.rename(upstream_model);
+        let edits = self.voyage.as_ref();
+        if let Some(key) = edits.and_then(|edits| edits.dimensions.clone()) {
+            splice.replace(key, "\"output_dimension\"");
+        }
+        if let Some(value) = edits.and_then(|edits| edits.float.clone()) {
+            splice.replace(value, "null");
+        }
+        splice
+    }
+
+    fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
+        let adds_usage = self.voyage.is_some();
+        Box::new(EmbeddingsMeter::new(&self.terms, self.input_tokens_max, self.base64, adds_usage))
+    }
+
+    fn collected(&self) -> Option<&(dyn Collect + Sync)> {
+        self.split.as_ref().map(|_| self as &(dyn Collect + Sync))
+    }
+}
+
+impl Collect for EmbeddingsCall {
+    fn bodies(&self, upstream_model: &str, body: &Bytes) -> Vec<Bytes> {
+        let split = self.split.iter();
+        split.flat_map(|split| split.bodies(body, || self.splice(upstream_model))).collect()
+    }
+
+    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault> {
+        let merged = self.split.as_ref().and_then(|split| split.merge(answers));
+        let Some(mut answer) = merged else {
+            return Err(Fault::Upstreams("the upstream's answers are not complete".to_owned()));
+        };
+        let lacks_usage =
+            Object::parse(&answer).is_ok_and(|object| object.get_non_null("usage").is_none());
+        let used = self.split.as_ref().and_then(|split| split.used(answers));
+        let (usage, source) = used.unwrap_or((self.terms.floor, UsageSource::Estimated));
+        if lacks_usage {
+            answer = with_usage(&answer, self.terms.floor.input_tokens);
+        }
+        if self.base64 {
+            answer = floats_to_base64(&answer);
+        }
+        if self.voyage.is_some() {
+            answer = with_prompt_tokens(&answer);
+        }
+        Ok(Collected { usage, source, content: Content::Json(answer) })
+    }
+
+    /// Each part was paid for by itself.
+    fn answered(&self, answers: &[Bytes]) -> Option<(Usage, UsageSource)> {
+        self.split.as_ref().and_then(|split| split.used(answers))
+    }
+}
+
+#[cfg(test)]
+mod tests;

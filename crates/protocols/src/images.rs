@@ -1,0 +1,496 @@
+//! What OpenAI's two image endpoints have in common: what can be asked for, and what an answer tells
+//! of its use. OpenAI's API reference, "Images"; spec section 2.3.
+//!
+//! What an answer reports is charged as it says. One that does not tell, or not of all its images, is
+//! charged as the hold covers it: how many tokens an image has is known to nobody but who made it.
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::json_cursor::Cursor;
+use super::json_scan::UsageScan;
+use super::limits::{ImageFormat, ImageLimits, ResponseFormat, choose};
+use super::metering::{StreamMeter, Tally};
+use super::sse::Verdict;
+use super::{Framing, Meter, Terms};
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{ImageSize, Quality, Traits, Usage, UsageSource};
+
+/// Partial images at most: OpenAI's own limit.
+pub(super) const PARTIAL_IMAGES_MAX: u64 = 3;
+/// Output tokens of a partial image (OpenAI's guide "Image generation", "Cost and latency").
+const PARTIAL_IMAGE_TOKENS: u64 = 100;
+
+/// What a request for images asks for, as it says it.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) n: u32,
+    pub(super) size: Option<String>,
+    pub(super) quality: Option<String>,
+    pub(super) output_format: Option<String>,
+    pub(super) response_format: Option<String>,
+    pub(super) background: Option<String>,
+    pub(super) stream: bool,
+    pub(super) partial_images: u64,
+}
+
+/// What was asked for, once it was found to be on offer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    pub(super) traits: Traits,
+    pub(super) response_format: Option<ResponseFormat>,
+    images: u32,
+    stream: bool,
+    partial_images: u64,
+}
+
+impl Asked {
+    /// Checks what is asked for against what the model has.
+    pub(super) fn check(&self, limits: &ImageLimits) -> Result<Order, GatewayError> {
+        let size = self.size.as_deref().filter(|size| *size != "auto");
+        let size = size.map(|size| check_size(size, limits)).transpose()?.flatten();
+        let quality = check_quality(self.quality.as_deref(), limits)?;
+        self.check_file(limits)?;
+        if self.stream && !limits.stream {
+            return Err(GatewayError::invalid("stream", "this model's images are not streamed"));
+        }
+        let ways = limits.response_formats.as_deref();
+        let response_format = self.response_format.as_deref();
+        let response_format =
+            response_format.map(|way| choose("response_format", way, ways)).transpose()?;
+        Ok(Order {
+            traits: Traits { size, quality, ..Traits::default() },
+            response_format,
+            images: self.n,
+            stream: self.stream,
+            partial_images: if self.stream { self.partial_images } else { 0 },
+        })
+    }
+
+    fn check_file(&self, limits: &ImageLimits) -> Result<(), GatewayError> {
+        let allowed = limits.output_formats.as_deref();
+        let format = self.output_format.as_deref();
+        let format = format.map(|format| choose("output_format", format, allowed)).transpose()?;
+        match self.background.as_deref() {
+            None | Some("auto" | "opaque") => Ok(()),
+            Some("transparent") if format != Some(ImageFormat::Jpeg) => Ok(()),
+            Some("transparent") => Err(GatewayError::invalid(
+                "background",
+                "`background: transparent` needs the `output_format` `png` or `webp`",
+            )),
+            Some(_) => Err(GatewayError::invalid(
+                "background",
+                "`background` must be `auto`, `opaque` or `transparent`",
+            )),
+        }
+    }
+}
+
+impl Order {
+    /// Whether it is answered by a stream.
+    pub(super) fn streams(&self) -> bool {
+        self.stream
+    }
+
+    /// The most that it can use, beside its input.
+    pub(super) fn bound(&self, input_tokens: u64, output_tokens_max: u64) -> Usage {
+        let images = u64::from(self.images);
+        let partial = self.partial_images.saturating_mul(PARTIAL_IMAGE_TOKENS);
+        let each = output_tokens_max.saturating_add(partial);
+        Usage {
+            input_tokens,
+            output_tokens: if output_tokens_max == 0 { 0 } else { each.saturating_mul(images) },
+            images,
+            ..Usage::ZERO
+        }
+    }
+
+    /// What it uses about, beside its input the most where the size or the quality is the model's
+    /// choice. An upstream that has begun makes all of the images, whoever waits for them, so this is
+    /// the least as well.
+    pub(super) fn estimate(&self, input_tokens: u64, bound: &Usage) -> Usage {
+        let each = self.tokens_per_image().unwrap_or(u64::MAX);
+        let partial = self.partial_images.saturating_mul(PARTIAL_IMAGE_TOKENS);
+        let output_tokens = each.saturating_add(partial).saturating_mul(bound.images);
+        Usage { input_tokens, output_tokens: output_tokens.min(bound.output_tokens), ..*bound }
+    }
+
+    /// A meter for an answer to a request with these terms.
+    pub(super) fn meter(framing: Framing, terms: &Terms) -> Box<dyn Meter> {
+        let bound = terms.bound;
+        match framing {
+            Framing::Sse => Box::new(StreamMeter::of_images(ImageStream::new(bound))),
+            Framing::Json | Framing::Binary => {
+                Box::new(ImagesMeter { scan: UsageScan::default(), bound })
+            }
+        }
+    }
+
+    /// About how many tokens an image has (OpenAI's guide "Image generation", the table of output
+    /// tokens by quality, which grows with the area), where the request says what decides it.
+    fn tokens_per_image(&self) -> Option<u64> {
+        const SQUARE_MEGAPIXEL: u64 = 1024 * 1024;
+        let per_square = match self.traits.quality? {
+            Quality::Low => 272,
+            Quality::High | Quality::Hd => 4160,
+            Quality::Medium | Quality::Standard => 1056,
+        };
+        let ImageSize { width, height } = self.traits.size?;
+        let area = u64::from(width) * u64::from(height);
+        Some((area * per_square).div_ceil(SQUARE_MEGAPIXEL))
+    }
+}
+
+/// Reads a size; `None` for a word such as `2K`, which a model without listed sizes may know.
+fn check_size(text: &str, limits: &ImageLimits) -> Result<Option<ImageSize>, GatewayError> {
+    let size = ImageSize::parse(text).filter(|_| !text.contains('*'));
+    let is_free = limits.sizes_in_words('x').is_empty();
+    match size {
+        Some(size) if limits.has_size(size) => Ok(Some(size)),
+        None if is_free => Ok(None),
+        _ => {
+            let sizes = limits.sizes_in_words('x');
+            let message = format!("`size` must be one of `auto`, {sizes} for this model");
+            Err(GatewayError::invalid("size", message))
+        }
+    }
+}
+
+fn check_quality(
+    text: Option<&str>,
+    limits: &ImageLimits,
+) -> Result<Option<Quality>, GatewayError> {
+    let Some(text) = text.filter(|text| *text != "auto") else { return Ok(None) };
+    let quality = Quality::of(text);
+    let allowed = limits.qualities.as_deref().unwrap_or(Quality::ALL);
+    if quality.is_none_or(|quality| !allowed.contains(&quality)) {
+        let words: Vec<&str> = allowed.iter().map(|quality| quality.as_str()).collect();
+        let message = format!("`quality` must be `auto` or one of {}", words.join(", "));
+        return Err(GatewayError::invalid("quality", message));
+    }
+    Ok(quality)
+}
+
+/// `usage` as OpenAI writes it, and as Ark does.
+#[derive(Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    input_tokens: Option<u64>,
+    #[serde(default)]
+    output_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+    #[serde(default)]
+    generated_images: Option<u64>,
+}
+
+/// What a `usage` reports.
+#[derive(Clone, Copy, Debug)]
+struct Reported {
+    usage: Usage,
+    /// It has all images of the answer, and says how many.
+    is_total: bool,
+}
+
+/// What a `usage` says; `None` for one that says nothing, or nothing of what was made.
+fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
+    let wire: WireUsage = serde_json::from_slice(usage).ok()?;
+    let input_tokens = wire.input_tokens.unwrap_or(0);
+    let total = wire.total_tokens.unwrap_or(0);
+    // What is in the total and in neither part was put out.
+    let output_tokens = wire.output_tokens.unwrap_or(0).max(total.saturating_sub(input_tokens));
+    // Where a model has no limit of tokens, tokens have no price.
+    let has_tokens = output_tokens > 0 || bound.output_tokens == 0;
+    let says_something =
+        wire.generated_images.is_some() || wire.output_tokens.is_some() || total > 0;
+    let images = wire.generated_images.unwrap_or(0);
+    let usage = Usage { input_tokens, output_tokens, images, ..Usage::ZERO };
+    let is_total = wire.generated_images.is_some();
+    (says_something && (has_tokens || is_total && images == 0))
+        .then_some(Reported { usage, is_total })
+}
+
+/// The more of either, figure by figure.
+fn dearer(one: Usage, other: Usage) -> Usage {
+    Usage {
+        input_tokens: one.input_tokens.max(other.input_tokens),
+        output_tokens: one.output_tokens.max(other.output_tokens),
+        images: one.images.max(other.images),
+        ..Usage::ZERO
+    }
+}
+
+/// Both together.
+fn sum(one: Usage, other: Usage) -> Usage {
+    Usage {
+        input_tokens: one.input_tokens.saturating_add(other.input_tokens),
+        output_tokens: one.output_tokens.saturating_add(other.output_tokens),
+        images: one.images.saturating_add(other.images),
+        ..Usage::ZERO
+    }
+}
+
+/// Meters an answer that comes whole.
+struct ImagesMeter {
+    scan: UsageScan,
+    /// What to charge if the answer does not tell.
+    bound: Usage,
+}
+
+impl ImagesMeter {
+    fn reported(&self) -> Option<Reported> {
+        self.scan.usage().and_then(|usage| read_usage(usage, &self.bound))
+    }
+}
+
+impl Meter for ImagesMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.scan.feed(&chunk);
+        chunk
+    }
+
+    fn finish(&mut self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.scan.is_whole()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.scan.has_error() && self.scan.data_items() == 0 && self.reported().is_none()
+    }
+
+    fn relayed(&self) -> Usage {
+        Usage::ZERO
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        let images = self.scan.data_items();
+        if !self.scan.is_whole() {
+            // All images are made before the first byte comes.
+            return (self.bound, UsageSource::Estimated);
+        }
+        let by_image = self.bound.output_tokens == 0;
+        match self.reported() {
+            // Ark counts what it has made and bills; in the list are those too that have failed.
+            Some(Reported { usage, is_total: true }) => (usage, UsageSource::Upstream),
+            Some(Reported { usage, .. }) if images > 0 || !by_image => {
+                (Usage { images, ..usage }, UsageSource::Upstream)
+            }
+            // Billed by the image, the images themselves are the report.
+            None if by_image && images > 0 => {
+                (Usage { images, ..self.bound }, UsageSource::Upstream)
+            }
+            _ => (self.bound, UsageSource::Estimated),
+        }
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+}
+
+/// The images of a stream whose usages are kept apart: more than any request can ask for.
+const KEPT_APART_MAX: usize = 256;
+
+/// Which image of a stream an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    /// The one with this index.
+    Index(u64),
+    /// The one behind so many that had none.
+    Nth(u64),
+}
+
+/// One image of a stream.
+#[derive(Clone, Copy, Debug)]
+struct StreamedImage {
+    which: Which,
+    /// All of it was sent.
+    is_complete: bool,
+    usage: Option<Usage>,
+}
+
+/// What a stream of images has shown.
+///
+/// OpenAI ends each image with an event that has the image's usage. Ark sends each image in an event
+/// `partial_succeeded`, and ends all of them with one that has the usage of all and no image.
+struct ImageStream {
+    images: Vec<StreamedImage>,
+    /// Events that ended an image without saying which.
+    unnumbered: u64,
+    /// What was reported of all images together.
+    total: Option<Usage>,
+    /// Images beyond those that are kept apart, and their usages.
+    rest: Usage,
+    /// Images come in events of their own, before that which ends the stream.
+    has_parts: bool,
+    /// The last event has come.
+    ended: bool,
+    /// The upstream has ended the stream.
+    finished: bool,
+    failed: bool,
+    /// What to charge if the stream does not tell.
+    bound: Usage,
+}
+
+/// An event as far as it counts.
+#[derive(Default)]
+struct ImageEvent {
+    kind: Vec<u8>,
+    index: Option<u64>,
+    usage: Option<Vec<u8>>,
+    failed: bool,
+}
+
+impl ImageEvent {
+    fn read(data: &[u8]) -> Self {
+        let mut event = Self::default();
+        let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
+        let mut member = |key: &[u8], cursor: &mut Cursor<'_>| {
+            match key {
+                b"type" => event.kind = cursor.raw()?.to_vec(),
+                b"usage" => event.usage = cursor.non_null()?.map(<[u8]>::to_vec),
+                b"error" => event.failed |= cursor.non_null()?.is_some(),
+                b"image_index" | b"index" => event.index = number(cursor.raw()?),
+                _ => cursor.skip()?,
+            }
+            Some(())
+        };
+        // An event that is no JSON tells nothing, and is relayed like any other.
+        let _read = Cursor::new(data).object(|key, cursor| member(key, cursor));
+        event
+    }
+
+    fn is(&self, end: &[u8]) -> bool {
+        self.kind.strip_suffix(b"\"").is_some_and(|kind| kind.ends_with(end))
+    }
+}
+
+impl ImageStream {
+    fn new(bound: Usage) -> Self {
+        Self {
+            images: Vec::new(),
+            unnumbered: 0,
+            total: None,
+            rest: Usage::ZERO,
+            has_parts: false,
+            ended: false,
+            finished: false,
+            failed: false,
+            bound,
+        }
+    }
+
+    /// Notes an event about one image.
+    fn note(&mut self, which: Which, is_complete: bool, usage: Option<Usage>) {
+        let known = self.images.iter_mut().find(|image| image.which == which);
+        if let Some(image) = known {
+            image.is_complete |= is_complete;
+            // The same image's usage again: the dearest counts.
+            image.usage = match (image.usage, usage) {
+                (Some(one), Some(other)) => Some(dearer(one, other)),
+                (one, other) => one.or(other),
+            };
+        } else if self.images.len() < KEPT_APART_MAX {
+            self.images.push(StreamedImage { which, is_complete, usage });
+        } else {
+            let images = u64::from(is_complete);
+            self.rest = sum(self.rest, Usage { images, ..usage.unwrap_or(Usage::ZERO) });
+        }
+    }
+
+    /// Images that are there.
+    fn complete(&self) -> u64 {
+        let complete = self.images.iter().filter(|image| image.is_complete).count();
+        self.rest.images.saturating_add(complete as u64)
+    }
+
+    /// The usage of single images, added up, and of how many of them it is.
+    fn of_images(&self) -> (Usage, u64) {
+        let told = self.images.iter().filter_map(|image| image.usage);
+        let count = told.clone().count() as u64;
+        (told.fold(self.rest, sum), count.saturating_add(self.rest.images))
+    }
+}
+
+impl Tally for ImageStream {
+    fn judge(&mut self, data: &[u8]) -> Verdict {
+        let event = ImageEvent::read(data);
+        let is_part = event.is(b".partial_succeeded");
+        let is_end = event.is(b".completed");
+        self.failed |= event.failed && !event.is(b".partial_failed") || event.kind == b"\"error\"";
+        self.has_parts |= is_part;
+        let reported = event.usage.and_then(|usage| read_usage(&usage, &self.bound));
+        let (total, usage) = match reported {
+            Some(Reported { usage, is_total }) if is_total || is_end && self.has_parts => {
+                (Some(usage), None)
+            }
+            Some(Reported { usage, .. }) => (None, Some(usage)),
+            None => (None, None),
+        };
+        if let Some(total) = total {
+            self.total = Some(self.total.map_or(total, |known| dearer(known, total)));
+        }
+        // With images in events of their own, the end has none.
+        let is_complete = is_part || is_end && !self.has_parts;
+        if is_complete || usage.is_some() {
+            let which = event.index.map_or(Which::Nth(self.unnumbered), Which::Index);
+            self.note(which, is_complete, usage);
+            self.unnumbered += u64::from(is_complete && event.index.is_none());
+        }
+        self.ended |= is_end && (self.has_parts || self.complete() >= self.bound.images);
+        Verdict::Keep
+    }
+
+    /// Whoever has an image has something of use.
+    fn is_complete(&self) -> bool {
+        self.complete() > 0 || self.ended || self.failed
+    }
+
+    fn has_failed(&self) -> bool {
+        let is_told = self.total.is_some() || self.of_images().1 > 0;
+        self.failed && self.complete() == 0 && !is_told
+    }
+
+    /// Nothing that could outgrow the hold: it covers all of the images.
+    fn relayed(&self) -> Usage {
+        Usage::ZERO
+    }
+
+    /// Whatever reports the most counts: all images together, or each. For those of which nobody has
+    /// told, the hold's share is charged, also where they have not come: an upstream that has begun
+    /// makes all of the images.
+    fn measure(&self) -> (Usage, UsageSource) {
+        let (told, count) = self.of_images();
+        let complete = self.complete();
+        let has_tokens = self.bound.output_tokens > 0;
+        let total = self.total.filter(|total| {
+            // No tokens beside an image are no report.
+            !has_tokens || total.output_tokens > 0 || complete == 0
+        });
+        if let Some(total) = total {
+            let images = total.images.max(complete);
+            return (Usage { images, ..dearer(total, told) }, UsageSource::Upstream);
+        }
+        let is_over = (self.ended || self.finished || self.failed) && complete.max(count) > 0;
+        let images = if is_over { complete } else { complete.max(self.bound.images) };
+        let untold = images.saturating_sub(if has_tokens { count } else { complete });
+        if untold == 0 {
+            return (Usage { images, ..told }, UsageSource::Upstream);
+        }
+        let each = self.bound.output_tokens.div_ceil(self.bound.images.max(1));
+        let usage = Usage {
+            input_tokens: told.input_tokens.max(self.bound.input_tokens),
+            output_tokens: told.output_tokens.saturating_add(each.saturating_mul(untold)),
+            images,
+            ..Usage::ZERO
+        };
+        (usage, UsageSource::Estimated)
+    }
+
+    fn finish(&mut self) {
+        self.finished = true;
+    }
+}

@@ -1,0 +1,277 @@
+//! A strict reader for the top level of a JSON object: one pass, borrowed slices, nothing rebuilt.
+//!
+//! It refuses what JSON parsers disagree on, because a disagreement between the gateway and an
+//! upstream is a way past billing: duplicate keys, a byte-order mark, numbers that overflow a
+//! double, lone surrogates, NUL, nesting past [`DEPTH_MAX`] and anything behind the closing brace.
+//! `grammar` is where it refuses; here is what one can ask of the text that was read. Nothing is
+//! collected but the members of one object: arrays are gone through, however long they are.
+
+mod count;
+mod grammar;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+pub use count::{VALUES_MAX, from_upstream, values_within};
+pub use grammar::DEPTH_MAX;
+pub(super) use grammar::plain_text_end;
+use grammar::{Scanner, unescape};
+
+/// Why a body is not acceptable JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonError {
+    /// Byte offset in the body.
+    pub offset: usize,
+    /// What is wrong there, for the customer to read.
+    pub message: Cow<'static, str>,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (at byte {})", self.message, self.offset)
+    }
+}
+
+/// The members of one JSON object, by position in the text that was read.
+#[derive(Debug)]
+pub struct Object<'a> {
+    text: &'a [u8],
+    members: Vec<Member<'a>>,
+    close: usize,
+    keys_escaped: bool,
+    values: usize,
+}
+
+#[derive(Debug)]
+struct Member<'a> {
+    key: Cow<'a, str>,
+    /// Where the key stands, its quotes included.
+    key_range: Range<usize>,
+    value: Range<usize>,
+}
+
+/// A value inside an [`Object`]: its text and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value<'a> {
+    text: &'a [u8],
+    /// Its byte range in the text that the object was read from.
+    pub range: Range<usize>,
+}
+
+impl<'a> Object<'a> {
+    /// Reads `text`, which must be exactly one JSON object, with white space around it at most.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its byte offset.
+    pub fn parse(text: &'a [u8]) -> Result<Self, JsonError> {
+        Self::parse_within(text, usize::MAX)
+    }
+
+    /// The same of a text that may have so many values at most, at any depth: what reads it further
+    /// takes time and memory by their number.
+    ///
+    /// # Errors
+    /// As for [`Self::parse`], and more values than that.
+    pub fn parse_within(text: &'a [u8], values_max: usize) -> Result<Self, JsonError> {
+        if text.starts_with(b"\xef\xbb\xbf") {
+            return Err(JsonError { offset: 0, message: "a byte-order mark is not JSON".into() });
+        }
+        if let Err(error) = std::str::from_utf8(text) {
+            return Err(JsonError {
+                offset: error.valid_up_to(),
+                message: "the body is not valid UTF-8".into(),
+            });
+        }
+        Scanner::within(text, values_max).document()
+    }
+
+    /// How many values are inside, at any depth.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.values
+    }
+
+    /// The value of `key`.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Value<'a>> {
+        let member = self.members.iter().find(|member| member.key == key)?;
+        let text = self.text.get(member.value.clone())?;
+        Some(Value { text, range: member.value.clone() })
+    }
+
+    /// Every key with its value, in the order of the text.
+    pub fn members(&self) -> impl Iterator<Item = (&str, Value<'a>)> {
+        self.members.iter().map(|member| {
+            let text = self.text.get(member.value.clone()).unwrap_or_default();
+            (member.key.as_ref(), Value { text, range: member.value.clone() })
+        })
+    }
+
+    /// Where `key` stands, its quotes included.
+    #[must_use]
+    pub fn key_range(&self, key: &str) -> Option<Range<usize>> {
+        let member = self.members.iter().find(|member| member.key == key)?;
+        Some(member.key_range.clone())
+    }
+
+    /// The keys, without their escapes and in the order of the text.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|member| member.key.as_ref())
+    }
+
+    /// Where a member stands, with the comma that goes with it: without these bytes the object is
+    /// still one.
+    #[must_use]
+    pub fn member_range(&self, key: &str) -> Option<Range<usize>> {
+        self.member_ranges(&[key]).pop()
+    }
+
+    /// Where those members stand that `keys` name, with the commas that go with them: without the
+    /// bytes of all these ranges the object is still one. The ranges do not overlap.
+    #[must_use]
+    pub fn member_ranges(&self, keys: &[&str]) -> Vec<Range<usize>> {
+        let is_named = |member: &&Member<'_>| keys.contains(&member.key.as_ref());
+        let mut ranges = Vec::new();
+        let mut kept: Option<&Member<'_>> = None;
+        // Neighbours go together: each would take a comma with it that the other needs.
+        let mut run: Option<(&Member<'_>, &Member<'_>)> = None;
+        for member in &self.members {
+            if is_named(&member) {
+                run = Some(run.map_or((member, member), |(first, _)| (first, member)));
+                continue;
+            }
+            if let Some((first, _)) = run.take() {
+                ranges.push(first.key_range.start..member.key_range.start);
+            }
+            kept = Some(member);
+        }
+        if let Some((first, last)) = run {
+            let start = kept.map_or(first.key_range.start, |kept| kept.value.end);
+            ranges.push(start..last.value.end);
+        }
+        ranges
+    }
+
+    /// The value of `key` unless it is absent or `null`, which the field treats alike.
+    #[must_use]
+    pub fn get_non_null(&self, key: &str) -> Option<Value<'a>> {
+        self.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A key that equals one of `names` but for upper and lower case: some parsers would take it.
+    #[must_use]
+    pub fn case_variant_of(&self, names: &[&str]) -> Option<&str> {
+        let is_variant =
+            |key: &str| names.iter().any(|name| *name != key && name.eq_ignore_ascii_case(key));
+        self.members.iter().map(|member| member.key.as_ref()).find(|key| is_variant(key))
+    }
+
+    /// Whether any key, at any depth, was written with an escape.
+    #[must_use]
+    pub fn has_escaped_keys(&self) -> bool {
+        self.keys_escaped
+    }
+
+    /// Where a further member can be inserted, and whether a comma must stand before it.
+    #[must_use]
+    pub fn insertion_point(&self) -> (usize, bool) {
+        match self.members.last() {
+            Some(last) => (last.value.end, true),
+            None => (self.close, false),
+        }
+    }
+
+    /// The whole text.
+    #[must_use]
+    pub fn text(&self) -> &'a [u8] {
+        self.text
+    }
+}
+
+impl<'a> Value<'a> {
+    /// A value that was read already, whose `text` is all there is of it.
+    pub(super) fn of(text: &'a [u8]) -> Self {
+        Self { text, range: 0..text.len() }
+    }
+
+    /// True for `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.text == b"null"
+    }
+
+    /// The text of the value.
+    #[must_use]
+    pub fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// The boolean, if it is one.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.text {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The unsigned integer, if it is written as one: no sign, point or exponent.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        let digits = self.text.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(self.text).ok().filter(|_| digits)?.parse().ok()
+    }
+
+    /// The number, if it is one.
+    #[must_use]
+    pub fn as_f64(&self) -> Option<f64> {
+        let first = *self.text.first()?;
+        let is_number = first == b'-' || first.is_ascii_digit();
+        std::str::from_utf8(self.text).ok().filter(|_| is_number)?.parse().ok()
+    }
+
+    /// The string without its escapes, if it is one.
+    #[must_use]
+    pub fn as_str(&self) -> Option<Cow<'a, str>> {
+        let inner = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        unescape(inner, self.text)
+    }
+
+    /// The members, if it is an object. Their ranges count from the start of this value.
+    ///
+    /// # Errors
+    /// When it is not an object, or has a duplicate key.
+    pub fn as_object(&self) -> Result<Object<'a>, JsonError> {
+        Object::parse(self.text)
+    }
+
+    /// The elements, if it is an array, each read when it is asked for. Their ranges count from the
+    /// start of this value.
+    #[must_use]
+    pub fn elements(&self) -> Option<Elements<'a>> {
+        let mut scanner = Scanner::new(self.text);
+        scanner.enter_array().then_some(Elements(scanner))
+    }
+
+    /// Whether it is an array.
+    #[must_use]
+    pub fn is_array(&self) -> bool {
+        self.text.starts_with(b"[")
+    }
+}
+
+/// The elements of an array that was read as a part of a document before.
+pub struct Elements<'a>(Scanner<'a>);
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        self.0.element()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! What is accepted as JSON, to the byte.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::{JsonError, Member, Object, Value};
+
+/// The deepest nesting accepted. Real requests stay below 20; a stack of bits fits one word.
+pub const DEPTH_MAX: u32 = 64;
+/// The most members that a top-level object may have. Real requests have fewer than 40.
+const MEMBERS_MAX: usize = 512;
+/// The longest number accepted, in bytes. Without an exponent it is then below 10³⁰⁰, so finite.
+const NUMBER_BYTES_MAX: usize = 300;
+
+/// `inner` is the text between the quotes of `quoted`.
+pub(super) fn unescape<'a>(inner: &'a [u8], quoted: &[u8]) -> Option<Cow<'a, str>> {
+    if memchr::memchr(b'\\', inner).is_none() {
+        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+    }
+    serde_json::from_slice::<String>(quoted).ok().map(Cow::Owned)
+}
+
+/// Goes through a text once, from its beginning.
+pub(super) struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    keys_escaped: bool,
+    /// Values seen so far, at any depth.
+    values: usize,
+    values_max: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(text: &'a [u8]) -> Self {
+        Self::within(text, usize::MAX)
+    }
+
+    /// A scanner that stops at more than so many values.
+    pub(super) fn within(text: &'a [u8], values_max: usize) -> Self {
+        Self { text, at: 0, keys_escaped: false, values: 0, values_max }
+    }
+
+    fn fail<T>(&self, message: impl Into<Cow<'static, str>>) -> Result<T, JsonError> {
+        Err(JsonError { offset: self.at, message: message.into() })
+    }
+
+    #[cold]
+    fn too_many<T>(&self) -> Result<T, JsonError> {
+        let max = self.values_max;
+        self.fail(format!("more than {max} values (`json_values_max`): send fewer, or in parts"))
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// The object that the text is.
+    pub(super) fn document(mut self) -> Result<Object<'a>, JsonError> {
+        self.space();
+        if self.at == self.text.len() {
+            return self.fail("the body is empty; it must be a JSON object");
+        }
+        if !self.eat(b'{') {
+            return self.fail("the body must be a JSON object");
+        }
+        let mut members: Vec<Member<'a>> = Vec::with_capacity(12);
+        self.space();
+        let mut more = !self.eat(b'}');
+        while more {
+            self.space();
+            let start = self.at;
+            let (key, key_range) = self.key()?;
+            if members.iter().any(|member| member.key == key) {
+                let message = format!("duplicate key {key:?}");
+                return Err(JsonError { offset: start, message: message.into() });
+            }
+            if members.len() == MEMBERS_MAX {
+                return self.fail(format!("more than {MEMBERS_MAX} members in one object"));
+            }
+            self.space();
+            let value = self.value(1)?;
+            members.push(Member { key, key_range, value });
+            self.space();
+            more = self.eat(b',');
+            if !more && !self.eat(b'}') {
+                return self.fail("expected `,` or `}`");
+            }
+        }
+        let close = self.at.saturating_sub(1);
+        self.space();
+        if self.at < self.text.len() {
+            return self.fail("unexpected text behind the JSON object");
+        }
+        let Self { text, keys_escaped, values, .. } = self;
+        Ok(Object { text, members, close, keys_escaped, values })
+    }
+
+    /// Stands before the first element of the array that the text is; false for another value.
+    pub(super) fn enter_array(&mut self) -> bool {
+        self.eat(b'[')
+    }
+
+    /// The next element of the array that was entered; `None` behind the last.
+    pub(super) fn element(&mut self) -> Option<Value<'a>> {
+        self.space();
+        if self.peek() == Some(b']') {
+            return None;
+        }
+        let range = self.value(1).ok()?;
+        self.space();
+        self.eat(b',');
+        Some(Value { text: self.text.get(range.clone())?, range })
+    }
+
+    /// A key and the colon behind it.
+    fn key(&mut self) -> Result<(Cow<'a, str>, Range<usize>), JsonError> {
+        let start = self.at;
+        if self.peek() != Some(b'"') {
+            return self.fail("expected a key in double quotes");
+        }
+        self.key_text()?;
+        let range = start..self.at;
+        let quoted = self.text.get(range.clone()).unwrap_or_default();
+        self.space();
+        if !self.eat(b':') {
+            return self.fail("expected `:` behind the key");
+        }
+        let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+        match unescape(inner, quoted) {
+            Some(key) => Ok((key, range)),
+            None => self.fail("the key is not a valid string"),
+        }
+    }
+
+    fn key_text(&mut self) -> Result<(), JsonError> {
+        let start = self.at;
+        self.string()?;
+        let written = self.text.get(start..self.at).unwrap_or_default();
+        self.keys_escaped |= memchr::memchr(b'\\', written).is_some();
+        Ok(())
+    }
+
+    /// Any value, with everything inside it, without recursion: one bit per open level says
+    /// whether it is an object.
+    fn value(&mut self, depth_outside: u32) -> Result<Range<usize>, JsonError> {
+        let start = self.at;
+        let mut objects: u64 = 0;
+        let mut depth: u32 = 0;
+        loop {
+            self.values += 1;
+            if self.values > self.values_max {
+                return self.too_many();
+            }
+            match self.peek() {
+                Some(open @ (b'{' | b'[')) => {
+                    if depth + depth_outside >= DEPTH_MAX {
+                        return self.fail(format!("nested deeper than {DEPTH_MAX} levels"));
+                    }
+                    self.at += 1;
+                    depth += 1;
+                    objects = objects << 1 | u64::from(open == b'{');
+                    self.space();
+                    if !self.eat(if open == b'{' { b'}' } else { b']' }) {
+                        self.member_key(objects)?;
+                        continue;
+                    }
+                    depth -= 1;
+                    objects >>= 1;
+                }
+                Some(b'"') => self.string()?,
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                _ => self.literal()?,
+            }
+            // A value ended here: close what closes behind it, or go on to the next element.
+            loop {
+                if depth == 0 {
+                    return Ok(start..self.at);
+                }
+                self.space();
+                let in_object = objects & 1 == 1;
+                if self.eat(b',') {
+                    self.space();
+                    self.member_key(objects)?;
+                    break;
+                }
+                if !self.eat(if in_object { b'}' } else { b']' }) {
+                    let expected =
+                        if in_object { "expected `,` or `}`" } else { "expected `,` or `]`" };
+                    return self.fail(expected);
+                }
+                depth -= 1;
+                objects >>= 1;
+            }
+        }
+    }
+
+    /// Inside an object: the key and colon before the next value. Inside an array: nothing.
+    fn member_key(&mut self, objects: u64) -> Result<(), JsonError> {
+        if objects & 1 == 0 {
+            return Ok(());
+        }
+        if self.peek() != Some(b'"') {
+            return self.fail("expected a key in double quotes");
+        }
+        self.key_text()?;
+        self.space();
+        if !self.eat(b':') {
+            return self.fail("expected `:` behind the key");
+        }
+        self.space();
+        Ok(())
+    }
+
+    fn literal(&mut self) -> Result<(), JsonError> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        for word in [&b"true"[..], b"false", b"null"] {
+            if rest.starts_with(word) {
+                self.at += word.len();
+                return Ok(());
+            }
+        }
+        self.fail(if rest.is_empty() {
+            "the JSON text ends too early"
+        } else {
+            "expected a JSON value"
+        })
+    }
+
+    fn number(&mut self) -> Result<(), JsonError> {
+        let start = self.at;
+        self.eat(b'-');
+        let leading_zero = self.eat(b'0');
+        let digits = self.digits();
+        if leading_zero == (digits > 0) {
+            return self.fail("malformed number");
+        }
+        if self.eat(b'.') && self.digits() == 0 {
+            return self.fail("malformed number");
+        }
+        let exponent = matches!(self.peek(), Some(b'e' | b'E'));
+        if exponent {
+            self.at += 1;
+            if !self.eat(b'+') {
+                self.eat(b'-');
+            }
+            if self.digits() == 0 {
+                return self.fail("malformed number");
+            }
+        }
+        let written = self.text.get(start..self.at).unwrap_or_default();
+        let parsed = || std::str::from_utf8(written).ok()?.parse::<f64>().ok();
+        let finite = !exponent || parsed().is_some_and(f64::is_finite);
+        if finite && written.len() <= NUMBER_BYTES_MAX {
+            Ok(())
+        } else {
+            self.fail("the number is out of range")
+        }
+    }
+
+    fn digits(&mut self) -> usize {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        self.at - start
+    }
+
+    /// A string with its quotes.
+    fn string(&mut self) -> Result<(), JsonError> {
+        self.at += 1;
+        loop {
+            self.at = plain_text_end(self.text, self.at);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                Some(_) => return self.fail("an unescaped control character in a string"),
+                None => return self.fail("the JSON text ends inside a string"),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), JsonError> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(b'u') => match self.unicode_escape()? {
+                0 => self.fail("a NUL character in a string"),
+                0xD800..=0xDBFF => {
+                    let low = self.eat(b'\\') && self.peek() == Some(b'u');
+                    if low && (0xDC00..=0xDFFF).contains(&self.unicode_escape()?) {
+                        return Ok(());
+                    }
+                    self.fail("a lone surrogate in a string")
+                }
+                0xDC00..=0xDFFF => self.fail("a lone surrogate in a string"),
+                _ => Ok(()),
+            },
+            _ => self.fail("an unknown escape in a string"),
+        }
+    }
+
+    /// Reads the `u` of an escape and its four hexadecimal digits.
+    fn unicode_escape(&mut self) -> Result<u32, JsonError> {
+        let digits = self.text.get(self.at + 1..self.at + 5).unwrap_or_default();
+        let all_hex = digits.len() == 4 && digits.iter().all(u8::is_ascii_hexdigit);
+        match std::str::from_utf8(digits).ok().filter(|_| all_hex) {
+            Some(hex) => {
+                self.at += 5;
+                u32::from_str_radix(hex, 16).or_else(|_| self.fail("a malformed \\u escape"))
+            }
+            None => self.fail("a malformed \\u escape"),
+        }
+    }
+}
+
+/// The position of the first quote, backslash or control character from `at` on: prompts are
+/// megabytes of plain text, and this loop is what reading them costs.
+pub(crate) fn plain_text_end(text: &[u8], mut at: usize) -> usize {
+    /// Bytes that the compiler compares together.
+    const BLOCK: usize = 64;
+    let is_special = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
+    let block = |at: usize| text.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>);
+    while let Some(block) = block(at) {
+        // Without an early end the compiler looks at many bytes at a time.
+        if block.iter().fold(false, |any, &byte| any | is_special(byte)) {
+            break;
+        }
+        at += BLOCK;
+    }
+    first_special_by_words(text, at)
+}
+
+/// The same, eight bytes at a time, for the last or only few.
+fn first_special_by_words(text: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    let zero_byte = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        let quote = zero_byte(word ^ (ONES * u64::from(b'"')));
+        let backslash = zero_byte(word ^ (ONES * u64::from(b'\\')));
+        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
+        let special = quote | backslash | control;
+        if special != 0 {
+            // A borrow can mark bytes behind the first special one, never before it.
+            return at + special.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().position(special).unwrap_or(rest.len())
+}

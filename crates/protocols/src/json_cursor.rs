@@ -1,0 +1,246 @@
+//! Reads a few fields of JSON that is relayed whatever it says: one pass, no tree, nothing copied.
+//!
+//! An upstream's stream is parsed event by event, thousands of times a second. What is skipped is
+//! not checked; text that makes no sense where it is looked at ends the reading with `None`.
+
+use super::estimate::TextSize;
+
+/// A position in JSON text, before a value.
+pub(super) struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Reads an object: `member` gets each key as it is written, and must read or skip the value.
+    /// Anything but an object is skipped.
+    pub(super) fn object(
+        &mut self,
+        mut member: impl FnMut(&'a [u8], &mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.each(b'{', b'}', |cursor| {
+            let key = cursor.string()?;
+            cursor.space();
+            cursor.eat(b':')?;
+            member(key, cursor)
+        })
+    }
+
+    /// Reads an array: `element` must read or skip one value. Anything but an array is skipped.
+    pub(super) fn array(&mut self, element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.each(b'[', b']', element)
+    }
+
+    /// The size of a string without its escapes; nothing for a value that is none.
+    pub(super) fn text_size(&mut self) -> Option<TextSize> {
+        let value = self.raw()?;
+        let Some(inner) = value.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""))
+        else {
+            return Some(TextSize::default());
+        };
+        if memchr::memchr(b'\\', inner).is_none() {
+            return Some(TextSize::of(inner));
+        }
+        // Half of a pair of surrogates cannot be unescaped.
+        let unescaped: Option<String> = serde_json::from_slice(value).ok();
+        Some(TextSize::of(unescaped.as_deref().map_or(inner, str::as_bytes)))
+    }
+
+    /// The first byte of the value.
+    pub(super) fn next_byte(&mut self) -> Option<u8> {
+        self.space();
+        self.peek()
+    }
+
+    /// The text from here on.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// The text of the value.
+    pub(super) fn raw(&mut self) -> Option<&'a [u8]> {
+        self.space();
+        let start = self.at;
+        self.skip()?;
+        self.text.get(start..self.at)
+    }
+
+    /// The text of the value, unless it is `null`.
+    pub(super) fn non_null(&mut self) -> Option<Option<&'a [u8]>> {
+        let value = self.raw()?;
+        Some(Some(value).filter(|value| *value != b"null"))
+    }
+
+    /// Leaves the value behind.
+    pub(super) fn skip(&mut self) -> Option<()> {
+        self.space();
+        match self.peek()? {
+            b'"' => self.string().map(|_| ()),
+            b'{' | b'[' => self.skip_nested(),
+            _ => {
+                let rest = self.text.get(self.at..)?;
+                let ends =
+                    |byte: &u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\t' | b'\n' | b'\r');
+                let length = rest.iter().position(ends).unwrap_or(rest.len());
+                self.at += length;
+                (length > 0).then_some(())
+            }
+        }
+    }
+
+    fn skip_nested(&mut self) -> Option<()> {
+        let mut depth = 0_usize;
+        loop {
+            match self.peek()? {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return Some(());
+            }
+        }
+    }
+
+    fn each(
+        &mut self,
+        open: u8,
+        close: u8,
+        mut one: impl FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.space();
+        if self.peek() != Some(open) {
+            return self.skip();
+        }
+        self.at += 1;
+        self.space();
+        if self.eat(close).is_some() {
+            return Some(());
+        }
+        loop {
+            self.space();
+            one(self)?;
+            self.space();
+            if self.eat(b',').is_none() {
+                return self.eat(close);
+            }
+        }
+    }
+
+    /// What stands between the quotes.
+    fn string(&mut self) -> Option<&'a [u8]> {
+        self.eat(b'"')?;
+        let start = self.at;
+        loop {
+            let rest = self.text.get(self.at..)?;
+            let end = memchr::memchr2(b'"', b'\\', rest)?;
+            self.at += end;
+            if rest.get(end) == Some(&b'"') {
+                self.at += 1;
+                return self.text.get(start..self.at - 1);
+            }
+            self.at += 2;
+        }
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn eat(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::vec(("[a-z\"\\\\]{0,4}", inner), 0..6)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn rebuilt(cursor: &mut Cursor<'_>) -> Option<Value> {
+        cursor.space();
+        match cursor.peek()? {
+            b'{' => {
+                let mut members = serde_json::Map::new();
+                cursor.object(|key, cursor| {
+                    let quoted = [b"\"", key, b"\""].concat();
+                    let key = serde_json::from_slice(&quoted).ok()?;
+                    members.insert(key, rebuilt(cursor)?);
+                    Some(())
+                })?;
+                Some(Value::Object(members))
+            }
+            b'[' => {
+                let mut elements = Vec::new();
+                cursor.array(|cursor| {
+                    elements.push(rebuilt(cursor)?);
+                    Some(())
+                })?;
+                Some(Value::Array(elements))
+            }
+            _ => serde_json::from_slice(cursor.raw()?).ok(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_sees_what_a_parser_sees(value in json()) {
+            for text in [value.to_string(), format!("{value:#}")] {
+                prop_assert_eq!(rebuilt(&mut Cursor::new(text.as_bytes())), Some(value.clone()));
+                let mut cursor = Cursor::new(text.as_bytes());
+                prop_assert_eq!(cursor.raw(), Some(text.as_bytes()), "skipped as a whole");
+            }
+        }
+
+        #[test]
+        fn no_text_makes_it_run_on(text in "[\\[\\]{}\",:\\\\a1 ]{0,40}") {
+            let mut cursor = Cursor::new(text.as_bytes());
+            rebuilt(&mut cursor);
+            Cursor::new(text.as_bytes()).skip();
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_text_without_its_escapes() {
+        let size = |json: &str| Cursor::new(json.as_bytes()).text_size();
+        assert_eq!(size(r#""a\nbcd""#), Some(TextSize::of(b"a\nbcd")));
+        assert_eq!(size(r#""\u4f60\u597d""#), Some(TextSize::of("你好".as_bytes())));
+        assert_eq!(size(r#""\ud83d!""#), Some(TextSize::of(b"\\ud83d!")), "half a pair");
+        assert_eq!(size("null"), Some(TextSize::default()));
+        assert_eq!(size(r#"["x"]"#), Some(TextSize::default()));
+        assert_eq!(size(r#""cut"#), None);
+    }
+}

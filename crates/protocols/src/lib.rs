@@ -1,0 +1,422 @@
+//! Pure codecs: bytes in, data out; no I/O and no clock.
+//!
+//! A [`Codec`] speaks one operation to upstreams of some dialects. It reads a request once into a
+//! [`Call`], which knows the most that the request can use and the bytes to change for a target;
+//! the call makes a [`Meter`] for each response, which relays it and counts what was used. A new
+//! protocol is one file here and one line in [`REGISTRY`].
+//!
+//! This file is the contract between codecs and the rest of the gateway. `terms` and `fields` read
+//! what requests of several protocols have in common; `offer` says what a prompt may ask for.
+
+// Tests fail by panicking; the product does not.
+#![deny(clippy::expect_used)]
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+
+use tollgate_money::error::{ErrorKind, GatewayError};
+use tollgate_money::price::{CacheWrites, Traits, Usage, UsageSource};
+
+pub mod openai_chat;
+pub mod anthropic_messages;
+pub mod openai_responses;
+pub mod embeddings;
+pub mod openai_images;
+pub mod openai_image_edits;
+pub mod dashscope_image;
+pub mod openai_speech;
+pub mod dashscope_speech;
+pub mod dashscope_video;
+pub mod ark_video;
+pub mod xai_video;
+
+mod operation;
+mod dialect;
+mod terms;
+mod offer;
+mod fields;
+
+pub mod audio;
+mod dashscope;
+pub mod estimate;
+mod images;
+pub mod form;
+pub mod json;
+mod json_cursor;
+pub mod json_scan;
+pub mod splice;
+mod stored;
+pub mod limits;
+mod metering;
+pub mod sse;
+pub mod task;
+mod media_url;
+pub mod public_url;
+#[cfg(test)]
+mod pieces;
+pub mod plain;
+mod video;
+
+pub use dialect::Dialect;
+use fields::{
+    boolean, check_known, check_messages, integer, no_object, output_tokens, refuse_case_variants,
+    refuse_unknown_fields, refuse_unknown_members, text,
+};
+use form::Form;
+use json::Object;
+use limits::{AudioFormat, ModelLimits};
+pub use metering::KnownMeter;
+pub use operation::Operation;
+use splice::Splice;
+pub use stored::Reference;
+use task::TaskCodec;
+use terms::ModelField;
+pub use terms::Terms;
+
+/// Every codec of this build.
+pub static REGISTRY: &[&dyn Codec] = &[
+    &openai_chat::OpenaiChat,
+    &anthropic_messages::AnthropicMessages,
+    &anthropic_messages::AnthropicCountTokens,
+    &openai_responses::OpenaiResponses,
+    &embeddings::OpenaiEmbeddings,
+    &embeddings::VoyageEmbeddings,
+    &openai_images::OpenaiImages,
+    &openai_images::ArkImages,
+    &openai_image_edits::OpenaiImageEdits,
+    &dashscope_image::DashscopeImage,
+    &openai_speech::OpenaiSpeech,
+    &dashscope_speech::DashscopeSpeech,
+    &dashscope_video::DashscopeVideo,
+    &ark_video::ArkVideo,
+    &xai_video::XaiVideo,
+];
+
+/// Every task codec of this build.
+pub static TASK_REGISTRY: &[&dyn TaskCodec] =
+    &[&dashscope_video::DashscopeTasks, &ark_video::ArkTasks, &xai_video::XaiTasks];
+
+/// The task codec for upstreams that speak `dialect`.
+#[must_use]
+pub fn task_codec(dialect: Dialect) -> Option<&'static dyn TaskCodec> {
+    TASK_REGISTRY.iter().find(|codec| codec.dialect() == dialect).copied()
+}
+
+/// How one operation is spoken to upstreams of some dialects.
+pub trait Codec: Sync + fmt::Debug {
+    /// What it does.
+    fn operation(&self) -> Operation;
+
+    /// Which upstreams understand it.
+    fn dialects(&self) -> &'static [Dialect];
+
+    /// The path below an upstream's base URL.
+    fn path(&self) -> &'static str;
+
+    /// Whether the customer's query means something to upstreams.
+    fn forwards_query(&self) -> bool {
+        false
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// An invalid request, naming the field, by the constraints of the contract and of the model.
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError>;
+}
+
+/// A request's body, as its operation has it.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// A JSON object.
+    Json(Object<'a>),
+    /// A form, and the body in which its parts stand.
+    Form(Form, &'a [u8]),
+}
+
+impl<'a> Request<'a> {
+    /// The JSON object.
+    ///
+    /// # Errors
+    /// An unsupported media type, for a body of another kind.
+    pub fn json(&self) -> Result<&Object<'a>, GatewayError> {
+        match self {
+            Self::Json(object) => Ok(object),
+            Self::Form(..) => Err(unreadable("JSON")),
+        }
+    }
+
+    /// The form, and the body in which its parts stand.
+    ///
+    /// # Errors
+    /// An unsupported media type, for a body of another kind.
+    pub fn form(&self) -> Result<(&Form, &'a [u8]), GatewayError> {
+        match self {
+            Self::Form(form, body) => Ok((form, body)),
+            Self::Json(_) => Err(unreadable("multipart/form-data")),
+        }
+    }
+
+    /// The model that it names, if it names one.
+    ///
+    /// # Errors
+    /// For a form that names two.
+    pub fn model(&self) -> Result<Option<Cow<'a, str>>, GatewayError> {
+        Ok(match self {
+            Self::Json(object) => object.get("model").and_then(|value| value.as_str()),
+            Self::Form(form, body) => form.text(body, "model")?.map(Cow::Borrowed),
+        })
+    }
+}
+
+fn unreadable(wanted: &str) -> GatewayError {
+    let message = format!("The request body must be {wanted}.");
+    GatewayError::new(ErrorKind::UnsupportedMediaType, message)
+}
+
+/// A request that was read and found valid.
+pub trait Call: Send + Sync + fmt::Debug {
+    /// What every request says.
+    fn terms(&self) -> &Terms;
+
+    /// Whether the customer asked for server-sent events.
+    fn streams(&self) -> bool {
+        self.terms().stream
+    }
+
+    /// The most that the request can use: what the hold must cover.
+    fn bound(&self) -> Usage {
+        self.terms().bound
+    }
+
+    /// The least that the request uses once an upstream has taken it: its estimated input.
+    fn floor(&self) -> Usage {
+        self.terms().floor
+    }
+
+    /// Whether all that the answer costs is to be seen in the request and in what was sent of the answer:
+    /// no reasoning, no media in the prompt, no tools that the upstream runs. Then a stream can be cut
+    /// anywhere and what was generated is known; else only the upstream's own report tells.
+    fn is_all_shown(&self) -> bool {
+        false
+    }
+
+    /// What of its input the upstream can bill as written to a cache.
+    fn cache_writes(&self) -> CacheWrites {
+        CacheWrites::Any
+    }
+
+    /// What of the request the price can depend on.
+    fn traits(&self) -> Traits {
+        Traits::default()
+    }
+
+    /// What changes in the body for a target that calls the model `upstream_model`.
+    fn splice(&self, upstream_model: &str) -> Splice {
+        self.terms().model.rename(upstream_model)
+    }
+
+    /// What of the request does not go upstream although it was asked for, as an answer's header says it.
+    fn left_out(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The answer in the place of upstreams that have no such path.
+    fn local_answer(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// What upstreams keep that the request refers to: it goes where that was made, and only for the
+    /// account whose it is.
+    fn refers_to(&self) -> &[Reference] {
+        &[]
+    }
+
+    /// Whether the upstream keeps the answer, so that later requests can refer to it.
+    fn is_stored(&self) -> bool {
+        false
+    }
+
+    /// A meter for a successful response. Without one of its own the call is billed by what was asked
+    /// for, whatever the response reports.
+    fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
+        Box::new(KnownMeter::new(self.floor(), UsageSource::Estimated))
+    }
+
+    /// How the task is submitted that this call starts.
+    fn submit(&self) -> Option<&(dyn task::Submit + Sync)> {
+        None
+    }
+
+    /// Whether the answer is neither JSON nor, unless it was asked for, events.
+    fn answers_binary(&self) -> bool {
+        false
+    }
+
+    /// How the answer is put together, where it is not relayed as it comes.
+    fn collected(&self) -> Option<&(dyn Collect + Sync)> {
+        None
+    }
+
+    /// How the answer travels to the customer.
+    fn delivery(&self) -> Delivery {
+        match (self.submit(), self.collected()) {
+            (Some(_), _) => Delivery::Submit,
+            (None, Some(_)) => Delivery::Collect,
+            (None, None) if self.streams() => Delivery::Stream,
+            (None, None) => Delivery::Relay,
+        }
+    }
+}
+
+/// How an upstream's answer travels to the customer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Its bytes are passed on as they come, as one document or one file.
+    Relay,
+    /// It is put together, as [`Collect`] says, before any of it is sent.
+    Collect,
+    /// Its bytes are passed on as they come, as events that can be kept alive with comments.
+    Stream,
+    /// It tells that a task was taken, as [`task::Submit`] reads it: the task is on disk before the
+    /// customer is answered.
+    Submit,
+}
+
+/// A call whose answer the gateway puts together before it sends any of it: from several requests, or
+/// with a look at what an upstream that calls everything a success really says.
+pub trait Collect {
+    /// The bodies to send to a target that calls the model `upstream_model`, for a customer's `body`.
+    fn bodies(&self, upstream_model: &str, body: &Bytes) -> Vec<Bytes>;
+
+    /// Puts the answers, in the order of the bodies, together.
+    ///
+    /// # Errors
+    /// What an upstream said instead of answering, with a good status.
+    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault>;
+
+    /// What the answers that came used, of a call that failed as a whole: in any order, and not all of
+    /// them. `None` where none of them tells of anything that was done.
+    fn answered(&self, _answers: &[Bytes]) -> Option<(Usage, UsageSource)> {
+        None
+    }
+
+    /// What a refusal says, where its status alone does not tell.
+    fn refusal(&self, _status: u16, _body: &Bytes) -> Option<Fault> {
+        None
+    }
+}
+
+/// An answer that is whole.
+#[derive(Debug)]
+pub struct Collected {
+    /// What it used.
+    pub usage: Usage,
+    /// How that is known.
+    pub source: UsageSource,
+    /// What the customer gets.
+    pub content: Content,
+}
+
+/// What a customer gets who gets no relayed response.
+#[derive(Debug)]
+pub enum Content {
+    /// This JSON document.
+    Json(Bytes),
+    /// The `wav` audio at a URL, in this format.
+    Audio(String, AudioFormat),
+}
+
+/// Why an upstream did not answer, as it says itself.
+#[derive(Debug)]
+pub enum Fault {
+    /// The customer's request is at fault, as the upstream says in its own words: relayed with this
+    /// status.
+    Relayed(u16, Bytes),
+    /// The customer's request is at fault.
+    Customers(GatewayError),
+    /// The upstream is busy: another may not be.
+    Busy,
+    /// The upstream, or the operator's account there, is at fault: another may do, and the customer
+    /// never reads about it. What the operator's log says.
+    Upstreams(String),
+}
+
+/// Relays one successful response and counts what it used.
+pub trait Meter: Send + Sync {
+    /// Takes a chunk from the upstream; returns what goes to the customer now, possibly nothing.
+    fn relay(&mut self, chunk: Bytes) -> Bytes;
+
+    /// The upstream ended the response in an orderly way: what is left to send.
+    fn finish(&mut self) -> Bytes;
+
+    /// Whether the response was whole. False for a stream that stopped without saying so.
+    fn is_complete(&self) -> bool;
+
+    /// Whether the upstream said, in a response with a good status, that it failed, and reported no
+    /// usage with it.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    /// Bytes of the response that are held back, until the end or until more has come.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// What has been relayed so far, by the rule that bills it: the hold must cover it before more is
+    /// relayed.
+    fn relayed(&self) -> Usage;
+
+    /// What the response used as far as it got, and how that is known. `Estimated` says that the
+    /// upstream has not reported it: the figures are what was reported nevertheless, such as the input
+    /// at the start of a stream, and what the text that was seen comes to. What nobody has seen is not
+    /// in them.
+    fn measure(&self) -> (Usage, UsageSource);
+
+    /// The ids, as far as they were relayed, of what the upstream keeps of the answer. They are only
+    /// added to.
+    fn stored_ids(&self) -> &[String] {
+        &[]
+    }
+
+    /// Whether the upstream has reported more than the model can use by its limits, which are out of
+    /// date then.
+    fn is_above_limits(&self) -> bool {
+        false
+    }
+
+    /// Whether the body can change on its way, so that the upstream's `Content-Length` is void.
+    fn changes_length(&self) -> bool;
+}
+
+/// How a response is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// One JSON document.
+    Json,
+    /// Server-sent events.
+    Sse,
+    /// Bytes of another kind, such as audio.
+    Binary,
+}
+
+/// The codec for `operation` over an upstream that speaks `dialect`, if this build has one.
+#[must_use]
+pub fn codec(operation: Operation, dialect: Dialect) -> Option<&'static dyn Codec> {
+    let fits =
+        |codec: &&&dyn Codec| codec.operation() == operation && codec.dialects().contains(&dialect);
+    REGISTRY.iter().find(fits).copied()
+}
+
+/// Whether this build can serve `operation` over an upstream that speaks `dialect`.
+#[must_use]
+pub fn is_served(operation: Operation, dialect: Dialect) -> bool {
+    codec(operation, dialect).is_some()
+}

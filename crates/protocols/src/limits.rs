@@ -1,0 +1,301 @@
+//! What one request to a model can use at most, and ask for: `limits` in `models.yaml`.
+
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{ImageSize, Quality, Resolution};
+use tollgate_money::words::{Word, words};
+
+/// Images in one request where `models.yaml` does not say: OpenAI's own limit.
+const IMAGES_MAX: u32 = 10;
+/// Images that a request refers to where `models.yaml` does not say: OpenAI's own limit.
+const REFERENCES_MAX: u32 = 16;
+/// Characters to speak where `models.yaml` does not say: OpenAI's own limit.
+const CHARACTERS_MAX: u32 = 4096;
+
+/// The limits of a model. `0` stands for "does not apply".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Tokens of input that the model takes (its context window).
+    pub input_tokens_max: u64,
+    /// Tokens that it can put out in one answer, reasoning included; of one image where it makes
+    /// images.
+    pub output_tokens_max: u64,
+    /// Vector sizes that an embedding model can give; empty when any is passed through.
+    pub dimensions: Vec<u32>,
+    /// Inputs that an embedding model takes in one call; longer arrays are split.
+    pub batch_inputs_max: Option<u32>,
+    /// Whether an embedding model takes token ids in the place of text.
+    pub token_ids: bool,
+    /// What can be asked of a model that makes images.
+    pub images: ImageLimits,
+    /// What can be asked of a model that speaks.
+    pub speech: SpeechLimits,
+    /// What can be asked of a model that makes videos.
+    pub video: VideoLimits,
+    /// Whether the model may think without showing all of it. True where nobody says otherwise.
+    pub reasoning: bool,
+    /// What may be asked of it beyond what is known to cost no more than it is charged for.
+    pub pass: Pass,
+}
+
+/// What an operator has looked at and lets through: names, or how they begin with a `*` behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Top-level fields.
+    pub fields: Vec<String>,
+    /// Types of tools, which the upstream is taken to run.
+    pub tools: Vec<String>,
+    /// Types of messages, items and parts of a content.
+    pub content: Vec<String>,
+}
+
+impl Pass {
+    /// Whether a top-level field of this name is let through.
+    #[must_use]
+    pub fn has_field(&self, name: &str) -> bool {
+        has(&self.fields, name)
+    }
+
+    /// Whether tools of this type are let through.
+    #[must_use]
+    pub fn has_tool(&self, kind: &str) -> bool {
+        has(&self.tools, kind)
+    }
+
+    /// Whether content of this type is let through.
+    #[must_use]
+    pub fn has_content(&self, kind: &str) -> bool {
+        has(&self.content, kind)
+    }
+}
+
+/// Whether a list has the name.
+#[must_use]
+pub fn has(list: &[String], name: &str) -> bool {
+    list.iter().any(|known| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => known == name,
+    })
+}
+
+impl Default for ModelLimits {
+    fn default() -> Self {
+        Self {
+            input_tokens_max: 0,
+            output_tokens_max: 0,
+            dimensions: Vec::new(),
+            batch_inputs_max: None,
+            token_ids: true,
+            images: ImageLimits::default(),
+            speech: SpeechLimits::default(),
+            video: VideoLimits::default(),
+            reasoning: true,
+            pass: Pass::default(),
+        }
+    }
+}
+
+/// What can be asked of a model that makes images. `None` stands for "anything".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageLimits {
+    /// Images made by one request.
+    pub count_max: u32,
+    /// Images that a request must refer to.
+    pub references_min: u32,
+    /// Images that a request can refer to.
+    pub references_max: u32,
+    /// Sizes by name.
+    pub sizes: Vec<ImageSize>,
+    /// The rules for sizes that are not among them; none of them, and `sizes` is all there is.
+    pub side_max: Option<u16>,
+    /// What both sides are multiples of.
+    pub side_multiple: Option<u16>,
+    /// The long side over the short one.
+    pub aspect_ratio_max: Option<u16>,
+    /// Qualities, `auto` aside.
+    pub qualities: Option<Vec<Quality>>,
+    /// Formats of files.
+    pub output_formats: Option<Vec<ImageFormat>>,
+    /// Ways to answer.
+    pub response_formats: Option<Vec<ResponseFormat>>,
+    /// Whether a mask is taken.
+    pub mask: bool,
+    /// Whether they can be streamed.
+    pub stream: bool,
+}
+
+impl Default for ImageLimits {
+    fn default() -> Self {
+        Self {
+            count_max: IMAGES_MAX,
+            references_min: 0,
+            references_max: REFERENCES_MAX,
+            sizes: Vec::new(),
+            side_max: None,
+            side_multiple: None,
+            aspect_ratio_max: None,
+            qualities: None,
+            output_formats: None,
+            response_formats: None,
+            mask: true,
+            stream: false,
+        }
+    }
+}
+
+impl ImageLimits {
+    /// Whether images of this size are made.
+    #[must_use]
+    pub fn has_size(&self, size: ImageSize) -> bool {
+        let ImageSize { width, height } = size;
+        let (short, long) = (width.min(height), width.max(height));
+        let has_rules = self.side_max.is_some()
+            || self.side_multiple.is_some()
+            || self.aspect_ratio_max.is_some();
+        let is_ruled_out = self.side_max.is_some_and(|max| long > max)
+            || self.side_multiple.is_some_and(|of| width % of != 0 || height % of != 0)
+            || self
+                .aspect_ratio_max
+                .is_some_and(|max| u32::from(long) > u32::from(short) * u32::from(max));
+        let is_free = if has_rules { !is_ruled_out } else { self.sizes.is_empty() };
+        is_free || self.sizes.contains(&size)
+    }
+
+    /// The sizes in words, joined by `by`: `1024x1024, any size with sides that are multiples of 16, no side above 3840`.
+    #[must_use]
+    pub fn sizes_in_words(&self, by: char) -> String {
+        let named = |size: &ImageSize| format!("{}{by}{}", size.width, size.height);
+        let mut words: Vec<String> = self.sizes.iter().map(named).collect();
+        let mut rules = Vec::new();
+        if let Some(of) = self.side_multiple {
+            rules.push(format!("sides that are multiples of {of}"));
+        }
+        if let Some(max) = self.side_max {
+            rules.push(format!("no side above {max}"));
+        }
+        if let Some(max) = self.aspect_ratio_max {
+            rules.push(format!("a ratio of at most {max}:1"));
+        }
+        if !rules.is_empty() {
+            words.push(format!("any size with {}", rules.join(", ")));
+        }
+        words.join(", ")
+    }
+}
+
+/// What can be asked of a model that makes videos.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VideoLimits {
+    /// Resolutions; empty for any.
+    pub resolutions: Vec<Resolution>,
+    /// The shortest video, in seconds.
+    pub seconds_min: u32,
+    /// The longest video, in seconds.
+    pub seconds_max: u32,
+    /// Seconds and seeds can be -1: the upstream chooses them then.
+    pub minus_one: bool,
+}
+
+/// What can be asked of a model that speaks. `None` stands for "anything".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpeechLimits {
+    /// Characters of one request.
+    pub characters_max: u32,
+    /// Formats of audio, of upstreams that make `wav` alone.
+    pub formats: Option<Vec<AudioFormat>>,
+    /// Whether the model can be told how to speak.
+    pub instructions: bool,
+}
+
+impl Default for SpeechLimits {
+    fn default() -> Self {
+        Self { characters_max: CHARACTERS_MAX, formats: None, instructions: true }
+    }
+}
+
+/// Reads a field's word out of those that the model has; `None` stands for "anything".
+pub(super) fn choose<T: Word>(
+    field: &'static str,
+    text: &str,
+    allowed: Option<&[T]>,
+) -> Result<T, GatewayError> {
+    let allowed = allowed.unwrap_or(T::all());
+    let chosen = allowed.iter().copied().find(|known| known.word() == text);
+    chosen.ok_or_else(|| {
+        if allowed.is_empty() {
+            return GatewayError::invalid(field, format!("this model does not take `{field}`"));
+        }
+        let words: Vec<&str> = allowed.iter().map(|known| known.word()).collect();
+        let message = format!("`{field}` must be {} for this model", words.join(" or "));
+        GatewayError::invalid(field, message)
+    })
+}
+
+words! {
+    /// The format of an image's file.
+    ImageFormat {
+        /// Portable Network Graphics.
+        Png = "png",
+        /// JPEG.
+        Jpeg = "jpeg",
+        /// WebP.
+        Webp = "webp",
+    }
+}
+
+words! {
+    /// How images are answered.
+    ResponseFormat {
+        /// In the answer itself.
+        B64Json = "b64_json",
+        /// By an address to fetch them from.
+        Url = "url",
+    }
+}
+
+words! {
+    /// The format of audio.
+    AudioFormat {
+        /// MPEG audio layer III.
+        Mp3 = "mp3",
+        /// PCM samples with a header.
+        Wav = "wav",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(text: &str) -> ImageSize {
+        ImageSize::parse(text).expect("a size")
+    }
+
+    #[test]
+    fn sizes_are_listed_or_follow_rules() {
+        let any = ImageLimits::default();
+        assert!(any.has_size(size("7x9")), "nothing is said");
+        let listed = ImageLimits { sizes: vec![size("256x256")], ..ImageLimits::default() };
+        assert!(listed.has_size(size("256*256")) && !listed.has_size(size("256x512")));
+        let free = ImageLimits {
+            side_max: Some(3840),
+            side_multiple: Some(16),
+            aspect_ratio_max: Some(3),
+            ..listed
+        };
+        for (text, allowed) in [
+            ("256x256", true),
+            ("3840x1280", true),
+            ("3840x1264", false),
+            ("3856x1600", false),
+            ("1024x1000", false),
+            ("2160x3840", true),
+        ] {
+            assert_eq!(free.has_size(size(text)), allowed, "{text}");
+        }
+        let words = free.sizes_in_words('x');
+        assert!(
+            words.starts_with("256x256, any size with sides that are multiples of 16"),
+            "{words}"
+        );
+    }
+}

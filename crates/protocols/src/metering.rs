@@ -1,0 +1,499 @@
+//! The two meters that protocols share: for one JSON document, and for a stream of events. What a
+//! protocol calls things, it says itself.
+//!
+//! What an upstream reports is believed, also above the limits of the model: these can be out of date,
+//! and the upstream bills what it reports. No report is one that does not parse, and one of zeros
+//! beside output that was seen. Of several reports the dearest counts.
+
+use std::cmp::Reverse;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::estimate::TextSize;
+use super::json_scan::UsageScan;
+use super::sse::{self, Events, Verdict};
+use super::stored::IdScan;
+use super::{Meter, Terms};
+use tollgate_money::price::{Usage, UsageSource};
+
+/// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
+pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<Report> + Send + Sync>;
+
+/// How many times what any vocabulary makes of a text an estimate can be: Thai is four times as much in
+/// one as in another.
+const ESTIMATE_OVER_COUNT_MAX: u64 = 4;
+/// Integers up to here are exact when they are written as floats.
+const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
+/// Text that a JSON answer has beside the output, such as types and ids, at most, where there is none.
+const MARKUP_BYTES_MAX: u64 = 64;
+
+/// Reads a `usage`. Some imitators write whole numbers as floats or as strings.
+pub(super) fn read_wire<T: DeserializeOwned>(usage: &[u8]) -> Option<T> {
+    serde_json::from_slice(usage).ok().or_else(|| {
+        let mut value: Value = serde_json::from_slice(usage).ok()?;
+        unbend(&mut value);
+        serde_json::from_value(value).ok()
+    })
+}
+
+/// Makes whole numbers of what means them.
+fn unbend(value: &mut Value) {
+    let integer = match &*value {
+        Value::Number(number) => number
+            .as_f64()
+            .filter(|it| {
+                number.is_f64() && it.fract() == 0.0 && (0.0..=EXACT_FLOAT_MAX).contains(it)
+            })
+            .and_then(|it| format!("{it:.0}").parse::<u64>().ok()),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    match value {
+        _ if integer.is_some() => *value = Value::from(integer),
+        Value::Object(members) => members.values_mut().for_each(unbend),
+        Value::Array(elements) => elements.iter_mut().for_each(unbend),
+        _ => {}
+    }
+}
+
+/// What an upstream has reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) usage: Usage,
+    /// It says which part of the input a cache has read or written.
+    pub(super) has_details: bool,
+    /// How often the model was run for it: its limits hold for each time.
+    pub(super) rounds: u64,
+}
+
+impl Report {
+    /// Says nothing at all.
+    fn is_empty(&self) -> bool {
+        self.usage == Usage::ZERO
+    }
+
+    /// Of two reports about one answer the dearer: the larger output, and the input of the one that
+    /// has more. Where both have as much, what a cache has done is known to the one that says so, and
+    /// is the least of what both say.
+    fn dearer(self, other: Self) -> Self {
+        let rank = |report: &Self| {
+            let Usage { cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, .. } =
+                report.usage;
+            let writes =
+                (cache_write_tokens.saturating_add(cache_write_1h_tokens), cache_write_1h_tokens);
+            (
+                report.usage.input_tokens_total(),
+                report.has_details,
+                Reverse(cache_read_tokens),
+                writes,
+            )
+        };
+        let input = if rank(&self) > rank(&other) { self } else { other };
+        let output_tokens = self.usage.output_tokens.max(other.usage.output_tokens);
+        let rounds = self.rounds.max(other.rounds);
+        Self { usage: Usage { output_tokens, ..input.usage }, rounds, ..input }
+    }
+
+    /// Adds a report to what is known.
+    pub(super) fn add_to(self, known: &mut Option<Self>) {
+        *known = Some(known.map_or(self, |known| known.dearer(self)));
+    }
+}
+
+/// What is known of a request before its answer comes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Frame {
+    /// What it has used at least, once an upstream has taken it.
+    floor: Usage,
+    /// The most output that it has asked for: no estimate exceeds it.
+    output_tokens_max: u64,
+    /// The limits of the model. A report above them says that they are out of date.
+    limits: Usage,
+}
+
+impl Frame {
+    pub(super) fn new(terms: &Terms, limits: Usage) -> Self {
+        Self { floor: terms.floor, output_tokens_max: terms.bound.output_tokens, limits }
+    }
+
+    fn is_exceeded_by(&self, report: Option<Report>) -> bool {
+        report.is_some_and(|Report { usage, rounds, .. }| {
+            usage.input_tokens_total() > self.limits.input_tokens.saturating_mul(rounds)
+                || usage.output_tokens > self.limits.output_tokens.saturating_mul(rounds)
+        })
+    }
+
+    /// What was used: as reported, or, without a report that can be true, at least what was reported
+    /// and what the output seen comes to.
+    fn measure(&self, report: Option<Report>, seen: u64) -> (Usage, UsageSource) {
+        let input = |usage: &Usage| usage.input_tokens_total();
+        match report.map(|report| report.usage) {
+            Some(usage) if input(&usage) > 0 && (usage.output_tokens > 0 || seen == 0) => {
+                (usage, UsageSource::Upstream)
+            }
+            Some(partial) if partial.output_tokens > 0 => {
+                (self.estimate(Some(partial), 0), UsageSource::Estimated)
+            }
+            partial => (self.estimate(partial, seen), UsageSource::Estimated),
+        }
+    }
+
+    fn estimate(&self, partial: Option<Usage>, seen: u64) -> Usage {
+        let partial = partial.unwrap_or_default();
+        let output_tokens = partial.output_tokens.max(seen);
+        let input = if partial.input_tokens_total() > 0 { partial } else { self.floor };
+        Usage { output_tokens, ..input }
+    }
+}
+
+/// Meters a JSON document with a top-level `usage`.
+pub(super) struct JsonMeter {
+    scan: UsageScan,
+    frame: Frame,
+    read_usage: ReadUsage,
+    /// What a whole document reports.
+    reported: OnceLock<Option<Report>>,
+    /// Looks for ids of what the upstream keeps, where it keeps something.
+    ids: Option<IdScan>,
+}
+
+impl JsonMeter {
+    pub(super) fn new(frame: Frame, read_usage: ReadUsage) -> Self {
+        let (scan, reported) = (UsageScan::default(), OnceLock::new());
+        Self { scan, frame, read_usage, reported, ids: None }
+    }
+
+    /// Notes what the upstream keeps.
+    pub(super) fn noting_ids(self, is_stored: bool) -> Self {
+        Self { ids: is_stored.then(IdScan::default), ..self }
+    }
+
+    /// What was reported; looked for once in a document that is whole.
+    fn report(&self) -> Option<Report> {
+        if self.scan.is_whole() {
+            return *self.reported.get_or_init(|| self.read_report());
+        }
+        self.read_report()
+    }
+
+    fn read_report(&self) -> Option<Report> {
+        let mut known = None;
+        for report in self.scan.usages().filter_map(&self.read_usage) {
+            report.add_to(&mut known);
+        }
+        known
+    }
+}
+
+impl Meter for JsonMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.scan.feed(&chunk);
+        if let Some(ids) = &mut self.ids {
+            ids.feed(&chunk);
+        }
+        chunk
+    }
+
+    fn stored_ids(&self) -> &[String] {
+        self.ids.as_ref().map_or(&[], |scan| scan.ids().all())
+    }
+
+    fn finish(&mut self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.scan.is_whole()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.scan.has_error() && self.report().is_none_or(|report| report.is_empty())
+    }
+
+    fn relayed(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        let report = self.report();
+        let bytes = self.scan.text_bytes();
+        let is_markup = report.is_some() && self.scan.output_bytes() <= MARKUP_BYTES_MAX;
+        let seen = TextSize::unread(if is_markup { 0 } else { bytes }).tokens();
+        self.frame.measure(report, seen.min(self.frame.output_tokens_max))
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.frame.is_exceeded_by(self.report())
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+}
+
+/// Meters an answer whose use is known before it is sent. It counts as used from its first byte: the
+/// upstream bills all of it, however much of it is taken.
+#[derive(Clone, Debug)]
+pub struct KnownMeter {
+    usage: Usage,
+    source: UsageSource,
+    /// Some of it has come.
+    begun: bool,
+    /// All of it has been sent.
+    complete: bool,
+}
+
+impl KnownMeter {
+    /// A meter for an answer that is yet to come.
+    #[must_use]
+    pub fn new(usage: Usage, source: UsageSource) -> Self {
+        Self { usage, source, begun: false, complete: false }
+    }
+
+    /// A meter for an answer that is there, and about to be sent.
+    #[must_use]
+    pub fn of_answer(usage: Usage, source: UsageSource) -> Self {
+        Self { begun: true, ..Self::new(usage, source) }
+    }
+}
+
+impl Meter for KnownMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.begun |= !chunk.is_empty();
+        chunk
+    }
+
+    fn finish(&mut self) -> Bytes {
+        self.complete = true;
+        Bytes::new()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    fn relayed(&self) -> Usage {
+        if self.begun { self.usage } else { Usage::ZERO }
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        (self.usage, self.source)
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+}
+
+/// The output that a stream has shown, counted for when no usage is reported.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    text: TextSize,
+    /// Deltas that carried text: no model puts less than one token into one.
+    deltas: u64,
+}
+
+impl Shown {
+    /// What one delta shows.
+    pub(super) fn of(text: TextSize) -> Self {
+        let mut shown = Self::default();
+        shown.add(text);
+        shown
+    }
+
+    /// Adds the text of a delta.
+    pub(super) fn add(&mut self, text: TextSize) {
+        self.deltas += u64::from(!text.is_empty());
+        self.text.add(text);
+    }
+
+    /// True where no delta carried text.
+    fn is_empty(self) -> bool {
+        self.deltas == 0
+    }
+
+    /// Adds what was counted elsewhere.
+    fn add_all(&mut self, more: Self) {
+        self.deltas += more.deltas;
+        self.text.add(more.text);
+    }
+
+    /// What it comes to, where at most `tokens_max` were asked for: an estimate, but a delta has a
+    /// token at least, and an upstream that was asked for less than the estimate has sent no more than
+    /// that, unless it is so much that it cannot be keeping to it.
+    fn tokens(self, tokens_max: u64) -> u64 {
+        let estimate = self.text.tokens();
+        estimate.min(tokens_max).max(self.deltas).max(estimate / ESTIMATE_OVER_COUNT_MAX)
+    }
+}
+
+/// What is known of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    frame: Frame,
+    shown: Shown,
+    report: Option<Report>,
+    /// What was reported last is about all that was shown.
+    is_final: bool,
+    /// The upstream has said that it failed.
+    pub(super) failed: bool,
+}
+
+impl Known {
+    pub(super) fn new(frame: Frame) -> Self {
+        Self { frame, ..Self::default() }
+    }
+
+    /// More output has come.
+    pub(super) fn show(&mut self, more: Shown) {
+        self.is_final &= more.is_empty();
+        self.shown.add_all(more);
+    }
+
+    /// A report about all that was shown has come.
+    pub(super) fn report(&mut self, report: Report) {
+        report.add_to(&mut self.report);
+        // Zero is not what was shown, and takes nothing back of what was reported before.
+        self.is_final |= report.usage.output_tokens > 0 || self.shown.is_empty();
+    }
+
+    /// A report has come that knows nothing of the output yet.
+    pub(super) fn report_begun(&mut self, report: Report) {
+        report.add_to(&mut self.report);
+    }
+
+    /// As [`Meter::has_failed`].
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed && !(self.is_final && self.report.is_some_and(|report| !report.is_empty()))
+    }
+
+    /// As [`Meter::relayed`]: by the rule that bills it. The last report is the bill's alone: all of
+    /// the answer has come with it.
+    pub(super) fn relayed(&self) -> Usage {
+        let partial = self.report.filter(|_| !self.is_final).map(|report| report.usage);
+        self.frame.estimate(partial, self.seen())
+    }
+
+    /// As [`Meter::measure`].
+    pub(super) fn measure(&self) -> (Usage, UsageSource) {
+        if self.is_final {
+            self.frame.measure(self.report, self.seen())
+        } else {
+            (self.relayed(), UsageSource::Estimated)
+        }
+    }
+
+    /// As [`Meter::is_above_limits`].
+    pub(super) fn is_above_limits(&self) -> bool {
+        self.frame.is_exceeded_by(self.report)
+    }
+
+    fn seen(&self) -> u64 {
+        self.shown.tokens(self.frame.output_tokens_max)
+    }
+}
+
+/// What a stream has shown so far.
+pub(super) trait Tally: Send + Sync {
+    /// Looks at the data of an event, and says whether the customer gets the event.
+    fn judge(&mut self, data: &[u8]) -> Verdict;
+
+    /// As [`Meter::is_complete`]. A stream in which the upstream said that it failed needs no other
+    /// word about that either.
+    fn is_complete(&self) -> bool;
+
+    /// As [`Meter::has_failed`].
+    fn has_failed(&self) -> bool;
+
+    /// As [`Meter::relayed`].
+    fn relayed(&self) -> Usage;
+
+    /// As [`Meter::measure`].
+    fn measure(&self) -> (Usage, UsageSource);
+
+    /// The upstream ended the stream in an orderly way.
+    fn finish(&mut self) {}
+
+    /// As [`Meter::stored_ids`].
+    fn stored_ids(&self) -> &[String] {
+        &[]
+    }
+
+    /// As [`Meter::is_above_limits`].
+    fn is_above_limits(&self) -> bool {
+        false
+    }
+}
+
+/// Meters a stream of events.
+pub(super) struct StreamMeter<T> {
+    events: Events,
+    tally: T,
+}
+
+impl<T: Tally> StreamMeter<T> {
+    pub(super) fn new(tally: T) -> Self {
+        Self { events: Events::of_text(), tally }
+    }
+
+    pub(super) fn of_images(tally: T) -> Self {
+        Self { events: Events::of_images(), tally }
+    }
+}
+
+impl<T: Tally> Meter for StreamMeter<T> {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.events.relay(&chunk, |event| self.tally.judge(&sse::data(event)))
+    }
+
+    fn finish(&mut self) -> Bytes {
+        // Some servers leave out the blank line behind the last event.
+        let rest = self.events.take_unfinished();
+        let is_dropped = rest.is_empty() || self.tally.judge(&sse::data(&rest)) == Verdict::Drop;
+        self.tally.finish();
+        if is_dropped {
+            return Bytes::new();
+        }
+        let mut whole = rest.to_vec();
+        whole.extend_from_slice(b"\n\n");
+        whole.into()
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.events.held_bytes()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.tally.is_complete()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.tally.has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        self.tally.relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        self.tally.measure()
+    }
+
+    fn stored_ids(&self) -> &[String] {
+        self.tally.stored_ids()
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.tally.is_above_limits()
+    }
+
+    fn changes_length(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+use proptest::prelude::*;
+use serde::Deserialize;
+
+use super::*;
+
+fn frame(limits: u64) -> Frame {
+    Frame {
+        floor: Usage { input_tokens: 3, ..Usage::ZERO },
+        output_tokens_max: 100,
+        limits: Usage { input_tokens: limits, output_tokens: limits, ..Usage::ZERO },
+    }
+}
+
+fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> Report {
+    let usage = Usage { input_tokens, cache_read_tokens, output_tokens, ..Usage::ZERO };
+    Report { usage, has_details: true, rounds: 1 }
+}
+
+fn shown(deltas: &[&str]) -> Shown {
+    let mut shown = Shown::default();
+    for delta in deltas {
+        shown.add(TextSize::of(delta.as_bytes()));
+    }
+    shown
+}
+
+#[test]
+fn a_whole_number_is_a_number_however_it_is_written() {
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Wire {
+        a: u64,
+        b: Vec<Option<u64>>,
+    }
+    let read = |text: &str| read_wire::<Wire>(text.as_bytes());
+    for text in
+        [r#"{"a":12,"b":[3,null]}"#, r#"{"a":12.0,"b":["3",null]}"#, r#"{"a":"12","b":[3e0,null]}"#]
+    {
+        assert_eq!(read(text), Some(Wire { a: 12, b: vec![Some(3), None] }), "{text}");
+    }
+    for text in [
+        r#"{"a":1.5,"b":[]}"#,
+        r#"{"a":-1.0,"b":[]}"#,
+        r#"{"a":"-1","b":[]}"#,
+        r#"{"a":1e30,"b":[]}"#,
+    ] {
+        assert_eq!(read(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_report_is_believed_unless_it_is_of_zeros() {
+    let frame = frame(50);
+    let (upstream, estimated) = (UsageSource::Upstream, UsageSource::Estimated);
+    for (reported, seen, expected, source) in [
+        (Some(report(10, 5, 20)), 7, (10, 5, 20), upstream),
+        (Some(report(900, 0, 2000)), 7, (900, 0, 2000), upstream),
+        (Some(report(10, 5, 0)), 0, (10, 5, 0), upstream),
+        (Some(report(10, 5, 0)), 7, (10, 5, 7), estimated),
+        (Some(report(0, 5, 0)), 7, (0, 5, 7), estimated),
+        (Some(report(0, 0, 4)), 7, (3, 0, 4), estimated),
+        (Some(report(0, 0, 0)), 7, (3, 0, 7), estimated),
+        (Some(report(0, 0, 0)), 0, (3, 0, 0), estimated),
+        (None, 7, (3, 0, 7), estimated),
+    ] {
+        let (input_tokens, cache_read_tokens, output_tokens) = expected;
+        let usage = report(input_tokens, cache_read_tokens, output_tokens).usage;
+        assert_eq!(frame.measure(reported, seen), (usage, source), "{reported:?} beside {seen}");
+    }
+    let is_above = |reported| frame.is_exceeded_by(Some(reported));
+    assert!(
+        is_above(report(51, 0, 0)) && is_above(report(20, 31, 0)) && is_above(report(1, 0, 51))
+    );
+    assert!(!is_above(report(20, 30, 50)) && !is_above(Report { rounds: 2, ..report(99, 0, 99) }));
+}
+
+#[test]
+fn of_two_reports_the_dearer_counts() {
+    let plain = Report { has_details: false, ..report(100, 0, 1) };
+    for (first, second, expected) in [
+        (report(10, 0, 20), report(12, 0, 30), report(12, 0, 30)),
+        (report(12, 0, 30), report(10, 0, 20), report(12, 0, 30)),
+        (report(10, 0, 30), report(12, 0, 20), report(12, 0, 30)),
+        (report(2, 8, 1), report(6, 4, 1), report(6, 4, 1)),
+        (plain, report(20, 80, 5), report(20, 80, 5)),
+        (report(20, 80, 5), plain, report(20, 80, 5)),
+    ] {
+        assert_eq!(first.dearer(second), expected, "{first:?} {second:?}");
+    }
+}
+
+#[test]
+fn what_was_shown_is_a_token_a_delta_at_least_and_no_more_than_was_asked_for() {
+    let word = "internationalization";
+    let whole = shown(&[word]).tokens(100);
+    assert!(whole > 1, "{whole}");
+    assert_eq!(
+        shown(&["intern", "", "ation", "alization"]).tokens(100),
+        whole,
+        "however it is cut"
+    );
+    assert_eq!(shown(&[word; 90]).tokens(100), 100, "nobody asked for more");
+    assert_eq!(shown(&["a"; 200]).tokens(100), 200, "and it came all the same");
+}
+
+#[test]
+fn a_report_is_about_what_was_shown_before_it() {
+    let mut known = Known::new(frame(50));
+    known.report(report(10, 0, 1));
+    assert_eq!(known.measure(), (report(10, 0, 1).usage, UsageSource::Upstream));
+    known.show(shown(&["a word", " and another", " and more"]));
+    let (usage, source) = known.measure();
+    assert_eq!((source, usage), (UsageSource::Estimated, known.relayed()));
+    assert!(usage.output_tokens > 3 && usage.input_tokens == 10, "{usage:?}");
+    known.failed = true;
+    assert!(known.has_failed());
+    known.report(report(10, 0, 4));
+    assert_eq!(known.measure(), (report(10, 0, 4).usage, UsageSource::Upstream));
+    assert!(!known.has_failed(), "what failed and was reported was used");
+}
+
+fn any_report() -> impl Strategy<Value = Report> {
+    (0..5_u64, 0..5_u64, 0..5_u64, any::<bool>()).prop_map(|(input, read, output, has_details)| {
+        Report { has_details, ..report(input, if has_details { read } else { 0 }, output) }
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_report_makes_an_answer_cheaper(reports in prop::collection::vec(any_report(), 1..6)) {
+        let mut known = None;
+        for report in &reports {
+            let before: Option<Report> = known;
+            report.add_to(&mut known);
+            let Some(after) = known else { panic!("something was reported") };
+            let least = before.unwrap_or(*report).usage;
+            prop_assert!(after.usage.output_tokens >= least.output_tokens.max(report.usage.output_tokens));
+            prop_assert!(after.usage.input_tokens_total() >= least.input_tokens_total());
+            prop_assert!(after.usage.input_tokens_total() >= report.usage.input_tokens_total());
+        }
+    }
+}

@@ -1,0 +1,717 @@
+//! What a prompt may ask for, and whether its bytes bound its tokens: one rule for every dialect.
+//!
+//! Denied by default, twice. What is not in a dialect's table may have a price that nobody knows, and
+//! is refused unless the operator passes it. What is in the table and not known to be bounded by its
+//! bytes, such as media and whatever stands for input elsewhere, has the whole context held for it.
+//!
+//! Names are compared as parsers see them: escapes are resolved, and a key that is there twice, or
+//! that some parsers would take for another, is never taken for what it looks like.
+
+mod chat;
+mod embeddings;
+mod left_out;
+mod messages;
+mod responses;
+
+use std::borrow::Cow;
+
+use super::json::{Object, Value};
+use super::json_cursor::Cursor;
+use super::limits::{ModelLimits, Pass};
+use tollgate_money::error::GatewayError;
+
+pub(super) use chat::CHAT;
+pub(super) use embeddings::{OPENAI_EMBEDDINGS, VOYAGE_EMBEDDINGS};
+pub(super) use left_out::{LeftOut, searches};
+pub(super) use messages::MESSAGES;
+pub(super) use responses::RESPONSES;
+
+/// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700
+/// tokens, and the definition of a tool that it names itself as many.
+pub(super) const TOOLS_TOKENS_MAX: u64 = 1024;
+/// How often a model may read its whole context within one request: once, or after each call of a
+/// tool that the upstream runs itself. Anthropic stops after ten.
+const ROUNDS_MAX: u64 = 10;
+/// Letters of a customer's name for something that a message repeats.
+const SHOWN_MAX: usize = 64;
+
+/// What an operation offers in one dialect.
+pub(super) struct Offer {
+    /// Its top-level fields, the commonest first.
+    pub(super) fields: &'static [(&'static str, Field)],
+    /// The types of its tools.
+    pub(super) tools: &'static [Tool],
+    /// The keys of its tools.
+    pub(super) tool_keys: &'static [(&'static str, ToolKey)],
+}
+
+/// A top-level field.
+pub(super) enum Field {
+    /// It changes no price.
+    Plain,
+    /// Text, or entries of these kinds.
+    Items(&'static Table),
+    /// Tools.
+    Tools,
+    /// It stands for input that is not in the body.
+    Reference,
+    /// It changes no price with one of these words, or with a list of them.
+    Words(&'static [&'static str]),
+    /// What the upstream does with a context that has grown long.
+    ContextManagement,
+}
+
+/// The objects of an array: messages, items or parts of a content.
+pub(super) struct Table {
+    /// What they are called in a refusal.
+    pub(super) what: &'static str,
+    /// Keys that say no more than their bytes do; 64 at most.
+    pub(super) keys: &'static [(&'static str, Key)],
+    /// Their types. The empty name is that of objects without a type.
+    pub(super) kinds: &'static [Kind],
+}
+
+/// What stands behind a key.
+pub(super) enum Key {
+    /// Data.
+    Plain,
+    /// Data that is not for people: as many bytes as tokens at least, and mostly more.
+    Opaque,
+    /// The type.
+    Type,
+    /// Text, or entries of these kinds.
+    Items(&'static Table),
+    /// Tools.
+    Tools,
+    /// Where a picture is. Some upstreams hear what is no picture, at another price.
+    Picture,
+    /// What has a price of its own, unless it is `null`.
+    Unpriced,
+}
+
+/// A type of objects.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) size: Size,
+}
+
+/// What bounds the tokens of an object.
+pub(super) enum Size {
+    /// Its bytes, if it has all these keys: without them it may stand for what is elsewhere.
+    Bytes(&'static [&'static str]),
+    /// The model's context alone.
+    Context,
+}
+
+/// What stands behind a key of a tool.
+#[derive(Clone, Copy)]
+pub(super) enum ToolKey {
+    /// What describes it.
+    Plain,
+    /// The type.
+    Type,
+    /// What a [`Tool`] may need.
+    Needed,
+    /// Tools that it is made of.
+    Tools,
+    /// How often the upstream may run it.
+    Uses,
+}
+
+/// A type of tools that the customer runs.
+pub(super) struct Tool {
+    /// The empty name is that of tools without a type.
+    pub(super) name: &'static str,
+    /// Whether types have a date behind the name.
+    pub(super) is_dated: bool,
+    /// A key that must be there, and the word that must be its value or the value's type; any, where
+    /// that is empty.
+    pub(super) needs: Option<(&'static str, &'static str)>,
+    /// What the upstream adds to the prompt for it; `None` if nobody can say.
+    pub(super) added_tokens: Option<u64>,
+}
+
+/// What a prompt can come to.
+#[derive(Debug)]
+pub(super) struct Prompt {
+    /// The most tokens that an upstream adds to those of the body; `None` when the body does not bound
+    /// the prompt.
+    pub(super) added_tokens_max: Option<u64>,
+    /// Whether all of it is text for the model.
+    pub(super) is_text: bool,
+    /// How often the upstream may read its context and put out an answer.
+    pub(super) rounds: u64,
+    /// Whether the upstream may sum the prompt up first, which is an answer more.
+    pub(super) is_compacted: bool,
+    /// Whether something is there that only the operator's word lets through.
+    pub(super) has_passed: bool,
+}
+
+impl Prompt {
+    /// A prompt of text alone, or of that and media.
+    pub(super) fn of_text(is_text: bool) -> Self {
+        Self {
+            added_tokens_max: is_text.then_some(0),
+            is_text: false,
+            rounds: 1,
+            is_compacted: false,
+            has_passed: false,
+        }
+    }
+
+    /// Whether the answer is all that the upstream makes of it: text in, one round, nothing else.
+    pub(super) fn is_plain(&self) -> bool {
+        self.added_tokens_max.is_some()
+            && self.rounds == 1
+            && !self.is_compacted
+            && !self.has_passed
+    }
+}
+
+/// Reads a request's fields, its tools and what stands in its prompt.
+///
+/// # Errors
+/// The first thing that is not offered, and the list with which an operator can allow it.
+pub(super) fn read(
+    body: &Object<'_>,
+    offer: &'static Offer,
+    limits: &ModelLimits,
+) -> Result<Prompt, GatewayError> {
+    read_without(body, offer, limits, None)
+}
+
+/// The same without the tools that are left out of what goes upstream.
+///
+/// # Errors
+/// As for [`read`].
+pub(super) fn read_without(
+    body: &Object<'_>,
+    offer: &'static Offer,
+    limits: &ModelLimits,
+    left_out: Option<&LeftOut>,
+) -> Result<Prompt, GatewayError> {
+    let mut reader = Reader {
+        offer,
+        pass: &limits.pass,
+        left_out: left_out.map_or(&[], |left_out| &left_out.places),
+        is_bounded: true,
+        is_text: true,
+        added_tokens: 0,
+        has_tools: false,
+        is_compacted: false,
+        has_passed: false,
+        uses: Some(0),
+        has_server_tools: false,
+        param: "",
+        refusal: None,
+    };
+    for (name, value) in body.members() {
+        reader.field(name, &value);
+        if let Some(refusal) = reader.refusal {
+            return Err(refusal);
+        }
+    }
+    let calls_max = body.get_non_null("max_tool_calls").and_then(|value| value.as_u64());
+    Ok(reader.prompt(calls_max))
+}
+
+/// Refuses the top-level fields that `offer` does not have. True when the operator's word let one
+/// through.
+///
+/// # Errors
+/// The first field that is not offered.
+pub(super) fn check_fields(
+    body: &Object<'_>,
+    offer: &'static Offer,
+    limits: &ModelLimits,
+) -> Result<bool, GatewayError> {
+    read(body, offer, limits).map(|prompt| prompt.has_passed)
+}
+
+struct Reader<'a> {
+    offer: &'static Offer,
+    pass: &'a Pass,
+    /// The places of tools that do not go upstream, in order.
+    left_out: &'a [usize],
+    is_bounded: bool,
+    is_text: bool,
+    added_tokens: u64,
+    has_tools: bool,
+    is_compacted: bool,
+    has_passed: bool,
+    /// The most calls of tools that the upstream runs, if all of them say so.
+    uses: Option<u64>,
+    has_server_tools: bool,
+    /// The top-level field that is read.
+    param: &'static str,
+    /// The first thing that is not offered.
+    refusal: Option<GatewayError>,
+}
+
+impl Reader<'_> {
+    fn prompt(self, calls_max: Option<u64>) -> Prompt {
+        let rounds = match (self.has_server_tools, calls_max) {
+            (false, _) => 1,
+            (true, Some(calls)) => calls.saturating_add(1),
+            (true, None) => {
+                self.uses.map_or(ROUNDS_MAX, |uses| uses.saturating_add(1).min(ROUNDS_MAX))
+            }
+        };
+        let is_bounded = self.is_bounded && !self.is_compacted && !self.has_server_tools;
+        let tools = if self.has_tools { TOOLS_TOKENS_MAX } else { 0 };
+        Prompt {
+            added_tokens_max: is_bounded.then(|| self.added_tokens.saturating_add(tools)),
+            is_text: is_bounded && self.is_text,
+            rounds,
+            is_compacted: self.is_compacted,
+            has_passed: self.has_passed,
+        }
+    }
+
+    fn field(&mut self, name: &str, value: &Value<'_>) {
+        let known = self.offer.fields.iter().find(|(known, _)| *known == name);
+        let Some((name, field)) = known else { return self.unknown_field(name, value) };
+        self.param = name;
+        match field {
+            Field::Plain => {}
+            Field::Reference => self.is_bounded &= value.is_null(),
+            Field::Words(words) => self.words(name, value, words),
+            Field::ContextManagement => self.is_compacted |= !only_clears(value.text()),
+            Field::Items(table) => self.within(value, |reader, cursor| reader.items(cursor, table)),
+            Field::Tools => self.within(value, Self::all_tools),
+        }
+    }
+
+    /// What cannot be read is not bounded.
+    fn within(
+        &mut self,
+        value: &Value<'_>,
+        read: impl FnOnce(&mut Self, &mut Cursor<'_>) -> Option<()>,
+    ) {
+        let is_read = read(self, &mut Cursor::new(value.text())).is_some();
+        self.is_bounded &= is_read;
+    }
+
+    fn unknown_field(&mut self, name: &str, value: &Value<'_>) {
+        let shown = shown(name);
+        if !name.is_ascii() {
+            // Some parsers fold letters: the Kelvin sign to `k`, the long s to `s`.
+            let message = format!("`{shown}` is not a field; field names are ASCII");
+            return self.refuse(GatewayError::invalid(shown, message));
+        }
+        if self.offer.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            return self.refuse(not_lower_case(&shown));
+        }
+        if self.pass.has_field(name) {
+            self.has_passed = true;
+            self.is_bounded &= value.is_null();
+            return;
+        }
+        let error = not_offered("", &format!("`{shown}`"), "pass_fields");
+        self.refuse(GatewayError { param: Some(shown.into()), ..error });
+    }
+
+    fn words(&mut self, name: &'static str, value: &Value<'_>, words: &[&str]) {
+        let is_word =
+            |value: &Value<'_>| value.as_str().is_some_and(|word| words.contains(&&*word));
+        let are_words = || value.elements().is_some_and(|mut all| all.all(|one| is_word(&one)));
+        if value.is_null() || is_word(value) || are_words() {
+            return;
+        }
+        if self.pass.has_field(name) {
+            self.has_passed = true;
+            return;
+        }
+        let message = format!(
+            "`{name}` must be {}: what else costs is not known. An operator can allow it for this \
+             model with `pass_fields` in models.yaml.",
+            words.join(" or ")
+        );
+        self.refuse(GatewayError::invalid(name, message));
+    }
+
+    /// Reads text, or one entry, or an array of them.
+    fn items(&mut self, value: &mut Cursor<'_>, table: &'static Table) -> Option<()> {
+        match value.next_byte()? {
+            b'"' => value.skip(),
+            b'[' => value.array(|item| self.item(item, table)),
+            _ => self.item(value, table),
+        }
+    }
+
+    fn item(&mut self, value: &mut Cursor<'_>, table: &'static Table) -> Option<()> {
+        match value.next_byte()? {
+            b'{' => {}
+            b'"' | b'n' => return value.skip(),
+            _ => {
+                self.is_bounded = false;
+                return value.skip();
+            }
+        }
+        let mut item = Item::default();
+        value.object(|key, value| self.member(&mut item, key, value, table))?;
+        let size = self.size(item.kind, table);
+        self.is_bounded &= match size {
+            Some(Size::Bytes(needs)) => !item.is_odd && item.has_all(table, needs),
+            Some(Size::Context) | None => false,
+        };
+        // Inside of what holds the whole context, what is not known is data: the result of a tool.
+        let counts = !matches!(size, Some(Size::Context));
+        if let Some(refusal) = item.inner_refusal.filter(|_| counts) {
+            self.refuse(refusal);
+        }
+        Some(())
+    }
+
+    fn member<'a>(
+        &mut self,
+        item: &mut Item<'a>,
+        key: &'a [u8],
+        value: &mut Cursor<'a>,
+        table: &'static Table,
+    ) -> Option<()> {
+        let Some((index, role)) = self.key(key, table) else {
+            item.is_odd |= value.non_null()?.is_some();
+            return Some(());
+        };
+        let bit = 1_u64 << (index & 63);
+        let is_repeated = item.seen & bit != 0;
+        item.is_odd |= is_repeated;
+        item.seen |= bit;
+        match role {
+            Key::Plain => value.skip(),
+            Key::Opaque => {
+                self.is_text = false;
+                value.skip()
+            }
+            Key::Type => {
+                let kind = value.non_null()?.unwrap_or_default();
+                // Which of two is meant, parsers disagree on: none is offered.
+                item.kind = if is_repeated { b"two" } else { kind };
+                Some(())
+            }
+            Key::Items(_) | Key::Tools => {
+                let earlier = self.refusal.take();
+                match role {
+                    Key::Items(nested) => self.items(value, nested)?,
+                    _ => self.tools(value)?,
+                }
+                let inner = std::mem::replace(&mut self.refusal, earlier);
+                item.inner_refusal = item.inner_refusal.take().or(inner);
+                Some(())
+            }
+            Key::Picture => {
+                self.is_bounded = false;
+                self.picture(value)
+            }
+            Key::Unpriced => {
+                let name = resolved(key)?;
+                if value.non_null()?.is_some() && !self.pass.has_content(&name) {
+                    let what = format!("`{}` in {}", shown(&name), table.what);
+                    self.refuse_content(&what);
+                }
+                Some(())
+            }
+        }
+    }
+
+    /// The key's place in the table.
+    fn key(&mut self, written: &[u8], table: &'static Table) -> Option<(usize, &'static Key)> {
+        let index = self.place(written, table.keys)?;
+        table.keys.get(index).map(|(_, role)| (index, role))
+    }
+
+    /// The place of a key among those that are known. Refuses one that only some parsers take for it.
+    fn place<T>(&mut self, written: &[u8], known: &[(&str, T)]) -> Option<usize> {
+        let find = |name: &[u8]| known.iter().position(|(known, _)| known.as_bytes() == name);
+        find(written).or_else(|| {
+            let name = resolved(written)?;
+            let folded = folded(&name);
+            let found = find(folded.as_bytes())?;
+            if folded != name {
+                self.refuse(not_lower_case(&shown(&name)));
+            }
+            Some(found)
+        })
+    }
+
+    /// What bounds an object of the type that is written so; notes a refusal of one that is not
+    /// offered.
+    fn size(&mut self, written: &[u8], table: &'static Table) -> Option<&'static Size> {
+        let inner = written.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+        let find = |name: &[u8]| table.kinds.iter().find(|kind| kind.name.as_bytes() == name);
+        if let Some(kind) = find(inner.unwrap_or(written)) {
+            return Some(&kind.size);
+        }
+        let name = inner.and_then(resolved).unwrap_or_default();
+        if let Some(kind) = find(name.as_bytes()).filter(|kind| !kind.name.is_empty()) {
+            return Some(&kind.size);
+        }
+        if !name.is_empty() && self.pass.has_content(&name) {
+            self.has_passed = true;
+            return Some(&Size::Context);
+        }
+        let what = match (&*name, written) {
+            ("", b"") => format!("{} without a `type`", table.what),
+            ("", _) => format!("{} with such a `type`", table.what),
+            (name, _) => format!("{} of type `{}`", table.what, shown(name)),
+        };
+        self.refuse_content(&what);
+        None
+    }
+
+    /// A picture is at an address, or in the body as `data:image/…`.
+    fn picture(&mut self, value: &mut Cursor<'_>) -> Option<()> {
+        let mut is_picture = true;
+        if value.next_byte()? == b'{' {
+            value.object(|key, value| {
+                let value = value.raw()?;
+                let name = resolved(key)?;
+                is_picture &= match &*name {
+                    "url" => may_be_picture(value),
+                    name => !name.eq_ignore_ascii_case("url"),
+                };
+                Some(())
+            })?;
+        } else {
+            is_picture = may_be_picture(value.raw()?);
+        }
+        if !is_picture {
+            self.refuse_content("an `image_url` with data that is no image");
+        }
+        Some(())
+    }
+
+    /// The tools of the request itself, but for those that do not go upstream.
+    fn all_tools(&mut self, value: &mut Cursor<'_>) -> Option<()> {
+        if self.left_out.is_empty() {
+            return self.tools(value);
+        }
+        let mut place = 0;
+        value.array(|tool| {
+            place += 1;
+            let stays = self.left_out.binary_search(&(place - 1)).is_ok();
+            if stays { tool.skip() } else { self.tool(tool) }
+        })
+    }
+
+    fn tools(&mut self, value: &mut Cursor<'_>) -> Option<()> {
+        match value.next_byte()? {
+            b'[' => value.array(|tool| self.tool(tool)),
+            b'n' => value.skip(),
+            _ => {
+                self.is_bounded = false;
+                value.skip()
+            }
+        }
+    }
+
+    fn tool(&mut self, value: &mut Cursor<'_>) -> Option<()> {
+        let offer = self.offer;
+        let mut read = ReadTool::default();
+        if value.next_byte()? != b'{' {
+            self.is_bounded = false;
+            return value.skip();
+        }
+        self.has_tools = true;
+        value.object(|key, value| {
+            let place = self.place(key, offer.tool_keys);
+            let Some((name, role)) = place.and_then(|place| offer.tool_keys.get(place)) else {
+                if value.non_null()?.is_some() {
+                    read.odd = Some(shown(&resolved(key)?));
+                }
+                return Some(());
+            };
+            match role {
+                ToolKey::Plain => value.skip()?,
+                ToolKey::Type => {
+                    read.is_odd |= read.kind.is_some();
+                    read.kind = Some(value.non_null()?.unwrap_or_default());
+                }
+                ToolKey::Tools => {
+                    read.needed.push((name, value.rest()));
+                    self.tools(value)?;
+                }
+                ToolKey::Needed => {
+                    read.needed.extend(value.non_null()?.map(|value| (*name, value)));
+                }
+                ToolKey::Uses => read.uses = Value::of(value.raw()?).as_u64(),
+            }
+            Some(())
+        })?;
+        self.judge(&read);
+        Some(())
+    }
+
+    fn judge(&mut self, read: &ReadTool<'_>) {
+        let kind = Value::of(read.kind.unwrap_or_default()).as_str().filter(|_| !read.is_odd);
+        let name = kind.as_deref().unwrap_or_default();
+        let is_untyped = read.kind.is_none_or(<[u8]>::is_empty) && !read.is_odd;
+        let fits = |tool: &&Tool| {
+            let is_named = match tool.name {
+                "" => is_untyped && read.odd.is_none(),
+                known if tool.is_dated => {
+                    let date = name.strip_prefix(known);
+                    date.is_some_and(|date| date.bytes().all(|byte| byte.is_ascii_digit()))
+                }
+                known => known == name,
+            };
+            is_named && tool.needs.is_none_or(|(key, word)| read.has(key, word))
+        };
+        if let Some(tool) = self.offer.tools.iter().find(fits) {
+            // A key that nobody knows is no reason to refuse a tool that the customer runs.
+            self.is_bounded &= tool.added_tokens.is_some() && read.odd.is_none();
+            let added = tool.added_tokens.unwrap_or(0);
+            self.added_tokens = self.added_tokens.saturating_add(added);
+            return;
+        }
+        // Some upstreams know their own tools by a key in the place of a type.
+        let odd = read.odd.as_deref().filter(|_| is_untyped);
+        let name = odd.unwrap_or(name);
+        if !name.is_empty() && self.pass.has_tool(name) {
+            self.has_passed = true;
+            self.has_server_tools = true;
+            self.uses = self.uses.zip(read.uses).map(|(sum, uses)| sum.saturating_add(uses));
+            return;
+        }
+        let what = match name {
+            "" => "a tool without a known `type`".to_owned(),
+            name => format!("the tool `{}`", shown(name)),
+        };
+        self.refuse(not_offered("tools", &what, "pass_tools"));
+    }
+
+    fn refuse_content(&mut self, what: &str) {
+        self.refuse(not_offered(self.param, what, "pass_content"));
+    }
+
+    fn refuse(&mut self, error: GatewayError) {
+        self.refusal.get_or_insert(error);
+    }
+}
+
+/// What an object says of itself.
+#[derive(Default)]
+struct Item<'a> {
+    /// Its type, as it is written.
+    kind: &'a [u8],
+    /// Which keys of the table are there.
+    seen: u64,
+    /// A key is there that is not known, or is there twice.
+    is_odd: bool,
+    /// What is not offered, further inside.
+    inner_refusal: Option<GatewayError>,
+}
+
+impl Item<'_> {
+    fn has_all(&self, table: &Table, needs: &[&str]) -> bool {
+        needs.iter().all(|need| {
+            let index = table.keys.iter().position(|(known, _)| known == need);
+            index.is_some_and(|index| self.seen & 1 << (index & 63) != 0)
+        })
+    }
+}
+
+/// What a tool says of itself.
+#[derive(Default)]
+struct ReadTool<'a> {
+    /// Its type, as it is written.
+    kind: Option<&'a [u8]>,
+    /// Values that a [`Tool`] may need.
+    needed: Vec<(&'static str, &'a [u8])>,
+    /// A key that is not known.
+    odd: Option<String>,
+    /// Its type is there twice.
+    is_odd: bool,
+    uses: Option<u64>,
+}
+
+impl ReadTool<'_> {
+    /// Whether `key` is there once, and its value or the value's type is `word`.
+    fn has(&self, key: &str, word: &str) -> bool {
+        let mut values = self.needed.iter().filter(|(known, _)| *known == key);
+        let (Some((_, value)), None) = (values.next(), values.next()) else { return false };
+        let value = Value::of(value);
+        let is_word = |value: &Value<'_>| value.as_str().as_deref() == Some(word);
+        let kind = || value.as_object().ok()?.get("type");
+        word.is_empty() || is_word(&value) || kind().is_some_and(|kind| is_word(&kind))
+    }
+}
+
+/// Whether what is done with a context that has grown long only takes things out of it.
+fn only_clears(text: &[u8]) -> bool {
+    let mut clears = true;
+    let mut edit = |edit: &mut Cursor<'_>| {
+        let mut kinds = 0;
+        edit.object(|key, value| {
+            let value = value.raw()?;
+            if key == b"type" {
+                kinds += 1;
+                clears &= value.starts_with(b"\"clear_");
+            }
+            Some(())
+        })?;
+        clears &= kinds == 1;
+        Some(())
+    };
+    let mut edits = |key: &[u8], value: &mut Cursor<'_>| match (key, value.next_byte()?) {
+        (b"edits", b'[') => value.array(&mut edit),
+        _ => None,
+    };
+    let is_read = Cursor::new(text).object(&mut edits).is_some();
+    text == b"null" || (text.starts_with(b"{") && is_read && clears)
+}
+
+/// Whether a URL, as it is written, is none with data, or one with the data of an image.
+fn may_be_picture(written: &[u8]) -> bool {
+    /// More than a media type has.
+    const START: usize = 64;
+    let start: Vec<u8> = written.iter().skip(1).take(START).copied().collect();
+    let is_escaped = start.contains(&b'\\');
+    let start: Vec<u8> = start.into_iter().filter(|byte| *byte != b'\\').collect();
+    let start = start.trim_ascii_start().to_ascii_lowercase();
+    match start.strip_prefix(b"data:") {
+        Some(data) => data.starts_with(b"image/"),
+        None => !is_escaped || start.starts_with(b"http"),
+    }
+}
+
+/// The text without its escapes.
+fn resolved(written: &[u8]) -> Option<Cow<'_, str>> {
+    if memchr::memchr(b'\\', written).is_none() {
+        return std::str::from_utf8(written).ok().map(Cow::Borrowed);
+    }
+    let quoted = [b"\"", written, b"\""].concat();
+    serde_json::from_slice::<String>(&quoted).ok().map(Cow::Owned)
+}
+
+/// The name as the most lenient parsers see it. Go's takes the Kelvin sign for a `k` and the long s
+/// for an `s`.
+fn folded(name: &str) -> String {
+    let fold = |letter: char| match letter {
+        '\u{212a}' => 'k',
+        '\u{17f}' => 's',
+        letter => letter.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).collect()
+}
+
+fn shown(name: &str) -> String {
+    name.chars().filter(|letter| !letter.is_control()).take(SHOWN_MAX).collect()
+}
+
+fn not_lower_case(shown: &str) -> GatewayError {
+    let message = format!("`{shown}` is not a field; field names are lower-case");
+    GatewayError::invalid(shown.to_owned(), message)
+}
+
+fn not_offered(param: &'static str, what: &str, list: &str) -> GatewayError {
+    let message = format!(
+        "{what} is not offered here: what it costs is not known. An operator can allow it for this \
+         model with `{list}` in models.yaml."
+    );
+    GatewayError::invalid(param, message)
+}
+
+#[cfg(test)]
+mod tests;

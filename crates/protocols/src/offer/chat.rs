@@ -1,0 +1,110 @@
+//! What chat over upstreams that speak OpenAI's protocol offers.
+//!
+//! Fields: OpenAI's API reference, "Chat completions", and the sampling of its imitators. Left out is
+//! what has a price of its own: `audio`, `web_search_options`, xAI's `search_parameters` and
+//! `deferred`, Qwen's `enable_search`, `enable_thinking` and `thinking_budget`, and `extra_body`, in
+//! which Gemini finds the like. `input_audio` costs more than text at those who take it.
+
+use super::Field::Plain;
+use super::{Field, Key, Kind, Offer, Size, Table, Tool, ToolKey};
+
+pub(in super::super) static CHAT: Offer = Offer {
+    fields: &[
+        ("model", Plain),
+        ("messages", Field::Items(&MESSAGES)),
+        ("stream", Plain),
+        ("max_tokens", Plain),
+        ("temperature", Plain),
+        ("stream_options", Plain),
+        ("max_completion_tokens", Plain),
+        ("tools", Field::Tools),
+        ("tool_choice", Plain),
+        ("top_p", Plain),
+        ("reasoning_effort", Plain),
+        ("response_format", Plain),
+        ("parallel_tool_calls", Plain),
+        ("n", Plain),
+        ("stop", Plain),
+        ("seed", Plain),
+        ("user", Plain),
+        ("frequency_penalty", Plain),
+        ("presence_penalty", Plain),
+        ("functions", Plain),
+        ("function_call", Plain),
+        ("logit_bias", Plain),
+        ("logprobs", Plain),
+        ("top_logprobs", Plain),
+        ("metadata", Plain),
+        ("prediction", Plain),
+        ("prompt_cache_key", Plain),
+        ("prompt_cache_retention", Plain),
+        ("safety_identifier", Plain),
+        ("store", Plain),
+        ("verbosity", Plain),
+        // Tiers that cost no more than the prices in `models.yaml`.
+        ("service_tier", Field::Words(&["default", "flex"])),
+        ("modalities", Field::Words(&["text"])),
+        ("top_k", Plain),
+        ("min_p", Plain),
+        ("repetition_penalty", Plain),
+    ],
+    tools: &[
+        Tool { name: "function", is_dated: false, needs: None, added_tokens: Some(0) },
+        Tool { name: "custom", is_dated: false, needs: None, added_tokens: Some(0) },
+        Tool { name: "", is_dated: false, needs: Some(("function", "")), added_tokens: Some(0) },
+    ],
+    tool_keys: &[
+        ("type", ToolKey::Type),
+        ("function", ToolKey::Needed),
+        ("custom", ToolKey::Plain),
+        ("strict", ToolKey::Plain),
+        ("cache_control", ToolKey::Plain),
+    ],
+};
+
+static MESSAGES: Table = Table {
+    what: "a message",
+    keys: &[
+        ("role", Key::Plain),
+        ("content", Key::Items(&PARTS)),
+        ("tool_calls", Key::Plain),
+        ("tool_call_id", Key::Plain),
+        ("name", Key::Plain),
+        ("reasoning_content", Key::Plain),
+        ("reasoning", Key::Plain),
+        ("refusal", Key::Plain),
+        ("function_call", Key::Plain),
+        ("annotations", Key::Plain),
+        ("cache_control", Key::Plain),
+        // DeepSeek's and Qwen's for an answer to be gone on with.
+        ("prefix", Key::Plain),
+        ("partial", Key::Plain),
+        // An answer that was spoken, by its id.
+        ("audio", Key::Unpriced),
+        ("type", Key::Type),
+    ],
+    kinds: &[
+        Kind { name: "", size: Size::Bytes(&[]) },
+        Kind { name: "message", size: Size::Bytes(&[]) },
+    ],
+};
+
+static PARTS: Table = Table {
+    what: "content",
+    keys: &[
+        ("type", Key::Type),
+        ("text", Key::Plain),
+        ("image_url", Key::Picture),
+        ("refusal", Key::Plain),
+        ("cache_control", Key::Plain),
+        ("prompt_cache_breakpoint", Key::Plain),
+        ("input_audio", Key::Unpriced),
+        ("audio_url", Key::Unpriced),
+    ],
+    kinds: &[
+        Kind { name: "text", size: Size::Bytes(&["text"]) },
+        Kind { name: "refusal", size: Size::Bytes(&["refusal"]) },
+        Kind { name: "image_url", size: Size::Context },
+        Kind { name: "file", size: Size::Context },
+    ],
+};

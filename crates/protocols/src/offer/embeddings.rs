@@ -1,0 +1,34 @@
+//! What embeddings offer, over upstreams that speak OpenAI's protocol and over Voyage. The input is
+//! read where it is measured.
+
+use super::Field::Plain;
+use super::Offer;
+
+pub(in super::super) static OPENAI_EMBEDDINGS: Offer = Offer {
+    fields: &[
+        ("input", Plain),
+        ("model", Plain),
+        ("encoding_format", Plain),
+        ("dimensions", Plain),
+        ("user", Plain),
+        ("input_type", Plain),
+    ],
+    tools: &[],
+    tool_keys: &[],
+};
+
+pub(in super::super) static VOYAGE_EMBEDDINGS: Offer = Offer {
+    fields: &[
+        ("input", Plain),
+        ("model", Plain),
+        ("encoding_format", Plain),
+        ("dimensions", Plain),
+        ("input_type", Plain),
+        ("truncation", Plain),
+        ("output_dimension", Plain),
+        ("output_dtype", Plain),
+        ("user", Plain),
+    ],
+    tools: &[],
+    tool_keys: &[],
+};

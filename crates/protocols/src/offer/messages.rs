@@ -1,0 +1,129 @@
+//! What messages over upstreams that speak Anthropic's protocol offer.
+//!
+//! Fields, blocks and tools: Anthropic's API reference, "Messages", with its betas. Left out is what
+//! has a price of its own: tools that the upstream runs, `mcp_servers`, `container`, `fallbacks`, a
+//! faster `speed`, an `inference_geo`; and what only the operator's account has, such as threads.
+
+use super::Field::Plain;
+use super::{Field, Key, Kind, Offer, Size, TOOLS_TOKENS_MAX, Table, Tool, ToolKey};
+
+pub(in super::super) static MESSAGES: Offer = Offer {
+    fields: &[
+        ("model", Plain),
+        ("messages", Field::Items(&TURNS)),
+        ("max_tokens", Plain),
+        ("system", Field::Items(&BLOCKS)),
+        ("stream", Plain),
+        ("tools", Field::Tools),
+        ("thinking", Plain),
+        ("temperature", Plain),
+        ("metadata", Plain),
+        ("context_management", Field::ContextManagement),
+        ("output_config", Plain),
+        ("tool_choice", Plain),
+        ("stop_sequences", Plain),
+        ("top_p", Plain),
+        ("top_k", Plain),
+        ("cache_control", Plain),
+        ("output_format", Plain),
+        ("diagnostics", Plain),
+        // The default is `auto`.
+        ("service_tier", Field::Words(&["auto", "standard_only"])),
+        // A faster mode has prices of its own.
+        ("speed", Field::Words(&["standard"])),
+        ("inference_geo", Field::Words(&["global"])),
+    ],
+    tools: &[
+        tool("", false, Some(0)),
+        tool("custom", false, Some(0)),
+        tool("bash_", true, Some(TOOLS_TOKENS_MAX)),
+        tool("text_editor_", true, Some(TOOLS_TOKENS_MAX)),
+        tool("memory_", true, Some(TOOLS_TOKENS_MAX)),
+        tool("computer_", true, None),
+        Tool { needs: None, ..tool("computer_toolset_", true, None) },
+    ],
+    tool_keys: &[
+        ("name", ToolKey::Needed),
+        ("description", ToolKey::Plain),
+        ("input_schema", ToolKey::Plain),
+        ("type", ToolKey::Type),
+        ("cache_control", ToolKey::Plain),
+        ("strict", ToolKey::Plain),
+        ("eager_input_streaming", ToolKey::Plain),
+        ("defer_loading", ToolKey::Plain),
+        ("allowed_callers", ToolKey::Plain),
+        ("input_examples", ToolKey::Plain),
+        ("max_characters", ToolKey::Plain),
+        ("max_uses", ToolKey::Uses),
+    ],
+};
+
+const fn tool(name: &'static str, is_dated: bool, added_tokens: Option<u64>) -> Tool {
+    Tool { name, is_dated, needs: Some(("name", "")), added_tokens }
+}
+
+const fn bytes(name: &'static str, needs: &'static [&'static str]) -> Kind {
+    Kind { name, size: Size::Bytes(needs) }
+}
+
+const fn context(name: &'static str) -> Kind {
+    Kind { name, size: Size::Context }
+}
+
+static TURNS: Table = Table {
+    what: "a message",
+    keys: &[
+        ("role", Key::Plain),
+        ("content", Key::Items(&BLOCKS)),
+        // Of messages whose role is `system`.
+        ("clear_at", Key::Plain),
+        ("output_config", Key::Plain),
+        ("type", Key::Type),
+    ],
+    kinds: &[bytes("", &[]), bytes("message", &[])],
+};
+
+static BLOCKS: Table = Table {
+    what: "content",
+    keys: &[
+        ("type", Key::Type),
+        ("text", Key::Plain),
+        ("cache_control", Key::Plain),
+        ("content", Key::Items(&BLOCKS)),
+        ("tool_use_id", Key::Plain),
+        ("id", Key::Plain),
+        ("name", Key::Plain),
+        ("input", Key::Plain),
+        ("is_error", Key::Plain),
+        ("thinking", Key::Plain),
+        ("signature", Key::Opaque),
+        ("data", Key::Opaque),
+        ("citations", Key::Plain),
+        ("caller", Key::Plain),
+        ("toolset_name", Key::Plain),
+    ],
+    kinds: &[
+        bytes("text", &["text"]),
+        bytes("tool_result", &[]),
+        bytes("tool_use", &["input"]),
+        bytes("thinking", &["thinking"]),
+        bytes("redacted_thinking", &["data"]),
+        context("image"),
+        context("document"),
+        context("search_result"),
+        // A definition of a tool again, however long that is.
+        context("tool_reference"),
+        context("compaction"),
+        context("fallback"),
+        context("server_tool_use"),
+        context("web_search_tool_result"),
+        context("web_fetch_tool_result"),
+        context("code_execution_tool_result"),
+        context("bash_code_execution_tool_result"),
+        context("text_editor_code_execution_tool_result"),
+        context("tool_search_tool_result"),
+        context("advisor_tool_result"),
+        context("mcp_tool_use"),
+        context("mcp_tool_result"),
+    ],
+};

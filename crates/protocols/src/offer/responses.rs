@@ -1,0 +1,169 @@
+//! What responses over upstreams that speak OpenAI's protocol offer.
+//!
+//! Fields, items and tools: OpenAI's API reference, "Responses", and what Codex sends. The tools that
+//! the upstream runs have prices of their own: `web_search`, `file_search`, `code_interpreter`,
+//! `image_generation`, `computer`, `mcp`, a `shell` in a container.
+
+use super::Field::Plain;
+use super::{Field, Key, Kind, Offer, Size, Table, Tool, ToolKey};
+
+pub(in super::super) static RESPONSES: Offer = Offer {
+    fields: &[
+        ("model", Plain),
+        ("input", Field::Items(&ITEMS)),
+        ("stream", Plain),
+        ("instructions", Field::Items(&ITEMS)),
+        ("tools", Field::Tools),
+        ("tool_choice", Plain),
+        ("parallel_tool_calls", Plain),
+        ("reasoning", Plain),
+        ("store", Plain),
+        ("include", Plain),
+        ("prompt_cache_key", Plain),
+        ("text", Plain),
+        ("max_output_tokens", Plain),
+        ("client_metadata", Plain),
+        ("temperature", Plain),
+        ("top_p", Plain),
+        ("metadata", Plain),
+        ("stream_options", Plain),
+        ("previous_response_id", Field::Reference),
+        ("conversation", Field::Reference),
+        ("prompt", Field::Reference),
+        ("truncation", Plain),
+        ("user", Plain),
+        ("safety_identifier", Plain),
+        ("prompt_cache_retention", Plain),
+        ("top_logprobs", Plain),
+        ("max_tool_calls", Plain),
+        // Tiers that cost no more than the prices in `models.yaml`.
+        ("service_tier", Field::Words(&["default", "flex"])),
+        ("context_management", Field::ContextManagement),
+        // Refused where it is asked for.
+        ("background", Plain),
+    ],
+    tools: &[
+        bounded("function", None),
+        bounded("custom", None),
+        bounded("local_shell", None),
+        bounded("apply_patch", None),
+        bounded("shell", Some(("environment", "local"))),
+        bounded("namespace", Some(("tools", ""))),
+        bounded("tool_search", Some(("execution", "client"))),
+    ],
+    tool_keys: &[
+        ("type", ToolKey::Type),
+        ("name", ToolKey::Plain),
+        ("description", ToolKey::Plain),
+        ("parameters", ToolKey::Plain),
+        ("strict", ToolKey::Plain),
+        ("format", ToolKey::Plain),
+        ("defer_loading", ToolKey::Plain),
+        ("allowed_callers", ToolKey::Plain),
+        ("output_schema", ToolKey::Plain),
+        ("environment", ToolKey::Needed),
+        ("execution", ToolKey::Needed),
+        ("tools", ToolKey::Tools),
+    ],
+};
+
+const fn bounded(name: &'static str, needs: Option<(&'static str, &'static str)>) -> Tool {
+    Tool { name, is_dated: false, needs, added_tokens: Some(0) }
+}
+
+const fn bytes(name: &'static str, needs: &'static [&'static str]) -> Kind {
+    Kind { name, size: Size::Bytes(needs) }
+}
+
+const fn context(name: &'static str) -> Kind {
+    Kind { name, size: Size::Context }
+}
+
+/// Items without a type are messages, or stand for what the upstream has kept.
+static ITEMS: Table = Table {
+    what: "an item",
+    keys: &[
+        ("type", Key::Type),
+        ("role", Key::Plain),
+        ("content", Key::Items(&PARTS)),
+        ("call_id", Key::Plain),
+        ("output", Key::Items(&PARTS)),
+        ("name", Key::Plain),
+        ("arguments", Key::Plain),
+        ("id", Key::Plain),
+        ("status", Key::Plain),
+        ("input", Key::Plain),
+        ("summary", Key::Items(&PARTS)),
+        ("encrypted_content", Key::Opaque),
+        ("action", Key::Plain),
+        ("operation", Key::Plain),
+        ("phase", Key::Plain),
+        ("namespace", Key::Plain),
+        ("caller", Key::Plain),
+        ("execution", Key::Plain),
+        ("environment", Key::Plain),
+        ("max_output_length", Key::Plain),
+        ("tools", Key::Tools),
+    ],
+    kinds: &[
+        bytes("message", &["content"]),
+        bytes("", &["role", "content"]),
+        bytes("function_call", &["arguments"]),
+        bytes("function_call_output", &["output"]),
+        // Without its encrypted content it stands for what the upstream has kept.
+        bytes("reasoning", &["encrypted_content"]),
+        bytes("custom_tool_call", &["input"]),
+        bytes("custom_tool_call_output", &["output"]),
+        bytes("local_shell_call", &["action"]),
+        bytes("local_shell_call_output", &["output"]),
+        bytes("shell_call", &["action"]),
+        bytes("shell_call_output", &["output"]),
+        bytes("apply_patch_call", &["operation"]),
+        bytes("apply_patch_call_output", &["status"]),
+        bytes("tool_search_call", &["arguments"]),
+        bytes("tool_search_output", &["tools"]),
+        bytes("additional_tools", &["tools"]),
+        context("item_reference"),
+        context("compaction"),
+        context("compaction_summary"),
+        context("compaction_trigger"),
+        context("computer_call"),
+        context("computer_call_output"),
+        context("web_search_call"),
+        context("file_search_call"),
+        context("code_interpreter_call"),
+        context("image_generation_call"),
+        context("mcp_list_tools"),
+        context("mcp_approval_request"),
+        context("mcp_approval_response"),
+        context("mcp_call"),
+    ],
+};
+
+static PARTS: Table = Table {
+    what: "content",
+    keys: &[
+        ("type", Key::Type),
+        ("text", Key::Plain),
+        ("annotations", Key::Plain),
+        ("logprobs", Key::Plain),
+        ("refusal", Key::Plain),
+        ("prompt_cache_breakpoint", Key::Plain),
+        ("stdout", Key::Plain),
+        ("stderr", Key::Plain),
+        ("outcome", Key::Plain),
+    ],
+    kinds: &[
+        bytes("input_text", &["text"]),
+        bytes("output_text", &["text"]),
+        bytes("summary_text", &["text"]),
+        bytes("reasoning_text", &["text"]),
+        bytes("text", &["text"]),
+        bytes("refusal", &["refusal"]),
+        // What a shell has printed.
+        bytes("", &["stdout"]),
+        context("input_image"),
+        context("input_file"),
+        context("computer_screenshot"),
+    ],
+};

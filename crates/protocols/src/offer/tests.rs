@@ -1,0 +1,399 @@
+use super::*;
+
+fn limits(pass: Pass) -> ModelLimits {
+    ModelLimits { input_tokens_max: 1000, output_tokens_max: 100, pass, ..ModelLimits::default() }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn read_with(offer: &'static Offer, body: &str, pass: Pass) -> Result<Prompt, GatewayError> {
+    read(&Object::parse(body.as_bytes()).expect(body), offer, &limits(pass))
+}
+
+fn chat(content: &str) -> Result<Prompt, GatewayError> {
+    let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
+    read_with(&CHAT, &body, Pass::default())
+}
+
+fn responses(input: &str) -> Result<Prompt, GatewayError> {
+    read_with(&RESPONSES, &format!(r#"{{"model":"m","input":{input}}}"#), Pass::default())
+}
+
+fn messages(content: &str) -> Result<Prompt, GatewayError> {
+    let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
+    read_with(&MESSAGES, &body, Pass::default())
+}
+
+#[track_caller]
+fn assert_text(prompt: Result<Prompt, GatewayError>) {
+    let prompt = prompt.expect("offered");
+    assert!(prompt.is_plain() && prompt.is_text, "{prompt:?}");
+}
+
+/// Whether it is offered, and has the whole context held for it.
+#[track_caller]
+fn assert_whole(prompt: Result<Prompt, GatewayError>, what: &str) {
+    let prompt = prompt.expect(what);
+    assert!(prompt.added_tokens_max.is_none() && !prompt.is_plain(), "{what}: {prompt:?}");
+}
+
+#[track_caller]
+fn assert_refused(prompt: Result<Prompt, GatewayError>, list: &str) {
+    let error = prompt.expect_err("refused");
+    assert!(error.message.contains(list), "{error}");
+}
+
+#[test]
+fn text_is_bounded_by_its_bytes() {
+    for content in [
+        r#""hi""#,
+        "null",
+        r#"[{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]"#,
+        r#"[{"t\u0079pe":"t\u0065xt","text":"an \"input_image\" of \"type\":\"input_file\""}]"#,
+        r#"[{"text":"the type comes last","type":"text"}]"#,
+    ] {
+        assert_text(chat(content));
+    }
+    assert_text(responses(r#""hi""#));
+    assert_text(responses(r#"[{"role":"user","content":"hi"}]"#));
+    assert_text(responses(
+        r#"[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},
+            {"type":"function_call","call_id":"c","name":"f","arguments":"{}","id":null},
+            {"type":"function_call_output","call_id":"c","output":"{\"type\":\"input_image\"}"},
+            {"type":"shell_call_output","call_id":"c","output":[{"stdout":"","stderr":"","outcome":{"type":"exit"}}]}]"#,
+    ));
+    assert_text(messages(
+        r#"[{"type":"text","text":"hi"},
+            {"type":"tool_use","id":"t","name":"f","input":{"type":"image","source":{}}},
+            {"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"ok"}]}]"#,
+    ));
+    let thought = r#"[{"type":"thinking","thinking":"","signature":"c2ln"}]"#;
+    let thought = messages(thought).expect("offered");
+    assert!(thought.is_plain() && !thought.is_text, "what is encrypted is no text");
+    let thought =
+        responses(r#"[{"type":"reasoning","id":"rs","summary":[],"encrypted_content":"c2ln"}]"#);
+    assert!(thought.expect("offered").is_plain());
+}
+
+#[test]
+fn what_stands_for_input_elsewhere_holds_the_whole_context() {
+    for input in [
+        r#"[{"type":"message","role":"user","content":[{"type":"\u0069nput_file","file_url":"https://a/b"}]}]"#,
+        r#"[{"role":"user","content":[{"type":"input_im\u0061ge","file_id":"f"}]}]"#,
+        r#"[{"role":"user","content":[{"t\u0079pe":"input_image","file_id":"f"}]}]"#,
+        r#"[{"type":"item_reference","id":"msg_1"}]"#,
+        r#"[{"id":"msg_1"}]"#,
+        r#"[{"id":"msg_1","role":"user"}]"#,
+        r#"[{"type":"reasoning","id":"rs_1","summary":[]}]"#,
+        r#"[{"type":"function_call_output","call_id":"c"}]"#,
+        r#"[{"type":"image_generation_call","id":"ig_1"}]"#,
+        r#"[{"type":"computer_call_output","call_id":"c","output":{"type":"computer_screenshot","image_url":"https://a/b"}}]"#,
+        r#"[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","file_id":"f"}]}]"#,
+        r#"[{"role":"user","content":"hi","content":"ho"}]"#,
+        r#"[{"role":"user","content":"hi","file_id":"f"}]"#,
+        r#"{"id":"msg_1"}"#,
+    ] {
+        assert_whole(responses(input), input);
+    }
+    for content in [
+        r#"[{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]"#,
+        r#"[{"type":"image_url","image_url":{"url":"data:image\/png;base64,AAAA"}}]"#,
+        r#"[{"type":"file","file":{"file_id":"f"}}]"#,
+        r#"[{"type":"text","text":"hi","image_url":{"url":"https://a/b"}}]"#,
+        r#"[{"type":"text"}]"#,
+        "[[1]]",
+    ] {
+        assert_whole(chat(content), content);
+    }
+    for content in [
+        r#"[{"type":"image","source":{"type":"file","file_id":"f"}}]"#,
+        r#"[{"type":"docum\u0065nt","source":{"type":"url","url":"https://a/b"}}]"#,
+        r#"[{"type":"tool_result","tool_use_id":"t","content":[{"type":"image","source":{}}]}]"#,
+        r#"[{"type":"tool_result","tool_use_id":"t","content":[{"type":"tool_reference","tool_name":"f"}]}]"#,
+        r#"[{"type":"web_search_tool_result","tool_use_id":"t","content":[{"type":"web_search_result","url":"u"}]}]"#,
+    ] {
+        assert_whole(messages(content), content);
+    }
+    for field in
+        [r#""previous_response_id":"r""#, r#""conversation":"c""#, r#""prompt":{"id":"p"}"#]
+    {
+        let body = format!(r#"{{"model":"m","input":"hi",{field}}}"#);
+        assert_whole(read_with(&RESPONSES, &body, Pass::default()), field);
+    }
+    let absent = r#"{"model":"m","input":"hi","previous_response_id":null}"#;
+    assert_text(read_with(&RESPONSES, absent, Pass::default()));
+}
+
+#[test]
+fn content_that_is_not_known_is_refused() {
+    for content in [
+        r#"[{"type":"input_audio","input_audio":{"data":"","format":"wav"}}]"#,
+        r#"[{"type":"\u0069nput_audio","\u0069nput_audio":{"data":"","format":"wav"}}]"#,
+        r#"[{"type":"text","text":"hi","input_audio":{"data":""}}]"#,
+        r#"[{"type":"audio_url","audio_url":{"url":"https://a/b"}}]"#,
+        r#"[{"type":"video_url","video_url":{"url":"https://a/b"}}]"#,
+        r#"[{"type":"text","type":"input_audio","text":"hi"}]"#,
+        r#"[{"input_audio":{"data":""}}]"#,
+        r#"[{"type":7}]"#,
+        r#"[{"type":"image_url","image_url":{"url":"data:audio/wav;base64,AAAA"}}]"#,
+        r#"[{"type":"image_url","image_url":{"url":"data:\u0061udio/wav;base64,AAAA"}}]"#,
+        r#"[{"type":"image_url","image_url":{"url":"\u0064ata:audio/wav;base64,AAAA"}}]"#,
+        r#"[{"type":"image_url","image_url":"data:video/mp4;base64,AAAA"}]"#,
+        r#"{"type":"input_audio","input_audio":{}}"#,
+    ] {
+        assert_refused(chat(content), "pass_content");
+    }
+    let spoken = r#"{"model":"m","messages":[{"role":"assistant","audio":{"id":"a"}}]}"#;
+    assert_refused(read_with(&CHAT, spoken, Pass::default()), "pass_content");
+    let silent = r#"{"model":"m","messages":[{"role":"assistant","content":"hi","audio":null}]}"#;
+    assert_text(read_with(&CHAT, silent, Pass::default()));
+    assert_refused(responses(r#"[{"type":"program","code":"x"}]"#), "pass_content");
+    assert_refused(messages(r#"[{"type":"container_upload","file_id":"f"}]"#), "pass_content");
+    for content in [
+        r#"[{"Type":"input_audio","type":"text","text":"hi"}]"#,
+        r#"[{"type":"text","text":"hi","INPUT_AUDIO":{}}]"#,
+    ] {
+        assert_refused(chat(content), "lower-case");
+    }
+    let error = chat(r#"[{"type":"input_audio"}]"#).expect_err("refused");
+    assert_eq!(error.param.as_deref(), Some("messages"), "{error}");
+}
+
+#[test]
+fn fields_that_are_not_known_are_refused() {
+    for (offer, fields) in [
+        (
+            &CHAT,
+            &[
+                "web_search_options",
+                "audio",
+                "search_parameters",
+                "deferred",
+                "enable_search",
+                "enable_thinking",
+                "thinking_budget",
+                "extra_body",
+                "cached_content",
+                "max_tool_calls",
+            ][..],
+        ),
+        (&RESPONSES, &["moderation", "image", "access_programs", "background_options"]),
+        (
+            &MESSAGES,
+            &["mcp_servers", "container", "fallbacks", "thread", "compaction", "billing_policy"],
+        ),
+        (&OPENAI_EMBEDDINGS, &["instruct"]),
+        (&VOYAGE_EMBEDDINGS, &["inputs"]),
+    ] {
+        for field in fields {
+            let body = format!(r#"{{"model":"m","{field}":null}}"#);
+            let error = read_with(offer, &body, Pass::default()).expect_err(field);
+            assert_eq!(error.param.as_deref(), Some(*field), "{error}");
+            assert!(error.message.contains("`pass_fields` in models.yaml"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_parsers_fold_are_refused_whatever_is_passed() {
+    let pass = Pass { fields: names(&["*", "max_to\u{212a}ens"]), ..Pass::default() };
+    for (key, why) in [
+        ("max_to\u{212a}ens", "ASCII"),
+        ("max_token\u{17f}", "ASCII"),
+        (r"max_to\u212aens", "ASCII"),
+        ("Max_Tokens", "lower-case"),
+        (r"\u004dax_tokens", "lower-case"),
+    ] {
+        let body = format!(r#"{{"model":"m","max_tokens":1,"{key}":90000}}"#);
+        assert_refused(read_with(&CHAT, &body, pass.clone()), why);
+    }
+}
+
+#[test]
+fn words_that_cost_more_are_refused() {
+    for (offer, field) in [
+        (&CHAT, r#""service_tier":"priority""#),
+        (&CHAT, r#""service_tier":"auto""#),
+        (&CHAT, r#""service_tier":["priority"]"#),
+        (&CHAT, r#""modalities":["text","audio"]"#),
+        (&RESPONSES, r#""service_tier":"pri\u006frity""#),
+        (&MESSAGES, r#""speed":"fast""#),
+        (&MESSAGES, r#""inference_geo":"us""#),
+    ] {
+        let body = format!(r#"{{"model":"m",{field}}}"#);
+        assert_refused(read_with(offer, &body, Pass::default()), "pass_fields");
+        let fields = names(&["service_tier", "modalities", "speed", "inference_geo"]);
+        let pass = Pass { fields, ..Pass::default() };
+        let passed = read_with(offer, &body, pass).expect("passed");
+        assert!(passed.has_passed && !passed.is_plain(), "{passed:?}");
+    }
+    for (offer, field) in [
+        (&CHAT, r#""service_tier":"flex","modalities":["text"]"#),
+        (&CHAT, r#""service_tier":null"#),
+        (&MESSAGES, r#""service_tier":"standard_only","speed":"standard""#),
+    ] {
+        assert_text(read_with(offer, &format!(r#"{{"model":"m",{field}}}"#), Pass::default()));
+    }
+}
+
+fn with_tool(offer: &'static Offer, tool: &str, pass: Pass) -> Result<Prompt, GatewayError> {
+    read_with(offer, &format!(r#"{{"model":"m","tools":[{tool}]}}"#), pass)
+}
+
+#[test]
+fn tools_that_the_upstream_runs_are_refused() {
+    for (offer, tools) in [
+        (
+            &CHAT,
+            &[
+                r#"{"type":"web_search"}"#,
+                r#"{"google_search":{}}"#,
+                r#"{"function":{"name":"f"},"google_search":{}}"#,
+                r#"{"type":"function","type":"web_search","function":{}}"#,
+                r#"{"type":null}"#,
+            ][..],
+        ),
+        (
+            &RESPONSES,
+            &[
+                r#"{"type":"image_generation","model":"gpt-image-1"}"#,
+                r#"{"type":"\u0069mage_generation"}"#,
+                r#"{"type":"code_interpreter","container":{"type":"auto","memory_limit":"64g"}}"#,
+                r#"{"type":"web_search_preview"}"#,
+                r#"{"type":"file_search","vector_store_ids":[]}"#,
+                r#"{"type":"mcp","server_url":"https://a"}"#,
+                r#"{"type":"computer_use_preview"}"#,
+                r#"{"type":"shell"}"#,
+                r#"{"type":"shell","environment":{"type":"container_auto","x":"local"}}"#,
+                r#"{"type":"shell","environment":{"type":"local","type":"container_auto"}}"#,
+                r#"{"type":"namespace","name":"n","tools":[{"type":"web_search"}]}"#,
+                r#"{"type":"tool_search","execution":"server"}"#,
+                r#"{"name":"f"}"#,
+            ],
+        ),
+        (
+            &MESSAGES,
+            &[
+                r#"{"type":"web_search_20250305","name":"web_search"}"#,
+                r#"{"type":"web_fetch_20260318","name":"web_fetch"}"#,
+                r#"{"type":"code_execution_20250825","name":"code_execution"}"#,
+                r#"{"type":"advisor_20260301","name":"advisor","model":"claude-opus-4-8"}"#,
+                r#"{"type":"bash_x","name":"bash"}"#,
+                r#"{"type":"mcp_toolset","mcp_server_name":"m"}"#,
+                r#"{"input_schema":{}}"#,
+            ],
+        ),
+    ] {
+        for tool in tools {
+            assert_refused(with_tool(offer, tool, Pass::default()), "pass_tools");
+        }
+    }
+    for item in [
+        r#"[{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"}]}]"#,
+        r#"[{"type":"tool_search_output","tools":[{"type":"image_generation"}]}]"#,
+    ] {
+        assert_refused(responses(item), "pass_tools");
+    }
+}
+
+#[test]
+fn tools_that_the_customer_runs_are_bounded_by_their_bytes() {
+    for (offer, tool, added) in [
+        (&CHAT, r#"{"type":"function","function":{"name":"f","parameters":{}}}"#, 0),
+        (&CHAT, r#"{"type":"custom","custom":{"name":"f"}}"#, 0),
+        (&CHAT, r#"{"function":{"name":"f"}}"#, 0),
+        (&RESPONSES, r#"{"type":"function","name":"f","parameters":{},"strict":true}"#, 0),
+        (&RESPONSES, r#"{"type":"local_shell"}"#, 0),
+        (&RESPONSES, r#"{"type":"shell","environment":{"type":"local"}}"#, 0),
+        (
+            &RESPONSES,
+            r#"{"type":"namespace","name":"n","tools":[{"type":"custom","name":"c"}]}"#,
+            0,
+        ),
+        (&RESPONSES, r#"{"type":"tool_search","execution":"client"}"#, 0),
+        (&MESSAGES, r#"{"name":"f","input_schema":{"properties":{"type":{}}}}"#, 0),
+        (&MESSAGES, r#"{"type":"custom","name":"f","input_schema":{},"defer_loading":true}"#, 0),
+        (&MESSAGES, r#"{"type":"bash_20250124","name":"bash"}"#, TOOLS_TOKENS_MAX),
+        (&MESSAGES, r#"{"type":"text_editor_20250728","name":"e"}"#, TOOLS_TOKENS_MAX),
+    ] {
+        let prompt = with_tool(offer, tool, Pass::default()).expect(tool);
+        assert_eq!(prompt.added_tokens_max, Some(TOOLS_TOKENS_MAX + added), "{tool}");
+        assert_eq!(prompt.rounds, 1);
+    }
+    for (offer, tool) in [
+        (&CHAT, r#"{"type":"function","function":{"name":"f"},"google_search":{}}"#),
+        (&MESSAGES, r#"{"type":"computer_20251124","name":"computer"}"#),
+        (&MESSAGES, r#"{"type":"computer_toolset_20260801"}"#),
+    ] {
+        assert_whole(with_tool(offer, tool, Pass::default()), tool);
+    }
+    let none = read_with(&CHAT, r#"{"model":"m","tools":[]}"#, Pass::default()).expect("valid");
+    assert_eq!(none.added_tokens_max, Some(0));
+}
+
+#[test]
+fn what_an_operator_passes_holds_the_whole_context() {
+    let fields = Pass { fields: names(&["enable_search", "x_*"]), ..Pass::default() };
+    for (field, passes) in [("enable_search", true), ("x_1", true), ("enable_thinking", false)] {
+        let body = format!(r#"{{"model":"m","{field}":true}}"#);
+        let read = read_with(&CHAT, &body, fields.clone());
+        assert_eq!(read.is_ok_and(|prompt| prompt.added_tokens_max.is_none()), passes, "{field}");
+    }
+    let content = Pass { content: names(&["input_audio"]), ..Pass::default() };
+    let body = r#"{"messages":[{"content":[{"type":"input_audio","input_audio":{"data":""}}]}]}"#;
+    assert_whole(read_with(&CHAT, body, content.clone()), body);
+    assert_refused(
+        read_with(&CHAT, &body.replace("input_audio", "video_url"), content),
+        "pass_content",
+    );
+}
+
+#[test]
+fn tools_that_an_operator_passes_hold_a_context_for_each_round() {
+    let pass = || Pass { tools: names(&["web_search*", "google_search"]), ..Pass::default() };
+    let rounds = |offer, tool: &str| with_tool(offer, tool, pass()).expect(tool).rounds;
+    assert_eq!(rounds(&RESPONSES, r#"{"type":"web_search"}"#), ROUNDS_MAX);
+    assert_eq!(rounds(&CHAT, r#"{"google_search":{}}"#), ROUNDS_MAX);
+    let search = r#"{"type":"web_search_20250305","name":"w","max_uses":2}"#;
+    assert_eq!(rounds(&MESSAGES, search), 3);
+    assert_eq!(rounds(&MESSAGES, &search.replace(":2}", ":200}")), ROUNDS_MAX, "it stops itself");
+    let two = format!("{search},{}", search.replace(r#","max_uses":2"#, ""));
+    assert_eq!(rounds(&MESSAGES, &two), ROUNDS_MAX, "one does not say");
+    let body = r#"{"tools":[{"type":"web_search"}],"max_tool_calls":4}"#;
+    let bounded = read_with(&RESPONSES, body, pass()).expect("passed");
+    assert_eq!(bounded.rounds, 5);
+    assert_whole(Ok(bounded), body);
+    assert_refused(
+        with_tool(&MESSAGES, r#"{"type":"advisor_20260301","name":"a"}"#, pass()),
+        "pass_tools",
+    );
+}
+
+#[test]
+fn a_context_that_may_be_summed_up_is_one_answer_more() {
+    let read = |offer, value: &str| {
+        let body = format!(r#"{{"model":"m","context_management":{value}}}"#);
+        read_with(offer, &body, Pass::default()).expect("offered")
+    };
+    for clears in [
+        "null",
+        r#"{"edits":[]}"#,
+        r#"{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]}"#,
+        r#"{"edits":[{"type":"clear_tool_uses_20250919","trigger":{"type":"input_tokens"}}]}"#,
+    ] {
+        assert!(read(&MESSAGES, clears).is_plain(), "{clears}");
+    }
+    for (offer, compacts) in [
+        (&MESSAGES, r#"{"edits":[{"type":"compact_20260112"}]}"#),
+        (&MESSAGES, r#"{"edits":[{"type":"\u0063ompact_20260112"}]}"#),
+        (&MESSAGES, r#"{"\u0065dits":[{"type":"compact_20260112"}]}"#),
+        (&MESSAGES, r#"{"edits":[{"type":"clear_x","type":"compact_20260112"}]}"#),
+        (&MESSAGES, r#"{"edits":{"type":"compact_20260112"}}"#),
+        (&RESPONSES, r#"[{"type":"compaction","compact_threshold":1000}]"#),
+    ] {
+        let prompt = read(offer, compacts);
+        assert!(prompt.is_compacted && !prompt.is_plain(), "{compacts}");
+    }
+}

@@ -1,0 +1,439 @@
+//! `POST /v1/chat/completions` over upstreams that speak OpenAI's protocol.
+//!
+//! Spec sections 2.1 and 8. Stream chunks and usage figures: OpenAI's API reference, "Chat
+//! completions", and the differences of its imitators that are named where they are read.
+
+use std::ops::{Range, RangeInclusive};
+
+use serde::Deserialize;
+
+use super::estimate::TextSize;
+use super::json::{Object, Value};
+use super::json_cursor::Cursor;
+use super::limits::ModelLimits;
+use super::metering::{self, Frame, JsonMeter, Known, Report, Shown, StreamMeter, Tally};
+use super::splice::Splice;
+use super::sse::Verdict;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{Usage, UsageSource};
+
+/// Ranges of spec section 8.
+const RANGES: [(&str, RangeInclusive<f64>); 4] = [
+    ("temperature", 0.0..=2.0),
+    ("top_p", 0.0..=1.0),
+    ("presence_penalty", -2.0..=2.0),
+    ("frequency_penalty", -2.0..=2.0),
+];
+/// Stop sequences at most (spec section 8).
+const STOP_MAX: usize = 4;
+/// Choices at most: OpenAI's own limit for `n`.
+const CHOICES_MAX: u64 = 128;
+/// The codec.
+#[derive(Debug)]
+pub struct OpenaiChat;
+
+impl Codec for OpenaiChat {
+    fn operation(&self) -> Operation {
+        Operation::Chat
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Openai]
+    }
+
+    fn path(&self) -> &'static str {
+        "/chat/completions"
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        let prompt = offer::read(body, &offer::CHAT, limits)?;
+        super::check_messages(body)?;
+        for (field, range) in RANGES {
+            check_range(body, field, &range)?;
+        }
+        check_stop(body)?;
+        let choices = super::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
+        let asked = super::output_tokens(body, "max_tokens", 1, limits)?.max(super::output_tokens(
+            body,
+            "max_completion_tokens",
+            1,
+            limits,
+        )?);
+        let hidden = hidden_tokens(body, limits);
+        let output = asked.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
+        let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?;
+        Ok(Box::new(ChatCall {
+            usage_options: if terms.stream {
+                UsageOptions::read(body)?
+            } else {
+                UsageOptions::Asked
+            },
+            is_all_shown: prompt.is_plain()
+                && !limits.reasoning
+                && hidden == 0
+                && !asks_for_reasoning(body),
+            terms,
+            possible: Usage {
+                input_tokens: limits.input_tokens_max,
+                output_tokens: limits.output_tokens_max.saturating_mul(choices),
+                ..Usage::default()
+            },
+        }))
+    }
+}
+
+fn check_range(
+    body: &Object<'_>,
+    field: &'static str,
+    range: &RangeInclusive<f64>,
+) -> Result<(), GatewayError> {
+    match body.get_non_null(field).map(|value| value.as_f64()) {
+        None => Ok(()),
+        Some(Some(number)) if range.contains(&number) => Ok(()),
+        Some(_) => Err(GatewayError::invalid(
+            field,
+            format!("`{field}` must be a number from {} to {}", range.start(), range.end()),
+        )),
+    }
+}
+
+fn check_stop(body: &Object<'_>) -> Result<(), GatewayError> {
+    let Some(stop) = body.get_non_null("stop") else { return Ok(()) };
+    let is_text = |value: &Value<'_>| value.text().starts_with(b"\"");
+    let are_few_texts = || {
+        let mut all = stop.elements()?;
+        let are_texts = all.by_ref().take(STOP_MAX).all(|one| is_text(&one));
+        Some(are_texts && all.next().is_none())
+    };
+    if is_text(&stop) || are_few_texts() == Some(true) {
+        return Ok(());
+    }
+    let message = format!("`stop` must be a string or an array of at most {STOP_MAX} strings");
+    Err(GatewayError::invalid("stop", message))
+}
+
+/// Output that `max_tokens` does not bound: the tokens of a prediction that come to nothing, and what
+/// Qwen's models think where an operator lets them.
+fn hidden_tokens(body: &Object<'_>, limits: &ModelLimits) -> u64 {
+    let prediction = body.get_non_null("prediction").map_or(0, |value| value.text().len() as u64);
+    let budget = body.get_non_null("thinking_budget").map(|value| value.as_u64());
+    let is_on = |field| body.get_non_null(field).is_some_and(|value| value.text() != b"false");
+    let thought = match budget {
+        Some(Some(tokens)) => tokens,
+        Some(None) => limits.output_tokens_max,
+        None if is_on("enable_thinking") => limits.output_tokens_max,
+        None => 0,
+    };
+    prediction.saturating_add(thought)
+}
+
+/// A model that is said not to think may still do so when it is asked to.
+fn asks_for_reasoning(body: &Object<'_>) -> bool {
+    let effort = body.get_non_null("reasoning_effort");
+    effort.is_some_and(|effort| effort.as_str().as_deref() != Some("none"))
+}
+
+/// What must change so that the upstream reports usage at the end of a stream.
+#[derive(Debug)]
+enum UsageOptions {
+    /// The customer asked for it: the chunk is the customer's too.
+    Asked,
+    /// There is no `stream_options`: insert one at this position.
+    Insert { at: usize, comma: bool },
+    /// `stream_options` has no `include_usage`: insert it at this position.
+    InsertInside { at: usize, comma: bool },
+    /// Overwrite this value with what turns usage on.
+    Replace(Range<usize>, &'static str),
+}
+
+impl UsageOptions {
+    fn read(body: &Object<'_>) -> Result<Self, GatewayError> {
+        const FIELD: &str = "stream_options";
+        let invalid = |message: String| GatewayError::invalid(FIELD, message);
+        let Some(options) = body.get(FIELD) else {
+            let (at, comma) = body.insertion_point();
+            return Ok(Self::Insert { at, comma });
+        };
+        if options.is_null() {
+            return Ok(Self::Replace(options.range, r#"{"include_usage":true}"#));
+        }
+        let object = options
+            .as_object()
+            .map_err(|error| invalid(super::no_object(FIELD, &options, &error)))?;
+        super::refuse_case_variants(&object, &["include_usage"])?;
+        let offset = options.range.start;
+        let Some(value) = object.get("include_usage") else {
+            let (at, comma) = object.insertion_point();
+            return Ok(Self::InsertInside { at: offset + at, comma });
+        };
+        match value.as_bool() {
+            Some(true) => Ok(Self::Asked),
+            None if !value.is_null() => {
+                Err(invalid("`stream_options.include_usage` must be a boolean".to_owned()))
+            }
+            _ => Ok(Self::Replace(offset + value.range.start..offset + value.range.end, "true")),
+        }
+    }
+
+    fn splice(&self, splice: &mut Splice) {
+        let with_comma = |comma: bool, member: &str| {
+            if comma { format!(",{member}") } else { member.to_owned() }
+        };
+        match self {
+            Self::Asked => {}
+            Self::Insert { at, comma } => splice.replace(
+                *at..*at,
+                with_comma(*comma, r#""stream_options":{"include_usage":true}"#),
+            ),
+            Self::InsertInside { at, comma } => {
+                splice.replace(*at..*at, with_comma(*comma, r#""include_usage":true"#));
+            }
+            Self::Replace(range, json) => splice.replace(range.clone(), *json),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ChatCall {
+    terms: Terms,
+    usage_options: UsageOptions,
+    is_all_shown: bool,
+    /// What the model could use at all: a report above it says that its limits are out of date.
+    possible: Usage,
+}
+
+impl Call for ChatCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn is_all_shown(&self) -> bool {
+        self.is_all_shown
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = self.terms.model.rename(upstream_model);
+        self.usage_options.splice(&mut splice);
+        splice
+    }
+
+    fn meter(&self, framing: Framing) -> Box<dyn Meter> {
+        let frame = Frame::new(&self.terms, self.possible);
+        match framing {
+            Framing::Json | Framing::Binary => {
+                Box::new(JsonMeter::new(frame, Box::new(WireUsage::report)))
+            }
+            Framing::Sse => Box::new(StreamMeter::new(ChatTally {
+                usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
+                known: Known::new(frame),
+                ..ChatTally::default()
+            })),
+        }
+    }
+}
+
+/// The `usage` object, as OpenAI and its imitators write it.
+#[derive(Debug, Default, Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<WirePromptDetails>,
+    #[serde(default)]
+    completion_tokens_details: Option<WireCompletionDetails>,
+    /// DeepSeek's name for cached input.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WirePromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    #[serde(default)]
+    cache_write_tokens: Option<u64>,
+    /// Qwen's name for cache writes.
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WireCompletionDetails {
+    #[serde(default)]
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    fn report(usage: &[u8]) -> Option<Report> {
+        metering::read_wire(usage).map(|usage: Self| usage.to_report())
+    }
+
+    /// The usage in disjoint kinds.
+    fn to_report(&self) -> Report {
+        let prompt = self.prompt_tokens_details.as_ref();
+        let cached =
+            prompt.and_then(|details| details.cached_tokens).or(self.prompt_cache_hit_tokens);
+        let read = cached.unwrap_or(0).min(self.prompt_tokens);
+        let written = prompt
+            .and_then(|details| details.cache_write_tokens.or(details.cache_creation_input_tokens));
+        let has_details = cached.is_some() || written.is_some();
+        let written = written.unwrap_or(0).min(self.prompt_tokens.saturating_sub(read));
+        let usage = Usage {
+            input_tokens: self.prompt_tokens.saturating_sub(read).saturating_sub(written),
+            cache_read_tokens: read,
+            cache_write_tokens: written,
+            output_tokens: self.output_tokens(),
+            ..Usage::ZERO
+        };
+        Report { usage, has_details, rounds: 1 }
+    }
+
+    /// All output. xAI counts reasoning beside `completion_tokens`, and Gemini its thoughts nowhere
+    /// but in the total.
+    fn output_tokens(&self) -> u64 {
+        let details = self.completion_tokens_details.as_ref();
+        let reasoning = details.and_then(|details| details.reasoning_tokens).unwrap_or(0);
+        let completion = self.completion_tokens;
+        let beside = if reasoning > completion { reasoning } else { 0 };
+        let beyond_prompt = self.total_tokens.unwrap_or(0).saturating_sub(self.prompt_tokens);
+        completion.saturating_add(beside).max(beyond_prompt)
+    }
+}
+
+/// What a chunk of a stream says.
+#[derive(Default)]
+struct Chunk<'a> {
+    /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
+    shown: Shown,
+    has_choices: bool,
+    /// A choice has a reason to finish.
+    finishes: bool,
+    has_error: bool,
+    /// More than one only where the key stands there twice.
+    usages: Vec<&'a [u8]>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Reads the data of an event; `None` for what no chunk looks like.
+    fn read(data: &'a [u8]) -> Option<Self> {
+        let mut chunk = Self::default();
+        Cursor::new(data).object(|key, value| {
+            match key {
+                b"choices" => value.array(|choice| chunk.read_choice(choice))?,
+                b"usage" => chunk.usages.extend(value.non_null()?),
+                b"error" => chunk.has_error |= value.non_null()?.is_some(),
+                _ => value.skip()?,
+            }
+            Some(())
+        })?;
+        Some(chunk)
+    }
+
+    fn read_choice(&mut self, choice: &mut Cursor<'a>) -> Option<()> {
+        self.has_choices = true;
+        let mut text = TextSize::default();
+        choice.object(|key, value| {
+            match key {
+                b"delta" => read_delta(value, &mut text)?,
+                b"finish_reason" => self.finishes |= value.non_null()?.is_some(),
+                _ => value.skip()?,
+            }
+            Some(())
+        })?;
+        self.shown.add(text);
+        Some(())
+    }
+}
+
+fn read_delta(delta: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
+    delta.object(|key, value| match key {
+        // Providers have two names for reasoning text.
+        b"content" | b"refusal" | b"reasoning_content" | b"reasoning" => {
+            text.add(value.text_size()?);
+            Some(())
+        }
+        b"tool_calls" => value.array(|call| read_tool_call(call, text)),
+        _ => value.skip(),
+    })
+}
+
+fn read_tool_call(call: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
+    call.object(|key, value| match key {
+        b"function" => value.object(|key, value| {
+            match key {
+                b"name" | b"arguments" => text.add(value.text_size()?),
+                _ => value.skip()?,
+            }
+            Some(())
+        }),
+        _ => value.skip(),
+    })
+}
+
+/// What a stream has shown so far.
+#[derive(Default)]
+struct ChatTally {
+    /// The usage chunk was asked for by us, not by the customer.
+    usage_is_ours: bool,
+    known: Known,
+    /// A choice has finished, or the upstream has said that it failed.
+    ended: bool,
+    done: bool,
+}
+
+impl Tally for ChatTally {
+    fn judge(&mut self, data: &[u8]) -> Verdict {
+        if self.done {
+            // Nothing belongs behind `[DONE]`: a second one, or a usage that nobody should believe.
+            return Verdict::Drop;
+        }
+        if data == b"[DONE]" {
+            self.done = true;
+            return Verdict::Keep;
+        }
+        let Some(chunk) = Chunk::read(data) else { return Verdict::Keep };
+        self.known.failed |= chunk.has_error;
+        self.ended |= chunk.finishes || chunk.has_error;
+        self.known.show(chunk.shown);
+        if chunk.usages.is_empty() {
+            return Verdict::Keep;
+        }
+        for report in chunk.usages.iter().filter_map(|usage| WireUsage::report(usage)) {
+            self.known.report(report);
+        }
+        if !chunk.has_choices && self.usage_is_ours { Verdict::Drop } else { Verdict::Keep }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.done || self.ended
+    }
+
+    fn has_failed(&self) -> bool {
+        self.known.has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        self.known.relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        self.known.measure()
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.known.is_above_limits()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,476 @@
+//! `POST /v1/images/edits` over upstreams that speak OpenAI's protocol. Spec section 2.3; OpenAI's
+//! API reference, "Create image edit".
+
+use imagesize::ImageType;
+
+use super::form::{Form, Part};
+use super::images::{Asked, Order, PARTIAL_IMAGES_MAX};
+use super::limits::{ImageLimits, ModelLimits, ResponseFormat};
+use super::splice::Splice;
+use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request, Terms};
+use crate::estimate::TextSize;
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::Traits;
+
+/// Fields that a form can have once, and that decide what a call costs or how it is answered.
+const FIELDS: [&str; 11] = [
+    "model",
+    "prompt",
+    "n",
+    "size",
+    "quality",
+    "response_format",
+    "output_format",
+    "background",
+    "stream",
+    "partial_images",
+    "mask",
+];
+/// The names of image files: SDKs send the second for lists.
+const IMAGES: [&str; 2] = ["image", "image[]"];
+/// What else OpenAI takes (its API reference, "Create image edit"), at no price of its own.
+const OTHERS: [&str; 4] = ["user", "input_fidelity", "output_compression", "moderation"];
+
+/// The codec.
+#[derive(Debug)]
+pub struct OpenaiImageEdits;
+
+impl Codec for OpenaiImageEdits {
+    fn operation(&self) -> Operation {
+        Operation::ImageEdit
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Openai]
+    }
+
+    fn path(&self) -> &'static str {
+        "/images/edits"
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let (form, body) = request.form()?;
+        let fields = Fields { form, body };
+        check_names(form, &limits.pass.fields)?;
+        let prompt = fields.text("prompt")?.filter(|prompt| !prompt.is_empty());
+        let missing = || GatewayError::invalid("prompt", "`prompt` must be a non-empty text");
+        let input_tokens = TextSize::of(prompt.ok_or_else(missing)?.as_bytes()).tokens();
+        check_images(&fields, &limits.images)?;
+        // What is not listed is for generations.
+        let listed = ImageLimits {
+            side_max: None,
+            side_multiple: None,
+            aspect_ratio_max: None,
+            ..limits.images.clone()
+        };
+        let order = fields.asked(&listed)?.check(&listed)?;
+        let bound = order.bound(limits.input_tokens_max, limits.output_tokens_max);
+        let floor = order.estimate(input_tokens.min(limits.input_tokens_max), &bound);
+        let stream = order.streams();
+        let missing = || GatewayError::invalid("model", "`model` must be a non-empty text");
+        let model = form.field("model")?.zip(fields.text("model")?).ok_or_else(missing)?;
+        let model = ModelField::of_part(model.0, model.1);
+        Ok(Box::new(EditCall {
+            order,
+            terms: Terms { stream, model, bound, floor },
+            response_format: ResponseFormatEdit::of(form, &order, &limits.images)?,
+        }))
+    }
+}
+
+/// Refuses names that some parsers would take for a field and others would not, and those of which
+/// nobody knows what they cost.
+fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
+    let known = [&FIELDS[..], &IMAGES, &OTHERS].concat();
+    let variant = form.case_variant_of(&known);
+    let bracketed = || {
+        let names = form.parts.iter().map(|part| part.name.as_str());
+        let stem = |name: &str| name.split('[').next().unwrap_or_default().to_owned();
+        names.into_iter().find(|name| name.contains('[') && FIELDS.contains(&stem(name).as_str()))
+    };
+    if let Some(name) = variant.or_else(bracketed) {
+        let name: String = name.chars().take(64).collect();
+        let message = format!("`{name}` is not a field; field names are lower-case and plain");
+        return Err(GatewayError::invalid(name, message));
+    }
+    let mut names = form.parts.iter().map(|part| part.name.as_str());
+    names.try_for_each(|name| super::check_known("", name, &known, pass))
+}
+
+/// The fields of a form.
+struct Fields<'a> {
+    form: &'a Form,
+    body: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn text(&self, name: &str) -> Result<Option<&'a str>, GatewayError> {
+        Ok(self.form.text(self.body, name)?)
+    }
+
+    fn content(&self, part: &Part) -> &'a [u8] {
+        self.body.get(part.content.clone()).unwrap_or_default()
+    }
+
+    fn integer(&self, name: &'static str, min: u64, max: u64) -> Result<Option<u64>, GatewayError> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        // `010` is eight to some and ten to others.
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit())
+            && (text == "0" || !text.starts_with('0'));
+        let number = text.parse().ok().filter(|number| is_plain && (min..=max).contains(number));
+        let message = || format!("`{name}` must be an integer from {min} to {max}");
+        number.map(Some).ok_or_else(|| GatewayError::invalid(name, message()))
+    }
+
+    fn asked(&self, limits: &ImageLimits) -> Result<Asked, GatewayError> {
+        let owned = |name| Ok::<_, GatewayError>(self.text(name)?.map(str::to_owned));
+        let n = self.integer("n", 1, u64::from(limits.count_max))?.unwrap_or(1);
+        let stream = match self.text("stream")? {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => {
+                let message = "`stream` must be `true` or `false`";
+                return Err(GatewayError::invalid("stream", message));
+            }
+        };
+        Ok(Asked {
+            n: u32::try_from(n).unwrap_or(u32::MAX),
+            size: owned("size")?,
+            quality: owned("quality")?,
+            output_format: owned("output_format")?,
+            response_format: owned("response_format")?,
+            background: owned("background")?,
+            stream,
+            partial_images: self.integer("partial_images", 0, PARTIAL_IMAGES_MAX)?.unwrap_or(0),
+        })
+    }
+}
+
+/// The images are there, of formats that are taken, and the mask fits the first of them.
+fn check_images(fields: &Fields<'_>, limits: &ImageLimits) -> Result<(), GatewayError> {
+    let images: Vec<&Part> = fields.form.files(&IMAGES).collect();
+    let (min, max) = (limits.references_min.max(1) as usize, limits.references_max as usize);
+    if !(min..=max).contains(&images.len()) {
+        let message = match (images.len(), max) {
+            (0, _) => "`image` is required: a PNG, JPEG or WebP file".to_owned(),
+            (count, 1) => format!("`image` is there {count} times; this model takes one"),
+            (count, _) => format!("the form has {count} images; this model takes {min} to {max}"),
+        };
+        return Err(GatewayError::invalid("image", message));
+    }
+    for image in &images {
+        let content = fields.content(image);
+        let kind = imagesize::image_type(content).ok();
+        if !matches!(kind, Some(ImageType::Png | ImageType::Jpeg | ImageType::Webp)) {
+            return Err(GatewayError::invalid("image", "`image` must be a PNG, JPEG or WebP file"));
+        }
+    }
+    let Some(mask) = fields.form.field("mask")? else { return Ok(()) };
+    let invalid = |message: String| GatewayError::invalid("mask", message).code("invalid_mask");
+    if !limits.mask {
+        return Err(invalid("this model takes no `mask`".to_owned()));
+    }
+    let mask = fields.content(mask);
+    if !matches!(imagesize::image_type(mask), Ok(ImageType::Png)) {
+        return Err(invalid("`mask` must be a PNG file".to_owned()));
+    }
+    let size_of = |file| imagesize::blob_size(file).ok();
+    let image = images.first().and_then(|image| size_of(fields.content(image)));
+    match (image, size_of(mask)) {
+        (Some(image), Some(mask)) if image == mask => Ok(()),
+        (Some(image), Some(mask)) => Err(invalid(format!(
+            "`mask` is {}x{} and `image` is {}x{}: they must have the same size",
+            mask.width, mask.height, image.width, image.height
+        ))),
+        (None, _) => Err(GatewayError::invalid("image", "the size of `image` cannot be read")),
+        (_, None) => Err(invalid("the size of `mask` cannot be read".to_owned())),
+    }
+}
+
+/// What becomes of `response_format` on the way to the upstream.
+#[derive(Debug)]
+enum ResponseFormatEdit {
+    /// It stays as it is.
+    Keep,
+    /// The upstream answers in one way alone and takes no word about it: cut out.
+    Remove(std::ops::Range<usize>),
+    /// The contract has another default than the upstream: put in, at this offset.
+    Insert(usize, String),
+}
+
+impl ResponseFormatEdit {
+    fn of(form: &Form, order: &Order, limits: &ImageLimits) -> Result<Self, GatewayError> {
+        const FIELD: &str = "response_format";
+        let Some(ways) = limits.response_formats.as_deref() else { return Ok(Self::Keep) };
+        Ok(match (ways.len(), form.field(FIELD)?) {
+            (0 | 1, Some(part)) => Self::Remove(part.whole.clone()),
+            (2.., None) if order.response_format.is_none() => {
+                let text = form.part_text(FIELD, ResponseFormat::B64Json.as_str());
+                Self::Insert(form.insertion_point(), text)
+            }
+            _ => Self::Keep,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct EditCall {
+    order: Order,
+    terms: Terms,
+    response_format: ResponseFormatEdit,
+}
+
+impl Call for EditCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn traits(&self) -> Traits {
+        self.order.traits
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = self.terms.model.rename(upstream_model);
+        match &self.response_format {
+            ResponseFormatEdit::Keep => {}
+            ResponseFormatEdit::Remove(part) => splice.replace(part.clone(), ""),
+            ResponseFormatEdit::Insert(at, part) => splice.replace(*at..*at, part.clone()),
+        }
+        splice
+    }
+
+    fn meter(&self, framing: Framing) -> Box<dyn Meter> {
+        Order::meter(framing, &self.terms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::form::{Boundary, FormScan};
+    use crate::limits::{ImageFormat, Pass};
+    use tollgate_money::price::{ImageSize, Quality, Usage, UsageSource};
+
+    /// The beginning of a PNG file: as much as tells its size.
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        let signature = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".as_slice();
+        let rest = b"\x08\x06\0\0\0".as_slice();
+        [signature, &width.to_be_bytes(), &height.to_be_bytes(), rest].concat()
+    }
+
+    const JPEG: &[u8] =
+        b"\xFF\xD8\xFF\xC0\0\x11\x08\0\x10\0\x20\x03\x01\x22\0\x02\x11\x01\x03\x11\x01";
+
+    fn file(name: &str, content: &[u8]) -> Vec<u8> {
+        let head = format!(
+            "--b\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a\"\r\n\r\n"
+        );
+        [head.as_bytes(), content, b"\r\n"].concat()
+    }
+
+    fn field(name: &str, value: &str) -> Vec<u8> {
+        format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").into()
+    }
+
+    fn form(parts: &[Vec<u8>]) -> Vec<u8> {
+        [parts.concat(), b"--b--\r\n".to_vec()].concat()
+    }
+
+    fn gpt() -> ImageLimits {
+        let size = ImageSize::parse("1024x1024").expect("a size");
+        ImageLimits {
+            sizes: vec![size],
+            side_max: Some(3840),
+            qualities: Some(vec![Quality::Low, Quality::High]),
+            output_formats: Some(ImageFormat::ALL.to_vec()),
+            response_formats: Some(vec![ResponseFormat::B64Json]),
+            stream: true,
+            ..ImageLimits::default()
+        }
+    }
+
+    fn dalle() -> ImageLimits {
+        ImageLimits {
+            references_max: 1,
+            output_formats: Some(Vec::new()),
+            response_formats: Some(ResponseFormat::ALL.to_vec()),
+            mask: false,
+            ..gpt()
+        }
+    }
+
+    fn read(body: &[u8], images: ImageLimits) -> Result<Box<dyn Call>, GatewayError> {
+        read_passing(body, images, Pass::default())
+    }
+
+    fn read_passing(
+        body: &[u8],
+        images: ImageLimits,
+        pass: Pass,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let mut scan = FormScan::new(Boundary::of(b"multipart/form-data; boundary=b").expect("ok"));
+        scan.feed(body).expect("a form");
+        let request = Request::Form(scan.finish(body).expect("a form"), body);
+        let (input_tokens_max, output_tokens_max) = (1000, 6240);
+        let limits = ModelLimits {
+            input_tokens_max,
+            output_tokens_max,
+            images,
+            pass,
+            ..ModelLimits::default()
+        };
+        OpenaiImageEdits.read(&request, &limits)
+    }
+
+    fn basic() -> Vec<Vec<u8>> {
+        vec![file("image", &png(64, 32)), field("model", "m"), field("prompt", "a hat")]
+    }
+
+    fn with(more: &[Vec<u8>]) -> Vec<u8> {
+        form(&[basic(), more.to_vec()].concat())
+    }
+
+    #[test]
+    fn the_hold_covers_every_image_and_all_input() {
+        let body = with(&[field("n", "3"), field("quality", "low"), field("size", "1024x1024")]);
+        let call = read(&body, gpt()).expect("valid");
+        let bound = Usage { input_tokens: 1000, output_tokens: 3 * 6240, images: 3, ..Usage::ZERO };
+        assert_eq!(call.bound(), bound, "nobody knows the tokens of an image before");
+        assert_eq!(call.floor().output_tokens, 3 * 272);
+        assert_eq!(call.traits().quality, Some(Quality::Low));
+        assert!(!call.streams());
+    }
+
+    #[test]
+    fn an_answer_is_billed_by_what_it_reports() {
+        let request = include_bytes!("../fixtures/openai_image_edits/request.form");
+        let call = read(request, gpt()).expect("valid");
+        let expected = Usage { input_tokens: 214, output_tokens: 272, images: 1, ..Usage::ZERO };
+        for (framing, answer) in [
+            (Framing::Json, include_str!("../fixtures/openai_image_edits/response.json")),
+            (Framing::Sse, include_str!("../fixtures/openai_image_edits/stream.sse")),
+        ] {
+            let mut meter = call.meter(framing);
+            let mut relayed = meter.relay(Bytes::from(answer)).to_vec();
+            relayed.extend_from_slice(&meter.finish());
+            assert_eq!(relayed, answer.as_bytes(), "byte for byte");
+            assert_eq!(meter.measure(), (expected, UsageSource::Upstream), "{framing:?}");
+        }
+        let mut failed = call.meter(Framing::Json);
+        failed.relay(Bytes::from(include_str!("../fixtures/openai_image_edits/error.json")));
+        assert!(failed.has_failed(), "an error in a 200 is charged to nobody");
+    }
+
+    #[test]
+    fn the_body_stays_but_for_what_must_change() {
+        let body = with(&[]);
+        let call = read(&body, gpt()).expect("valid");
+        assert!(call.splice("m").is_empty(), "byte for byte");
+        let renamed = call.splice("gpt-image-2").apply(&Bytes::from(body));
+        let mut parts = basic();
+        parts[1] = field("model", "gpt-image-2");
+        assert_eq!(renamed, form(&parts));
+    }
+
+    #[test]
+    fn the_way_to_answer_is_the_contracts() {
+        let asked = with(&[field("response_format", "b64_json")]);
+        let sent = read(&asked, gpt()).expect("valid").splice("m").apply(&Bytes::from(asked));
+        assert_eq!(sent, with(&[]), "an upstream with one way is not told");
+        let plain = with(&[]);
+        let sent = read(&plain, dalle()).expect("valid").splice("m").apply(&Bytes::from(plain));
+        let told = [vec![field("response_format", "b64_json")], basic()].concat();
+        assert_eq!(sent, form(&told), "and one with two gets the default");
+        let url = with(&[field("response_format", "url")]);
+        assert!(read(&url, dalle()).expect("valid").splice("m").is_empty());
+    }
+
+    #[test]
+    fn an_operator_can_let_a_field_through() {
+        let body =
+            with(&[field("strength", "0.5"), field("user", "u"), field("moderation", "low")]);
+        let read_with = |pass: &[&str]| {
+            let fields = pass.iter().map(|field| (*field).to_owned()).collect();
+            read_passing(&body, gpt(), Pass { fields, ..Pass::default() })
+        };
+        let error = read_with(&[]).expect_err("nobody knows what it costs");
+        assert_eq!(error.param.as_deref(), Some("strength"), "{error}");
+        assert!(error.message.contains("`pass_fields`"), "{error}");
+        assert!(read_with(&["strength"]).is_ok());
+    }
+
+    #[test]
+    fn without_a_report_an_edit_is_charged_as_it_was_held() {
+        let call = read(&with(&[field("n", "2"), field("quality", "low")]), gpt()).expect("valid");
+        let mut meter = call.meter(Framing::Json);
+        meter.relay(Bytes::from_static(br#"{"data":[{"b64_json":"AAAA"},{"b64_json":"AAAA"}]}"#));
+        assert_eq!(meter.measure(), (call.bound(), UsageSource::Estimated));
+    }
+
+    #[test]
+    fn images_can_be_many_and_of_three_formats() {
+        let webp = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\x1f\xc0\x07\x00";
+        let many = [
+            file("image[]", &png(8, 8)),
+            file("image[]", JPEG),
+            file("image[]", webp),
+            field("model", "m"),
+            field("prompt", "p"),
+            file("mask", &png(8, 8)),
+        ];
+        read(&form(&many), gpt()).expect("valid");
+    }
+
+    #[test]
+    fn invalid_forms_name_the_field() {
+        for (more, limits, param, code) in [
+            (field("n", "0"), gpt(), "n", None),
+            (field("n", "11"), gpt(), "n", None),
+            (field("n", "010"), gpt(), "n", None),
+            (field("n", "1.0"), gpt(), "n", None),
+            (field("n", " 1"), gpt(), "n", None),
+            (field("N", "1"), gpt(), "N", None),
+            (field("n[]", "1"), gpt(), "n[]", None),
+            (field("model", "m"), gpt(), "model", None),
+            (field("User", "u"), gpt(), "User", None),
+            (field("tools", "[]"), gpt(), "tools", None),
+            (file("image[0]", &png(64, 32)), gpt(), "image[0]", None),
+            (field("size", "512x512"), gpt(), "size", None),
+            (field("size", "2048x2048"), gpt(), "size", None),
+            (field("quality", "hd"), gpt(), "quality", None),
+            (field("response_format", "url"), gpt(), "response_format", None),
+            (field("output_format", "gif"), gpt(), "output_format", None),
+            (field("output_format", "png"), dalle(), "output_format", None),
+            (field("background", "blue"), gpt(), "background", None),
+            (field("stream", "1"), gpt(), "stream", None),
+            (file("prompt", b"x"), gpt(), "prompt", None),
+            (file("image", b"GIF89a"), gpt(), "image", None),
+            (file("image", &png(1, 1)), dalle(), "image", None),
+            (file("mask", &png(64, 33)), gpt(), "mask", Some("invalid_mask")),
+            (file("mask", JPEG), gpt(), "mask", Some("invalid_mask")),
+            (file("mask", b"\x89PNG\r\n\x1a\n"), gpt(), "mask", Some("invalid_mask")),
+            (file("mask", &png(64, 32)), dalle(), "mask", Some("invalid_mask")),
+        ] {
+            let shown = String::from_utf8_lossy(&more).into_owned();
+            let error = read(&with(&[more]), limits).expect_err(&shown);
+            assert_eq!(error.param.as_deref(), Some(param), "{shown}: {error}");
+            assert_eq!(error.code, code, "{shown}: {error}");
+        }
+        let jpeg = [field("background", "transparent"), field("output_format", "jpeg")];
+        let error = read(&with(&jpeg), gpt()).expect_err("no alpha channel");
+        assert_eq!(error.param.as_deref(), Some("background"));
+        for missing in 0..3 {
+            let mut parts = basic();
+            parts.remove(missing);
+            let error = read(&form(&parts), gpt()).expect_err("a part is missing");
+            let names = ["image", "model", "prompt"];
+            assert_eq!(error.param.as_deref(), Some(names[missing]));
+        }
+    }
+}

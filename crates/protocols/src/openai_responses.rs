@@ -1,0 +1,473 @@
+//! `POST /v1/responses` over upstreams that speak OpenAI's protocol.
+//!
+//! Fields, events and usage figures: OpenAI's API reference, "Responses" and "Streaming events".
+
+use serde::Deserialize;
+
+use super::estimate::TextSize;
+use super::json_cursor::Cursor;
+use super::limits::ModelLimits;
+use super::metering::{self, Frame, JsonMeter, Known, Report, Shown, StreamMeter, Tally};
+use super::offer::LeftOut;
+use super::splice::Splice;
+use super::sse::Verdict;
+use super::stored::{self, Reference, StoredIds};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{Usage, UsageSource};
+
+/// The codec.
+#[derive(Debug)]
+pub struct OpenaiResponses;
+
+impl Codec for OpenaiResponses {
+    fn operation(&self) -> Operation {
+        Operation::Responses
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Openai]
+    }
+
+    fn path(&self) -> &'static str {
+        "/responses"
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        let left_out = offer::searches(body, &limits.pass);
+        let prompt = offer::read_without(body, &offer::RESPONSES, limits, left_out.as_ref())?;
+        if super::boolean(body, "background")? == Some(true) {
+            let message = "`background` is not offered here: nobody could meter such an answer";
+            return Err(GatewayError::invalid("background", message));
+        }
+        let asked = super::output_tokens(body, "max_output_tokens", 1, limits)?;
+        let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
+        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?;
+        let rounds = prompt.rounds;
+        Ok(Box::new(ResponsesCall {
+            is_all_shown: prompt.is_plain()
+                && !limits.reasoning
+                && body.get_non_null("reasoning").is_none(),
+            terms,
+            left_out,
+            references: stored::references(body),
+            // Upstreams keep what they are not told not to.
+            is_stored: body.get_non_null("store").and_then(|store| store.as_bool()) != Some(false),
+            possible: Usage {
+                input_tokens: limits.input_tokens_max.saturating_mul(rounds),
+                output_tokens: limits.output_tokens_max.saturating_mul(rounds),
+                ..Usage::ZERO
+            },
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct ResponsesCall {
+    terms: Terms,
+    left_out: Option<LeftOut>,
+    is_all_shown: bool,
+    references: Vec<Reference>,
+    is_stored: bool,
+    /// What the model could use at all: a report above it says that its limits are out of date.
+    possible: Usage,
+}
+
+impl Call for ResponsesCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn is_all_shown(&self) -> bool {
+        self.is_all_shown
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = self.terms.model.rename(upstream_model);
+        if let Some(LeftOut { edit: (range, tools), .. }) = &self.left_out {
+            splice.replace(range.clone(), tools.clone());
+        }
+        splice
+    }
+
+    fn left_out(&self) -> Option<&'static str> {
+        self.left_out.as_ref().map(|_| "tools: web_search")
+    }
+
+    fn refers_to(&self) -> &[Reference] {
+        &self.references
+    }
+
+    fn is_stored(&self) -> bool {
+        self.is_stored
+    }
+
+    fn meter(&self, framing: Framing) -> Box<dyn Meter> {
+        let frame = Frame::new(&self.terms, self.possible);
+        match framing {
+            Framing::Json | Framing::Binary => {
+                let meter = JsonMeter::new(frame, Box::new(WireUsage::report));
+                Box::new(meter.noting_ids(self.is_stored))
+            }
+            Framing::Sse => {
+                let known = Known::new(frame);
+                let ids = self.is_stored.then(StoredIds::default);
+                Box::new(StreamMeter::new(ResponsesTally { known, ended: false, ids }))
+            }
+        }
+    }
+}
+
+/// The `usage` object. `input_tokens` holds what the cache has read or written, `output_tokens` the
+/// reasoning.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireUsage {
+    input_tokens: u64,
+    input_tokens_details: Option<WireInputDetails>,
+    output_tokens: u64,
+    output_tokens_details: Option<WireOutputDetails>,
+    total_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireInputDetails {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireOutputDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    fn report(usage: &[u8]) -> Option<Report> {
+        metering::read_wire(usage).map(|usage: Self| usage.to_report())
+    }
+
+    /// The usage in disjoint kinds.
+    fn to_report(&self) -> Report {
+        let details = self.input_tokens_details.as_ref();
+        let cached = details.and_then(|details| details.cached_tokens);
+        let written = details.and_then(|details| details.cache_write_tokens);
+        let has_details = cached.is_some() || written.is_some();
+        let read = cached.unwrap_or(0).min(self.input_tokens);
+        let rest = self.input_tokens.saturating_sub(read);
+        let written = written.unwrap_or(0).min(rest);
+        let usage = Usage {
+            input_tokens: rest.saturating_sub(written),
+            cache_read_tokens: read,
+            cache_write_tokens: written,
+            output_tokens: self.output_tokens(),
+            ..Usage::ZERO
+        };
+        Report { usage, has_details, rounds: 1 }
+    }
+
+    /// All output, also where an imitator counts reasoning beside it, as some do for chat.
+    fn output_tokens(&self) -> u64 {
+        let details = self.output_tokens_details.as_ref();
+        let reasoning = details.and_then(|details| details.reasoning_tokens).unwrap_or(0);
+        let beside = if reasoning > self.output_tokens { reasoning } else { 0 };
+        let beyond_input = self.total_tokens.unwrap_or(0).saturating_sub(self.input_tokens);
+        self.output_tokens.saturating_add(beside).max(beyond_input)
+    }
+}
+
+/// What an event of a stream says.
+#[derive(Default)]
+struct Event<'a> {
+    /// With its quotes.
+    kind: &'a [u8],
+    /// Of a delta, whatever it is a delta of.
+    text: TextSize,
+    /// Of the response that the event carries; more than one only where the key stands there twice.
+    usages: Vec<&'a [u8]>,
+    /// The id of that response, and of an item, with their quotes.
+    ids: [Option<&'a [u8]>; 2],
+}
+
+impl<'a> Event<'a> {
+    /// Reads the data of an event; `None` for what no event looks like.
+    fn read(data: &'a [u8]) -> Option<Self> {
+        let mut event = Self::default();
+        Cursor::new(data).object(|key, value| {
+            match key {
+                b"type" => event.kind = value.raw()?,
+                b"delta" => event.text = value.text_size()?,
+                b"response" => value.object(|key, value| {
+                    match key {
+                        b"usage" => event.usages.extend(value.non_null()?),
+                        b"id" => event.ids[0] = value.non_null()?,
+                        _ => value.skip()?,
+                    }
+                    Some(())
+                })?,
+                b"item" => value.object(|key, value| {
+                    match key {
+                        b"id" => event.ids[1] = value.non_null()?,
+                        _ => value.skip()?,
+                    }
+                    Some(())
+                })?,
+                _ => value.skip()?,
+            }
+            Some(())
+        })?;
+        Some(event)
+    }
+}
+
+/// What a stream has shown so far.
+#[derive(Default)]
+struct ResponsesTally {
+    known: Known,
+    ended: bool,
+    /// Of what the upstream keeps, where it keeps something.
+    ids: Option<StoredIds>,
+}
+
+impl Tally for ResponsesTally {
+    fn judge(&mut self, data: &[u8]) -> Verdict {
+        if self.ended {
+            // What comes behind the last event is relayed, and not believed.
+            return Verdict::Keep;
+        }
+        let Some(event) = Event::read(data) else { return Verdict::Keep };
+        self.known.show(Shown::of(event.text));
+        if let Some(ids) = &mut self.ids {
+            event.ids.into_iter().flatten().for_each(|id| ids.add(id));
+        }
+        match event.kind {
+            b"\"response.completed\"" | b"\"response.incomplete\"" => self.ended = true,
+            b"\"response.failed\"" | b"\"error\"" => {
+                self.ended = true;
+                self.known.failed = true;
+            }
+            _ => {}
+        }
+        if self.ended {
+            for report in event.usages.iter().filter_map(|usage| WireUsage::report(usage)) {
+                self.known.report(report);
+            }
+        }
+        Verdict::Keep
+    }
+
+    fn is_complete(&self) -> bool {
+        self.ended
+    }
+
+    fn has_failed(&self) -> bool {
+        self.known.has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        self.known.relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        self.known.measure()
+    }
+
+    fn stored_ids(&self) -> &[String] {
+        self.ids.as_ref().map_or(&[], StoredIds::all)
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.known.is_above_limits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::json::Object;
+    use crate::limits::Pass;
+    use crate::offer::TOOLS_TOKENS_MAX;
+    use crate::pieces;
+
+    const REQUEST: &[u8] = include_bytes!("../fixtures/openai_responses/request.json");
+    const RESPONSE: &str = include_str!("../fixtures/openai_responses/response.json");
+    const STREAM: &str = include_str!("../fixtures/openai_responses/stream.sse");
+    const TEXT: &str = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"Hello, world\"}\n\n";
+    const FAILED: &str = "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"usage\":null}}\n\n";
+
+    fn read(body: &[u8]) -> Result<Box<dyn Call>, GatewayError> {
+        read_for(body, true)
+    }
+
+    /// For a model of which the operator passes an unknown field and searches in the web.
+    fn read_for(body: &[u8], reasoning: bool) -> Result<Box<dyn Call>, GatewayError> {
+        let pass = Pass {
+            fields: vec!["x_unknown".to_owned()],
+            tools: vec!["web_search".to_owned()],
+            content: Vec::new(),
+        };
+        let limits = ModelLimits {
+            input_tokens_max: 128_000,
+            output_tokens_max: 16_384,
+            reasoning,
+            pass,
+            ..ModelLimits::default()
+        };
+        OpenaiResponses.read(&Request::Json(Object::parse(body).expect("JSON")), &limits)
+    }
+
+    fn with(fields: &str) -> String {
+        format!(r#"{{"model":"m","input":"hi"{fields}}}"#)
+    }
+
+    /// Relays a response in pieces of `size` bytes.
+    fn relay(response: &str, framing: Framing, size: usize) -> (String, Box<dyn Meter>) {
+        pieces::relay(read(with("").as_bytes()).expect("valid").meter(framing), response, size)
+    }
+
+    #[test]
+    fn a_rename_changes_the_name_and_nothing_else() {
+        let call = read(REQUEST).expect("valid");
+        let renamed = call.splice("upstream-name").apply(&Bytes::from_static(REQUEST));
+        let expected =
+            std::str::from_utf8(REQUEST).expect("text").replace("public-name", "upstream-name");
+        assert_eq!(renamed, expected.as_bytes());
+    }
+
+    #[test]
+    fn answers_are_relayed_byte_for_byte_and_metered_by_their_usage() {
+        let expected =
+            Usage { input_tokens: 27, cache_read_tokens: 9, output_tokens: 87, ..Usage::ZERO };
+        for (text, framing) in [(RESPONSE, Framing::Json), (STREAM, Framing::Sse)] {
+            for size in [1, 7, 13, text.len()] {
+                let (relayed, meter) = relay(text, framing, size);
+                assert_eq!(relayed, text, "in pieces of {size}");
+                assert!(meter.is_complete() && !meter.has_failed());
+                assert_eq!(
+                    meter.measure(),
+                    (expected, UsageSource::Upstream),
+                    "{framing:?} {size}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ids_of_what_is_kept_are_noted_and_of_what_is_not_kept_are_not() {
+        for (text, framing) in [(RESPONSE, Framing::Json), (STREAM, Framing::Sse)] {
+            let (_, meter) = relay(text, framing, 7);
+            let ids = meter.stored_ids();
+            assert!(ids.iter().any(|id| id.starts_with("resp_")), "{framing:?}: {ids:?}");
+            assert!(ids.iter().any(|id| !id.starts_with("resp_")), "{framing:?}: {ids:?}");
+            let call = read(with(r#","store":false"#).as_bytes()).expect("valid");
+            let (_, meter) = pieces::relay(call.meter(framing), text, 7);
+            assert_eq!(meter.stored_ids(), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_or_fails_costs_what_was_relayed() {
+        let floor = read(with("").as_bytes()).expect("valid").floor();
+        let (_, meter) = relay(TEXT, Framing::Sse, 9);
+        assert!(!meter.is_complete());
+        // It is 3 tokens.
+        assert_eq!(meter.measure(), (Usage { output_tokens: 6, ..floor }, UsageSource::Estimated));
+        let (_, meter) = relay(FAILED, Framing::Sse, 9);
+        assert!(meter.has_failed() && meter.is_complete() && meter.relayed().output_tokens == 0);
+        let late = STREAM.replace("\"output_tokens\":87", "\"output_tokens\":8700");
+        let (_, meter) = relay(&format!("{STREAM}{late}"), Framing::Sse, 9);
+        assert_eq!(meter.measure().0.output_tokens, 87, "what comes late is not believed");
+    }
+
+    #[test]
+    fn reports_are_believed_unless_they_are_zeros_beside_text() {
+        let ended = |usage: &str| {
+            format!(
+                "{TEXT}event: x\ndata: {{\"type\":\"response.completed\",\"response\":{{\"usage\":{usage}}}}}\n\n"
+            )
+        };
+        for (usage, output, source) in [
+            (r#"{"input_tokens":4,"output_tokens":0}"#, 6, UsageSource::Estimated),
+            (
+                r#"{"input_tokens":4,"output_tokens":5,"total_tokens":29}"#,
+                25,
+                UsageSource::Upstream,
+            ),
+            (r#"{"input_tokens":4.0,"output_tokens":"5"}"#, 5, UsageSource::Upstream),
+            (r#"{"input_tokens":4,"output_tokens":99999}"#, 99_999, UsageSource::Upstream),
+        ] {
+            let (_, meter) = relay(&ended(usage), Framing::Sse, 9);
+            let expected = Usage { input_tokens: 4, output_tokens: output, ..Usage::ZERO };
+            assert_eq!(meter.measure(), (expected, source), "{usage}");
+            assert_eq!(meter.is_above_limits(), output > 16_384, "{usage}");
+        }
+    }
+
+    #[test]
+    fn bytes_bound_the_input_unless_some_is_elsewhere() {
+        let bound = |fields: &str| read(with(fields).as_bytes()).expect("valid").bound();
+        let tool = r#","tools":[{"type":"function","name":"f"}]"#;
+        assert_eq!(bound("").input_tokens, with("").len() as u64);
+        assert_eq!(bound(tool).input_tokens, with(tool).len() as u64 + TOOLS_TOKENS_MAX);
+        assert_eq!(bound(r#","max_output_tokens":7"#).output_tokens, 7);
+        for fields in [
+            r#","previous_response_id":"resp_1""#,
+            r#","prompt":{"id":"p"}"#,
+            r#","instructions":[{"role":"user","content":[{"type":"input_image"}]}]"#,
+            r#","x_unknown":"may stand for anything""#,
+        ] {
+            assert_eq!(bound(fields).input_tokens, 128_000, "{fields}");
+        }
+        let search = r#","max_output_tokens":7,"tools":[{"type":"web_search"}]"#;
+        let held = bound(search);
+        assert_eq!((held.input_tokens, held.output_tokens), (1_280_000, 70), "for each round");
+        let held = bound(&format!(r#"{search},"max_tool_calls":1"#));
+        assert_eq!((held.input_tokens, held.output_tokens), (256_000, 14));
+        let compacts = r#","max_output_tokens":7,"context_management":[{"type":"compaction"}]"#;
+        let held = bound(compacts);
+        assert_eq!((held.input_tokens, held.output_tokens), (256_000, 16_391), "a summary more");
+    }
+
+    #[test]
+    fn all_is_shown_of_a_plain_prompt_by_a_model_that_does_not_think() {
+        let shown = |fields: &str, reasoning| {
+            let body = with(&format!(r#","stream":true{fields}"#));
+            read_for(body.as_bytes(), reasoning).expect(fields).is_all_shown()
+        };
+        assert!(shown("", false) && !shown("", true));
+        for fields in [
+            r#","reasoning":{"effort":"low"}"#,
+            r#","previous_response_id":"resp_1""#,
+            r#","tools":[{"type":"web_search"}]"#,
+            r#","x_unknown":1"#,
+        ] {
+            assert!(!shown(fields, false), "{fields}");
+        }
+        let call = read_for(with("").as_bytes(), false).expect("valid");
+        assert!(call.is_all_shown(), "streamed or not");
+    }
+
+    #[test]
+    fn requests_that_are_not_valid_name_the_field() {
+        for (fields, param) in [
+            (r#","background":true"#, "background"),
+            (r#","service_tier":"priority""#, "service_tier"),
+            (r#","max_output_tokens":0"#, "max_output_tokens"),
+            (r#","Stream":true"#, "Stream"),
+            (r#","max_output_tokens":16385"#, "max_output_tokens"),
+            (r#","tools":[{"type":"image_generation"}]"#, "tools"),
+            (r#","moderation":{"model":"m"}"#, "moderation"),
+        ] {
+            let error = read(with(fields).as_bytes()).expect_err(fields);
+            assert_eq!(error.param.as_deref(), Some(param), "{fields}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What every request says, whatever its protocol: its model, the most that it can use and the
+//! least.
+
+use std::ops::Range;
+
+use super::estimate::TextSize;
+use super::fields::boolean;
+use super::form::Part;
+use super::json::{Object, Value};
+use super::limits::ModelLimits;
+use super::offer::Prompt;
+use super::splice::{Splice, json_string};
+use tollgate_money::error::{ErrorKind, GatewayError};
+use tollgate_money::price::Usage;
+
+/// What every request says, whatever its protocol.
+#[derive(Debug)]
+pub struct Terms {
+    pub(super) stream: bool,
+    pub(super) model: ModelField,
+    pub(super) bound: Usage,
+    pub(super) floor: Usage,
+}
+
+impl Terms {
+    /// The terms of a request whose answer is never a stream.
+    pub(super) fn of_whole(body: &Object<'_>, bound: Usage, floor: Usage) -> Self {
+        Self { stream: false, model: ModelField::read(body), bound, floor }
+    }
+
+    /// The terms of a prompt, whose input its bytes bound unless something says otherwise.
+    ///
+    /// # Errors
+    /// A prompt that the model's context cannot hold, with `context_length_exceeded`, and a `stream`
+    /// that is no boolean.
+    pub(super) fn of_prompt(
+        body: &Object<'_>,
+        prompt: &Prompt,
+        limits: &ModelLimits,
+        output_tokens_max: u64,
+    ) -> Result<Self, GatewayError> {
+        let text = body.text();
+        let bytes = text.len() as u64;
+        let context = limits.input_tokens_max;
+        if prompt.is_text && bytes / BYTES_PER_TOKEN_MAX > context {
+            return Err(too_long(bytes / BYTES_PER_TOKEN_MAX, context));
+        }
+        let input_once = match prompt.added_tokens_max {
+            Some(added) => context.min(bytes.saturating_add(added)),
+            None => context,
+        };
+        let size = match prompt.added_tokens_max {
+            Some(_) => TextSize::of_prompt(text),
+            None => TextSize::of_strings(text),
+        };
+        let rounds = prompt.rounds;
+        let (mut input, mut output) =
+            (input_once.saturating_mul(rounds), output_tokens_max.saturating_mul(rounds));
+        if prompt.is_compacted {
+            // What sums it up reads all of it, and is not bounded by what was asked for.
+            input = input.saturating_add(context);
+            output = output.saturating_add(limits.output_tokens_max);
+        }
+        Ok(Self {
+            stream: boolean(body, "stream")?.unwrap_or(false),
+            model: ModelField::read(body),
+            bound: Usage { input_tokens: input, output_tokens: output, ..Usage::ZERO },
+            floor: Usage { input_tokens: size.tokens().min(input_once), ..Usage::ZERO },
+        })
+    }
+}
+
+/// Bytes of a request that a token has at most, on the average of a prompt as long as a context.
+/// English has four to five, and the rest of a document next to nothing beside it.
+const BYTES_PER_TOKEN_MAX: u64 = 6;
+
+/// In the words that Claude Code and Codex know: they make their context shorter, and come again.
+fn too_long(tokens: u64, context: u64) -> GatewayError {
+    let message = format!("prompt is too long: {tokens} tokens > {context} maximum");
+    GatewayError::new(ErrorKind::InvalidRequest, message).code("context_length_exceeded")
+}
+
+/// Where a request names its model, and how.
+#[derive(Debug)]
+pub(super) struct ModelField {
+    place: Place,
+    name: String,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// The value of a JSON member.
+    Json(Range<usize>),
+    /// A part of a form.
+    Form(Part),
+}
+
+impl ModelField {
+    fn read(body: &Object<'_>) -> Self {
+        let value = body.get("model");
+        let name = value.as_ref().and_then(Value::as_str).unwrap_or_default().into_owned();
+        Self { place: Place::Json(value.map(|value| value.range).unwrap_or_default()), name }
+    }
+
+    pub(super) fn of_part(part: &Part, name: &str) -> Self {
+        Self { place: Place::Form(part.clone()), name: name.to_owned() }
+    }
+
+    /// The name overwritten, unless the upstream uses the same.
+    pub(super) fn rename(&self, upstream_model: &str) -> Splice {
+        let mut splice = Splice::default();
+        match &self.place {
+            _ if self.name == upstream_model => {}
+            Place::Json(range) => splice.replace(range.clone(), json_string(upstream_model)),
+            Place::Form(part) => part.overwrite(upstream_model, &mut splice),
+        }
+        splice
+    }
+}

@@ -1,0 +1,187 @@
+//! An answer before it is sent.
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::behaviour::{Behaviour, Break, Withheld};
+use super::error;
+use super::script::{self, EventStream, Protocol, Step};
+
+/// Bytes that are neither JSON nor events, nor even text.
+const GARBAGE: &[u8] = b"data: {\"id\":\n\n\xFF\xFE\x00<html>not an answer</html>\x80";
+
+/// What goes back: status, the headers that differ between answers, and the body's steps.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) content_type: &'static str,
+    /// The announced length, where the body breaks off before it.
+    pub(super) announced_bytes: Option<usize>,
+    pub(super) retry_after: Option<String>,
+    pub(super) steps: Vec<Step>,
+    /// What happens instead, though all was done that the answer tells of.
+    pub(super) withheld: Option<Withheld>,
+}
+
+impl Answer {
+    /// 200 with a JSON body.
+    pub(super) fn json(body: impl Into<Bytes>, behaviour: &Behaviour) -> Self {
+        let body = body.into();
+        let is_cut = behaviour.faults.stop.is_some_and(|stop| stop.how == Break::Cut);
+        Self {
+            status: StatusCode::OK,
+            content_type: "application/json",
+            announced_bytes: is_cut.then_some(body.len()),
+            retry_after: None,
+            steps: script::whole(body, behaviour),
+            withheld: None,
+        }
+    }
+
+    /// 200 with an event stream.
+    pub(super) fn events(stream: EventStream<'_>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            content_type: "text/event-stream; charset=utf-8",
+            announced_bytes: None,
+            retry_after: None,
+            steps: stream.into_steps(),
+            withheld: None,
+        }
+    }
+
+    /// 200 with bytes that come piece by piece.
+    pub(super) fn pieces(
+        content_type: &'static str,
+        pieces: impl IntoIterator<Item = Bytes>,
+        behaviour: &Behaviour,
+    ) -> Self {
+        let mut stream = EventStream::new(behaviour, Protocol::Bytes);
+        pieces.into_iter().for_each(|piece| stream.send_chunk(&piece));
+        Self { content_type, ..Self::events(stream) }
+    }
+
+    /// 200 with nonsense.
+    pub(super) fn garbage(streamed: bool) -> Self {
+        Self {
+            status: StatusCode::OK,
+            content_type: if streamed { "text/event-stream" } else { "application/json" },
+            announced_bytes: None,
+            retry_after: None,
+            steps: vec![Step::Write(Bytes::from_static(GARBAGE))],
+            withheld: None,
+        }
+    }
+
+    /// An error in OpenAI's envelope, whose `type` and `code` follow from the status.
+    pub(super) fn error(status: StatusCode, message: &str, behaviour: &Behaviour) -> Self {
+        Self::refused(Envelope::Openai, status, message, behaviour)
+    }
+
+    /// The 400 of a request to OpenAI that cannot be served.
+    pub(super) fn invalid(message: &str, behaviour: &Behaviour) -> Self {
+        Self::error(StatusCode::BAD_REQUEST, message, behaviour)
+    }
+
+    /// The 400 of a request to OpenAI that cannot be served, with a code that says why.
+    pub(super) fn invalid_as(code: &str, message: &str, behaviour: &Behaviour) -> Self {
+        let code = behaviour.error_code.as_deref().unwrap_or(code);
+        let status = StatusCode::BAD_REQUEST;
+        Self::with_error(status, &openai_error(status, Some(code), message), behaviour)
+    }
+
+    /// An error, with what follows from the status.
+    pub(super) fn refused(
+        envelope: Envelope,
+        status: StatusCode,
+        message: &str,
+        behaviour: &Behaviour,
+    ) -> Self {
+        let code = behaviour.error_code.as_deref();
+        Self::with_error(status, &envelope.error(status, code, message), behaviour)
+    }
+
+    /// An error with a body of the caller's.
+    pub(super) fn with_error(status: StatusCode, body: &Value, behaviour: &Behaviour) -> Self {
+        Self {
+            status,
+            content_type: "application/json",
+            announced_bytes: None,
+            retry_after: behaviour.retry_after.clone(),
+            steps: vec![Step::Write(body.to_string().into())],
+            withheld: None,
+        }
+    }
+}
+
+/// Whose error bodies an endpoint gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Envelope {
+    Openai,
+    Anthropic,
+    Dashscope,
+    Ark,
+    Xai,
+}
+
+impl Envelope {
+    /// `code` is the one to show instead of the status's own, where the envelope has codes.
+    fn error(self, status: StatusCode, code: Option<&str>, message: &str) -> Value {
+        match self {
+            Self::Openai => openai_error(status, code, message),
+            Self::Anthropic => anthropic_error(status, message),
+            Self::Dashscope => dashscope_error(status, code, message),
+            Self::Ark => error::ark(status, code, None, message),
+            Self::Xai => error::xai(status, code, message),
+        }
+    }
+}
+
+fn openai_error(status: StatusCode, code: Option<&str>, message: &str) -> Value {
+    let (kind, usual) = match status.as_u16() {
+        401 => ("invalid_request_error", Some("invalid_api_key")),
+        404 => ("invalid_request_error", Some("model_not_found")),
+        429 => ("requests", Some("rate_limit_exceeded")),
+        400..=499 => ("invalid_request_error", None),
+        _ => ("server_error", None),
+    };
+    json!({
+        "error": {"message": message, "type": kind, "param": null, "code": code.or(usual)},
+    })
+}
+
+fn anthropic_error(status: StatusCode, message: &str) -> Value {
+    let kind = match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        400..=499 => "invalid_request_error",
+        _ => "api_error",
+    };
+    json!({
+        "type": "error",
+        "error": {"type": kind, "message": message},
+        "request_id": "req_sim_anthropic",
+    })
+}
+
+/// The codes are those of Alibaba Cloud Model Studio's "Error messages".
+fn dashscope_error(status: StatusCode, code: Option<&str>, message: &str) -> Value {
+    let usual = match status.as_u16() {
+        401 => "InvalidApiKey",
+        403 => "AccessDenied",
+        404 => "ModelNotFound",
+        429 => "Throttling.RateQuota",
+        400..=499 => "InvalidParameter",
+        _ => "InternalError",
+    };
+    json!({
+        "code": code.unwrap_or(usual),
+        "message": message,
+        "request_id": "req_sim_dashscope",
+    })
+}

@@ -1,0 +1,251 @@
+//! Ark's videos, which are tasks.
+//!
+//! The shapes are those of Volcengine Ark's API reference, "Create a video generation task" and what
+//! follows it there. As Ark does, it refuses what it does not know.
+
+mod callback;
+mod request;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+use self::request::{Invalid, Request};
+use super::answer::{Answer, Envelope};
+use super::asked::Asked;
+use super::behaviour::{Behaviour, TaskEnd};
+use super::tasks::{self, Task, TaskState, Tasks, Work};
+use super::usage::Usage;
+use super::{error, results};
+use tollgate_money::clock::UnixMs;
+
+/// How many frames make a second.
+const FRAMES_PER_SECOND: u32 = 24;
+/// How many pixels of all frames make a token.
+const PIXELS_PER_TOKEN: u32 = 1024;
+/// The time in an id.
+const ID_TIME: &[BorrowedFormatItem<'_>] =
+    format_description!("[year][month][day][hour][minute][second]");
+/// What the end of an id is written in.
+const ID_DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+/// How many characters end an id.
+const ID_CHARS: u32 = 5;
+/// Makes neighbours look unrelated. It has no factor in common with 36, so that 36⁵ ids in a row differ.
+const ID_STEP: u64 = 23_456_789;
+/// How many tasks a page lists unless it is told, and at most; and the last page that can be asked for.
+const PAGE_SIZE: usize = 10;
+const PAGES_MAX: usize = 500;
+
+/// A video that was ordered.
+#[derive(Debug)]
+pub(super) struct Video {
+    request: Request,
+    url: String,
+    last_frame_url: Option<String>,
+    /// Which pictures come from the same words.
+    seed: u64,
+    usage: Option<Usage>,
+}
+
+/// The id of a task; `number` tells apart those of one second.
+pub(super) fn task_id(submitted: UnixMs, number: u64) -> String {
+    let time = tasks::in_beijing(submitted).and_then(|time| time.format(ID_TIME).ok());
+    let base = ID_DIGITS.len() as u64;
+    let mut left = (number % base.pow(ID_CHARS)) * ID_STEP % base.pow(ID_CHARS);
+    let end: String = (0..ID_CHARS)
+        .map(|_| {
+            let digit = usize::try_from(left % base).unwrap_or_default();
+            left /= base;
+            ID_DIGITS.get(digit).copied().map_or('0', char::from)
+        })
+        .collect();
+    format!("cgt-{}-{end}", time.unwrap_or_default())
+}
+
+/// Answers a `POST` to `…/contents/generations/tasks`.
+pub(super) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Arc<Tasks>) -> Answer {
+    let request = match Request::read(asked.body) {
+        Ok(request) => request,
+        Err(invalid) => return refused(&invalid, behaviour),
+    };
+    let (width, height) = request.size();
+    // Multiplied before it is divided, as a bill would.
+    let tokens = u64::from(request.frames()) * u64::from(width) * u64::from(height)
+        / u64::from(PIXELS_PER_TOKEN);
+    let usage = Usage::reported(0, usize::try_from(tokens).unwrap_or(usize::MAX), behaviour);
+    let model = request.model.clone();
+    let callback_url = request.callback_url.clone();
+    let last_frame_url = request.return_last_frame.then(|| results::image_url(asked, 0));
+    let seed = request.seed.unwrap_or(asked.number);
+    let url = results::video_url(asked);
+    let video = Video { request, url, last_frame_url, seed, usage };
+    let id = tasks.submit(asked, model, Work::Ark(video), behaviour);
+    if let Some(url) = callback_url {
+        tokio::spawn(callback::follow(Arc::clone(tasks), id.clone(), url));
+    }
+    tasks::taken_in(&json!({"id": id}), behaviour)
+}
+
+/// Answers a `GET` of `…/contents/generations/tasks/{id}`.
+pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+    let shown = |task: &mut Task| record(task, task.state());
+    let known = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
+    match known {
+        Some(record) => tasks::record(&record, behaviour),
+        None => unknown(id, behaviour),
+    }
+}
+
+/// Answers a `GET` of `…/contents/generations/tasks`.
+pub(super) fn list(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+    let mut page = (1, PAGE_SIZE);
+    for (name, value) in url::form_urlencoded::parse(asked.query.as_bytes()) {
+        let field = match &*name {
+            "page_num" => &mut page.0,
+            "page_size" => &mut page.1,
+            _ => return refused(&Invalid::unknown(&name), behaviour),
+        };
+        match value.parse() {
+            Ok(number) if (1..=PAGES_MAX).contains(&number) => *field = number,
+            _ => return refused(&Invalid::new(&name, "must be 1 to 500"), behaviour),
+        }
+    }
+    let (number, size) = page;
+    let before = (number - 1) * size;
+    let (mut items, mut total) = (Vec::new(), 0_usize);
+    if !behaviour.faults.task_lost {
+        tasks.each_from_newest(|task| {
+            if !matches!(task.work, Work::Ark(_)) {
+                return;
+            }
+            if (before..before + size).contains(&total) {
+                items.extend(record(task, task.state()));
+            }
+            total += 1;
+        });
+    }
+    tasks::record(&json!({"items": items, "total": total}), behaviour)
+}
+
+/// Answers a `DELETE` of `…/contents/generations/tasks/{id}`: a queued task is cancelled, and the
+/// record of one that is over is deleted.
+pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<Tasks>) -> Answer {
+    let changed = tasks.with(id, |task| {
+        let Work::Ark(video) = &task.work else { return None };
+        match task.state() {
+            TaskState::Pending => {
+                task.cancelled = Some(UnixMs::now());
+                let record = record(task, task.state());
+                if let (Some(url), Some(record)) = (video.request.callback_url.clone(), record) {
+                    tokio::spawn(callback::deliver(url, record.to_string()));
+                }
+                Some(true)
+            }
+            TaskState::Running | TaskState::Ended(TaskEnd::Cancelled) => Some(false),
+            TaskState::Ended(_) => {
+                task.is_deleted = true;
+                Some(true)
+            }
+        }
+    });
+    match changed.flatten() {
+        Some(true) => tasks::record(&json!({}), behaviour),
+        Some(false) => {
+            let message = format!("The task {id} is running or cancelled: it cannot be deleted.");
+            Answer::refused(Envelope::Ark, StatusCode::CONFLICT, &message, behaviour)
+        }
+        None => unknown(id, behaviour),
+    }
+}
+
+/// A task in `state`; `None` if it is not one of Ark's.
+fn record(task: &Task, state: TaskState) -> Option<Value> {
+    let Work::Ark(video) = &task.work else { return None };
+    let request = &video.request;
+    let status = match state {
+        TaskState::Pending => "queued",
+        TaskState::Running => "running",
+        TaskState::Ended(TaskEnd::Succeeded) => "succeeded",
+        TaskState::Ended(TaskEnd::Failed | TaskEnd::Moderated) => "failed",
+        TaskState::Ended(TaskEnd::Expired) => "expired",
+        TaskState::Ended(TaskEnd::Cancelled) => "cancelled",
+    };
+    let failure = failure(state).map(|(code, message)| {
+        let code = task.code(code);
+        json!({"code": code, "message": message})
+    });
+    let mut record = json!({
+        "id": task.id,
+        "model": task.model,
+        "status": status,
+        "created_at": task.submitted.seconds(),
+        "updated_at": task.changed(state).seconds(),
+        "resolution": request.resolution(),
+        "ratio": request.ratio(),
+        "framespersecond": FRAMES_PER_SECOND,
+        "service_tier": request.service_tier,
+        "execution_expires_after": request.execution_expires_after,
+        "draft": request.draft,
+        "error": failure,
+    });
+    match request.frames {
+        Some(frames) => record["frames"] = frames.into(),
+        None => record["duration"] = request.seconds().into(),
+    }
+    if state == TaskState::Ended(TaskEnd::Succeeded) {
+        record["seed"] = video.seed.into();
+        record["content"] = json!({"video_url": video.url});
+        if let Some(url) = &video.last_frame_url {
+            record["content"]["last_frame_url"] = url.as_str().into();
+        }
+        if let Some(usage) = video.usage {
+            let total = usage.total();
+            record["usage"] = json!({"completion_tokens": usage.output, "total_tokens": total});
+        }
+    }
+    Some(record)
+}
+
+/// The code and the message of a failure.
+fn failure(state: TaskState) -> Option<(&'static str, &'static str)> {
+    match state {
+        TaskState::Ended(TaskEnd::Failed) => {
+            Some(("InternalServiceError", "The simulated upstream was told to fail."))
+        }
+        TaskState::Ended(TaskEnd::Moderated) => Some((
+            "OutputVideoSensitiveContentDetected",
+            "The request failed because the output video may contain sensitive information.",
+        )),
+        _ => None,
+    }
+}
+
+fn refused(invalid: &Invalid, behaviour: &Behaviour) -> Answer {
+    let status = StatusCode::BAD_REQUEST;
+    let code = behaviour.error_code.as_deref();
+    let body = error::ark(status, code, Some(&invalid.param), &invalid.message);
+    Answer::with_error(status, &body, behaviour)
+}
+
+fn unknown(id: &str, behaviour: &Behaviour) -> Answer {
+    let message = format!("The specified resource task {id} is not found.");
+    Answer::refused(Envelope::Ark, StatusCode::NOT_FOUND, &message, behaviour)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_of_one_second_differ() {
+        let ids: HashSet<String> =
+            (u64::MAX - 99_999..=u64::MAX).map(|number| task_id(UnixMs(0), number)).collect();
+        assert_eq!(ids.len(), 100_000, "as many as are remembered");
+        assert!(ids.iter().all(|id| id.starts_with("cgt-19700101080000-") && id.len() == 24));
+    }
+}

@@ -1,0 +1,217 @@
+//! DashScope's videos, which are tasks.
+//!
+//! The shapes are those of Alibaba Cloud Model Studio's API reference, "Wan text-to-video", "Wan
+//! image-to-video" and "Manage asynchronous tasks".
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+use super::invalid;
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::behaviour::{Behaviour, TaskEnd, UsageForm};
+use crate::results;
+use crate::tasks::{self, Task, TaskState, Tasks, Work};
+use crate::usage::Usage;
+use tollgate_money::clock::UnixMs;
+
+/// How long a video is for which no duration was asked, in seconds.
+const SECONDS: u32 = 5;
+/// The longest video, in seconds: that of Wan 2.6 and 2.7.
+const SECONDS_MAX: u32 = 15;
+/// The most characters of a prompt that are remembered: the longest that Wan takes.
+const PROMPT_CHARS_MAX: usize = 1500;
+/// Local time without an offset.
+const TIME: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:3]");
+/// The classes of resolution: what they are called, the lines, and the size in 16:9.
+const RESOLUTIONS: [(&str, u32, (u32, u32)); 3] =
+    [("480P", 480, (832, 480)), ("720P", 720, (1280, 720)), ("1080P", 1080, (1920, 1080))];
+
+/// A field of the gateway's own that is still there is refused by its name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    model: String,
+    input: Map<String, Value>,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+#[derive(Default, Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    duration: Option<u32>,
+    /// From Wan 2.7 on, and for videos from images. In capitals.
+    #[serde(default)]
+    resolution: Option<String>,
+    /// Up to Wan 2.6, width and height with a `*` between.
+    #[serde(default)]
+    size: Option<String>,
+}
+
+impl Parameters {
+    /// The lines and the size of the picture; `None` for a size or resolution that is none.
+    fn picture(&self) -> Option<(u32, (u32, u32))> {
+        let Some(size) = &self.size else {
+            let asked = self.resolution.as_deref().unwrap_or("1080P");
+            let found = RESOLUTIONS.iter().find(|(name, _, _)| *name == asked);
+            return found.map(|(_, lines, size)| (*lines, *size));
+        };
+        let (width, height) = size.split_once('*')?;
+        let (width, height): (u32, u32) = (width.parse().ok()?, height.parse().ok()?);
+        // Every ratio of a class has about as many pixels as the one in 16:9.
+        let pixels = width.checked_mul(height)?;
+        let lines = match pixels {
+            ..600_000 => 480,
+            600_000..1_400_000 => 720,
+            _ => 1080,
+        };
+        Some((lines, (width, height)))
+    }
+}
+
+/// A video that was ordered.
+#[derive(Debug)]
+pub(crate) struct Video {
+    prompt: String,
+    url: String,
+    /// How long it is, in seconds. What is billed can be told otherwise.
+    seconds: u32,
+    lines: u32,
+    size: (u32, u32),
+    usage: Option<Usage>,
+    /// Whether usage is a string that holds JSON.
+    usage_is_text: bool,
+}
+
+/// Answers `…/video-generation/video-synthesis`.
+pub(crate) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+    if asked.headers.get("x-dashscope-async").is_none_or(|value| value != "enable") {
+        return invalid("current user api does not support synchronous calls", behaviour);
+    }
+    let request = match serde_json::from_slice::<Request>(asked.body) {
+        Ok(request) => request,
+        Err(error) => return invalid(&format!("The body: {error}."), behaviour),
+    };
+    if request.input.is_empty() {
+        return invalid("input must not be empty.", behaviour);
+    }
+    let seconds = request.parameters.duration.unwrap_or(SECONDS);
+    if !(1..=SECONDS_MAX).contains(&seconds) {
+        return invalid("parameters.duration must be 1 to 15.", behaviour);
+    }
+    let Some((lines, size)) = request.parameters.picture() else {
+        let message =
+            "parameters.size must be width*height, parameters.resolution 480P, 720P or 1080P.";
+        return invalid(message, behaviour);
+    };
+    // What is billed includes the seconds that went in.
+    let input = behaviour.usage.prompt.and_then(|input| usize::try_from(input).ok()).unwrap_or(0);
+    let billed = usize::try_from(seconds).unwrap_or_default().saturating_add(input);
+    let prompt = request.input.get("prompt").and_then(Value::as_str).unwrap_or_default();
+    let video = Video {
+        prompt: prompt.chars().take(PROMPT_CHARS_MAX).collect(),
+        url: results::video_url(asked),
+        seconds,
+        lines,
+        size,
+        usage: Usage::reported(input, billed, behaviour),
+        usage_is_text: behaviour.faults.usage == UsageForm::Text,
+    };
+    let id = tasks.submit(asked, request.model, Work::Dashscope(video), behaviour);
+    let output = json!({"task_id": id, "task_status": "PENDING"});
+    tasks::taken_in(&json!({"output": output, "request_id": request_id(asked)}), behaviour)
+}
+
+/// Answers `…/tasks/{id}`.
+pub(crate) fn query(id: &str, asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+    let shown = |task: &mut Task| match &task.work {
+        Work::Dashscope(video) => Some(video.record(task)),
+        Work::Ark(_) | Work::Xai(_) => None,
+    };
+    let known = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
+    // What is unknown is no error.
+    let mut body = known.unwrap_or_else(|| unknown(id));
+    body["request_id"] = request_id(asked).into();
+    tasks::record(&body, behaviour)
+}
+
+fn request_id(asked: &Asked<'_>) -> String {
+    format!("req_sim_{}", asked.number)
+}
+
+fn unknown(id: &str) -> Value {
+    json!({"output": {"task_id": id, "task_status": "UNKNOWN"}})
+}
+
+impl Video {
+    fn record(&self, task: &Task) -> Value {
+        let state = task.state();
+        let status = match state {
+            TaskState::Pending => "PENDING",
+            TaskState::Running => "RUNNING",
+            TaskState::Ended(TaskEnd::Succeeded) => "SUCCEEDED",
+            TaskState::Ended(TaskEnd::Failed | TaskEnd::Moderated) => "FAILED",
+            TaskState::Ended(TaskEnd::Cancelled) => "CANCELED",
+            TaskState::Ended(TaskEnd::Expired) => return unknown(&task.id),
+        };
+        let mut output = json!({
+            "task_id": task.id,
+            "task_status": status,
+            "submit_time": local(task.submitted),
+            "scheduled_time": local(task.changed(TaskState::Running)),
+        });
+        if matches!(state, TaskState::Ended(_)) {
+            output["end_time"] = local(task.changed(state)).into();
+        }
+        if let Some((code, message)) = failure(state) {
+            output["code"] = task.code(code).into();
+            output["message"] = message.into();
+        }
+        let mut body = json!({});
+        if state == TaskState::Ended(TaskEnd::Succeeded) {
+            output["orig_prompt"] = self.prompt.as_str().into();
+            output["video_url"] = self.url.as_str().into();
+            if let Some(usage) = self.usage() {
+                body["usage"] = usage;
+            }
+        }
+        body["output"] = output;
+        body
+    }
+
+    fn usage(&self) -> Option<Value> {
+        let (width, height) = self.size;
+        let usage = self.usage?;
+        let usage = json!({
+            "duration": usage.output,
+            "input_video_duration": usage.input,
+            "output_video_duration": self.seconds,
+            "SR": self.lines,
+            "size": format!("{width}*{height}"),
+            "video_count": 1,
+        });
+        Some(if self.usage_is_text { usage.to_string().into() } else { usage })
+    }
+}
+
+/// The code and the message of a failure.
+fn failure(state: TaskState) -> Option<(&'static str, &'static str)> {
+    match state {
+        TaskState::Ended(TaskEnd::Failed) => {
+            Some(("InternalError.Algo", "The simulated upstream was told to fail."))
+        }
+        TaskState::Ended(TaskEnd::Moderated) => {
+            Some(("DataInspectionFailed", "Output data may contain inappropriate content."))
+        }
+        _ => None,
+    }
+}
+
+/// Empty past the year 9999.
+fn local(at: UnixMs) -> String {
+    tasks::in_beijing(at).and_then(|time| time.format(TIME).ok()).unwrap_or_default()
+}

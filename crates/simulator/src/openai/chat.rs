@@ -1,0 +1,251 @@
+//! Chat completions, whole and streamed.
+//!
+//! The shapes are those of OpenAI's API reference, "Chat Completions": the completion object, the
+//! completion chunk object, and `stream_options`.
+
+use bytes::Bytes;
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::behaviour::{Behaviour, Done, Refusal, UsageForm};
+use crate::reply::{ChatRequest, PERIOD, Reply};
+use crate::script::{EventStream, Protocol};
+use tollgate_money::clock::UnixMs;
+
+/// The most choices that OpenAI gives.
+const CHOICES_MAX: u32 = 128;
+/// How many bytes of a prompt make a token, about.
+const BYTES_PER_TOKEN: usize = 4;
+/// `object` of the chunks of a stream.
+const CHUNK: &str = "chat.completion.chunk";
+/// The usage field of a chunk that reports none, in a stream that will.
+const NO_USAGE: &str = r#","usage":null"#;
+/// The answer to every chat of a blind simulator.
+const BLIND: &str = r#"{"id":"chatcmpl-sim","object":"chat.completion","created":1700000000,"model":"sim-chat","choices":[{"index":0,"message":{"role":"assistant","content":"Simulated upstreams answer without looking.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":6,"total_tokens":18,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
+
+/// Answers `…/chat/completions`.
+pub(crate) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+    if behaviour.blind {
+        return Answer::json(BLIND, behaviour);
+    }
+    let request = match serde_json::from_slice::<ChatRequest<'_>>(asked.body) {
+        Ok(request) => request,
+        Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
+    };
+    let choices = request.n.unwrap_or(1);
+    if !(1..=CHOICES_MAX).contains(&choices) {
+        return Answer::invalid("`n` must be 1 to 128.", behaviour);
+    }
+    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+        return Answer::garbage(request.is_stream());
+    }
+    let reply = Reply::new(&request, behaviour);
+    let completion = Completion {
+        number: asked.number,
+        created: UnixMs::now().seconds(),
+        model: quoted(&request.model),
+        usage: Usage::reported(&request, &reply, choices, behaviour),
+        choices,
+        reply,
+    };
+    if request.is_stream() {
+        completion.streamed(request.wants_usage(), behaviour)
+    } else {
+        Answer::json(completion.whole(), behaviour)
+    }
+}
+
+struct Completion {
+    number: u64,
+    created: u64,
+    /// As a JSON string.
+    model: String,
+    choices: u32,
+    reply: Reply,
+    usage: Option<Usage>,
+}
+
+impl Completion {
+    fn whole(&self) -> String {
+        let text = quoted(&self.reply.pieces.concat());
+        let message = match &self.reply.tool {
+            Some(name) => {
+                let (number, name) = (self.number, quoted(name));
+                format!(
+                    r#""content":null,"refusal":null,"tool_calls":[{{"id":"call_sim_{number}","type":"function","function":{{"name":{name},"arguments":{text}}}}}]"#
+                )
+            }
+            None => format!(r#""content":{text},"refusal":null"#),
+        };
+        let reason = self.reply.finish_reason;
+        let choice = |index| {
+            format!(
+                r#"{{"index":{index},"message":{{"role":"assistant",{message}}},"logprobs":null,"finish_reason":"{reason}"}}"#
+            )
+        };
+        let choices: Vec<String> = (0..self.choices).map(choice).collect();
+        let usage = self.usage.map(Usage::to_field).unwrap_or_default();
+        self.object("chat.completion", &choices.join(","), &usage)
+    }
+
+    fn streamed(&self, wants_usage: bool, behaviour: &Behaviour) -> Answer {
+        let usage = self.usage.filter(|_| wants_usage);
+        let form = usage.map(|_| behaviour.faults.usage);
+        let forged = usage.map(Usage::tenfold);
+        // Where usage is asked for, each chunk has the field.
+        let no_usage = if usage.is_some() { NO_USAGE } else { "" };
+        let early = forged.filter(|_| form == Some(UsageForm::Early));
+        let twice = forged.filter(|_| form == Some(UsageForm::Twice));
+        let late = forged.filter(|_| form == Some(UsageForm::Late));
+
+        let mut stream = EventStream::new(behaviour, Protocol::Openai);
+        for index in 0..self.choices {
+            let delta = self.opening_delta();
+            stream.send(&stream.event(&self.chunk(index, &delta, "null", no_usage)));
+        }
+        self.stream_content(&mut stream, no_usage, early);
+        let reason = quoted(self.reply.finish_reason);
+        for index in 0..self.choices {
+            stream.send(&stream.event(&self.chunk(index, "", &reason, no_usage)));
+        }
+        for usage in usage.into_iter().chain(twice) {
+            stream.send(&stream.event(&self.object(CHUNK, "", &usage.to_field())));
+        }
+        let dones = match behaviour.faults.done {
+            Done::Once => 1,
+            Done::Twice => 2,
+            Done::Missing => 0,
+        };
+        (0..dones).for_each(|_| stream.send(&stream.event("[DONE]")));
+        if let Some(usage) = late {
+            stream.send(&stream.event(&self.object(CHUNK, "", &usage.to_field())));
+        }
+        Answer::events(stream)
+    }
+
+    /// `early` is a usage report for the middle of the content.
+    fn stream_content(&self, stream: &mut EventStream<'_>, no_usage: &str, early: Option<Usage>) {
+        let pieces = &self.reply.pieces;
+        let choices = usize::try_from(self.choices).unwrap_or_default();
+        let mut sent: Vec<Bytes> = Vec::with_capacity(pieces.len() * choices);
+        for (at, piece) in pieces.iter().enumerate() {
+            if stream.has_ended() {
+                return;
+            }
+            let before = at.checked_sub(PERIOD).and_then(|before| pieces.get(before));
+            let repeats = early.is_none() && before == Some(piece);
+            let early = early.filter(|_| at == pieces.len() / 2).map(Usage::to_field);
+            for index in 0..self.choices {
+                let same = sent.len().checked_sub(PERIOD * choices).and_then(|at| sent.get(at));
+                let event = match same {
+                    // Words repeat, so most events were made before.
+                    Some(event) if repeats => event.clone(),
+                    _ => {
+                        let usage = early.as_deref().unwrap_or(no_usage);
+                        stream.event(&self.chunk(index, &self.content_delta(piece), "null", usage))
+                    }
+                };
+                stream.send_chunk(&event);
+                sent.push(event);
+            }
+        }
+    }
+
+    fn chunk(&self, index: u32, delta: &str, finish_reason: &str, usage: &str) -> String {
+        let choice = format!(
+            r#"{{"index":{index},"delta":{{{delta}}},"logprobs":null,"finish_reason":{finish_reason}}}"#
+        );
+        self.object(CHUNK, &choice, usage)
+    }
+
+    /// `usage` is empty or the whole field.
+    fn object(&self, object: &str, choices: &str, usage: &str) -> String {
+        let Self { number, created, model, .. } = self;
+        format!(
+            r#"{{"id":"chatcmpl-sim-{number}","object":"{object}","created":{created},"model":{model},"system_fingerprint":"fp_sim","choices":[{choices}]{usage}}}"#
+        )
+    }
+
+    fn opening_delta(&self) -> String {
+        let Some(name) = &self.reply.tool else {
+            return r#""role":"assistant","content":"","refusal":null"#.to_owned();
+        };
+        let (number, name) = (self.number, quoted(name));
+        format!(
+            r#""role":"assistant","content":null,"tool_calls":[{{"index":0,"id":"call_sim_{number}","type":"function","function":{{"name":{name},"arguments":""}}}}]"#
+        )
+    }
+
+    fn content_delta(&self, piece: &str) -> String {
+        let piece = quoted(piece);
+        match &self.reply.tool {
+            Some(_) => {
+                format!(r#""tool_calls":[{{"index":0,"function":{{"arguments":{piece}}}}}]"#)
+            }
+            None => format!(r#""content":{piece}"#),
+        }
+    }
+}
+
+/// A usage report.
+#[derive(Clone, Copy)]
+struct Usage {
+    prompt: i64,
+    completion: i64,
+    cached: i64,
+    reasoning: i64,
+}
+
+impl Usage {
+    const NEGATIVE: Self = Self { prompt: -100, completion: -200, cached: -50, reasoning: -1 };
+    const HUGE: Self = Self { prompt: i64::MAX, completion: i64::MAX, cached: 0, reasoning: 0 };
+
+    /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
+    fn reported(
+        request: &ChatRequest<'_>,
+        reply: &Reply,
+        choices: u32,
+        behaviour: &Behaviour,
+    ) -> Option<Self> {
+        match behaviour.faults.usage {
+            UsageForm::Missing => return None,
+            UsageForm::Negative => return Some(Self::NEGATIVE),
+            UsageForm::Huge => return Some(Self::HUGE),
+            UsageForm::Honest
+            | UsageForm::Text
+            | UsageForm::Twice
+            | UsageForm::Early
+            | UsageForm::Late => {}
+        }
+        let prompt = 1 + request.messages.get().len() / BYTES_PER_TOKEN;
+        let completion = reply.tokens.saturating_mul(u64::from(choices));
+        let told = behaviour.usage;
+        Some(Self {
+            prompt: told.prompt.unwrap_or(i64::try_from(prompt).unwrap_or(i64::MAX)),
+            completion: told.completion.unwrap_or(i64::try_from(completion).unwrap_or(i64::MAX)),
+            cached: told.cached.unwrap_or(0),
+            reasoning: told.reasoning.unwrap_or(0),
+        })
+    }
+
+    fn tenfold(self) -> Self {
+        Self {
+            prompt: self.prompt.saturating_mul(10),
+            completion: self.completion.saturating_mul(10),
+            ..self
+        }
+    }
+
+    fn to_field(self) -> String {
+        let Self { prompt, completion, cached, reasoning } = self;
+        let total = prompt.saturating_add(completion);
+        format!(
+            r#","usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":{cached}}},"completion_tokens_details":{{"reasoning_tokens":{reasoning}}}}}"#
+        )
+    }
+}
+
+/// `text` as a JSON string.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,214 @@
+//! Which answer a request gets: the table of paths, and what is checked before any of them.
+
+use http::header::AUTHORIZATION;
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+use super::answer::{Answer, Envelope};
+use super::asked::Asked;
+use super::behaviour::{Behaviour, Refusal};
+use super::state::Server;
+use super::{anthropic, ark, dashscope, openai, results, xai};
+
+/// Where the recorded requests are shown.
+const REQUESTS_PATH: &str = "/sim/requests";
+/// Where the tasks are shown.
+const TASKS_PATH: &str = "/sim/tasks";
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+enum Endpoint<'a> {
+    Requests,
+    Tasks,
+    Messages,
+    CountTokens,
+    Chat,
+    Embeddings,
+    Responses,
+    ImageGenerations,
+    ImageEdits,
+    Speech,
+    Generation,
+    DashscopeVideos,
+    DashscopeTask(&'a str),
+    ArkTasks,
+    ArkTask(&'a str),
+    XaiVideos,
+    XaiVideo(&'a str),
+    Models,
+    Model(&'a str),
+    Result(&'a str),
+}
+
+impl<'a> Endpoint<'a> {
+    /// The endpoint by the end of the path, whatever stands before.
+    fn of(path: &'a str) -> Option<Self> {
+        match path {
+            REQUESTS_PATH => return Some(Self::Requests),
+            TASKS_PATH => return Some(Self::Tasks),
+            _ => {}
+        }
+        let mut segments = path.rsplit('/');
+        match (segments.next()?, segments.next()?) {
+            ("messages", _) => Some(Self::Messages),
+            ("count_tokens", "messages") => Some(Self::CountTokens),
+            ("completions", "chat") => Some(Self::Chat),
+            ("embeddings", _) => Some(Self::Embeddings),
+            ("responses", _) => Some(Self::Responses),
+            ("generations", "images") => Some(Self::ImageGenerations),
+            ("edits", "images") => Some(Self::ImageEdits),
+            ("speech", "audio") => Some(Self::Speech),
+            ("generation", "multimodal-generation") => Some(Self::Generation),
+            ("video-synthesis", "video-generation") => Some(Self::DashscopeVideos),
+            ("tasks", "generations") => Some(Self::ArkTasks),
+            (id, "tasks") if segments.next() == Some("generations") => Some(Self::ArkTask(id)),
+            (id, "tasks") => Some(Self::DashscopeTask(id)),
+            ("generations", "videos") => Some(Self::XaiVideos),
+            (id, "videos") => Some(Self::XaiVideo(id)),
+            ("models", _) => Some(Self::Models),
+            (id, "models") => Some(Self::Model(id)),
+            (name, "results") => Some(Self::Result(name)),
+            _ => None,
+        }
+    }
+
+    fn takes(self, method: &Method) -> bool {
+        let is = |only: Method| *method == only;
+        match self {
+            Self::Requests
+            | Self::Tasks
+            | Self::DashscopeTask(_)
+            | Self::XaiVideo(_)
+            | Self::Models
+            | Self::Model(_)
+            | Self::Result(_) => is(Method::GET),
+            Self::ArkTasks => is(Method::GET) || is(Method::POST),
+            Self::ArkTask(_) => is(Method::GET) || is(Method::DELETE),
+            Self::Messages
+            | Self::CountTokens
+            | Self::Chat
+            | Self::Embeddings
+            | Self::Responses
+            | Self::ImageGenerations
+            | Self::ImageEdits
+            | Self::Speech
+            | Self::Generation
+            | Self::DashscopeVideos
+            | Self::XaiVideos => is(Method::POST),
+        }
+    }
+
+    fn envelope(self) -> Envelope {
+        match self {
+            Self::Messages | Self::CountTokens => Envelope::Anthropic,
+            Self::Generation | Self::DashscopeVideos | Self::DashscopeTask(_) => {
+                Envelope::Dashscope
+            }
+            Self::ArkTasks | Self::ArkTask(_) => Envelope::Ark,
+            Self::XaiVideos | Self::XaiVideo(_) => Envelope::Xai,
+            _ => Envelope::Openai,
+        }
+    }
+
+    fn answer(self, asked: &Asked<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
+        let tasks = &server.tasks;
+        let shown = |json: Value| Answer::json(json.to_string(), &Behaviour::default());
+        match self {
+            Self::Requests => shown(server.recorder.to_json()),
+            Self::Tasks => shown(tasks.to_json()),
+            Self::Messages => anthropic::message(asked, behaviour),
+            Self::CountTokens => anthropic::token_count(asked, behaviour),
+            Self::Chat => openai::chat::answer(asked, behaviour),
+            Self::Embeddings => openai::embeddings::answer(asked, behaviour),
+            Self::Responses => openai::responses::answer(asked, behaviour),
+            Self::ImageGenerations => openai::images::generation(asked, behaviour),
+            Self::ImageEdits => openai::images::edit(asked, behaviour),
+            Self::Speech => openai::speech::answer(asked, behaviour),
+            Self::Generation => dashscope::answer(asked, behaviour),
+            Self::DashscopeVideos => dashscope::video::submit(asked, behaviour, tasks),
+            Self::DashscopeTask(id) => dashscope::video::query(id, asked, behaviour, tasks),
+            Self::ArkTasks if *asked.method == Method::GET => ark::list(asked, behaviour, tasks),
+            Self::ArkTasks => ark::submit(asked, behaviour, tasks),
+            Self::ArkTask(id) if *asked.method == Method::GET => ark::query(id, behaviour, tasks),
+            Self::ArkTask(id) => ark::cancel(id, behaviour, tasks),
+            Self::XaiVideos => xai::submit(asked, behaviour, tasks),
+            Self::XaiVideo(id) => xai::query(id, behaviour, tasks),
+            Self::Models => openai::models(behaviour),
+            Self::Model(id) => openai::model(id, behaviour),
+            Self::Result(name) => results::answer(name, behaviour),
+        }
+    }
+}
+
+/// Whether a path is for whoever watches the simulator, and no request to it.
+pub(super) fn shows_what_was_recorded(path: &str) -> bool {
+    matches!(path, REQUESTS_PATH | TASKS_PATH)
+}
+
+/// The task that a request asks after, if it asks after one.
+pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str> {
+    match Endpoint::of(path)? {
+        Endpoint::DashscopeTask(id) | Endpoint::ArkTask(id) | Endpoint::XaiVideo(id) => {
+            (*method == Method::GET).then_some(id)
+        }
+        _ => None,
+    }
+}
+
+/// Answers a request.
+pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
+    let endpoint = Endpoint::of(asked.path);
+    // What does not exist is refused as OpenAI would.
+    let envelope = endpoint.map_or(Envelope::Openai, Endpoint::envelope);
+    let refused = match endpoint {
+        // What was recorded can be seen whatever the server was told to do to others.
+        Some(Endpoint::Requests | Endpoint::Tasks) => None,
+        // The name of a result is all that it takes to fetch it.
+        Some(Endpoint::Result(_)) => told_refusal(envelope, behaviour),
+        _ => told_refusal(envelope, behaviour).or_else(|| wrong_key(asked, envelope, behaviour)),
+    };
+    if let Some(refused) = refused {
+        return refused;
+    }
+    let Some(endpoint) = endpoint else {
+        let message = format!("There is no {} here.", asked.path);
+        return Answer::error(StatusCode::NOT_FOUND, &message, behaviour);
+    };
+    if !endpoint.takes(asked.method) {
+        let message = format!("{} does not take {}.", asked.path, asked.method);
+        return Answer::refused(envelope, StatusCode::METHOD_NOT_ALLOWED, &message, behaviour);
+    }
+    endpoint.answer(asked, behaviour, server)
+}
+
+/// The refusal that the simulator was told to give.
+fn told_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
+    match behaviour.faults.refusal? {
+        Refusal::Status(status) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let message = format!("The simulated upstream was told to answer {status}.");
+            Some(Answer::refused(envelope, status, &message, behaviour))
+        }
+        Refusal::ErrorIn200 => {
+            let (status, message) = (StatusCode::INTERNAL_SERVER_ERROR, "It failed after all.");
+            let refused = Answer::refused(envelope, status, message, behaviour);
+            Some(Answer { status: StatusCode::OK, ..refused })
+        }
+        Refusal::Reset | Refusal::ResetAfterBody | Refusal::Hang | Refusal::Garbage => None,
+    }
+}
+
+/// The refusal of a request that does not carry the key it must.
+fn wrong_key(asked: &Asked<'_>, envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
+    let key = behaviour.key.as_ref()?;
+    let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
+    let (sent, message) = match envelope {
+        Envelope::Openai | Envelope::Dashscope | Envelope::Ark | Envelope::Xai => (
+            header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer ")),
+            "Incorrect API key provided.",
+        ),
+        Envelope::Anthropic => (header("x-api-key"), "invalid x-api-key"),
+    };
+    let is_right = sent == Some(key.as_bytes());
+    (!is_right).then(|| Answer::refused(envelope, StatusCode::UNAUTHORIZED, message, behaviour))
+}

@@ -1,0 +1,36 @@
+//! What all connections of a simulator share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+
+use super::behaviour::Behaviour;
+use super::recorded::Recorder;
+use super::tasks::Tasks;
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) behaviour: ArcSwap<Behaviour>,
+    pub(super) recorder: Recorder,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) in_flight: Arc<AtomicUsize>,
+    pub(super) answers: AtomicU64,
+}
+
+impl Server {
+    pub(super) fn new(behaviour: Behaviour) -> Self {
+        Self {
+            behaviour: ArcSwap::from_pointee(behaviour),
+            recorder: Recorder::default(),
+            tasks: Arc::default(),
+            in_flight: Arc::default(),
+            answers: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+}

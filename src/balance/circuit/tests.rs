@@ -1,0 +1,280 @@
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use super::super::accounts::WINDOW;
+use super::*;
+
+const RULES: CircuitRules = CircuitRules {
+    failures: 3,
+    failure_percent: 50,
+    open: Duration::from_secs(5),
+    open_max: Duration::from_secs(15),
+    slow_start: Duration::from_secs(10),
+};
+const READY: CircuitStanding = CircuitStanding::Ready { share: 1.0 };
+/// The only account, where there is one.
+const A: u64 = 1;
+
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+#[test]
+fn it_opens_after_failures_in_a_row_and_closes_by_one_probe() {
+    let (mut circuit, now) = (Circuit::default(), Instant::now());
+    assert_eq!(circuit.report(A, Verdict::Bad, now, &RULES), None);
+    assert_eq!(circuit.report(A, Verdict::Good, now, &RULES), None);
+    assert_eq!(circuit.report(A, Verdict::Bad, now, &RULES), None);
+    assert_eq!(circuit.report(A, Verdict::Bad, now, &RULES), None, "the row was broken");
+    let opened = circuit.report(A, Verdict::Bad, now, &RULES);
+    assert_eq!(opened, Some(Change::OpenedForOne(secs(5))));
+    for standing in [
+        circuit.standing(A, now + secs(1), &RULES),
+        circuit.standing_for_all(now + secs(1), &RULES),
+    ] {
+        assert_eq!(standing, CircuitStanding::Open(secs(4)), "nobody else has called");
+    }
+    assert!(!circuit.begin(A, now + secs(1)).is_any(), "not due yet");
+    let due = now + secs(5);
+    assert_eq!(circuit.standing(A, due, &RULES), CircuitStanding::ProbeDue);
+    assert!(circuit.begin(A, due).is_any(), "the first finds out");
+    assert!(!circuit.begin(A, due).is_any(), "one at a time");
+    assert_eq!(circuit.standing(A, due, &RULES), CircuitStanding::Probing);
+    assert_eq!(circuit.report(A, Verdict::Good, due, &RULES), Some(Change::Closed));
+    assert_eq!(circuit.standing(A, due, &RULES), CircuitStanding::Ready { share: 0.1 });
+    assert_eq!(circuit.standing(A, due + secs(5), &RULES), CircuitStanding::Ready { share: 0.5 });
+    assert_eq!(circuit.standing(A, due + secs(20), &RULES), READY);
+}
+
+#[test]
+fn a_probe_that_fails_doubles_the_pause_and_one_that_ends_without_an_answer_does_not() {
+    let (mut circuit, mut now) = (Circuit::default(), Instant::now());
+    for _ in 0..3 {
+        circuit.report(A, Verdict::Bad, now, &RULES);
+    }
+    for pause in [5, 10, 15] {
+        assert_eq!(circuit.standing(A, now, &RULES), CircuitStanding::Open(secs(pause)));
+        now += secs(pause);
+        let probe = circuit.begin(A, now);
+        assert!(probe.is_any(), "due");
+        circuit.abandon(A, probe, now);
+        assert!(circuit.begin(A, now).is_any(), "due again at once");
+        circuit.report(A, Verdict::Bad, now, &RULES);
+    }
+    assert_eq!(circuit.standing(A, now, &RULES), CircuitStanding::Open(secs(15)), "the most");
+}
+
+#[test]
+fn answers_that_break_off_are_failures_in_a_row() {
+    let (mut circuit, now) = (Circuit::default(), Instant::now());
+    for call in 0..3 {
+        assert_eq!(circuit.report(A, Verdict::Begun, now, &RULES), None);
+        assert_eq!(circuit.report(A, Verdict::Bad, now, &RULES).is_some(), call == 2);
+    }
+}
+
+#[test]
+fn a_share_of_failures_opens_it_and_old_ones_are_forgotten() {
+    let (mut circuit, now) = (Circuit::default(), Instant::now());
+    for call in 0..18 {
+        let verdict = if call % 2 == 0 { Verdict::Bad } else { Verdict::Good };
+        assert_eq!(circuit.report(A, verdict, now, &RULES), None, "too few calls");
+    }
+    let later = now + WINDOW;
+    for call in 0..18 {
+        let verdict = if call % 2 == 0 { Verdict::Bad } else { Verdict::Good };
+        assert_eq!(circuit.report(A, verdict, later, &RULES), None, "the first are forgotten");
+    }
+    circuit.report(A, Verdict::Good, later, &RULES);
+    let opened = circuit.report(A, Verdict::Bad, later, &RULES);
+    assert_eq!(opened, Some(Change::OpenedForOne(secs(5))), "10 of 20");
+}
+
+#[test]
+fn who_says_for_how_long_is_left_alone_and_who_does_not_comes_last() {
+    let (mut circuit, now) = (Circuit::default(), Instant::now());
+    circuit.report(A, Verdict::Busy(Some(secs(7))), now, &RULES);
+    assert_eq!(circuit.standing(A, now + secs(2), &RULES), CircuitStanding::Busy(secs(5)));
+    assert_eq!(circuit.standing(A, now + secs(7), &RULES), READY);
+    circuit.report(A, Verdict::Busy(Some(secs(86_400))), now, &RULES);
+    assert_eq!(circuit.standing(A, now, &RULES), CircuitStanding::Busy(BUSY_MAX));
+    circuit.report(A, Verdict::Good, now, &RULES);
+    circuit.report(A, Verdict::Busy(None), now, &RULES);
+    circuit.report(A, Verdict::Busy(None), now, &RULES);
+    assert_eq!(circuit.standing(A, now + secs(1), &RULES), CircuitStanding::Cooling);
+    assert_eq!(circuit.standing(A, now + secs(2), &RULES), READY);
+}
+
+#[test]
+fn the_word_of_a_busy_upstream_is_for_all_once_two_have_heard_it() {
+    let (mut circuit, now) = (Circuit::default(), Instant::now());
+    circuit.report(1, Verdict::Busy(Some(secs(7))), now, &RULES);
+    assert_eq!(circuit.standing(2, now, &RULES), CircuitStanding::Cooling, "others come last");
+    circuit.report(2, Verdict::Busy(Some(secs(7))), now, &RULES);
+    assert_eq!(circuit.standing(3, now, &RULES), CircuitStanding::Busy(secs(7)));
+}
+
+#[test]
+fn failures_of_several_accounts_open_it_for_all() {
+    let (mut circuit, now) = (Circuit::default(), Instant::now());
+    assert_eq!(circuit.report(1, Verdict::Bad, now, &RULES), None);
+    assert_eq!(circuit.report(1, Verdict::Bad, now, &RULES), None);
+    assert_eq!(circuit.report(2, Verdict::Bad, now, &RULES), None);
+    let opened = circuit.report(3, Verdict::Bad, now, &RULES);
+    assert_eq!(opened, Some(Change::Opened(secs(5))), "a third account");
+    assert_eq!(circuit.standing(4, now, &RULES), CircuitStanding::Open(secs(5)));
+    assert_eq!(circuit.accounts_shut_out(now, &RULES), 0, "it is open for all");
+}
+
+#[test]
+fn connections_that_do_not_come_about_count_whoever_asks() {
+    let (mut circuit, now) = (Circuit::default(), Instant::now());
+    circuit.report(1, Verdict::Down, now, &RULES);
+    circuit.report(1, Verdict::Down, now, &RULES);
+    let opened = circuit.report(1, Verdict::Down, now, &RULES);
+    assert_eq!(opened, Some(Change::Opened(secs(5))));
+    assert_eq!(circuit.standing(2, now, &RULES), CircuitStanding::Open(secs(5)));
+}
+
+#[test]
+fn who_has_failed_before_does_not_keep_others_from_finding_out() {
+    let (mut circuit, now) = (Circuit::default(), Instant::now());
+    for account in 1..=3 {
+        circuit.report(account, Verdict::Bad, now, &RULES);
+    }
+    let mut due = now;
+    for account in 1..=3 {
+        due += secs(5);
+        assert!(circuit.begin(account, due).is_any());
+        let opened = circuit.report(account, Verdict::Bad, due, &RULES);
+        assert_eq!(opened, Some(Change::OpenedForOne(secs(5))), "its own pause");
+    }
+    due += secs(5);
+    assert_eq!(circuit.standing(4, due, &RULES), CircuitStanding::ProbeDue, "another may find out");
+    assert!(circuit.begin(4, due).is_any());
+    assert_eq!(circuit.standing(5, due + secs(9), &RULES), CircuitStanding::Probing);
+    assert_eq!(
+        circuit.standing(5, due + PROBE_MAX, &RULES),
+        CircuitStanding::ProbeDue,
+        "not for ever"
+    );
+    assert_eq!(circuit.report(4, Verdict::Good, due, &RULES), Some(Change::Closed));
+    assert!(matches!(circuit.standing(5, due, &RULES), CircuitStanding::Ready { .. }));
+    assert_eq!(
+        circuit.standing(3, due, &RULES),
+        CircuitStanding::ProbeDue,
+        "its own is still open"
+    );
+}
+
+fn runner(cases: u32) -> TestRunner {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    TestRunner::new(Config {
+        cases,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..Config::default()
+    })
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        3 => Just(Verdict::Bad),
+        2 => Just(Verdict::Good),
+        1 => Just(Verdict::Begun),
+        1 => Just(Verdict::Busy(Some(secs(60)))),
+        1 => Just(Verdict::Busy(None)),
+    ]
+}
+
+/// Whatever the calls of one account come to, at whatever times: it takes the upstream from nobody
+/// who has calls that are served.
+#[test]
+fn one_account_cannot_shut_it_for_others() {
+    let calls = prop::collection::vec((verdict(), 0_u64..20_000, any::<bool>()), 1..400);
+    runner(300)
+        .run(&calls, |calls| {
+            let (mut circuit, mut now) = (Circuit::default(), Instant::now());
+            for (verdict, wait_ms, other_calls) in calls {
+                now += Duration::from_millis(wait_ms);
+                if !matches!(circuit.standing(A, now, &RULES), CircuitStanding::Open(_)) {
+                    circuit.begin(A, now);
+                    circuit.report(A, verdict, now, &RULES);
+                }
+                let standing = circuit.standing(2, now, &RULES);
+                let gets_calls =
+                    matches!(standing, CircuitStanding::Ready { .. } | CircuitStanding::Cooling);
+                prop_assert!(gets_calls, "{:?}", standing);
+                if other_calls {
+                    circuit.begin(2, now);
+                    circuit.report(2, Verdict::Good, now, &RULES);
+                }
+            }
+            Ok(())
+        })
+        .expect("it holds");
+}
+
+/// The lesser part of those who call cannot either, also when others' calls fail now and then.
+#[test]
+fn a_few_accounts_cannot_shut_it_for_many() {
+    let calls = prop::collection::vec((0_u64..4, 0_u64..500), 1..600);
+    runner(300)
+        .run(&calls, |calls| {
+            let (mut circuit, mut now) = (Circuit::default(), Instant::now());
+            for honest in 10..19 {
+                circuit.report(honest, Verdict::Good, now, &RULES);
+            }
+            for (turn, (attacker, wait_ms)) in calls.into_iter().enumerate() {
+                now += Duration::from_millis(wait_ms);
+                circuit.begin(attacker, now);
+                circuit.report(attacker, Verdict::Bad, now, &RULES);
+                let honest = 10 + turn as u64 % 9;
+                let standing = circuit.standing(honest, now, &RULES);
+                let is_ready = matches!(standing, CircuitStanding::Ready { .. });
+                prop_assert!(is_ready, "{:?}", standing);
+                circuit.report(honest, Verdict::Good, now, &RULES);
+            }
+            Ok(())
+        })
+        .expect("it holds");
+}
+
+/// An upstream that fails everybody is left alone after a few failures, however many call it, and is
+/// found again by the first call after it has recovered.
+#[test]
+fn an_upstream_that_fails_everybody_is_left_alone_and_found_again() {
+    runner(300)
+        .run(&(1_u64..40, 1_u64..5000, any::<u64>()), |(accounts, wait_ms, seed)| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut circuit, began) = (Circuit::default(), Instant::now());
+            let (mut now, mut asked) = (began, 0_u64);
+            for _ in 0..2000 {
+                now += Duration::from_millis(random.u64(0..wait_ms));
+                let account = random.u64(0..accounts);
+                let standing = circuit.standing(account, now, &RULES);
+                if matches!(standing, CircuitStanding::Ready { .. } | CircuitStanding::ProbeDue) {
+                    circuit.begin(account, now);
+                    circuit.report(account, Verdict::Bad, now, &RULES);
+                    asked += 1;
+                }
+            }
+            // Two accounts have a breaker each, and more of them one together.
+            let most = 2 * (now - began).as_secs() / RULES.open.as_secs() + 3 * accounts + 40;
+            prop_assert!(asked <= most, "{} of 2000 calls of {} accounts", asked, accounts);
+            now += RULES.open_max;
+            let account = random.u64(0..accounts);
+            let standing = circuit.standing(account, now, &RULES);
+            let gets_a_call =
+                matches!(standing, CircuitStanding::ProbeDue | CircuitStanding::Ready { .. });
+            prop_assert!(gets_a_call, "{:?}", standing);
+            circuit.begin(account, now);
+            circuit.report(account, Verdict::Good, now, &RULES);
+            let standing = circuit.standing(account, now, &RULES);
+            let is_ready = matches!(standing, CircuitStanding::Ready { .. });
+            prop_assert!(is_ready, "{:?}", standing);
+            Ok(())
+        })
+        .expect("it holds");
+}

@@ -1,0 +1,179 @@
+//! The customer's side of an answer: whoever waits for it, and what becomes of it when nobody does.
+//!
+//! A stream is kept alive with comments while its upstream thinks, if that is wanted. A customer who
+//! leaves, or has been told that it took too long, ends the answer where all that it costs has been
+//! shown; else the upstream is read on without anyone listening, for what it will have cost.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora::http::ResponseHeader;
+use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
+use tokio::time::Instant;
+
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::respond;
+use crate::gateway::describe_error;
+use crate::gateway::exchange::{Exchange, RequestStage};
+
+/// A comment is a line that begins with a colon; readers skip it (HTML standard, 9.2.5). Behind a
+/// whole event it has an empty line of its own, for readers that look for those.
+const COMMENT: &[u8] = b": keep-alive\n\n";
+const COMMENT_IN_AN_EVENT: &[u8] = b": keep-alive\n";
+
+/// How far the customer's answer is.
+pub(crate) struct Customer {
+    /// How often the stream is kept alive, if that is wanted.
+    interval: Option<Duration>,
+    /// The head has been sent.
+    begun: bool,
+    written: Instant,
+    /// What the customer has ends with these two bytes.
+    last: [u8; 2],
+}
+
+impl Customer {
+    pub(crate) fn new(exchange: &Exchange) -> Self {
+        let interval = exchange.keepalive_interval();
+        Self { interval, begun: false, written: Instant::now(), last: *b"\n\n" }
+    }
+
+    /// Whether the answer's head has been sent.
+    pub(crate) fn has_head(&self) -> bool {
+        self.begun
+    }
+
+    /// Waits for an upstream, notices a customer who leaves, and keeps a stream alive meanwhile.
+    ///
+    /// # Errors
+    /// The customer has left, and nobody needs to know what the upstream says; or nobody listens, and
+    /// it takes longer than that may.
+    pub(crate) async fn wait<T>(
+        &mut self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        upstream: impl Future<Output = T>,
+    ) -> Result<T> {
+        tokio::pin!(upstream);
+        while exchange.orphan.is_none() {
+            tokio::select! {
+                biased;
+                done = &mut upstream => return Ok(done),
+                left = session.as_downstream_mut().read_body_or_idle(true) => {
+                    let error = left.err().unwrap_or_else(|| Error::new(ErrorType::ConnectionClosed));
+                    leave(exchange, error.into_down())?;
+                }
+                () = tick(self.written, self.interval) => self.comment(session, exchange).await?,
+            }
+        }
+        let Some(orphan) = &exchange.orphan else { return Err(gone()) };
+        tokio::select! {
+            biased;
+            done = &mut upstream => Ok(done),
+            () = tokio::time::sleep_until(orphan.until) => Err(given_up()),
+            () = exchange.deadline.reached() => Err(given_up()),
+        }
+    }
+
+    async fn comment(&mut self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+        if !self.begun {
+            // What costs money does not begin before its hold is on disk.
+            if let RequestStage::Sending(sending) = &exchange.stage {
+                let durable = sending.admitted.payment.durable().await;
+                durable.map_err(|error| {
+                    Error::because(ErrorType::InternalError, "the hold is not on disk", error)
+                })?;
+            }
+            let begun = respond::begin_events(session, exchange.stamp(), exchange.envelope).await;
+            self.begun = true;
+            if let Err(error) = begun {
+                return leave(exchange, error.into_down());
+            }
+        }
+        self.written = Instant::now();
+        let comment = match self.last {
+            [b'\n', b'\n'] => COMMENT,
+            [_, b'\n'] => COMMENT_IN_AN_EVENT,
+            // In the middle of a line, which the upstream has to end.
+            _ => return Ok(()),
+        };
+        let sent = session.write_response_body(Some(Bytes::from_static(comment)), false).await;
+        sent.or_else(|error| leave(exchange, error.into_down()))
+    }
+
+    /// Sends the head of the answer, unless a comment has made it superfluous, or nobody is there.
+    ///
+    /// # Errors
+    /// The customer has left, and nobody needs to know how the answer goes on.
+    pub(crate) async fn send_head(
+        &mut self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        header: ResponseHeader,
+    ) -> Result<()> {
+        if std::mem::replace(&mut self.begun, true) || exchange.orphan.is_some() {
+            return Ok(());
+        }
+        self.written = Instant::now();
+        let sent = session.write_response_header(Box::new(header), false).await;
+        sent.or_else(|error| leave(exchange, error.into_down()))
+    }
+
+    /// Sends a piece of the answer; where nobody is there, it is counted and thrown away.
+    ///
+    /// # Errors
+    /// The customer has left, and nobody needs to know how it goes on; or nobody listens, and it is
+    /// longer than that may be.
+    pub(crate) async fn send(
+        &mut self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        piece: Bytes,
+        is_end: bool,
+    ) -> Result<()> {
+        if piece.is_empty() && !is_end || exchange.orphan.is_some() {
+            return Ok(());
+        }
+        if self.interval.is_some() && !piece.is_empty() {
+            self.written = Instant::now();
+            for byte in piece.iter().skip(piece.len().saturating_sub(2)) {
+                self.last = [self.last[1], *byte];
+            }
+        }
+        let sent = session.write_response_body(Some(piece), is_end).await;
+        sent.or_else(|error| leave(exchange, error.into_down()))
+    }
+}
+
+/// Ends when a stream that is kept alive needs a comment.
+async fn tick(written: Instant, interval: Option<Duration>) {
+    match interval {
+        Some(interval) => tokio::time::sleep_until(written + interval).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The customer is gone: the upstream is read on if what it does may cost what nobody has seen.
+///
+/// # Errors
+/// The one given, where that is not so.
+fn leave(exchange: &mut Exchange, error: Box<Error>) -> Result<()> {
+    if exchange.deadline.is_over() || !exchange.read_on() {
+        return Err(error);
+    }
+    let message = "The customer went away.";
+    let gone = GatewayError::new(ErrorKind::ClientGone, message).cause(describe_error(&error));
+    exchange.failure.get_or_insert(gone);
+    Ok(())
+}
+
+/// The customer is gone.
+pub(crate) fn gone() -> Box<Error> {
+    Error::new_down(ErrorType::ConnectionClosed)
+}
+
+/// Nobody listens, and it has taken as much time, or as many bytes, as it may.
+pub(crate) fn given_up() -> Box<Error> {
+    Error::new_down(ErrorType::Custom("an answer that nobody reads took too much"))
+}

@@ -1,0 +1,142 @@
+//! Which headers of an upstream's answer reach the customer: those that say how it is read, and those
+//! of the providers that tell clients something about their request. What is not known could have a
+//! front proxy, a browser or a cache do something, or says what only the operator should know.
+
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, TRANSFER_ENCODING};
+use pingora::http::ResponseHeader;
+
+use crate::config::snapshot::Upstream;
+use crate::gateway::answer::respond::{NO_SNIFFING, X_REQUEST_ID};
+use crate::gateway::answer::secrets::is_told;
+use crate::ledger::RequestId;
+use crate::protocols::limits::has;
+
+/// The longest id of an upstream's for a request that is kept, in bytes.
+const ID_BYTES_MAX: usize = 128;
+
+/// Whether a header says how an answer is read: it is never looked into.
+fn frames(name: &HeaderName) -> bool {
+    [CONTENT_TYPE, CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_ENCODING].contains(name)
+}
+
+/// Whether a header of any upstream's is the customer's to read. Limits of the operator's account
+/// are not, unless the operator says so: the gateway tells how those of the customer stand.
+fn goes_on(name: &str) -> bool {
+    matches!(
+        name,
+        "date"
+            | "retry-after"
+            | "retry-after-ms"
+            | "x-should-retry"
+            | "content-language"
+            | "anthropic-version"
+            | "openai-model"
+            | "openai-processing-ms"
+            | "openai-version"
+            // Codex's.
+            | "x-reasoning-included"
+    )
+}
+
+/// Turns the upstream's response header into the customer's.
+///
+/// # Errors
+/// When the request id is not a valid header value, which it always is.
+pub(crate) fn to_customer(
+    header: &mut ResponseHeader,
+    upstream: Option<&Upstream>,
+    id: RequestId,
+) -> pingora::Result<()> {
+    let stays = |name: &HeaderName, value: &[u8]| {
+        if frames(name) {
+            return false;
+        }
+        let text = name.as_str();
+        let is_passed =
+            goes_on(text) || upstream.is_some_and(|one| has(&one.pass_response_headers, text));
+        !is_passed || upstream.is_some_and(|upstream| is_told(value, upstream))
+    };
+    let lines = header.headers.iter();
+    let staying = lines.filter(|(name, value)| stays(name, value.as_bytes()));
+    let staying: Vec<HeaderName> = staying.map(|(name, _)| name.clone()).collect();
+    staying.iter().for_each(|name| drop(header.remove_header(name)));
+    header.insert_header(X_REQUEST_ID, id.to_string())?;
+    header.insert_header(NO_SNIFFING.0, NO_SNIFFING.1)
+}
+
+/// What the upstream calls the request, for the operator's log.
+pub(crate) fn upstreams_id(header: &http::HeaderMap) -> Option<String> {
+    let names = ["request-id", X_REQUEST_ID, "apim-request-id", "x-tt-logid"];
+    let id = names.into_iter().find_map(|name| header.get(name)?.to_str().ok())?;
+    let is_id =
+        !id.is_empty() && id.len() <= ID_BYTES_MAX && id.bytes().all(|b| b.is_ascii_graphic());
+    is_id.then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::snapshot::Credential;
+    use crate::gateway::answer::secrets::tests::upstream;
+    use crate::secret::Secret;
+
+    fn left(upstream: &Upstream, lines: &[(&'static str, &'static str)]) -> Vec<String> {
+        let mut header = ResponseHeader::build(200, None).expect("header");
+        for (name, value) in lines {
+            header.append_header(*name, *value).expect("line");
+        }
+        to_customer(&mut header, Some(upstream), RequestId::new()).expect("rewritten");
+        let names = header.headers.keys().map(|name| name.as_str().to_owned());
+        let names = names.filter(|name| lines.iter().any(|(sent, _)| sent == name));
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn only_what_is_known_goes_on_and_nothing_with_a_secret() {
+        let mut upstream = upstream(&["operator-canary", "second-canary"]);
+        let lines = [
+            ("content-type", "text/event-stream; was=operator-canary"),
+            ("set-cookie", "a=1"),
+            ("x-accel-redirect", "/internal"),
+            ("x-vendor-one", "1"),
+            ("x-vendor-two", "your key was second-canary, was it not"),
+            ("openai-model", "operator-canary"),
+            ("x-ratelimit-remaining-requests", "1"),
+            ("openai-processing-ms", "12"),
+        ];
+        assert_eq!(left(&upstream, &lines), ["content-type", "openai-processing-ms"]);
+        upstream.pass_response_headers = vec!["x-vendor-*".to_owned()];
+        let kept = ["content-type", "openai-processing-ms", "x-vendor-one"];
+        assert_eq!(left(&upstream, &lines), kept);
+    }
+
+    #[test]
+    fn a_short_credential_takes_no_more_than_the_header_that_it_stands_in() {
+        let mut upstream = upstream(&[]);
+        for credential in ["x", "t", "text", "json", "12"] {
+            let secret = Secret::new(credential.to_owned());
+            upstream.credentials = vec![Credential { name: String::new(), secret }];
+            let lines = [
+                ("content-type", "text/event-stream"),
+                ("content-length", "12"),
+                ("transfer-encoding", "chunked"),
+            ];
+            assert_eq!(left(&upstream, &lines).len(), 3, "{credential}");
+        }
+    }
+
+    #[test]
+    fn an_upstreams_id_is_kept_where_it_is_one() {
+        let id = |name: &'static str, value: &str| {
+            let mut headers = http::HeaderMap::new();
+            headers.insert(name, http::HeaderValue::from_str(value).expect("a value"));
+            upstreams_id(&headers)
+        };
+        assert_eq!(id("request-id", "req_1").as_deref(), Some("req_1"));
+        assert_eq!(id("x-request-id", "2f-1").as_deref(), Some("2f-1"));
+        assert_eq!(id("x-request-id", "two words"), None);
+        assert_eq!(id("x-request-id", &"x".repeat(200)), None);
+    }
+}

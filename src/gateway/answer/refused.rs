@@ -1,0 +1,144 @@
+//! An upstream's own words about a request that it refuses. They are read whole before any of them is
+//! passed on: what they tell of the operator's credential or account stays here.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use memchr::memmem;
+use pingora::http::ResponseHeader;
+use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
+
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::customer::Customer;
+use crate::gateway::answer::relay;
+use crate::gateway::answer::secrets;
+use crate::gateway::call::failure::{CallFailure, is_json};
+use crate::gateway::call::peer;
+use crate::gateway::call::upstream::UpstreamCall;
+use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::gateway::receive::cors;
+use crate::protocols::{Delivery, json};
+
+/// The longest refusal that is passed on: some repeat the request that they refuse.
+pub(crate) const BYTES_MAX: usize = 1 << 20;
+/// A shorter id of an upstream's could stand in its words by chance.
+const ID_BYTES_MIN: usize = 8;
+
+/// Passes a refusal on, or says in the gateway's words that there was one.
+///
+/// # Errors
+/// What `fail_to_proxy` is to tell the customer, or the log.
+pub(crate) async fn answer(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    customer: &mut Customer,
+    call: &mut UpstreamCall,
+    mut header: ResponseHeader,
+) -> Result<()> {
+    let status = header.status.as_u16();
+    let read = read(session, exchange, customer, call).await?;
+    let upstream = exchange.attempt().map(|tried| Arc::clone(&tried.candidate.target.upstream));
+    let may_be_shown = |words: &Bytes| !secrets::hides(words, &header.headers, upstream.as_deref());
+    let Some(words) = read.filter(may_be_shown) else {
+        return Err(exchange.fail(own_words(status)));
+    };
+    if customer.has_head() {
+        exchange.failure = Some(as_event(&words, status));
+        return Err(Error::new_up(ErrorType::HTTPStatus(status)));
+    }
+    let words = with_own_id(words, exchange);
+    header.remove_header(&TRANSFER_ENCODING);
+    header.insert_header(CONTENT_LENGTH, words.len().to_string())?;
+    if !is_json(&header.headers) {
+        // A page of an upstream's is no page of this origin.
+        header.insert_header(CONTENT_TYPE, "text/plain; charset=utf-8")?;
+    }
+    relay::begin(&mut header, exchange).await?;
+    cors::allow(&mut header, session.req_header())?;
+    customer.send_head(session, exchange, header).await?;
+    customer.send(session, exchange, words, true).await
+}
+
+/// All that the upstream says; `None` where it is too much, or breaks off.
+async fn read(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    customer: &mut Customer,
+    call: &mut UpstreamCall,
+) -> Result<Option<Bytes>> {
+    let budget = exchange.snapshot.limits.body_memory_bytes_max;
+    let mut words = BytesMut::new();
+    loop {
+        let piece = match customer.wait(session, exchange, call.chunk()).await? {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return Ok(Some(words.freeze())),
+            Err(_) => return Ok(None),
+        };
+        let RequestStage::Sending(sending) = &mut exchange.stage else { return Ok(None) };
+        if words.len() + piece.len() > BYTES_MAX || !sending.body.grow(piece.len(), budget) {
+            return Ok(None);
+        }
+        words.extend_from_slice(&piece);
+    }
+}
+
+/// A refusal in the place of an upstream's own words.
+pub(crate) fn own_words(status: u16) -> GatewayError {
+    let kind = match status {
+        413 => ErrorKind::PayloadTooLarge,
+        415 => ErrorKind::UnsupportedMediaType,
+        429 => return peer::busy_without_word(),
+        500.. => {
+            let failure = CallFailure::from_status(status, &HeaderMap::new());
+            return failure.error(Delivery::Relay);
+        }
+        _ => ErrorKind::InvalidRequest,
+    };
+    let message = "The provider refused the request, and its reason cannot be shown here. Check the \
+                   request's fields, or ask the operator, whose log knows the request by its id.";
+    GatewayError::new(kind, message).cause(format!(
+        "the upstream answered {status} with a secret of the operator's, or something too long or \
+         unreadable"
+    ))
+}
+
+/// The refusal for a customer whose stream has begun.
+fn as_event(words: &[u8], status: u16) -> GatewayError {
+    let document = json::from_upstream::<serde_json::Value>(words).unwrap_or_default();
+    let message = match document["error"]["message"].as_str() {
+        Some(message) => message.to_owned(),
+        None => format!("The upstream refused the request ({status})."),
+    };
+    GatewayError::new(ErrorKind::InvalidRequest, message)
+}
+
+/// The words with the gateway's id of the request in the place of the upstream's: what customers quote
+/// is found in the log, which has both.
+pub(crate) fn with_own_id(words: Bytes, exchange: &mut Exchange) -> Bytes {
+    #[derive(serde::Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        request_id: Cow<'a, str>,
+    }
+    let Ok(Named { request_id: theirs }) = serde_json::from_slice(&words) else { return words };
+    let is_id = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if theirs.len() < ID_BYTES_MIN || !theirs.bytes().all(is_id) {
+        return words;
+    }
+    let own = exchange.id.to_string();
+    let mut replaced = BytesMut::with_capacity(words.len() + own.len());
+    let mut from = 0;
+    for at in memmem::find_iter(&words, theirs.as_bytes()) {
+        replaced.extend_from_slice(words.get(from..at).unwrap_or_default());
+        replaced.extend_from_slice(own.as_bytes());
+        from = at + theirs.len();
+    }
+    replaced.extend_from_slice(words.get(from..).unwrap_or_default());
+    let theirs = theirs.into_owned();
+    exchange.upstreams_id.get_or_insert(theirs);
+    replaced.freeze()
+}

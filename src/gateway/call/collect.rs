@@ -1,0 +1,353 @@
+//! Answers that are put together before any of them is sent. The gateway makes the calls itself, with
+//! the same rules for the next target as for a relayed request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use http::HeaderMap;
+use pingora::http::RequestHeader;
+use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
+
+use crate::balance::{Candidate, Outcome};
+use crate::config::snapshot::Upstream;
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::relay::unrecorded;
+use crate::gateway::answer::{refused, respond};
+use crate::gateway::call::failure::CallFailure;
+use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
+use crate::gateway::call::sending::{Attempt, Lack, Progress, Sending};
+use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
+use crate::gateway::call::{headers, peer};
+use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::gateway::proxy::Gateway;
+use crate::gateway::receive::offload::{LARGE_BYTES, Offload};
+use crate::outbound::{Outbound, OutboundResponse};
+use crate::pipeline::{self, UpstreamRequest};
+use crate::protocols::audio::Transcoder;
+use crate::protocols::limits::AudioFormat;
+use crate::protocols::{Collect, Collected, Content, Delivery, Framing};
+
+/// Requests to one target at one time for one customer: enough to hide a round trip, few enough not
+/// to use up an account's limit at once.
+const PARALLEL_MAX: usize = 4;
+/// How often a result is asked for: it is there already, and asking again does nothing.
+const FETCHES_MAX: u32 = 2;
+
+/// Answers a paid request.
+///
+/// # Errors
+/// What `fail_to_proxy` is to tell the customer, or the log.
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<()> {
+    let head = session.req_header().clone();
+    let mut way = CollectFrom { gateway, head: &head };
+    let collected = match ask_targets(gateway, exchange, &mut way).await? {
+        OwnAnswer::Done(collected) => collected,
+        OwnAnswer::Words(status, words) => {
+            let words = refused::with_own_id(words, exchange);
+            return respond::relayed(session, exchange.stamp(), status, words).await;
+        }
+    };
+    // Nothing goes to the customer before the hold that pays for it is on disk.
+    if let RequestStage::Sending(sending) = &exchange.stage
+        && let Err(error) = sending.admitted.payment.durable().await
+    {
+        return Err(exchange.fail(unrecorded(&error)));
+    }
+    let Collected { usage, source, content } = collected;
+    match content {
+        Content::Json(document) => {
+            exchange.begin_known(Framing::Json, usage, source);
+            exchange.finish_known();
+            exchange.first_byte = Some(exchange.started.elapsed());
+            let sent = respond::document(session, exchange.stamp(), document).await;
+            sent.map_err(|error| error.into_down())
+        }
+        Content::Audio(url, format) => {
+            let Some(Attempt { candidate, .. }) = exchange.attempt() else { return Ok(()) };
+            let upstream = Arc::clone(&candidate.target.upstream);
+            let opened = open(&gateway.outbound, &url, &upstream, format).await;
+            let speech = opened.map_err(|error| exchange.fail(error))?;
+            exchange.begin_known(Framing::Binary, usage, source);
+            exchange.first_byte = Some(exchange.started.elapsed());
+            send(session, exchange, speech).await
+        }
+    }
+}
+
+/// Asks targets for all of the parts of an answer.
+struct CollectFrom<'a> {
+    gateway: &'a Gateway,
+    /// The head of the customer's request.
+    head: &'a RequestHeader,
+}
+
+impl AskTarget for CollectFrom<'_> {
+    type Answer = OwnAnswer<Collected>;
+
+    async fn ask(
+        &mut self,
+        exchange: &mut Exchange,
+        candidate: Candidate,
+    ) -> TryResult<OwnAnswer<Collected>> {
+        match self.collect(exchange, candidate).await {
+            Ok(Some(Ok(collected))) => TryResult::Answered(OwnAnswer::Done(collected)),
+            Ok(Some(Err(failed))) => TryResult::Failed(failed.failure, failed.otherwise()),
+            Ok(None) => TryResult::Skipped,
+            Err(error) => TryResult::Ended(error),
+        }
+    }
+}
+
+impl CollectFrom<'_> {
+    /// Asks one target; `None` where the request cannot be written for it.
+    async fn collect(
+        &mut self,
+        exchange: &mut Exchange,
+        candidate: Candidate,
+    ) -> Result<Option<std::result::Result<Collected, FailedCall>>> {
+        let (gateway, id) = (self.gateway, exchange.id);
+        let budget = exchange.snapshot.limits.body_memory_bytes_max;
+        let sending = exchange.sending()?;
+        let body = &sending.body.bytes;
+        let rewrite = || pipeline::rewrite_collected(&sending.admitted, &candidate, body);
+        let rewritten = gateway.offload.run(body.len(), rewrite).await;
+        let Some(requests) = rewritten else { return Ok(None) };
+        let Some(request) = requests.first().cloned() else { return Ok(None) };
+        let mut headers = Vec::with_capacity(requests.len());
+        for request in &requests {
+            let mut head = self.head.clone();
+            headers::to_upstream(&mut head, request, id)?;
+            headers.push(head.headers.clone());
+        }
+        let upstream = Arc::clone(&candidate.target.upstream);
+        if let Err(error) = sending.admitted.payment.note_sent().await {
+            return Err(exchange.fail(unrecorded(&error)));
+        }
+        let attempt = Attempt::begin(candidate, request);
+        sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
+        let lacks_model = sending.lacks(404);
+        let (outbound, offload) = (&gateway.outbound, gateway.offload.as_ref());
+        let caller = PartsCall { outbound, offload, upstream: &upstream, lacks_model };
+        let requests: Vec<_> = requests.iter().zip(headers).collect();
+        let asked = ask_all(&caller, sending, requests, budget).await;
+        if asked.is_ok() {
+            sending.report(Outcome::Ok, &gateway.metrics);
+        }
+        Ok(Some(asked))
+    }
+}
+
+/// What the calls to one target need.
+struct PartsCall<'a> {
+    outbound: &'a Outbound,
+    offload: &'a Offload,
+    upstream: &'a Upstream,
+    /// What the target does not have if it answers 404; `None` where that is a failure of its own.
+    lacks_model: Option<Lack>,
+}
+
+/// Sends all of the requests to one target, and puts their answers together.
+async fn ask_all(
+    caller: &PartsCall<'_>,
+    sending: &mut Sending,
+    requests: Vec<(&UpstreamRequest, HeaderMap)>,
+    budget: usize,
+) -> std::result::Result<Collected, FailedCall> {
+    let Sending { admitted, body, .. } = sending;
+    let call = admitted.call.collected();
+    let body = parking_lot::Mutex::new(body);
+    let may_grow = |bytes: usize| body.lock().grow(bytes, budget);
+    let may_grow: &(dyn Fn(usize) -> bool + Sync) = &may_grow;
+    // Those that are under way when one fails are waited for: they are paid for.
+    let has_failed = AtomicBool::new(false);
+    let count = requests.len();
+    let ask_one = |(request, headers): (_, HeaderMap)| {
+        let has_failed = &has_failed;
+        let asked = async move {
+            if has_failed.load(Ordering::Relaxed) {
+                return None;
+            }
+            let asked = ask_one(caller, call, request, headers, may_grow).await;
+            has_failed.fetch_or(asked.is_err(), Ordering::Relaxed);
+            Some(asked)
+        };
+        asked.boxed()
+    };
+    let asked: Vec<BoxFuture<'_, _>> = requests.into_iter().map(ask_one).collect();
+    let mut asked = stream::iter(asked).buffered(PARALLEL_MAX);
+    let (mut answers, mut failed) = (Vec::with_capacity(count), None);
+    while let Some(asked) = asked.next().await {
+        match asked {
+            Some(Ok(answer)) => answers.push(answer),
+            Some(Err(failure)) => failed = failed.or(Some(failure)),
+            None => {}
+        }
+    }
+    drop(asked);
+    let length: usize = answers.iter().map(Bytes::len).sum();
+    // Answers that are put together are there twice more: as their parts and as a whole.
+    if failed.is_none() && length >= LARGE_BYTES && !may_grow(length.saturating_mul(2)) {
+        failed = Some(FailedCall::by_table(CallFailure::TooLarge, Delivery::Collect));
+    }
+    if let Some(failed) = failed {
+        admitted.partial = call.and_then(|call| call.answered(&answers));
+        return Err(failed);
+    }
+    let read = || pipeline::read_collected(admitted, &answers);
+    caller.offload.run(length, read).await.map_err(|fault| {
+        let (is_error, headers) = (answers.iter().all(is_error), HeaderMap::new());
+        let failure = CallFailure::from_success(&fault, is_error, &headers);
+        let failed = FailedCall::read(failure, Delivery::Collect, fault);
+        failed.without_secrets(&headers, caller.upstream)
+    })
+}
+
+/// Sends one request, and reads its answer: a JSON object.
+async fn ask_one(
+    caller: &PartsCall<'_>,
+    call: Option<&(dyn Collect + Sync)>,
+    request: &UpstreamRequest,
+    headers: HeaderMap,
+    may_grow: &(dyn Fn(usize) -> bool + Sync),
+) -> std::result::Result<Bytes, FailedCall> {
+    let delivery = Delivery::Collect;
+    let (path, body) = (request.path.as_str(), request.body.clone());
+    let sent = caller.outbound.post(caller.upstream, path, headers, body).await;
+    let answer = sent.map_err(|error| {
+        FailedCall::unanswered(CallFailure::from_outbound(&error), delivery, &error)
+    })?;
+    let status = answer.status();
+    let headers = answer.headers().clone();
+    let is_good = (200..300).contains(&status);
+    let mut length = 0_usize;
+    let read = answer.whole(|bytes| {
+        length = length.saturating_add(bytes);
+        (is_good || length <= refused::BYTES_MAX) && may_grow(bytes)
+    });
+    let read = read.await;
+    if is_good {
+        let body = read.map_err(|error| {
+            FailedCall::unanswered(CallFailure::from_outbound_body(&error), delivery, &error)
+        })?;
+        if body.trim_ascii_start().starts_with(b"{") {
+            return Ok(body);
+        }
+        let error = peer::unreadable("its answer is no JSON object");
+        return Err(FailedCall::new(CallFailure::Unreadable, error));
+    }
+    // It is a refusal all the same, whose words are too many or break off.
+    let body = read.unwrap_or_default();
+    if let Some(lack) = caller.lacks_model.filter(|_| status == 404) {
+        return Err(FailedCall::by_table(CallFailure::NotOffered(lack), delivery));
+    }
+    let failed = match call.and_then(|call| call.refusal(status, &body)) {
+        Some(fault) => {
+            let failure = CallFailure::from_words(&fault, status, &headers);
+            FailedCall::read(failure, delivery, fault)
+        }
+        None => match CallFailure::from_status(status, &headers) {
+            CallFailure::RefusedRequest => FailedCall::words(status, body),
+            failure => FailedCall::by_table(failure, delivery),
+        },
+    };
+    Err(failed.without_secrets(&headers, caller.upstream))
+}
+
+/// Audio on its way to the customer.
+struct Speech {
+    answer: OutboundResponse,
+    transcoder: Option<Box<Transcoder>>,
+    /// What is there to send already.
+    first: Bytes,
+}
+
+impl Speech {
+    /// The next piece; `None` at the end.
+    async fn next(&mut self) -> std::result::Result<Option<Bytes>, GatewayError> {
+        let piece = self.answer.chunk().await.map_err(unfetched)?;
+        match (&mut self.transcoder, piece) {
+            (None, piece) => Ok(piece),
+            (Some(transcoder), Some(piece)) => {
+                transcoder.feed(&piece).map(Some).map_err(|_| not_audio())
+            }
+            (Some(transcoder), None) if !transcoder.is_whole() => Err(not_audio()),
+            (Some(_), None) => Ok(None),
+        }
+    }
+}
+
+/// Begins to fetch audio, so far that there is something to send.
+async fn open(
+    outbound: &Outbound,
+    url: &str,
+    upstream: &Upstream,
+    format: AudioFormat,
+) -> std::result::Result<Speech, GatewayError> {
+    let mut tries = 0;
+    let answer = loop {
+        tries += 1;
+        match outbound.fetch(url, upstream).await {
+            Ok(answer) if answer.status() == 200 => break answer,
+            Ok(answer) if tries == FETCHES_MAX || answer.status() < 500 => {
+                return Err(unfetched(format!("its URL answered {}", answer.status())));
+            }
+            Err(error) if tries == FETCHES_MAX => return Err(unfetched(error)),
+            Ok(_) | Err(_) => {}
+        }
+    };
+    let transcoder = (format == AudioFormat::Mp3).then(Box::default);
+    let mut speech = Speech { answer, transcoder, first: Bytes::new() };
+    while speech.first.is_empty() {
+        match speech.next().await? {
+            Some(piece) => speech.first = piece,
+            None => break,
+        }
+    }
+    Ok(speech)
+}
+
+/// Sends audio as it arrives.
+async fn send(session: &mut Session, exchange: &mut Exchange, mut speech: Speech) -> Result<()> {
+    let (media_type, length) = match &speech.transcoder {
+        Some(_) => ("audio/mpeg", None),
+        None => ("audio/wav", speech.answer.content_length()),
+    };
+    let begun = respond::begin_file(session, exchange.stamp(), media_type, length).await;
+    begun.map_err(|error| error.into_down())?;
+    let first = std::mem::take(&mut speech.first);
+    let left = |error: Box<Error>| error.into_down();
+    session.write_response_body(Some(first), false).await.map_err(left)?;
+    loop {
+        match speech.next().await {
+            Ok(Some(piece)) if piece.is_empty() => {}
+            Ok(Some(piece)) => {
+                session.write_response_body(Some(piece), false).await.map_err(left)?;
+            }
+            Ok(None) => break,
+            Err(error) => {
+                exchange.failure = Some(error);
+                return Err(Error::new_up(ErrorType::ConnectionClosed));
+            }
+        }
+    }
+    let last = speech.transcoder.as_mut().map(|transcoder| transcoder.finish());
+    exchange.finish_known();
+    session.write_response_body(Some(last.unwrap_or_default()), true).await.map_err(left)
+}
+
+fn unfetched(cause: impl std::fmt::Display) -> GatewayError {
+    let message = "The upstream made the audio, but it could not be fetched. Nothing was charged.";
+    GatewayError::new(ErrorKind::BadGateway, message).cause(cause)
+}
+
+fn not_audio() -> GatewayError {
+    unfetched("what the upstream made is no whole 16-bit PCM wav file")
+}

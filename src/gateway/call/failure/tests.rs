@@ -1,0 +1,174 @@
+use http::HeaderValue;
+
+use super::CustomerReads as Reads;
+use super::*;
+
+/// A row of the table: what follows for an answer that is passed on or put together, and for a submit.
+struct TableRow {
+    failure: CallFailure,
+    outcome: Option<Outcome>,
+    progress: Progress,
+    reads: Reads,
+    next: NextTarget,
+    submit_reads: Reads,
+    submit_next: NextTarget,
+}
+
+const DELAY: Option<Duration> = Some(Duration::from_secs(7));
+
+/// The whole table, one row after the other as the documentation has them.
+fn table() -> Vec<TableRow> {
+    use CallFailure as F;
+    use NextTarget::{Another, Free, IfAllowed, Never, Same};
+    let row = |failure, outcome, progress, reads, next, submit_reads, submit_next| TableRow {
+        failure,
+        outcome,
+        progress,
+        reads,
+        next,
+        submit_reads,
+        submit_next,
+    };
+    let busy = |status| F::Busy { status, delay: DELAY };
+    let (failed, broken) = (Some(Outcome::Failed), Some(Outcome::Broken));
+    let (late, offered) = (Some(Outcome::TimedOut), Some(Outcome::NotOffered));
+    let was_busy = Some(Outcome::Busy(DELAY));
+    let (none, refused) = (Progress::NotSent, Progress::Refused);
+    let (silent, lost) = (Progress::Silent, Progress::Lost);
+    let status = |status| IfAllowed(RepeatAfter::Status(status));
+    let after_loss = IfAllowed(RepeatAfter::ConnectionLost);
+    let after_silence = IfAllowed(RepeatAfter::Timeout);
+    let (r502, r504) = (Reads::Unavailable, Reads::TimedOut);
+    let unreachable = Some(Outcome::Unreachable);
+    let credential = Some(Outcome::Credential);
+    let (model, path) = (F::NotOffered(Lack::Model), F::NotOffered(Lack::Path));
+    let (r404, r429) = (Reads::NotOffered, Reads::Busy);
+    let words = Reads::ItsWords;
+    let (free_model, free_path) = (Free(Lack::Model), Free(Lack::Path));
+    let (bad, large) = (Reads::Unreadable, Reads::TooLarge);
+    let sent = Progress::Sent;
+    vec![
+        row(F::NotConnected, unreachable, none, r502, Another, r502, Another),
+        row(F::ClosedWhileIdle, None, none, r502, Same, r502, Same),
+        row(F::BrokenWhileSending, broken, none, r502, Another, r502, Another),
+        row(F::StalledWhileSending, late, none, r502, Another, r502, Another),
+        row(F::TimedOut, late, silent, r504, after_silence, r504, Never),
+        row(F::ConnectionLost, broken, lost, r502, after_loss, r504, Never),
+        row(busy(429), was_busy, refused, r429, Another, r429, Another),
+        row(busy(503), was_busy, refused, r429, Another, r429, Never),
+        row(F::RefusedRequest, Some(Outcome::Refused), refused, words, Never, words, Never),
+        row(F::RefusedCredential, credential, refused, r502, Another, r502, Another),
+        row(F::NotDone(404), failed, refused, r502, Another, r502, Another),
+        row(F::NotDone(503), failed, refused, r502, Another, r502, Never),
+        row(F::NotBilled(500), failed, refused, r502, Another, r502, Never),
+        row(F::Doubtful(520), failed, lost, r502, status(520), r502, Never),
+        row(F::Doubtful(408), failed, lost, r504, status(408), r504, Never),
+        row(F::Doubtful(504), failed, lost, r504, status(504), r504, Never),
+        row(model, offered, refused, r404, free_model, r404, free_model),
+        row(path, offered, refused, r404, free_path, r404, free_path),
+        row(F::FailedWithSuccess, failed, refused, r502, Never, r502, Never),
+        row(F::Unreadable, failed, lost, bad, Never, bad, Never),
+        row(F::TooLarge, Some(Outcome::Ok), lost, large, Never, large, Never),
+        row(F::BodyTimedOut, late, silent, r504, Never, r504, Never),
+        row(F::BodyBroken, broken, sent, r502, Never, r504, Never),
+    ]
+}
+
+/// Where a failure stands in the table: a variant without a place does not compile.
+fn place(failure: CallFailure) -> usize {
+    match failure {
+        CallFailure::NotConnected => 0,
+        CallFailure::ClosedWhileIdle => 1,
+        CallFailure::BrokenWhileSending => 2,
+        CallFailure::StalledWhileSending => 3,
+        CallFailure::TimedOut => 4,
+        CallFailure::ConnectionLost => 5,
+        CallFailure::Busy { .. } => 6,
+        CallFailure::RefusedRequest => 7,
+        CallFailure::RefusedCredential => 8,
+        CallFailure::NotDone(_) => 9,
+        CallFailure::NotBilled(_) => 10,
+        CallFailure::Doubtful(_) => 11,
+        CallFailure::NotOffered(_) => 12,
+        CallFailure::FailedWithSuccess => 13,
+        CallFailure::Unreadable => 14,
+        CallFailure::TooLarge => 15,
+        CallFailure::BodyTimedOut => 16,
+        CallFailure::BodyBroken => 17,
+    }
+}
+
+#[test]
+fn every_failure_has_the_consequences_that_the_table_says() {
+    let mut places: Vec<usize> = Vec::new();
+    for row in table() {
+        let TableRow { failure, outcome, progress, .. } = row;
+        places.push(place(failure));
+        for (delivery, reads, next) in [
+            (Delivery::Relay, row.reads, row.next),
+            (Delivery::Stream, row.reads, row.next),
+            (Delivery::Collect, row.reads, row.next),
+            (Delivery::Submit, row.submit_reads, row.submit_next),
+        ] {
+            let expected = Consequence { reads, outcome, next, progress };
+            assert_eq!(failure.consequence(delivery), expected, "{failure:?}, {delivery:?}");
+        }
+    }
+    places.dedup();
+    assert_eq!(places, Vec::from_iter(0..18), "each failure once, in the order of the table");
+}
+
+/// Work that may have been done is not sent again unless the operator says so; a submit, and an answer
+/// with a status of success, never.
+#[test]
+fn what_may_be_done_is_repeated_only_where_an_operator_allows_it() {
+    for TableRow { failure, next, submit_next, progress, .. } in table() {
+        if progress.may_be_done() {
+            let is_asked_for = matches!(next, NextTarget::IfAllowed(_));
+            assert!(is_asked_for || next == NextTarget::Never, "{failure:?}");
+            assert_eq!(submit_next, NextTarget::Never, "{failure:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_customer_reads_has_the_status_of_the_table() {
+    for TableRow { failure, reads, .. } in table() {
+        let kind = match reads {
+            Reads::ItsWords | Reads::NotOffered | Reads::Unavailable => {
+                ErrorKind::UpstreamUnavailable
+            }
+            Reads::Busy => ErrorKind::RateLimited,
+            Reads::Unreadable | Reads::TooLarge => ErrorKind::BadGateway,
+            Reads::TimedOut => ErrorKind::UpstreamTimeout,
+        };
+        let error = failure.error(Delivery::Relay);
+        assert_eq!(error.kind, kind, "{failure:?}");
+        if reads == Reads::Busy {
+            assert_eq!(error.retry_after, DELAY, "{failure:?}");
+        }
+    }
+}
+
+#[test]
+fn a_status_says_what_became_of_the_work() {
+    let page = HeaderMap::new();
+    let json = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    for (status, of_page, of_json) in [
+        (101, CallFailure::Unreadable, CallFailure::Unreadable),
+        (307, CallFailure::NotDone(307), CallFailure::NotDone(307)),
+        (400, CallFailure::RefusedRequest, CallFailure::RefusedRequest),
+        (401, CallFailure::RefusedCredential, CallFailure::RefusedCredential),
+        (403, CallFailure::NotDone(403), CallFailure::NotDone(403)),
+        (408, CallFailure::Doubtful(408), CallFailure::Doubtful(408)),
+        (422, CallFailure::RefusedRequest, CallFailure::RefusedRequest),
+        (500, CallFailure::Doubtful(500), CallFailure::NotBilled(500)),
+        (502, CallFailure::Doubtful(502), CallFailure::NotBilled(502)),
+        (503, CallFailure::NotDone(503), CallFailure::NotDone(503)),
+        (504, CallFailure::Doubtful(504), CallFailure::Doubtful(504)),
+        (529, CallFailure::NotDone(529), CallFailure::NotDone(529)),
+    ] {
+        assert_eq!(CallFailure::from_status(status, &page), of_page, "{status} with a page");
+        assert_eq!(CallFailure::from_status(status, &json), of_json, "{status} with JSON");
+    }
+}

@@ -1,0 +1,400 @@
+//! Calls whose answer is passed on as it comes, as a document or a stream: over Pingora's connections,
+//! but in a loop of our own.
+//!
+//! Pingora's loop ends an upstream's answer as soon as the customer is gone. Here it is read on where
+//! what it costs is known at its end only, and work that an upstream may have begun is never sent a
+//! second time unless an operator says so.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use pingora::http::ResponseHeader;
+use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
+
+use crate::balance::Candidate;
+use crate::gateway::answer::customer::{Customer, gone};
+use crate::gateway::answer::kind::{self, ShownFraming};
+use crate::gateway::answer::{refused, relay};
+use crate::gateway::call::failure::CallFailure;
+use crate::gateway::call::sending::{Attempt, Progress};
+use crate::gateway::call::targets::{AskTarget, Otherwise, TryResult, ask_targets};
+use crate::gateway::call::upstream::{UpstreamCall, delimit};
+use crate::gateway::call::{headers, peer};
+use crate::gateway::describe_error;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::proxy::Gateway;
+use crate::gateway::receive::cors;
+use crate::pipeline;
+use crate::protocols::Framing;
+
+/// Pieces of an answer that are there at once go to the customer together, up to about this size.
+const GATHERED_BYTES_MAX: usize = 16 * 1024;
+
+/// Answers a paid request.
+///
+/// # Errors
+/// What `fail_to_proxy` is to tell the customer, or the log.
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<()> {
+    let mut customer = Customer::new(exchange);
+    let mut way = Forward { gateway, session, customer: &mut customer };
+    let begun = ask_targets(gateway, exchange, &mut way).await?;
+    let (mut call, mut header) = way.wait_for_head(exchange, begun).await?;
+    look_into(session, exchange, &mut customer, &mut call, &mut header).await?;
+    if header.status.is_success() {
+        let first = begin(session, exchange, &mut customer, &mut call, header).await?;
+        pass_on(session, exchange, &mut customer, &mut call, first).await?;
+    } else {
+        // It is large, and most requests do without it.
+        let refused = refused::answer(session, exchange, &mut customer, &mut call, header);
+        Box::pin(refused).await?;
+    }
+    gateway.upstreams.release(call).await;
+    Ok(())
+}
+
+/// Asks targets over Pingora's connections, while the customer is watched and kept waiting.
+struct Forward<'a> {
+    gateway: &'a Gateway,
+    session: &'a mut Session,
+    customer: &'a mut Customer,
+}
+
+/// A call whose answer can be passed on, or is not here yet.
+#[expect(clippy::large_enum_variant, reason = "it is looked at once and not kept")]
+enum Begun {
+    /// The head has come.
+    Head(UpstreamCall, ResponseHeader),
+    /// The head has not come in time, and the call goes on.
+    Silent(UpstreamCall, Box<Error>),
+}
+
+impl AskTarget for Forward<'_> {
+    type Answer = Begun;
+
+    async fn ask(&mut self, exchange: &mut Exchange, candidate: Candidate) -> TryResult<Begun> {
+        self.send(exchange, candidate).await.unwrap_or_else(TryResult::Ended)
+    }
+}
+
+impl Forward<'_> {
+    async fn send(
+        &mut self,
+        exchange: &mut Exchange,
+        candidate: Candidate,
+    ) -> Result<TryResult<Begun>> {
+        let (gateway, session) = (self.gateway, &mut *self.session);
+        let (id, budget) = (exchange.id, exchange.snapshot.limits.body_memory_bytes_max);
+        let delivery = exchange.delivery();
+        let upstream = Arc::clone(&candidate.target.upstream);
+        let found = gateway.addresses.find(&upstream.host, upstream.port).await;
+        let sending = exchange.sending()?;
+        let (query, body) = (session.req_header().uri.query(), &sending.body.bytes);
+        let rewrite = || pipeline::rewrite(&sending.admitted, &candidate, query, body);
+        let rewritten = gateway.offload.run(body.len(), rewrite).await;
+        let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
+        if let Err(full) = sending.body.share_with(&request.body, budget) {
+            return Err(exchange.fail(full.to_error()));
+        }
+        sending.attempt = Some(Attempt::begin(candidate, request));
+        let not_connected = |cause: String| {
+            let failure = CallFailure::NotConnected;
+            TryResult::Failed(failure, Otherwise::Error(failure.error(delivery).cause(cause)))
+        };
+        let address = match found {
+            Ok(address) => address,
+            Err(error) => return Ok(not_connected(error.to_string())),
+        };
+        let peer = Box::new(peer::peer(&upstream, address));
+        let connecting = gateway.upstreams.connect(peer);
+        let mut call = match self.customer.wait(session, exchange, connecting).await? {
+            Ok(call) => call,
+            Err(error) => return Ok(not_connected(describe_error(&error))),
+        };
+        let mut header = session.req_header().clone();
+        header.set_version(http::Version::HTTP_11);
+        let sending = exchange.sending()?;
+        let Some(attempt) = &mut sending.attempt else { return Err(gone()) };
+        headers::to_upstream(&mut header, &attempt.request, id)?;
+        sending.admitted.payment.note_sent().await.map_err(|error| {
+            Error::because(ErrorType::InternalError, "the call left no trace", error)
+        })?;
+        attempt.progress = Progress::Sent;
+        let body = attempt.request.body.clone();
+        let sent = self.customer.wait(session, exchange, call.send(header, &body)).await?;
+        drop(body);
+        match sent {
+            Ok(()) => self.head(exchange, call).await,
+            Err(error) => unanswered(exchange, call, error),
+        }
+    }
+
+    /// Waits for the head of an answer, and looks at it.
+    async fn head(
+        &mut self,
+        exchange: &mut Exchange,
+        mut call: UpstreamCall,
+    ) -> Result<TryResult<Begun>> {
+        let header = match self.customer.wait(self.session, exchange, call.head()).await? {
+            Ok(header) => header,
+            Err(error) => return unanswered(exchange, call, error),
+        };
+        let Some(failure) = relay::failure_of(&header, exchange) else {
+            return Ok(TryResult::Answered(Begun::Head(call, header)));
+        };
+        let delivery = exchange.delivery();
+        let dialect = exchange.attempt().map(|tried| tried.candidate.target.upstream.dialect);
+        let status = header.status.as_u16();
+        let is_relayed = failure == CallFailure::RefusedRequest
+            || dialect.is_some_and(|dialect| peer::relays_failure(dialect, status));
+        Ok(TryResult::Failed(
+            failure,
+            match is_relayed {
+                true => Otherwise::Answer(Begun::Head(call, header)),
+                false => Otherwise::Error(failure.error(delivery)),
+            },
+        ))
+    }
+
+    /// The head of the answer. Of one that has not come in time, the customer is told so, and it is
+    /// waited for where the answer will have cost money.
+    ///
+    /// # Errors
+    /// The silence, where it is not waited for; then whatever goes wrong.
+    async fn wait_for_head(
+        &mut self,
+        exchange: &mut Exchange,
+        begun: Begun,
+    ) -> Result<(UpstreamCall, ResponseHeader)> {
+        let (mut call, silence) = match begun {
+            Begun::Head(call, header) => return Ok((call, header)),
+            Begun::Silent(call, silence) => (call, silence),
+        };
+        if exchange.orphan.is_some() {
+            return Err(gone());
+        }
+        let delivery = exchange.delivery();
+        read_on(self.session, exchange, &mut call, silence).await?;
+        let tried = self.head(exchange, call).await?;
+        match exchange.conclude(tried, delivery)? {
+            Some(Begun::Head(call, header)) => Ok((call, header)),
+            Some(Begun::Silent(..)) | None => Err(gone()),
+        }
+    }
+}
+
+/// The target got the request, or some of it, and the connection failed before it had answered.
+fn unanswered(
+    exchange: &mut Exchange,
+    call: UpstreamCall,
+    error: Box<Error>,
+) -> Result<TryResult<Begun>> {
+    let delivery = exchange.delivery();
+    let may_reconnect = call.is_reused() && exchange.sending()?.may_reconnect();
+    let failure = match (call.has_not_begun(&error), error.etype()) {
+        // The upstream had closed an idle connection when the request came: it is asked again, on what
+        // will sooner or later be a new one.
+        (true, _) if may_reconnect => CallFailure::ClosedWhileIdle,
+        (true, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => {
+            CallFailure::StalledWhileSending
+        }
+        (true, _) => CallFailure::BrokenWhileSending,
+        (false, ErrorType::ReadTimedout) => CallFailure::TimedOut,
+        (false, _) => CallFailure::ConnectionLost,
+    };
+    Ok(TryResult::Failed(
+        failure,
+        match failure {
+            CallFailure::TimedOut => Otherwise::Answer(Begun::Silent(call, error)),
+            _ => Otherwise::Error(failure.error(delivery).cause(describe_error(&error))),
+        },
+    ))
+}
+
+/// Looks whether what is said to be JSON is a stream of events, or nothing that can be read: the body
+/// decides. Of one that is said
+/// to be events the head does not wait for its body.
+async fn look_into(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    customer: &mut Customer,
+    call: &mut UpstreamCall,
+    header: &mut ResponseHeader,
+) -> Result<()> {
+    let said = exchange.attempt().and_then(|attempt| attempt.framing);
+    if said != Some(Framing::Json) {
+        return Ok(());
+    }
+    // Who did not ask for events gets blank lines as they come.
+    let is_asked = exchange.stream;
+    let is_enough = |begun: &[u8]| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
+    let begun = loop {
+        match customer.wait(session, exchange, call.look(is_enough)).await? {
+            Ok(begun) => break begun,
+            Err(error) => {
+                exchange.fail_answer(CallFailure::refine_by_body(&error));
+                broken_off(session, exchange, call, error).await?;
+            }
+        }
+    };
+    // Who did not ask for events cannot read them.
+    if is_asked && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
+        header.insert_header(CONTENT_TYPE, "text/event-stream")?;
+        header.remove_header(&CONTENT_LENGTH);
+        if let Some(attempt) = exchange.attempt() {
+            attempt.framing = Some(Framing::Sse);
+        }
+        return Ok(());
+    }
+    match no_document(&begun, call.has_shown_all()) {
+        Some(cause) => Err(exchange.unread(cause)),
+        None => Ok(()),
+    }
+}
+
+/// Tells the customer of a silence that took too long, and goes on reading for its bill.
+///
+/// # Errors
+/// The one given, where nothing is read on.
+async fn read_on(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    call: &mut UpstreamCall,
+    silence: Box<Error>,
+) -> Result<()> {
+    if !exchange.read_on() {
+        return Err(silence);
+    }
+    let _reuse = relay::fail(session, &silence, exchange).await;
+    call.wait_without_limit();
+    Ok(())
+}
+
+/// A piece of the answer as the customer gets it, and whether it is the last.
+type AnswerPiece = (Bytes, bool);
+
+/// Sends the upstream's head as the customer's, if there is none yet. A document that is there as a
+/// whole is read before that, so that one that is none can still be told from one: then it is given.
+async fn begin(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    customer: &mut Customer,
+    call: &mut UpstreamCall,
+    mut header: ResponseHeader,
+) -> Result<Option<AnswerPiece>> {
+    let framing = exchange.attempt().and_then(|attempt| attempt.framing);
+    if customer.has_head() && framing != Some(Framing::Sse) && exchange.orphan.is_none() {
+        return Err(exchange.fail(peer::unreadable("events were asked for, and none came")));
+    }
+    delimit(&mut header)?;
+    relay::begin(&mut header, exchange).await?;
+    cors::allow(&mut header, session.req_header())?;
+    let mut first = None;
+    if framing == Some(Framing::Json)
+        && call.has_shown_all()
+        && let Some(Some(document)) = call.chunk_now()
+    {
+        first = Some(gather(exchange, call, document)?);
+    }
+    customer.send_head(session, exchange, header).await?;
+    Ok(first)
+}
+
+/// Why what has come of an answer cannot be the beginning of a JSON object. Whether it is a whole one
+/// is known to whoever meters it.
+fn no_document(begun: &[u8], is_all: bool) -> Option<&'static str> {
+    let text = begun.trim_ascii_start();
+    match text.first() {
+        None => is_all.then_some("its answer is empty"),
+        Some(b'{') => None,
+        Some(_) => Some("its answer is no JSON object"),
+    }
+}
+
+/// Passes the answer's body on, or reads it to its end for nobody. What was read of it before its head
+/// was sent comes first.
+async fn pass_on(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    customer: &mut Customer,
+    call: &mut UpstreamCall,
+    mut first: Option<AnswerPiece>,
+) -> Result<()> {
+    loop {
+        let (piece, is_end) = match first.take() {
+            Some(piece) => piece,
+            None => match customer.wait(session, exchange, call.chunk()).await? {
+                Ok(Some(chunk)) => gather(exchange, call, chunk)?,
+                Ok(None) => (metered(exchange, Bytes::new(), true)?, true),
+                // What a connection does behind a stream's last event is nobody's concern.
+                Err(_) if exchange.is_whole_stream() => {
+                    (metered(exchange, Bytes::new(), true)?, true)
+                }
+                Err(error) => {
+                    broken_off(session, exchange, call, error).await?;
+                    continue;
+                }
+            },
+        };
+        customer.send(session, exchange, piece, is_end).await?;
+        if exchange.is_cut() && exchange.orphan.is_none() {
+            if is_end || !exchange.read_on() {
+                return Err(Error::new(ErrorType::Custom("the answer was cut")));
+            }
+            call.wait_without_limit();
+        }
+        if is_end {
+            return Ok(());
+        }
+    }
+}
+
+/// What is there of the answer at once, as the customer gets it, and whether that is its end.
+fn gather(exchange: &mut Exchange, call: &mut UpstreamCall, first: Bytes) -> Result<AnswerPiece> {
+    let mut is_end = call.is_done();
+    let mut out = metered(exchange, first, is_end)?;
+    let mut gathered = BytesMut::new();
+    while !is_end && !exchange.is_cut() && gathered.len().max(out.len()) < GATHERED_BYTES_MAX {
+        let Some(more) = call.chunk_now() else { break };
+        is_end = more.is_none() || call.is_done();
+        let more = metered(exchange, more.unwrap_or_default(), is_end)?;
+        if more.is_empty() {
+            continue;
+        }
+        if gathered.is_empty() {
+            gathered.extend_from_slice(&out);
+        }
+        gathered.extend_from_slice(&more);
+    }
+    if !gathered.is_empty() {
+        out = gathered.freeze();
+    }
+    Ok((out, is_end))
+}
+
+/// A piece of the answer as the customer gets it, once it is metered and paid for.
+fn metered(exchange: &mut Exchange, piece: Bytes, is_end: bool) -> Result<Bytes> {
+    let mut body = Some(piece);
+    relay::piece(&mut body, is_end, exchange)?;
+    Ok(body.unwrap_or_default())
+}
+
+/// The upstream broke off, or has been silent for too long. In that case the customer is told, and
+/// it is read on where it may go on to cost money.
+///
+/// # Errors
+/// The one given, where nothing is read on.
+async fn broken_off(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    call: &mut UpstreamCall,
+    error: Box<Error>,
+) -> Result<()> {
+    let is_silent = *error.etype() == ErrorType::ReadTimedout && exchange.orphan.is_none();
+    if is_silent { read_on(session, exchange, call, error).await } else { Err(error) }
+}

@@ -1,0 +1,145 @@
+//! Calls to upstreams that the gateway makes itself and whose answers it reads whole: what they come
+//! to, and what a customer may read of a failure.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::Value;
+
+use crate::config::snapshot::Upstream;
+use crate::error::{GatewayError, Words};
+use crate::gateway::answer::refused;
+use crate::gateway::answer::secrets::{hides, is_told};
+use crate::gateway::call::failure::CallFailure;
+use crate::gateway::call::peer;
+use crate::gateway::call::targets::Otherwise;
+use crate::outbound::OutboundError;
+use crate::protocols::{Delivery, Fault, json};
+
+/// What the customer's answer is made of.
+pub(crate) enum OwnAnswer<T> {
+    /// What was wanted of the upstream.
+    Done(T),
+    /// The upstream's status and own words about the customer's request.
+    Words(u16, Bytes),
+}
+
+/// A call that has no good answer.
+pub(crate) struct FailedCall {
+    pub(crate) failure: CallFailure,
+    answer: FailureAnswer,
+}
+
+/// What the customer gets of a failure if no target is asked again.
+enum FailureAnswer {
+    /// The upstream's status and own words.
+    Words(u16, Bytes),
+    /// An error of the gateway's.
+    Error(GatewayError),
+}
+
+impl FailedCall {
+    /// A failure of which the customer reads this error.
+    pub(crate) fn new(failure: CallFailure, error: GatewayError) -> Self {
+        Self { failure, answer: FailureAnswer::Error(error) }
+    }
+
+    /// A failure of which the customer reads what the table says.
+    pub(crate) fn by_table(failure: CallFailure, delivery: Delivery) -> Self {
+        Self::new(failure, failure.error(delivery))
+    }
+
+    /// No answer came, or no whole one.
+    pub(crate) fn unanswered(
+        failure: CallFailure,
+        delivery: Delivery,
+        error: &OutboundError,
+    ) -> Self {
+        Self::new(failure, failure.error(delivery).cause(error))
+    }
+
+    /// The upstream's own words about the customer's request.
+    pub(crate) fn words(status: u16, words: Bytes) -> Self {
+        let answer = FailureAnswer::Words(status, words);
+        Self { failure: CallFailure::RefusedRequest, answer }
+    }
+
+    /// What the protocol has read in an answer that means `failure`.
+    pub(crate) fn read(failure: CallFailure, delivery: Delivery, fault: Fault) -> Self {
+        match (failure, fault) {
+            (_, Fault::Relayed(status, words)) => Self::words(status, words),
+            (_, Fault::Customers(error)) => Self::new(failure, error),
+            (CallFailure::Unreadable, Fault::Upstreams(cause)) => {
+                Self::new(failure, peer::unreadable(cause))
+            }
+            // The status says how it went, and the words are about the rest.
+            (CallFailure::Doubtful(_), Fault::Upstreams(_)) | (_, Fault::Busy) => {
+                Self::by_table(failure, delivery)
+            }
+            (_, Fault::Upstreams(cause)) => Self::new(failure, peer::at_fault(cause)),
+        }
+    }
+
+    /// With this error in the place of the gateway's, where the failure is the upstream's own. The
+    /// upstream's words are in it only if they tell nothing that only the operator may know.
+    pub(crate) fn in_its_words(
+        self,
+        error: GatewayError,
+        headers: &HeaderMap,
+        upstream: &Upstream,
+    ) -> Self {
+        if self.failure == CallFailure::RefusedRequest {
+            return self;
+        }
+        let is_secret = |words: &Words| hides(&words.body, headers, Some(upstream));
+        let words = error.words.clone().filter(|words| !is_secret(words));
+        let error = GatewayError { words, ..error };
+        match self.failure {
+            CallFailure::Busy { delay: Some(delay), .. } => {
+                Self::new(self.failure, error.retry_after(delay))
+            }
+            failure => Self::new(failure, error),
+        }
+    }
+
+    /// What customers may read of an answer with these `headers`: nothing that only the operator may
+    /// know, or that nobody can read.
+    pub(crate) fn without_secrets(self, headers: &HeaderMap, upstream: &Upstream) -> Self {
+        let is_refused = self.failure == CallFailure::RefusedRequest;
+        let hidden = match &self.answer {
+            FailureAnswer::Words(status, words) => {
+                hides(words, headers, Some(upstream)).then_some(*status)
+            }
+            FailureAnswer::Error(error) => {
+                (is_refused && is_told(error.message.as_bytes(), upstream)).then_some(400)
+            }
+        };
+        match hidden {
+            Some(status) => Self::new(self.failure, refused::own_words(status)),
+            None => self,
+        }
+    }
+
+    /// The error that the log and the customer read; `None` for an upstream's own words.
+    pub(crate) fn error(&self) -> Option<&GatewayError> {
+        match &self.answer {
+            FailureAnswer::Words(..) => None,
+            FailureAnswer::Error(error) => Some(error),
+        }
+    }
+
+    /// What the customer gets if no target is asked again.
+    pub(crate) fn otherwise<T>(self) -> Otherwise<OwnAnswer<T>> {
+        match self.answer {
+            FailureAnswer::Words(status, words) => {
+                Otherwise::Answer(OwnAnswer::Words(status, words))
+            }
+            FailureAnswer::Error(error) => Otherwise::Error(error),
+        }
+    }
+}
+
+/// Whether a body is an error in any of the protocols' words.
+pub(crate) fn is_error(answer: &Bytes) -> bool {
+    json::from_upstream::<Value>(answer)
+        .is_some_and(|answer| !answer["code"].is_null() || !answer["error"].is_null())
+}

@@ -1,0 +1,73 @@
+//! The connection to a target, and what customers read of failures.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pingora::upstreams::peer::HttpPeer;
+
+use crate::config::snapshot::Upstream;
+use crate::error::{ErrorKind, GatewayError};
+use crate::protocols::Dialect;
+
+/// How long an unused connection is kept for the next request. Providers close theirs after a
+/// minute or more; a connection that is closed on a request costs a second try.
+const KEEPALIVE: Duration = Duration::from_secs(50);
+
+/// When to try again where a busy upstream does not say.
+const RETRY_BUSY: Duration = Duration::from_secs(2);
+
+/// The peer for one try. HTTP/1.1 always: one try has a connection of its own then, so a failure
+/// says exactly what was sent and what was not.
+pub(crate) fn peer(upstream: &Upstream, address: SocketAddr) -> HttpPeer {
+    let mut peer = HttpPeer::new(address, upstream.tls, upstream.host.clone());
+    let timeouts = &upstream.timeouts;
+    peer.options.set_http_version(1, 1);
+    peer.options.connection_timeout = Some(timeouts.connect);
+    peer.options.total_connection_timeout = Some(timeouts.connect);
+    peer.options.read_timeout = Some(timeouts.read);
+    peer.options.write_timeout = Some(timeouts.write);
+    peer.options.idle_timeout = Some(KEEPALIVE);
+    peer
+}
+
+/// Whether the last target's own words about a failure of it are relayed: clients of Anthropic's API
+/// act on them.
+pub(crate) fn relays_failure(dialect: Dialect, status: u16) -> bool {
+    dialect == Dialect::Anthropic && matches!(status, 429 | 500..)
+}
+
+/// What the customer reads when no target was asked because all have said when to come again.
+pub(crate) fn busy_for(time: Duration) -> GatewayError {
+    busy_without_word().retry_after(time).cause("every target has asked for time")
+}
+
+/// What the customer reads when every target is busy and none says for how long.
+pub(crate) fn busy_without_word() -> GatewayError {
+    let message = "The model's providers take no more requests at the moment. Try again shortly.";
+    GatewayError::new(ErrorKind::RateLimited, message)
+        .retry_after(RETRY_BUSY)
+        .cause("the upstream answered 429")
+}
+
+/// What the customer reads when an upstream, or the operator's account there, is at fault.
+pub(crate) fn at_fault(cause: impl Display) -> GatewayError {
+    unavailable().cause(cause)
+}
+
+/// What the customer reads when an upstream says that all is well, and nothing that could be read.
+pub(crate) fn unreadable(cause: impl Display) -> GatewayError {
+    let message = "The upstream's answer could not be read. Try again shortly.";
+    GatewayError::new(ErrorKind::BadGateway, message).cause(cause)
+}
+
+/// What the customer reads when no target was asked because none is in order.
+pub(crate) fn unavailable() -> GatewayError {
+    let message = "No upstream could serve the request. Try again shortly.";
+    GatewayError::new(ErrorKind::UpstreamUnavailable, message)
+}
+
+/// What the customer reads when an upstream takes too long.
+pub(crate) fn timed_out() -> GatewayError {
+    GatewayError::new(ErrorKind::UpstreamTimeout, "The upstream did not answer in time.")
+}

@@ -1,0 +1,250 @@
+//! A paid request that no target has answered yet: what may still be tried, the try under way, and
+//! what follows when it fails.
+
+use std::time::Instant;
+
+use crate::balance::{Candidate, Candidates, Outcome, Retry};
+use crate::config::snapshot::RepeatAfter;
+use crate::error::GatewayError;
+use crate::gateway::call::failure::{CallFailure, Consequence, NextTarget};
+use crate::gateway::call::peer;
+use crate::gateway::call::repeat::Mark;
+use crate::gateway::receive::body::HeldBody;
+use crate::metrics::Metrics;
+use crate::pipeline::{Admitted, UpstreamRequest};
+use crate::protocols::{Delivery, Framing};
+
+/// So many idle connections may turn out to be closed before the request is given up.
+const STALE_TRIES_MAX: u8 = 3;
+
+/// A paid request that no target has answered yet.
+pub(crate) struct Sending {
+    pub(crate) admitted: Admitted,
+    pub(crate) body: HeldBody,
+    /// What marks repetitions of it, for one that starts a task.
+    pub(crate) mark: Option<Mark>,
+    /// The try under way.
+    pub(crate) attempt: Option<Attempt>,
+    /// The targets still to try.
+    candidates: Candidates,
+    /// Tries that ended because the upstream had closed an idle connection.
+    stale_tries: u8,
+    /// What the customer reads of the last try that failed.
+    last_failure: Option<GatewayError>,
+}
+
+/// One try of one target.
+pub(crate) struct Attempt {
+    pub(crate) candidate: Candidate,
+    pub(crate) request: UpstreamRequest,
+    pub(crate) began: Instant,
+    pub(crate) progress: Progress,
+    /// How its answer is read, once it has a good one.
+    pub(crate) framing: Option<Framing>,
+}
+
+/// How far a try has come without a good answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The upstream has nothing of the request, or too little to begin with it.
+    NotSent,
+    /// The upstream may be at work, and has not answered.
+    Sent,
+    /// The upstream has refused or failed with an answer that says that nothing was done.
+    Refused,
+    /// The upstream may still be at work, and has not answered in time.
+    Silent,
+    /// The upstream had the request, and what it did with it nobody will say.
+    Lost,
+}
+
+impl Progress {
+    /// Whether the upstream may have done the work.
+    pub(crate) fn may_be_done(self) -> bool {
+        match self {
+            Self::NotSent | Self::Refused => false,
+            Self::Sent | Self::Silent | Self::Lost => true,
+        }
+    }
+}
+
+/// What a target does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// The model.
+    Model,
+    /// The path.
+    Path,
+}
+
+impl Attempt {
+    /// A first or a further try, of which nothing is sent yet.
+    pub(crate) fn begin(candidate: Candidate, request: UpstreamRequest) -> Self {
+        let (began, progress) = (Instant::now(), Progress::NotSent);
+        Self { candidate, request, began, progress, framing: None }
+    }
+
+    /// The name of the upstream.
+    pub(crate) fn upstream_name(&self) -> &str {
+        &self.candidate.target.upstream.name
+    }
+
+    /// Notes what came of it.
+    pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        report(&mut self.candidate, self.began, outcome, metrics);
+    }
+}
+
+/// Notes what came of a try, for those that follow and for the metrics.
+pub(crate) fn report(
+    candidate: &mut Candidate,
+    began: Instant,
+    outcome: Outcome,
+    metrics: &Metrics,
+) {
+    candidate.report(outcome, Instant::now());
+    metrics.upstream_answered(&candidate.target.upstream.name, outcome.as_str(), began.elapsed());
+}
+
+impl Sending {
+    /// A request that was just admitted.
+    pub(crate) fn new(
+        admitted: Admitted,
+        body: HeldBody,
+        mark: Option<Mark>,
+        candidates: Candidates,
+    ) -> Self {
+        let (attempt, stale_tries, last_failure) = (None, 0, None);
+        Self { admitted, body, mark, candidates, attempt, stale_tries, last_failure }
+    }
+
+    /// Ends the tries: what was admitted, the body, the try that was answered, and the other targets.
+    pub(crate) fn into_parts(self) -> (Admitted, HeldBody, Option<Attempt>, Candidates) {
+        (self.admitted, self.body, self.attempt, self.candidates)
+    }
+
+    /// Notes what came of the try under way.
+    pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.report(outcome, metrics);
+        }
+    }
+
+    /// The next target to try; `None` where none is left, or there are no more retries.
+    pub(crate) fn next(&mut self, metrics: &Metrics) -> Option<Candidate> {
+        if self.candidates.has_tried() && !self.may_retry(metrics) {
+            return None;
+        }
+        let candidate = self.candidates.next(Instant::now())?;
+        self.admitted.turn_to(candidate.target.upstream.dialect);
+        if candidate.is_retry {
+            let model = &self.admitted.resolved.model.id;
+            metrics.retried(model, &candidate.target.upstream.name);
+        }
+        Some(candidate)
+    }
+
+    /// Notes what follows from a failure of the try under way, as [`CallFailure::consequence`] has it.
+    /// Says whether a target is asked again; if so, the next try is paid for, and what the one under
+    /// way may have cost is noted as the operator's loss.
+    pub(crate) fn fail_try(
+        &mut self,
+        failure: CallFailure,
+        delivery: Delivery,
+        metrics: &Metrics,
+    ) -> bool {
+        let Consequence { outcome, next, progress, .. } = failure.consequence(delivery);
+        if let Some(outcome) = outcome {
+            self.report(outcome, metrics);
+        }
+        let Some(attempt) = &mut self.attempt else { return false };
+        // Of a submit the task has taken the hold over.
+        if delivery != Delivery::Submit {
+            attempt.progress = progress;
+        }
+        match next {
+            NextTarget::Same => {
+                self.stale_tries += 1;
+                self.candidates.again(&attempt.candidate);
+                true
+            }
+            NextTarget::Free(lack) => {
+                let now = Instant::now();
+                if lack == Lack::Model {
+                    self.candidates.unknown(&attempt.candidate.channel, now);
+                }
+                self.candidates.pass_over(now)
+            }
+            NextTarget::Another => {
+                let is_repeated = self.may_retry(metrics);
+                if is_repeated {
+                    self.admitted.retry_parts();
+                }
+                is_repeated
+            }
+            NextTarget::IfAllowed(after) => {
+                let upstream = &attempt.candidate.target.upstream;
+                let is_allowed = match after {
+                    RepeatAfter::Status(status) => upstream.repeats_after_status(status),
+                    after => upstream.repeat_after.contains(&after),
+                };
+                let is_repeated = is_allowed && self.may_retry(metrics);
+                if is_repeated {
+                    self.admitted.retry(self.admitted.bound);
+                }
+                is_repeated
+            }
+            NextTarget::Never => false,
+        }
+    }
+
+    /// Keeps what the customer reads of a try if the ones that follow come to nothing.
+    pub(crate) fn set_last_failure(&mut self, failure: GatewayError) {
+        self.last_failure = Some(failure);
+    }
+
+    /// Whether the same target may be asked once more because a kept connection was closed.
+    pub(crate) fn may_reconnect(&self) -> bool {
+        self.stale_tries < STALE_TRIES_MAX
+    }
+
+    /// Whether another target may be tried; if so, the next try is paid for.
+    fn may_retry(&mut self, metrics: &Metrics) -> bool {
+        match self.candidates.retry(Instant::now()) {
+            Retry::Granted => true,
+            Retry::NoneLeft => false,
+            Retry::OverBudget => {
+                metrics.retry_denied();
+                false
+            }
+        }
+    }
+
+    /// What the target of the try under way does not have, if it answered with this status: the model,
+    /// by a name of the customer's own, or a path whose answer the gateway knows. That is no failure of
+    /// the target.
+    pub(crate) fn lacks(&self, status: u16) -> Option<Lack> {
+        let attempt = self.attempt.as_ref()?;
+        if matches!(status, 404 | 405 | 501) && self.admitted.call.local_answer().is_some() {
+            return Some(Lack::Path);
+        }
+        let is_chosen = self.admitted.resolved.is_chosen_at(&attempt.candidate.target);
+        (status == 404 && is_chosen).then_some(Lack::Model)
+    }
+
+    /// What the customer reads when no target is left.
+    pub(crate) fn give_up(&mut self) -> GatewayError {
+        if let Some(failure) = self.last_failure.take() {
+            return failure;
+        }
+        let now = Instant::now();
+        if self.candidates.is_unknown(now) {
+            return self.admitted.resolved.unknown();
+        }
+        match self.candidates.busy_for(now) {
+            // Nobody was asked: all have said when to come again.
+            Some(time) => peer::busy_for(time),
+            None => peer::unavailable(),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Requests that start a task. The task is on disk before its upstream is asked, and again with the
+//! upstream's id before the customer is answered; what may have been taken is never sent again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora::Result;
+use pingora::http::RequestHeader;
+use pingora_proxy::Session;
+
+use crate::balance::{Candidate, Outcome};
+use crate::config::snapshot::Upstream;
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::{refused, respond};
+use crate::gateway::call::failure::CallFailure;
+use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
+use crate::gateway::call::repeat::{accepted_as, taken};
+use crate::gateway::call::sending::{Attempt, Lack, Sending};
+use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
+use crate::gateway::call::task_record::{
+    internal, no_such_task, open, reject, retarget, stand, unreadable,
+};
+use crate::gateway::call::{headers, peer};
+use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::gateway::proxy::Gateway;
+use crate::ledger::{Key, RequestId, Stage as TaskStage, Task};
+use crate::limits::Entered;
+use crate::outbound::{OutboundError, may_announce};
+use crate::pipeline;
+use crate::protocols::task::Submit;
+use crate::protocols::{Call, Delivery};
+
+/// An upstream's answer to a submit.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// What can be said against a submit before any money is held: a webhook that leads inside, tasks of
+/// others, and no place to wait for its end in. The place, for one that waits.
+pub(crate) async fn check(
+    gateway: &Gateway,
+    exchange: &Exchange,
+    key: &Key,
+    call: &dyn Call,
+) -> std::result::Result<Option<Entered>, GatewayError> {
+    let Some(submit) = call.submit() else { return Ok(None) };
+    let snapshot = &exchange.snapshot;
+    if let Some(url) = submit.webhook_url()
+        && let Err(cause) = may_announce(url, &snapshot.tasks.webhook_hosts)
+    {
+        let message = format!("`webhook_url` must be a public https URL: {cause}");
+        let error = GatewayError::invalid("webhook_url", message);
+        return Err(error.code("InvalidParameter.UrlInvalid"));
+    }
+    if let Some(pause) = gateway.tasks.pause(key.account, snapshot.tasks.unpaid_per_minute) {
+        return Err(too_many_unpaid(pause));
+    }
+    if submit.waits() && !gateway.tasks.has_room_to_wait() {
+        return Err(too_many_wait());
+    }
+    let waiting = match submit.waits() {
+        true => gateway.places.waiting(exchange.place.as_ref(), &snapshot.limits)?,
+        false => None,
+    };
+    for id in submit.tasks() {
+        let known =
+            gateway.ledger.task(key.account, &id).await.map_err(|error| unreadable(&error))?;
+        if known.is_none() {
+            return Err(no_such_task());
+        }
+    }
+    Ok(waiting)
+}
+
+/// Submits a paid task.
+///
+/// # Errors
+/// What `fail_to_proxy` is to tell the customer, or the log.
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<()> {
+    let head = session.req_header().clone();
+    let mut way = SubmitTo { gateway, head: &head, opened: None };
+    let asked = ask_targets(gateway, exchange, &mut way).await;
+    if let Some(task) = way.opened {
+        reject(gateway, &task).await;
+    }
+    // The task's record names its upstream.
+    if let RequestStage::Sending(sending) = &mut exchange.stage {
+        sending.attempt = None;
+    }
+    let Accepted { task: submitted, answer: said } = match asked? {
+        OwnAnswer::Done(accepted) => accepted,
+        OwnAnswer::Words(status, words) => {
+            let words = refused::with_own_id(words, exchange);
+            return respond::relayed(session, exchange.stamp(), status, words).await;
+        }
+    };
+    exchange.first_byte = Some(exchange.started.elapsed());
+    exchange.task = Some(submitted.id());
+    // Who waits for the end of the task holds a place among those who wait, and no other.
+    exchange.leave();
+    let RequestStage::Sending(sending) = &exchange.stage else { return Ok(()) };
+    let (status, document) = accepted_as(&submitted, Some(said));
+    let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
+    if !waits {
+        let sent = respond::relayed(session, exchange.stamp(), status, document).await;
+        return sent.map_err(|error| error.into_down());
+    }
+    // A submit that was taken is answered as such, also if nobody may wait any more.
+    let waited = tokio::select! {
+        waited = gateway.tasks.wait(&submitted) => waited,
+        // Who leaves gives the place up; the task goes on.
+        left = session.as_downstream_mut().read_body_or_idle(true) => {
+            let left = left.map(|_| pingora::Error::new(pingora::ErrorType::ConnectionClosed));
+            return Err(left.unwrap_or_else(|error| error).into_down());
+        }
+    };
+    let sent = match waited {
+        Ok(record) => respond::document(session, exchange.stamp(), record.into()).await,
+        Err(_) => respond::relayed(session, exchange.stamp(), status, document).await,
+    };
+    sent.map_err(|error| error.into_down())
+}
+
+/// A task that an upstream has taken.
+struct Accepted {
+    task: Arc<Task>,
+    /// The upstream's answer.
+    answer: Bytes,
+}
+
+/// Asks targets to take a task.
+struct SubmitTo<'a> {
+    gateway: &'a Gateway,
+    /// The head of the customer's request.
+    head: &'a RequestHeader,
+    /// The task, from when it is on disk until an upstream has taken it, or may have.
+    opened: Option<Arc<Task>>,
+}
+
+/// What came of asking one target to take a task; the error ends the request.
+type Submitted = std::result::Result<TryResult<OwnAnswer<Accepted>>, GatewayError>;
+
+impl AskTarget for SubmitTo<'_> {
+    type Answer = OwnAnswer<Accepted>;
+
+    async fn ask(
+        &mut self,
+        exchange: &mut Exchange,
+        candidate: Candidate,
+    ) -> TryResult<OwnAnswer<Accepted>> {
+        let id = exchange.id;
+        let sending = match exchange.sending() {
+            Ok(sending) => sending,
+            Err(error) => return TryResult::Ended(error),
+        };
+        match self.submit(sending, candidate, id).await {
+            Ok(tried) => tried,
+            Err(error) => TryResult::Ended(exchange.fail(error)),
+        }
+    }
+}
+
+impl SubmitTo<'_> {
+    /// Notes on disk that the target is asked, asks it, and makes its answer durable.
+    async fn submit(
+        &mut self,
+        sending: &mut Sending,
+        candidate: Candidate,
+        id: RequestId,
+    ) -> Submitted {
+        let gateway = self.gateway;
+        let body = &sending.body.bytes;
+        // A task is followed in the words in which it was put on disk.
+        let dialect = candidate.target.upstream.dialect;
+        if self.opened.as_ref().is_some_and(|task| task.intent.protocol != dialect.as_str()) {
+            return Ok(TryResult::Skipped);
+        }
+        let rewrite = || pipeline::rewrite_submit(&sending.admitted, &candidate, body);
+        let rewritten = gateway.offload.run(body.len(), rewrite).await;
+        let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
+        let task = match self.opened.take() {
+            None => open(gateway, sending, &candidate).await?,
+            Some(task) => retarget(gateway, &task, &candidate, &sending.admitted.resolved).await?,
+        };
+        let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
+        let mut head = self.head.clone();
+        if headers::to_upstream(&mut head, &request, id).is_err() {
+            return Err(internal("the request could not be written for the upstream"));
+        }
+        let headers = with_own(head.headers.clone(), call);
+        let upstream = Arc::clone(&candidate.target.upstream);
+        let (path, body) = (request.path.clone(), request.body.clone());
+        sending.attempt = Some(Attempt::begin(candidate, request));
+        let lack = sending.lacks(404);
+        gateway.ledger.note_submit(task.intent.hold);
+        let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
+        let caller = SubmitCall { gateway, call, upstream: &upstream, lacks_model: lack };
+        let failed = match ask(&caller, &path, headers, body).await {
+            Ok((id, answer)) => {
+                sending.report(Outcome::Ok, &gateway.metrics);
+                let upstream_id = taken(&task, &id, &answer);
+                let task = stand(gateway, &task, TaskStage::Submitted { upstream_id }).await?;
+                gateway.tasks.follow(&task).await;
+                return Ok(TryResult::Answered(OwnAnswer::Done(Accepted { task, answer })));
+            }
+            Err(failed) => failed,
+        };
+        if failed.failure.consequence(Delivery::Submit).progress.may_be_done() {
+            // Whatever comes of it, the upstream is not asked again.
+            if let Ok(task) = stand(gateway, &task, TaskStage::InDoubt).await {
+                gateway.tasks.doubt(&task).await;
+            }
+            if let Some(error) = failed.error() {
+                log::warn!("{} is in doubt: {error}", task.id());
+            }
+        } else {
+            self.opened = Some(task);
+        }
+        Ok(TryResult::Failed(failed.failure, failed.otherwise()))
+    }
+}
+
+/// The headers, with those that the protocol wants beside the usual ones.
+fn with_own(mut headers: http::HeaderMap, call: &(dyn Submit + Sync)) -> http::HeaderMap {
+    for (name, value) in call.headers() {
+        let name = http::HeaderName::from_bytes(name.as_bytes());
+        let value = http::HeaderValue::from_str(value);
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// What the call to one target needs.
+struct SubmitCall<'a> {
+    gateway: &'a Gateway,
+    call: &'a (dyn Submit + Sync),
+    upstream: &'a Upstream,
+    /// What the target does not have if it answers 404; `None` where that is a failure of its own.
+    lacks_model: Option<Lack>,
+}
+
+/// The upstream's id of the task, and the answer in which it took it.
+async fn ask(
+    caller: &SubmitCall<'_>,
+    path: &str,
+    headers: http::HeaderMap,
+    body: Bytes,
+) -> std::result::Result<(String, Bytes), FailedCall> {
+    let SubmitCall { gateway, call, upstream, lacks_model } = *caller;
+    let delivery = Delivery::Submit;
+    let sent = gateway.outbound.post(upstream, path, headers, body).await;
+    let answer = sent.map_err(|error| {
+        FailedCall::unanswered(CallFailure::from_outbound(&error), delivery, &error)
+    })?;
+    let status = answer.status();
+    let headers = answer.headers().clone();
+    let read = answer.whole_within(ANSWER_BYTES_MAX).await;
+    if (200..300).contains(&status) {
+        let answer = read.map_err(|error| match error {
+            // No upstream says so much of a task.
+            OutboundError::TooLarge => {
+                FailedCall::new(CallFailure::Unreadable, peer::unreadable(error))
+            }
+            error => {
+                FailedCall::unanswered(CallFailure::from_outbound_body(&error), delivery, &error)
+            }
+        })?;
+        return match call.read(&answer) {
+            Ok(upstream_id) => Ok((upstream_id, answer)),
+            // Where it tells nothing, the task may have been taken.
+            Err(fault) => {
+                let failure = CallFailure::from_success(&fault, is_error(&answer), &headers);
+                let failed = FailedCall::read(failure, delivery, fault);
+                Err(failed.without_secrets(&headers, upstream))
+            }
+        };
+    }
+    // It is a refusal all the same, whose words are too many or break off.
+    let answer = read.unwrap_or_default();
+    // Before the protocol's own reading of it, which takes it for the operator's fault.
+    if let Some(lack) = lacks_model.filter(|_| status == 404) {
+        return Err(FailedCall::by_table(CallFailure::NotOffered(lack), delivery));
+    }
+    let fault = call.refusal(status, &answer);
+    let failure = CallFailure::from_words(&fault, status, &headers);
+    let failed = FailedCall::read(failure, delivery, fault);
+    let failed = match call.failure(status, &answer) {
+        Some(error) => failed.in_its_words(error, &headers, upstream),
+        None => failed,
+    };
+    Err(failed.without_secrets(&headers, upstream))
+}
+
+fn too_many_unpaid(pause: Duration) -> GatewayError {
+    let message = "Too many of this account's tasks have come to nothing within a minute. Look at \
+                   what they were refused for, and go on a minute later.";
+    GatewayError::new(ErrorKind::RateLimited, message).retry_after(pause)
+}
+
+fn too_many_wait() -> GatewayError {
+    let message = "Too many requests wait for the end of their task. Ask again without `wait`.";
+    GatewayError::new(ErrorKind::RateLimited, message)
+        .code("ConcurrencyExceeded")
+        .retry_after(Duration::from_secs(5))
+}

@@ -1,0 +1,162 @@
+//! The task that a submit starts, as it is on disk: opened before an upstream is asked, kept up to date
+//! while upstreams are asked, and read by whoever has the id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::balance::Candidate;
+use crate::clock::UnixMs;
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::call::sending::Sending;
+use crate::gateway::proxy::Gateway;
+use crate::ledger::{
+    AccountId, Intent, LedgerError, Stage as TaskStage, Task, TaskId, TaskSettlement, Webhook,
+};
+use crate::pipeline::Resolved;
+
+/// When to try again while the database of a fleet is away: a standby takes over in that time.
+const RETRY_CUT_OFF: Duration = Duration::from_secs(5);
+
+/// Puts the task on disk: from here on it, and not the request, ends the hold.
+pub(crate) async fn open(
+    gateway: &Gateway,
+    sending: &mut Sending,
+    candidate: &Candidate,
+) -> std::result::Result<Arc<Task>, GatewayError> {
+    let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
+    let (resolved, facts) = (&sending.admitted.resolved, call.facts());
+    let key = &resolved.key;
+    let webhook_url = call.webhook_url().map(str::to_owned);
+    let at = UnixMs::now();
+    let webhook = match webhook_url {
+        Some(_) => Webhook::Due { tries: 0, at },
+        None => Webhook::None,
+    };
+    let (model, upstream_model) =
+        (Arc::clone(&resolved.model.id), resolved.name_at(&candidate.target).to_owned());
+    let (account, key) = (key.account, key.id);
+    let prices = sending.admitted.prices;
+    let Some(hold) = sending.admitted.payment.pass_on() else { return Err(internal("no hold")) };
+    let intent = Intent {
+        id: TaskId::random(),
+        account,
+        key,
+        hold: hold.id(),
+        model,
+        protocol: candidate.target.upstream.dialect.as_str().to_owned(),
+        prices,
+        facts: facts.encode(),
+        webhook_url,
+        repeat: sending.mark.map(|mark| mark.repeat),
+        at,
+        expires_at: UnixMs(at.0.saturating_add(facts.expires_after_s.saturating_mul(1000))),
+    };
+    let task = Arc::new(Task {
+        intent: Arc::new(intent),
+        upstream: candidate.place(),
+        upstream_model,
+        stage: TaskStage::Submitting,
+        webhook,
+    });
+    let within = sending.mark.map_or(Duration::ZERO, |mark| mark.within);
+    let opened = gateway.ledger.open_task(hold, Arc::clone(&task), within).await;
+    opened.map_err(|error| match error {
+        LedgerError::Conflict => {
+            let message = "The same request is under way.";
+            GatewayError::new(ErrorKind::IdempotencyConflict, message)
+        }
+        LedgerError::Invalid(why) => GatewayError::new(ErrorKind::InvalidRequest, why),
+        error => unrecorded(&error),
+    })?;
+    Ok(task)
+}
+
+/// Notes that another upstream is about to be asked.
+pub(crate) async fn retarget(
+    gateway: &Gateway,
+    task: &Task,
+    candidate: &Candidate,
+    resolved: &Resolved,
+) -> std::result::Result<Arc<Task>, GatewayError> {
+    let next = Task {
+        upstream: candidate.place(),
+        upstream_model: resolved.name_at(&candidate.target).to_owned(),
+        ..task.clone()
+    };
+    save(gateway, next).await
+}
+
+/// Notes how far the task is.
+pub(crate) async fn stand(
+    gateway: &Gateway,
+    task: &Task,
+    stage: TaskStage,
+) -> std::result::Result<Arc<Task>, GatewayError> {
+    save(gateway, Task { stage, ..task.clone() }).await
+}
+
+async fn save(gateway: &Gateway, next: Task) -> std::result::Result<Arc<Task>, GatewayError> {
+    let id = (next.intent.account, next.id());
+    let changed = gateway.ledger.change_task(id, |_| next.clone()).await;
+    let changed = changed.map_err(|error| unrecorded(&error))?;
+    changed.ok_or_else(|| internal("the task has ended"))
+}
+
+/// No upstream took the task: the money is free again.
+pub(crate) async fn reject(gateway: &Gateway, task: &Task) {
+    let id = (task.intent.account, task.id());
+    let document = json!({"error": {"code": "rejected", "message": "No upstream took the task."}});
+    let what = ("failed", document.to_string());
+    gateway.tasks.note_unpaid(task.intent.account);
+    if let Err(error) = gateway.ledger.end_task(id, what, TaskSettlement::Void).await {
+        log::error!("{} could not be ended: {error}", task.id());
+    }
+}
+
+/// The record of a task, for `GET`.
+pub(crate) async fn record(
+    gateway: &Gateway,
+    account: AccountId,
+    id: &str,
+) -> std::result::Result<String, GatewayError> {
+    let record = gateway.tasks.record(account, id).await.map_err(|error| unreadable(&error))?;
+    record.ok_or_else(no_such_task)
+}
+
+/// What the customer reads of an id that no task of the account has.
+pub(crate) fn no_such_task() -> GatewayError {
+    let message = "There is no such task. Tasks are kept for 8 days after their end.";
+    GatewayError::new(ErrorKind::NotFound, message).code("ResourceNotFound")
+}
+
+/// What the customer reads when a task cannot be read.
+pub(crate) fn unreadable(error: &LedgerError) -> GatewayError {
+    // The one passes as soon as the database answers, the other as soon as sled is mended.
+    if let LedgerError::Unavailable(_) | LedgerError::Store(_) = error {
+        return cut_off(error);
+    }
+    GatewayError::new(ErrorKind::Internal, "The task could not be read.").cause(error)
+}
+
+/// What all nodes of a fleet share cannot be reached, or the part of the ledger that queries read: that
+/// passes.
+fn cut_off(cause: &LedgerError) -> GatewayError {
+    let message = "Tasks cannot be taken or read at the moment. Try again shortly.";
+    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_CUT_OFF).cause(cause)
+}
+
+fn unrecorded(error: &LedgerError) -> GatewayError {
+    if let LedgerError::Unavailable(_) = error {
+        return cut_off(error);
+    }
+    let message = "The gateway could not record the task.";
+    GatewayError::new(ErrorKind::Internal, message).cause(error)
+}
+
+/// What the customer reads of a fault of the gateway's own.
+pub(crate) fn internal(cause: &'static str) -> GatewayError {
+    let message = "The task could not be submitted.";
+    GatewayError::new(ErrorKind::Internal, message).cause(cause)
+}

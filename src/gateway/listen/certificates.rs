@@ -1,0 +1,135 @@
+//! Which certificate an address shows: that of the configuration in force, or a newer one that its
+//! files have come to hold since.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::ring::{self, Ticketer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::clock::UnixMs;
+use crate::config::snapshot::Listener;
+use crate::config::{Certificate, CertificateError, CertificateFiles, ConfigHandle};
+
+/// The certificate of one address, asked for at every handshake.
+pub struct Certificates {
+    config: Arc<ConfigHandle>,
+    place: Place,
+    in_force: ArcSwap<InForce>,
+}
+
+/// Whose address it is.
+#[derive(Debug)]
+enum Place {
+    /// The customers': its place in the list of listeners, and what it was opened as.
+    Listener(usize, Listener),
+    /// The operators' listener.
+    Admin,
+}
+
+struct InForce {
+    /// What the configuration said when it was chosen.
+    configured: Arc<Certificate>,
+    /// What is shown.
+    shown: Arc<Certificate>,
+}
+
+impl Certificates {
+    /// Those of the listener at `index`; `None` if it was opened without TLS.
+    #[must_use]
+    pub fn of(config: &Arc<ConfigHandle>, index: usize, opened: &Listener) -> Option<Arc<Self>> {
+        let configured = Arc::clone(opened.tls.as_ref()?);
+        Some(Self::new(config, Place::Listener(index, opened.clone()), configured))
+    }
+
+    /// Those of the admin address; `None` if it has no TLS.
+    #[must_use]
+    pub fn of_admin(config: &Arc<ConfigHandle>) -> Option<Arc<Self>> {
+        let configured = config.load().admin.tls.clone()?;
+        Some(Self::new(config, Place::Admin, configured))
+    }
+
+    fn new(config: &Arc<ConfigHandle>, place: Place, configured: Arc<Certificate>) -> Arc<Self> {
+        let in_force =
+            ArcSwap::from_pointee(InForce { shown: Arc::clone(&configured), configured });
+        Arc::new(Self { config: Arc::clone(config), place, in_force })
+    }
+
+    /// TLS 1.2 and 1.3 with these certificates, no early data: that could be replayed.
+    ///
+    /// # Errors
+    /// When TLS cannot be prepared.
+    pub fn into_tls(self: Arc<Self>, protocols: &[&[u8]]) -> Result<ServerConfig, rustls::Error> {
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(self);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        // Sessions resume without memory of ours.
+        config.ticketer = Ticketer::new()?;
+        Ok(config)
+    }
+
+    /// Where the certificate in force is kept.
+    #[must_use]
+    pub fn files(&self) -> CertificateFiles {
+        self.current().shown.files.clone()
+    }
+
+    /// The end of the validity of the one in force.
+    #[must_use]
+    pub fn not_after(&self) -> UnixMs {
+        self.current().shown.not_after
+    }
+
+    /// Looks into the files again: whether they have changed.
+    ///
+    /// # Errors
+    /// Why what is in the files now cannot be used; what was shown before goes on.
+    pub fn renew(&self) -> Result<bool, Vec<CertificateError>> {
+        let current = self.current();
+        let Some(renewed) = current.shown.renewed(UnixMs::now())? else { return Ok(false) };
+        let configured = Arc::clone(&current.configured);
+        self.in_force.store(Arc::new(InForce { configured, shown: Arc::new(renewed) }));
+        Ok(true)
+    }
+
+    /// What is in force: what a reload has read since, before anything older.
+    fn current(&self) -> Arc<InForce> {
+        let current = self.in_force.load_full();
+        let snapshot = self.config.load();
+        let configured = match &self.place {
+            // A listener that has changed in another way takes effect at a restart, whole.
+            Place::Listener(index, opened) => snapshot
+                .listeners
+                .get(*index)
+                .filter(|listener| listener.is_served_like(opened))
+                .and_then(|listener| listener.tls.as_ref()),
+            Place::Admin => snapshot.admin.tls.as_ref(),
+        };
+        match configured {
+            Some(configured) if !Arc::ptr_eq(configured, &current.configured) => {
+                let (configured, shown) = (Arc::clone(configured), Arc::clone(configured));
+                let reloaded = Arc::new(InForce { configured, shown });
+                self.in_force.store(Arc::clone(&reloaded));
+                reloaded
+            }
+            _ => current,
+        }
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.current().shown.certified))
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("place", &self.place).finish_non_exhaustive()
+    }
+}

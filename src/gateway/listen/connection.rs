@@ -1,0 +1,363 @@
+//! Customers' connections: request heads are read here, within a time and a size, and refused in
+//! the gateway's own words, before Pingora parses them.
+//!
+//! Pingora 0.9.1 bounds each read but not a whole head, waits without end for the first 24 bytes
+//! where HTTP/2 is spoken without TLS, and answers a malformed head with an empty 400. So this
+//! stands in front of its `HttpProxy`: it hands over heads that are complete and sound, and the
+//! streams of connections that speak HTTP/2.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream, ServerApp};
+use pingora::http::RequestHeader;
+use pingora::listeners::ConnectionFilter;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::l4::stream::Stream as TcpStream;
+use pingora::protocols::{ALPN, Stream};
+use pingora::server::ShutdownWatch;
+use pingora::server::configuration::ServerConf;
+use pingora::time::timeout;
+use pingora_proxy::{HttpProxy, ProxyHttp, http_proxy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::listen::chunks::Chunks;
+use crate::gateway::listen::deadline::{Cuttable, Deadline};
+use crate::gateway::listen::open::{CONNECTION, Member, Open, Ticket};
+use crate::gateway::listen::transport::{self, Transport};
+use crate::gateway::listen::{framing, http2};
+
+/// How an HTTP/2 connection begins (RFC 9113, section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The largest request head, over HTTP/2 too. Browsers stay below 16 KiB.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// What a head gets at first; ordinary ones need no more.
+const HEAD_BYTES_INITIAL: usize = 4 * 1024;
+/// The time within which a head must be complete, and within which the first one must begin.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection that has just been accepted may take to begin its first request when the
+/// gateway shuts down: the request is on its way, and closing would lose it.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection may wait for its next request. Cloud load balancers keep idle connections
+/// for up to 600 s, and lose a request when the other end closes first.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
+/// How long a connection may be idle on which nobody has shown a key: browsers and probes come again at
+/// no cost, and whoever only wants to keep connections open has to open them anew.
+const STRANGERS_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Requests on one connection before it is closed, so that clients spread anew over load-balanced
+/// gateways.
+pub(crate) const REQUESTS_MAX: u32 = 10_000;
+/// How long, and for how many bytes, a refused customer is listened to after the answer. Closing
+/// with unread bytes resets the connection, and the answer may be lost with it.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Writes a refusal as a whole HTTP/1.1 message that says `connection: close`.
+pub(crate) type Refuse = fn(&GatewayError) -> Bytes;
+
+/// Whether a request's header shows a key that is good.
+pub(crate) type IsKnown = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
+
+/// The application behind every customer-facing address.
+pub struct Connections<P> {
+    proxy: Arc<HttpProxy<P>>,
+    transport: Transport,
+    /// Whether HTTP/2 may begin without having been agreed on.
+    h2c: bool,
+    refuse: Refuse,
+    open: Arc<Open>,
+    deadline: Arc<Deadline>,
+    is_known: IsKnown,
+}
+
+impl<P> Connections<P>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    /// Puts `proxy` behind a listener; `open` has its connections.
+    ///
+    /// On shutdown idle connections are closed, so none is open as soon as the last answer has left:
+    /// requests that are still being read and bytes that are still being written count.
+    pub(crate) fn new(
+        conf: &Arc<ServerConf>,
+        proxy: P,
+        transport: Transport,
+        h2c: bool,
+        refuse: Refuse,
+        open: Arc<Open>,
+    ) -> Self {
+        let h2c = h2c && !transport.is_tls();
+        let (proxy, deadline) = (Arc::new(http_proxy(conf, proxy)), Arc::default());
+        Self { proxy, transport, h2c, refuse, open, deadline, is_known: Arc::new(|_| true) }
+    }
+
+    /// Cuts requests at this deadline, and asks `is_known` whose streams are taken.
+    pub(crate) fn tied_to(self, deadline: Arc<Deadline>, is_known: IsKnown) -> Self {
+        Self { deadline, is_known, ..self }
+    }
+
+    /// What decides about connections before they come here.
+    #[must_use]
+    pub fn filter(&self) -> Arc<dyn ConnectionFilter> {
+        self.open.filter(self.transport.is_proxied())
+    }
+
+    /// Takes a connection to where HTTP begins; `None` for one that does not get there.
+    async fn open(
+        &self,
+        stream: Stream,
+        ticket: &mut Ticket,
+        shutdown: &mut ShutdownWatch,
+    ) -> Option<Stream> {
+        let stream = tokio::select! {
+            biased; // most connections are open at once
+            opened = self.transport.open(stream) => opened?,
+            () = ticket.told_to_leave() => return None,
+            () = closing(shutdown, true) => return None,
+        };
+        let told = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
+        // It stands behind the handshake, which is bounded by time.
+        told.is_none_or(|told| self.open.tell(ticket, told.ip())).then_some(stream)
+    }
+
+    async fn serve(&self, mut stream: Stream, member: &Arc<Member>, mut shutdown: ShutdownWatch) {
+        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            return self.serve_http2(stream, member, shutdown).await;
+        }
+        let mut reused: Option<HttpPersistentSettings> = None;
+        let chunks = Arc::<Chunks>::default();
+        loop {
+            let wait = match (reused.is_none(), member.is_known()) {
+                (true, _) => HEAD_TIMEOUT,
+                (false, true) => IDLE_TIMEOUT,
+                (false, false) => STRANGERS_IDLE_TIMEOUT,
+            };
+            let head = match self.next_head(&mut stream, wait, &chunks, &mut shutdown).await {
+                Head::Sound(head) => head,
+                Head::Refused(error) => return say_and_close(stream, &(self.refuse)(&error)).await,
+                Head::Http2(begun) => {
+                    // Only plain TCP gets here: over TLS the protocol was agreed on.
+                    let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
+                    stream.rewind(&begun);
+                    return self.serve_http2(stream, member, shutdown).await;
+                }
+                Head::None => return,
+            };
+            if !member.begin() {
+                return;
+            }
+            if reused.is_none() {
+                stream = Cuttable::wrap(stream, &self.deadline, &chunks);
+            }
+            let mut session = ServerSession::new_http1(stream);
+            match reused {
+                Some(settings) => settings.apply_to_session(&mut session),
+                None => {
+                    session.set_keepalive(Some(IDLE_TIMEOUT.as_secs()));
+                    session.set_keepalive_reuses_remaining(Some(REQUESTS_MAX));
+                }
+            }
+            session.set_pipelined_prefix(head);
+            let Some(next) = process(&self.proxy, session, &shutdown).await else { return };
+            member.end();
+            (stream, reused) = next.consume();
+        }
+    }
+
+    async fn serve_http2(&self, stream: Stream, member: &Arc<Member>, shutdown: ShutdownWatch) {
+        let begin = |session, busy| {
+            let (proxy, shutdown) = (Arc::clone(&self.proxy), shutdown.clone());
+            let member = Arc::clone(member);
+            tokio::spawn(CONNECTION.scope(member, async move {
+                let _busy: http2::Busy = busy;
+                proxy.process_new_http(ServerSession::new_http2(session), &shutdown).await;
+            }));
+        };
+        let door = http2::Door { member, streams: self.open.streams(), is_known: &self.is_known };
+        http2::serve(Cuttable::in_turns(stream), shutdown.clone(), &door, begin).await;
+    }
+
+    /// Reads the next head.
+    async fn next_head(
+        &self,
+        stream: &mut Stream,
+        wait: Duration,
+        chunks: &Chunks,
+        shutdown: &mut ShutdownWatch,
+    ) -> Head {
+        let mut head = BytesMut::with_capacity(HEAD_BYTES_INITIAL);
+        let is_first = wait == HEAD_TIMEOUT;
+        // Nothing more belongs to the body before.
+        chunks.none();
+        tokio::select! {
+            biased; // what has arrived is served, even while shutting down
+            begun = timeout(wait, stream.read_buf(&mut head)) => match begun {
+                Ok(Ok(bytes)) if bytes > 0 => {}
+                _ => return Head::None,
+            },
+            () = closing(shutdown, is_first) => return Head::None,
+        }
+        let may_be_http2 = is_first && self.h2c;
+        match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2, chunks)).await {
+            Ok(head) => head,
+            Err(_) => Head::Refused(GatewayError::new(
+                ErrorKind::RequestTimeout,
+                "The request head did not arrive in time.",
+            )),
+        }
+    }
+}
+
+/// Serves a request. The future is large, and made where it stays: inlined into a larger one it would
+/// be made beside it, and copied.
+#[inline(never)]
+fn process<'a, P>(
+    proxy: &'a Arc<HttpProxy<P>>,
+    session: ServerSession,
+    shutdown: &'a ShutdownWatch,
+) -> Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'a>>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    proxy.process_new_http(session, shutdown)
+}
+
+/// Waits until a connection without a request is to be closed. One that has just been accepted is
+/// about to have one.
+async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
+    // A sender that is gone shuts down as well.
+    drop(shutdown.wait_for(|is_shutting_down| *is_shutting_down).await);
+    if is_first {
+        tokio::time::sleep(FRESH_TIMEOUT).await;
+    }
+}
+
+/// What came over a connection.
+enum Head {
+    /// A complete and sound HTTP/1 head, and what follows it.
+    Sound(BytesMut),
+    /// The beginning of an HTTP/2 connection.
+    Http2(BytesMut),
+    /// A head that is not taken.
+    Refused(GatewayError),
+    /// Nothing: the customer is gone, or had nothing more to ask.
+    None,
+}
+
+/// Reads until the head in `bytes` is complete, and checks it.
+async fn complete(
+    stream: &mut Stream,
+    mut bytes: BytesMut,
+    may_be_http2: bool,
+    chunks: &Chunks,
+) -> Head {
+    let mut lines = LineScan::default();
+    loop {
+        if may_be_http2 && bytes.starts_with(HTTP2_PREFACE) {
+            return Head::Http2(bytes);
+        }
+        // The preface holds an empty line, at which it would look like a complete head.
+        let is_undecided = may_be_http2 && HTTP2_PREFACE.starts_with(&bytes);
+        if !is_undecided && let Some(head) = lines.head_of(&bytes) {
+            let body = bytes.get(head.len()..).unwrap_or_default();
+            return match framing::check_head(head).and_then(|body_is| chunks.begin(body_is, body)) {
+                Ok(()) => Head::Sound(bytes),
+                Err(error) => Head::Refused(error),
+            };
+        }
+        if bytes.len() >= HEAD_BYTES_MAX {
+            return Head::Refused(GatewayError::new(
+                ErrorKind::HeaderTooLarge,
+                "The request head is too large.",
+            ));
+        }
+        match stream.read_buf(&mut bytes).await {
+            Ok(count) if count > 0 => {}
+            _ => return Head::None,
+        }
+    }
+}
+
+/// Finds the end of a head that arrives in pieces, looking at each byte once.
+#[derive(Default)]
+struct LineScan {
+    line_start: usize,
+    scanned: usize,
+}
+
+impl LineScan {
+    /// The head, up to its empty line, or up to the first line that ends in a bare LF: such a head
+    /// may never have an end that both sides agree on, and the check refuses it.
+    fn head_of<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        while let Some(offset) = memchr::memchr(b'\n', bytes.get(self.scanned..)?) {
+            let end = self.scanned + offset;
+            let line = bytes.get(self.line_start..end)?;
+            if line == b"\r" || !line.ends_with(b"\r") {
+                return bytes.get(..=end);
+            }
+            self.line_start = end + 1;
+            self.scanned = end + 1;
+        }
+        self.scanned = bytes.len();
+        None
+    }
+}
+
+/// Sends `answer`, says that no more will come, and listens a little for what is still under way.
+async fn say_and_close(mut stream: Stream, answer: &[u8]) {
+    let said = async {
+        stream.write_all(answer).await?;
+        stream.flush().await?;
+        AsyncWriteExt::shutdown(&mut stream).await?;
+        let mut unread = BytesMut::with_capacity(HEAD_BYTES_MAX);
+        let mut bytes_read = 0;
+        while bytes_read < LINGER_BYTES_MAX {
+            unread.clear();
+            match stream.read_buf(&mut unread).await? {
+                0 => break,
+                count => bytes_read += count,
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    // A customer who does not read the answer has been refused all the same.
+    drop(timeout(LINGER_TIMEOUT, said).await);
+}
+
+#[async_trait]
+impl<P> ServerApp for Connections<P>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let mut ticket = self.open.register(transport::peer(&stream), self.transport.is_proxied());
+        let mut shutdown = shutdown.clone();
+        let stream = self.open(stream, &mut ticket, &mut shutdown).await?;
+        let member = Arc::clone(ticket.member());
+        // What gives way is dropped where it stands; requests are settled as they are dropped.
+        tokio::select! {
+            biased;
+            () = CONNECTION.scope(Arc::clone(&member), self.serve(stream, &member, shutdown)) => {}
+            () = ticket.told_to_leave() => {}
+        }
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! The end of the time that requests in flight get when the process is to end.
+//!
+//! Pingora has no way to interrupt a response that waits for its upstream. It does listen to the
+//! customer meanwhile, to notice that one has gone. So customers' connections over HTTP/1.1 are
+//! wrapped, and at the deadline reading from them fails: the request ends as it would if its
+//! customer had gone, except that the connection can still be written to and is told why. Streams
+//! over HTTP/2 are told with the next piece that their upstream sends.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+
+use pingora::protocols::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::listen::chunks::Chunks;
+use crate::gateway::listen::wrapped::tells_of_inner;
+
+/// When requests in flight must end.
+#[derive(Debug, Default)]
+pub struct Deadline {
+    is_near: AtomicBool,
+    is_over: AtomicBool,
+    told: watch::Sender<bool>,
+}
+
+impl Deadline {
+    /// From now on connections are closed behind each answer, since there will be no further one.
+    pub fn approach(&self) {
+        self.is_near.store(true, Ordering::Release);
+    }
+
+    /// Whether connections are to be closed behind each answer.
+    pub(crate) fn is_near(&self) -> bool {
+        self.is_near.load(Ordering::Acquire)
+    }
+
+    /// Ends the requests in flight, for good.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.told.send_replace(true);
+    }
+
+    /// Whether requests in flight must end.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// What `work` comes to, or `None` if they must end before it is done.
+    pub(crate) async fn or_done<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.reached() => None,
+        }
+    }
+
+    /// Waits until they must.
+    pub(crate) fn reached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
+        let mut told = self.told.subscribe();
+        async move {
+            // A deadline that is gone is not reached any more.
+            if told.wait_for(|is_over| *is_over).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// What a customer reads whose request the deadline has cut.
+pub(crate) fn stopping(has_begun: bool) -> GatewayError {
+    let message = if has_begun {
+        "The gateway is stopping and had to cut the answer. What was delivered is charged."
+    } else {
+        "The gateway is stopping. Try again shortly; nothing was charged."
+    };
+    let error = GatewayError::new(ErrorKind::Overloaded, message);
+    if has_begun { error } else { error.retry_after(std::time::Duration::from_secs(1)) }
+}
+
+/// Reads of a connection over HTTP/2 before it is others' turn, of some 8 KiB each. Tokio's own turn ends
+/// after 128 of up to 64 KiB, which can be 500,000 frames that ask for nothing.
+const READS_IN_TURN: u8 = 4;
+/// Reads of a body in chunks before it is others' turn, of up to 64 KiB each: 11,000 chunks of a byte.
+const CHUNK_READS_IN_TURN: u8 = 1;
+
+/// A customer's connection that cannot be read any more once the deadline is over, nor past a body
+/// that is not framed as it must be.
+pub(crate) struct Cuttable {
+    inner: Stream,
+    chunks: Arc<Chunks>,
+    deadline: Arc<Deadline>,
+    reached: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+    /// Who is woken at the deadline. A connection is nearly always read by one task.
+    woken: Option<Waker>,
+    /// Reads in one turn; 0 for as many as there are.
+    reads_max: u8,
+    /// Those in this turn.
+    reads: u8,
+}
+
+tells_of_inner!(Cuttable);
+
+impl Cuttable {
+    pub(crate) fn wrap(inner: Stream, deadline: &Arc<Deadline>, chunks: &Arc<Chunks>) -> Stream {
+        Box::new(Self::new(inner, deadline, chunks, 0))
+    }
+
+    /// A connection over HTTP/2, which is not cut, and read a little in each turn.
+    pub(crate) fn in_turns(inner: Stream) -> Stream {
+        Box::new(Self::new(inner, &Arc::default(), &Arc::default(), READS_IN_TURN))
+    }
+
+    fn new(inner: Stream, deadline: &Arc<Deadline>, chunks: &Arc<Chunks>, reads_max: u8) -> Self {
+        let (deadline, chunks) = (Arc::clone(deadline), Arc::clone(chunks));
+        let reached = Box::pin(deadline.reached());
+        Self { inner, chunks, deadline, reached, woken: None, reads_max, reads: 0 }
+    }
+}
+
+impl AsyncRead for Cuttable {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let is_chunked = self.chunks.are_checked();
+        let reads_max = if is_chunked { CHUNK_READS_IN_TURN } else { self.reads_max };
+        if reads_max > 0 && self.reads >= reads_max {
+            self.reads = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = bytes.filled().len();
+        if let Poll::Ready(read) = Pin::new(&mut self.inner).poll_read(context, bytes) {
+            let new = bytes.filled().get(before..).unwrap_or_default();
+            if !self.chunks.takes(new) {
+                bytes.set_filled(before);
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+            self.reads = self.reads.saturating_add(1);
+            return Poll::Ready(read);
+        }
+        self.reads = 0;
+        if !self.deadline.is_over() {
+            let waker = context.waker();
+            if self.woken.as_ref().is_some_and(|woken| woken.will_wake(waker)) {
+                return Poll::Pending;
+            }
+            self.woken = Some(waker.clone());
+            ready!(self.reached.as_mut().poll(context));
+        }
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the gateway is stopping")))
+    }
+}
+
+impl AsyncWrite for Cuttable {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,68 @@
+//! What becomes of the file descriptors that the process may have.
+
+/// Connections of the admin address at most. Operators, probes and Prometheus need a handful.
+const ADMIN_MAX: u64 = 256;
+/// The least: with 256 descriptors the admin address still answers.
+const ADMIN_MIN: u64 = 16;
+/// Listeners, the ledger and its next segment, the request log, timers and pipes: some 50. Look-ups of
+/// names, webhooks and questions about tasks take the rest.
+const KEPT: u64 = 96;
+/// Idle connections to upstreams that are worth keeping, at most.
+const IDLE_UPSTREAM_MAX: u64 = 512;
+/// Customers' connections at most, however many descriptors there are: idle ones take 20 KiB each,
+/// 400 MiB together.
+const CUSTOMERS_MAX: u64 = 20_000;
+/// Streams over HTTP/2 at most: at 32 KiB each, 640 MiB.
+const STREAMS_MAX: u64 = 20_000;
+
+/// Who gets how many descriptors. Together they are fewer than there are, so that nobody's share can
+/// be used up by others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Connections of the admin address.
+    pub admin: usize,
+    /// Customers' connections. As many are left for the upstreams of those over HTTP/1.1.
+    pub customers: usize,
+    /// Streams over HTTP/2, each of which may need a connection to an upstream.
+    pub streams: usize,
+    /// Unused connections to upstreams.
+    pub idle_upstream: usize,
+}
+
+impl Descriptors {
+    /// Shares of `limit` descriptors.
+    #[must_use]
+    pub fn of(limit: u64) -> Self {
+        let admin = (limit / 16).clamp(ADMIN_MIN, ADMIN_MAX);
+        let usable = limit.saturating_sub(KEPT + admin).max(8);
+        let idle_upstream = (usable / 8).min(IDLE_UPSTREAM_MAX);
+        let rest = usable - idle_upstream;
+        let customers = (rest / 5 * 2).clamp(2, CUSTOMERS_MAX);
+        let streams = rest.saturating_sub(2 * customers).clamp(1, STREAMS_MAX);
+        let count = |share: u64| usize::try_from(share).unwrap_or(usize::MAX);
+        Self {
+            admin: count(admin),
+            customers: count(customers),
+            streams: count(streams),
+            idle_upstream: count(idle_upstream),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_leave_something_for_the_ledger() {
+        for limit in [256, 1024, 4096, 20_000, 65_536, 1_048_576, u64::MAX] {
+            let Descriptors { admin, customers, streams, idle_upstream } = Descriptors::of(limit);
+            let all = admin + 2 * customers + streams + idle_upstream;
+            let all = u64::try_from(all).expect("a number");
+            assert!(all + KEPT <= limit, "{all} of {limit}, and {KEPT} are kept");
+            assert!(customers >= 40, "{customers} customers of {limit}");
+        }
+        assert_eq!(Descriptors::of(u64::MAX).customers, 20_000);
+        assert!(Descriptors::of(0).customers > 0, "some, whatever the limit");
+    }
+}

@@ -1,0 +1,198 @@
+//! HTTP/2 connections: their bounds, and the loop that takes their streams.
+//!
+//! Pingora's own loop waits for a client's first bytes without end, sets no limit to the requests
+//! of a connection, and closes idle ones without a word.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use pingora::protocols::http::v2::server::{H2Accept, H2Options, HttpSession, handshake};
+use pingora::protocols::{Digest, Stream};
+use pingora::server::ShutdownWatch;
+use pingora::time::{sleep, timeout};
+use tokio::sync::Notify;
+
+use crate::gateway::listen::connection::{
+    HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsKnown, REQUESTS_MAX,
+};
+use crate::gateway::listen::open::{Member, StreamPlace, Streams};
+use crate::metrics::StreamRefused;
+
+/// Requests of one connection at a time: RFC 9113, section 6.5.2 wants no less.
+const STREAMS_MAX: u32 = 100;
+/// Streams that the client has reset while they still waited to be taken. A client that gives up
+/// 20 times within one turn of the loop is not in two minds but in a flood (CVE-2023-44487).
+const PENDING_RESETS_MAX: usize = 20;
+/// Streams that the gateway has reset and must still know of, because frames for them may be under
+/// way; it forgets the oldest.
+const OWN_RESETS_MAX: usize = 50;
+/// Streams of one connection that end in an error of its protocol.
+const ERROR_RESETS_MAX: usize = 256;
+/// Requests of one connection that no request can be made of. Libraries do not send such ones.
+const REFUSED_MAX: u32 = 32;
+/// Streams of one connection that are turned away. Libraries that are told so wait for others to end.
+const TURNED_AWAY_MAX: u32 = 1000;
+/// What one stream may have waiting to be sent, in bytes: a customer who opens 100 streams, grants
+/// every window and reads nothing costs 6 MiB.
+const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// How long the client has, after its last request, to see that the connection is being closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What decides whether a stream is taken.
+pub(crate) struct Door<'a> {
+    /// The connection.
+    pub(crate) member: &'a Arc<Member>,
+    /// The streams of all connections.
+    pub(crate) streams: &'a Arc<Streams>,
+    /// Whether a stream shows a key that is good.
+    pub(crate) is_known: &'a IsKnown,
+}
+
+impl Door<'_> {
+    /// A place for this stream, with `active` others on its connection. Whoever shows a key has it
+    /// looked up before anything is counted, so that strangers take nothing from those who are known.
+    fn enter(&self, session: &HttpSession, active: usize) -> Result<StreamPlace, StreamRefused> {
+        let header = session.req_header();
+        if !self.member.is_known() && (self.is_known)(header) {
+            self.member.know();
+        }
+        self.streams.enter(self.member, &header.headers, active)
+    }
+}
+
+/// A stream's share in its connection: as long as there is one, the connection is not idle.
+pub(crate) struct Busy {
+    active: Arc<Active>,
+    _place: StreamPlace,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if self.active.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.active.member.end();
+            self.active.idle.notify_one();
+        }
+    }
+}
+
+/// The streams that are being served.
+struct Active {
+    member: Arc<Member>,
+    count: AtomicUsize,
+    idle: Notify,
+}
+
+impl Active {
+    fn new(member: &Arc<Member>) -> Arc<Self> {
+        let (count, idle) = (AtomicUsize::new(0), Notify::new());
+        Arc::new(Self { member: Arc::clone(member), count, idle })
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// `None` when the connection has been told to give way.
+    fn begin(self: &Arc<Self>, place: StreamPlace) -> Option<Busy> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let busy = Busy { active: Arc::clone(self), _place: place };
+        self.member.begin().then_some(busy)
+    }
+
+    /// Ends when there has been none for this long.
+    async fn idle_for(&self, time: Duration) {
+        while self.count() > 0 {
+            self.idle.notified().await;
+        }
+        sleep(time).await;
+    }
+}
+
+/// Serves a connection to its end. `begin` starts each request; it keeps [`Busy`] until it is over.
+pub(crate) async fn serve(
+    stream: Stream,
+    mut shutdown: ShutdownWatch,
+    door: &Door<'_>,
+    begin: impl Fn(HttpSession, Busy),
+) {
+    let digest = Arc::new(Digest {
+        ssl_digest: stream.get_ssl_digest(),
+        timing_digest: stream.get_timing_digest(),
+        proxy_digest: stream.get_proxy_digest(),
+        socket_digest: stream.get_socket_digest(),
+    });
+    let shaken = timeout(HEAD_TIMEOUT, handshake(stream, Some(options()))).await;
+    let Ok(Ok(mut connection)) = shaken else { return };
+    let active = Active::new(door.member);
+    let (mut taken, mut refused, mut turned_away, mut is_closing) = (0, 0, 0, false);
+    loop {
+        let idle_max = match (is_closing, taken) {
+            (true, _) => CLOSE_TIMEOUT,
+            (false, 0) => HEAD_TIMEOUT,
+            (false, _) => IDLE_TIMEOUT,
+        };
+        let accepted = tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|is_shutting_down| *is_shutting_down), if !is_closing => None,
+            accepted = HttpSession::from_h2_conn(&mut connection, Arc::clone(&digest)) => {
+                Some(accepted)
+            }
+            () = active.idle_for(idle_max) => {
+                if is_closing {
+                    return;
+                }
+                None
+            }
+        };
+        match accepted {
+            Some(Ok(Some(H2Accept::Session(mut session)))) => {
+                match door.enter(&session, active.count()) {
+                    Ok(place) => {
+                        let Some(busy) = active.begin(place) else { return };
+                        begin(session, busy);
+                    }
+                    Err(why) => {
+                        door.streams.turned_away(why);
+                        session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
+                        turned_away += 1;
+                        if turned_away == TURNED_AWAY_MAX {
+                            return;
+                        }
+                    }
+                }
+                taken += 1;
+                if taken != REQUESTS_MAX {
+                    continue;
+                }
+            }
+            Some(Ok(Some(H2Accept::Rejected))) => {
+                refused += 1;
+                if refused == REFUSED_MAX {
+                    return;
+                }
+                continue;
+            }
+            // The client is gone, or has broken the protocol and been told.
+            Some(Ok(None) | Err(_)) => return,
+            // It is idle for too long, or the gateway is about to end.
+            None => {}
+        }
+        // What is under way is served; the client is asked to open another connection.
+        connection.graceful_shutdown();
+        is_closing = true;
+    }
+}
+
+fn options() -> H2Options {
+    let mut options = H2Options::default();
+    let head_bytes_max = u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX);
+    options
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(head_bytes_max)
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+        .max_concurrent_reset_streams(OWN_RESETS_MAX)
+        .max_local_error_reset_streams(Some(ERROR_RESETS_MAX))
+        .max_send_buffer_size(SEND_BUFFER_BYTES_MAX);
+    options
+}

@@ -1,0 +1,14 @@
+//! Connections of customers: which are let in, and how their bytes become requests.
+
+pub(super) mod wrapped;
+pub(super) mod deadline;
+pub(super) mod places;
+pub(super) mod connection;
+pub(super) mod open;
+pub(super) mod descriptors;
+pub(super) mod transport;
+pub(super) mod proxy_protocol;
+pub(super) mod certificates;
+pub(super) mod http2;
+pub(super) mod framing;
+pub(super) mod chunks;

@@ -1,0 +1,325 @@
+//! Customers' connections that are open: how many there may be, in all and from one address, and who
+//! gives way to whoever comes when there are as many.
+//!
+//! Nothing of this is asked for during a request: a connection has one word of its own
+//! ([`Member`]), and the list of all is locked when one comes or goes.
+
+mod member;
+mod streams;
+mod table;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use pingora::listeners::ConnectionFilter;
+use tokio::sync::Notify;
+
+use crate::config::ConfigHandle;
+use crate::config::snapshot::{Limits, Snapshot};
+use crate::gateway::client;
+use crate::gateway::listen::descriptors::Descriptors;
+use crate::metrics::{ConnectionShed, Metrics};
+
+pub(crate) use member::{CONNECTION, Member, hold, is_authenticated, is_known, is_turned_away};
+pub(crate) use streams::{StreamPlace, Streams, stream_bytes};
+use table::Table;
+
+/// How long one who comes waits for one who gives way: that takes microseconds, unless the machine
+/// is out of breath.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// What connections, and streams, may take of the process's memory: one in so many parts each.
+const MEMORY_SHARE: u64 = 8;
+/// What a connection takes before anything is asked over it: measured, 20 KiB.
+const CONNECTION_BYTES: u64 = 20 * 1024;
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bounds {
+    all: usize,
+    of_address: usize,
+}
+
+/// What one account may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OfAccount {
+    /// Connections on which it has a request under way.
+    pub(crate) connections: usize,
+    /// What its streams may take, in bytes.
+    pub(crate) stream_bytes: usize,
+}
+
+/// The connections that are open.
+pub(crate) struct Open {
+    table: Mutex<Table>,
+    freed: Notify,
+    count: Arc<AtomicUsize>,
+    streams: Arc<Streams>,
+    descriptors: Descriptors,
+    source: Option<(Arc<ConfigHandle>, Arc<Metrics>)>,
+}
+
+/// A connection's place among them, given back on drop. It outlives the socket.
+pub(crate) struct Ticket {
+    open: Arc<Open>,
+    index: usize,
+    member: Arc<Member>,
+}
+
+/// What becomes of a connection that has been accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrival {
+    /// It may come.
+    Welcome,
+    /// Somebody gives way, and is not gone yet.
+    Wait,
+    /// Nobody can give way.
+    Full,
+}
+
+impl Open {
+    /// None yet. `count` is kept at their number.
+    pub(crate) fn new(
+        descriptors: Descriptors,
+        count: Arc<AtomicUsize>,
+        config: Arc<ConfigHandle>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let open = Self::with(descriptors, count, Some((config, metrics)));
+        if let (Some((_, metrics)), Some(bounds)) = (&open.source, open.bounds()) {
+            metrics.connections_max(bounds.all);
+        }
+        open
+    }
+
+    /// None yet, and there may be any number of them.
+    #[cfg(test)]
+    pub(crate) fn without_bounds(count: Arc<AtomicUsize>) -> Self {
+        Self::with(Descriptors::of(1024), count, None)
+    }
+
+    fn with(
+        descriptors: Descriptors,
+        count: Arc<AtomicUsize>,
+        source: Option<(Arc<ConfigHandle>, Arc<Metrics>)>,
+    ) -> Self {
+        let metrics = source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
+        let memory = source.as_ref().and_then(|(config, _)| config.load().limits.memory_bytes);
+        let streams_max = descriptors.streams.min(fitting(memory, streams::STREAM_BYTES as u64));
+        let streams = Arc::new(Streams::new(streams_max, metrics));
+        let (table, freed) = (Mutex::default(), Notify::new());
+        Self { table, freed, count, streams, descriptors, source }
+    }
+
+    /// The streams of all of them.
+    pub(crate) fn streams(&self) -> &Arc<Streams> {
+        &self.streams
+    }
+
+    /// What decides about connections to a listener. Behind one with a PROXY header (`is_proxied`) it
+    /// is not known yet who comes.
+    pub(crate) fn filter(self: &Arc<Self>, is_proxied: bool) -> Arc<dyn ConnectionFilter> {
+        Arc::new(Filter { open: Arc::clone(self), is_proxied })
+    }
+
+    /// A connection begins. `peer` is whoever connected, and whose it is unless `is_proxied`.
+    pub(crate) fn register(self: &Arc<Self>, peer: Option<SocketAddr>, is_proxied: bool) -> Ticket {
+        let metrics = self.source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(metrics) = &metrics {
+            metrics.connection_begin();
+        }
+        let network = peer.filter(|_| !is_proxied).and_then(|peer| self.network(peer.ip()));
+        let mut table = self.table.lock();
+        if let Some(peer) = peer {
+            table.arrived(&peer);
+        }
+        let member = Arc::new(Member::new(network, metrics));
+        let index = table.add(Arc::clone(&member));
+        drop(table);
+        // Whoever waits may have waited for this one, to take its place.
+        self.freed.notify_one();
+        Ticket { open: Arc::clone(self), index, member }
+    }
+
+    /// It is told whose a connection is: false when that address has too many and none of them can
+    /// give way.
+    pub(crate) fn tell(self: &Arc<Self>, ticket: &mut Ticket, address: IpAddr) -> bool {
+        let (Some(network), Some(bounds)) = (self.network(address), self.bounds()) else {
+            return true;
+        };
+        let mut table = self.table.lock();
+        if !self.has_room_at(&mut table, network, bounds) {
+            self.shed(ConnectionShed::AddressFull);
+            return false;
+        }
+        ticket.member.gone();
+        table.remove(ticket.index);
+        let metrics = self.source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
+        ticket.member = Arc::new(Member::new(Some(network), metrics));
+        ticket.index = table.add(Arc::clone(&ticket.member));
+        true
+    }
+
+    /// How many connections one account may have requests under way on, and how many bytes of streams.
+    pub(crate) fn of_account(&self, limits: &Limits) -> OfAccount {
+        let percent = limits.per_account.requests_in_flight_percent;
+        let part = |all: usize| (all / 100 * percent + all % 100 * percent / 100).max(1);
+        OfAccount {
+            connections: part(self.connections_max(limits)),
+            stream_bytes: part(self.streams.bytes_max()),
+        }
+    }
+
+    fn connections_max(&self, limits: &Limits) -> usize {
+        let default = || fitting(limits.memory_bytes, CONNECTION_BYTES);
+        limits.connections_max.unwrap_or_else(default).min(self.descriptors.customers)
+    }
+
+    fn bounds(&self) -> Option<Bounds> {
+        let (config, _) = self.source.as_ref()?;
+        let limits = &config.load().limits;
+        let all = self.connections_max(limits);
+        let of_address = limits.connections_per_address_max.unwrap_or((all / 2).max(1));
+        Some(Bounds { all, of_address })
+    }
+
+    /// What `address` is counted by; `None` for proxies, which stand for many.
+    fn network(&self, address: IpAddr) -> Option<IpAddr> {
+        let (config, _) = self.source.as_ref()?;
+        let snapshot: Arc<Snapshot> = config.load();
+        let address = address.to_canonical();
+        let is_proxy = snapshot.trusted_proxies.iter().any(|network| network.contains(&address));
+        (!is_proxy).then(|| client::network(address))
+    }
+
+    fn arrive(&self, peer: Option<&SocketAddr>, is_proxied: bool) -> Arrival {
+        let Some(bounds) = self.bounds() else { return Arrival::Welcome };
+        let network = peer.filter(|_| !is_proxied).and_then(|peer| self.network(peer.ip()));
+        let mut table = self.table.lock();
+        if let Some(network) = network
+            && !self.has_room_at(&mut table, network, bounds)
+        {
+            return self.nobody_leaves(&table, ConnectionShed::AddressFull);
+        }
+        if table.is_full(bounds.all) {
+            if table.leaving > 0 {
+                return Arrival::Wait;
+            }
+            if !table.one_gives_way(None, bounds.all) {
+                return self.nobody_leaves(&table, ConnectionShed::Full);
+            }
+            self.shed(ConnectionShed::GaveWay);
+            return Arrival::Wait;
+        }
+        if let Some(peer) = peer {
+            table.arriving.insert(*peer, (network, Instant::now()));
+        }
+        Arrival::Welcome
+    }
+
+    /// Whether there may be one more from this address; if need be, one of its own gives way.
+    fn has_room_at(&self, table: &mut Table, network: IpAddr, bounds: Bounds) -> bool {
+        let arriving =
+            |table: &Table| table.arriving.values().filter(|(at, _)| *at == Some(network)).count();
+        let here = table.addresses.get(&network).map_or(0, |address| address.count);
+        // Those about to come are looked for only where they could matter.
+        if here + table.arriving.len() < bounds.of_address {
+            return true;
+        }
+        table.forget_lost();
+        if here + arriving(table) < bounds.of_address {
+            return true;
+        }
+        let gives_way = table.one_gives_way(Some(network), bounds.of_address);
+        if gives_way {
+            self.shed(ConnectionShed::AddressGaveWay);
+        }
+        gives_way
+    }
+
+    /// Nobody can give way. Those about to come could, once they are here.
+    fn nobody_leaves(&self, table: &Table, reason: ConnectionShed) -> Arrival {
+        if !table.arriving.is_empty() {
+            return Arrival::Wait;
+        }
+        self.shed(reason);
+        Arrival::Full
+    }
+
+    fn shed(&self, reason: ConnectionShed) {
+        if let Some((_, metrics)) = &self.source {
+            metrics.connection_shed(reason);
+        }
+    }
+}
+
+/// How many of so many bytes fit into their share of the memory, where that is known.
+fn fitting(memory: Option<u64>, each_bytes: u64) -> usize {
+    let count = memory.map(|memory| (memory / MEMORY_SHARE / each_bytes).max(1));
+    count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
+}
+
+impl Ticket {
+    /// The connection, as others see it.
+    pub(crate) fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    /// Ends when the connection has to give way.
+    pub(crate) async fn told_to_leave(&self) {
+        self.member.told_to_leave().await;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.member.gone();
+        self.open.table.lock().remove(self.index);
+        self.open.count.fetch_sub(1, Ordering::Relaxed);
+        if let Some((_, metrics)) = &self.open.source {
+            metrics.connection_end();
+        }
+        self.open.freed.notify_one();
+    }
+}
+
+/// Decides about connections as they are accepted: whoever comes when there are as many as may be waits
+/// in the kernel's queue until one has given way, so there is never a descriptor more.
+struct Filter {
+    open: Arc<Open>,
+    is_proxied: bool,
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter").field("is_proxied", &self.is_proxied).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl ConnectionFilter for Filter {
+    async fn should_accept(&self, peer: Option<&SocketAddr>) -> bool {
+        let admitted = async {
+            loop {
+                match self.open.arrive(peer, self.is_proxied) {
+                    Arrival::Welcome => return true,
+                    Arrival::Full => return false,
+                    Arrival::Wait => self.open.freed.notified().await,
+                }
+            }
+        };
+        let admitted = tokio::time::timeout(LEAVE_TIMEOUT, admitted).await;
+        admitted.unwrap_or_else(|_| {
+            self.open.shed(ConnectionShed::Full);
+            false
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

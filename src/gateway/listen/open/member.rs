@@ -1,0 +1,246 @@
+//! One connection of a customer, as far as the others need to know of it.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::limits::Entered;
+use crate::metrics::Metrics;
+
+/// One of its requests was authenticated.
+const KNOWN: u64 = 1;
+/// A request is under way.
+const BUSY: u64 = 2;
+/// It has been told to give way.
+const LEAVING: u64 = 4;
+/// It is not open any more, although something of it may still be at work.
+const GONE: u64 = 8;
+/// What stands above these is when a request began or ended last, or the connection came, in
+/// milliseconds since the first one.
+const SINCE_SHIFT: u32 = 8;
+
+/// What milliseconds are counted from.
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+tokio::task_local! {
+    /// The connection that the task serves, or one of its streams.
+    pub(crate) static CONNECTION: Arc<Member>;
+}
+
+/// One of its requests was authenticated: from now on the connection that the task serves is this
+/// account's. Nothing for requests that come over none.
+pub(crate) fn is_authenticated(account: u64) {
+    let own = |member: &Arc<Member>| {
+        member.is_of(account);
+        member.know();
+    };
+    // There is none for requests that the process makes itself.
+    let _is_over_a_connection = CONNECTION.try_with(own).is_ok();
+}
+
+/// The request that the task serves is turned away: whatever is still to come of it, its connection
+/// is not kept for it. Only for one that has its connection for itself.
+pub(crate) fn is_turned_away() {
+    let _is_over_a_connection = CONNECTION.try_with(|member| member.end()).is_ok();
+}
+
+/// The account's part in the connection that the task serves, which all of its requests over it share;
+/// `enter` takes one. `None` within when the request comes over none.
+///
+/// # Errors
+/// When `enter` has none to give.
+pub(crate) fn hold(
+    account: u64,
+    enter: impl FnOnce() -> Option<Entered>,
+) -> Result<Option<Arc<Entered>>, ()> {
+    let held = CONNECTION.try_with(|member| member.hold(account, enter));
+    held.map_or(Ok(None), |held| held.map(Some).ok_or(()))
+}
+
+/// Whether a request over the connection that the task serves was ever authenticated; true for
+/// requests that come over none.
+pub(crate) fn is_known() -> bool {
+    CONNECTION.try_with(|member| member.is_known()).unwrap_or(true)
+}
+
+/// A connection. What changes with every request is in one word, so that no request waits for a lock.
+pub(crate) struct Member {
+    /// Whose it is; `None` where one address stands for many customers.
+    pub(super) network: Option<IpAddr>,
+    /// The account that has shown a key on it last; 0 for none.
+    account: AtomicU64,
+    state: AtomicU64,
+    /// What accounts with requests under way have of it: many, behind a load balancer over HTTP/2.
+    held: Mutex<Vec<(u64, Weak<Entered>)>>,
+    leave: Notify,
+    metrics: Option<Arc<Metrics>>,
+}
+
+/// How a connection stands at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MemberStanding(u64);
+
+impl MemberStanding {
+    /// None of its requests was ever authenticated.
+    pub(super) fn is_strange(self) -> bool {
+        self.0 & KNOWN == 0
+    }
+
+    /// Whether it could give way: a customer's request that is under way is not cut.
+    pub(super) fn may_leave(self) -> bool {
+        self.0 & (LEAVING | GONE) == 0 && (self.is_strange() || self.0 & BUSY == 0)
+    }
+
+    /// The less, the longer nothing has begun or ended.
+    pub(super) fn since(self) -> u64 {
+        self.0 >> SINCE_SHIFT
+    }
+}
+
+impl Member {
+    pub(super) fn new(network: Option<IpAddr>, metrics: Option<Arc<Metrics>>) -> Self {
+        if let Some(metrics) = &metrics {
+            metrics.stranger_begin();
+        }
+        let (account, state, held) = (AtomicU64::new(0), AtomicU64::new(now()), Mutex::default());
+        Self { network, account, state, held, leave: Notify::new(), metrics }
+    }
+
+    /// The account that has shown a key on it last.
+    pub(super) fn account(&self) -> Option<u64> {
+        Some(self.account.load(Ordering::Relaxed)).filter(|account| *account != 0)
+    }
+
+    /// It is this account's from now on.
+    pub(super) fn is_of(&self, account: u64) {
+        self.account.store(account, Ordering::Relaxed);
+    }
+
+    fn hold(&self, account: u64, enter: impl FnOnce() -> Option<Entered>) -> Option<Arc<Entered>> {
+        let mut held = self.held.lock();
+        held.retain(|(_, entered)| entered.strong_count() > 0);
+        let mut all = held.iter();
+        let own = all.find_map(|(who, entered)| entered.upgrade().filter(|_| *who == account));
+        own.or_else(|| {
+            let entered = Arc::new(enter()?);
+            held.push((account, Arc::downgrade(&entered)));
+            Some(entered)
+        })
+    }
+
+    pub(super) fn standing(&self) -> MemberStanding {
+        MemberStanding(self.state.load(Ordering::Acquire))
+    }
+
+    /// A request begins, unless the connection has to give way.
+    pub(crate) fn begin(&self) -> bool {
+        self.change(|state| (state & KNOWN) | BUSY | now())
+    }
+
+    /// No request is under way any more.
+    pub(crate) fn end(&self) {
+        self.change(|state| (state & KNOWN) | now());
+    }
+
+    fn change(&self, to: impl Fn(u64) -> u64) -> bool {
+        let changed = |state: u64| (state & LEAVING == 0).then(|| to(state));
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).is_ok()
+    }
+
+    /// Whether one of its requests was authenticated.
+    pub(crate) fn is_known(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & KNOWN != 0
+    }
+
+    /// One of its requests was authenticated.
+    pub(crate) fn know(&self) {
+        if self.is_known() {
+            return;
+        }
+        let before = self.state.fetch_or(KNOWN, Ordering::AcqRel);
+        if before & (KNOWN | GONE) == 0
+            && let Some(metrics) = &self.metrics
+        {
+            metrics.stranger_end();
+        }
+    }
+
+    /// Tells it to give way, if nothing has happened on it since it was `seen` so.
+    pub(super) fn give_way(&self, seen: MemberStanding) -> bool {
+        let told = self.state.compare_exchange(
+            seen.0,
+            seen.0 | LEAVING,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if told.is_ok() {
+            self.leave.notify_one();
+        }
+        told.is_ok()
+    }
+
+    /// Whether it has been told to give way.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.state.load(Ordering::Acquire) & LEAVING != 0
+    }
+
+    /// It is closed.
+    pub(super) fn gone(&self) {
+        let before = self.state.fetch_or(GONE, Ordering::AcqRel);
+        if before & (KNOWN | GONE) == 0
+            && let Some(metrics) = &self.metrics
+        {
+            metrics.stranger_end();
+        }
+    }
+
+    /// Ends when the connection has to give way.
+    pub(super) async fn told_to_leave(&self) {
+        self.leave.notified().await;
+    }
+}
+
+fn now() -> u64 {
+    u64::try_from(BEGINNING.elapsed().as_millis()).unwrap_or(0) << SINCE_SHIFT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_holds_a_connection_once_however_many_requests_it_has() {
+        let (one, other) = (Member::new(None, None), Member::new(None, None));
+        let in_use = Arc::<crate::limits::InUse>::default();
+        let enter = || in_use.enter(|in_use| &in_use.connections, 1);
+        let requests: Vec<_> = (0..3).map(|_| one.hold(1, enter)).collect();
+        assert!(requests.iter().all(Option::is_some), "three requests over one connection");
+        assert_eq!(in_use.connections.taken(), 1);
+        assert!(other.hold(1, enter).is_none(), "another connection is one too many");
+        assert!(one.hold(2, enter).is_none(), "another account is counted for itself");
+        drop(requests);
+        assert!(other.hold(1, enter).is_some(), "all of them have ended");
+    }
+
+    #[test]
+    fn a_customers_request_is_never_cut_and_one_that_gives_way_begins_none() {
+        let member = Member::new(None, None);
+        assert!(member.begin(), "it may serve");
+        assert!(member.standing().may_leave(), "a stranger's request may be cut");
+        member.know();
+        assert!(!member.standing().may_leave(), "a customer's may not");
+        member.end();
+        let idle = member.standing();
+        assert!(idle.may_leave(), "an idle connection may give way");
+        assert!(member.begin(), "it serves once more");
+        assert!(!member.give_way(idle), "it is not idle any more");
+        member.end();
+        assert!(member.give_way(member.standing()), "now it is");
+        assert!(!member.begin(), "no request begins on a connection that is about to close");
+        assert!(!member.standing().may_leave(), "it is told once");
+    }
+}

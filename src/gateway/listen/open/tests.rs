@@ -1,0 +1,146 @@
+//! Who gives way, without sockets.
+
+use super::table::FUTILE_PAUSE;
+use super::*;
+
+fn network(number: u8) -> Option<IpAddr> {
+    Some(IpAddr::from([192, 0, 2, number]))
+}
+
+/// A connection that came after those before it.
+fn add(table: &mut Table, network: Option<IpAddr>, is_known: bool) -> Arc<Member> {
+    // What came in one millisecond came at one time.
+    std::thread::sleep(Duration::from_millis(2));
+    let member = Arc::new(Member::new(network, None));
+    if is_known {
+        member.know();
+    }
+    table.add(Arc::clone(&member));
+    member
+}
+
+/// Lets one give way, and says which of these it was.
+fn given_way(table: &mut Table, from: Option<IpAddr>, max: usize, all: &[Arc<Member>]) -> usize {
+    let before: Vec<_> = all.iter().map(|member| member.is_leaving()).collect();
+    assert!(table.one_gives_way(from, max), "somebody can");
+    let told = all.iter().zip(before).position(|(member, before)| member.is_leaving() && !before);
+    told.expect("one of these")
+}
+
+#[test]
+fn strangers_give_way_first_and_those_idle_the_longest_of_them() {
+    let mut table = Table::default();
+    let known = [false, true, false, true, false, true, false, false];
+    let all: Vec<_> = known.map(|known| add(&mut table, None, known)).into();
+    assert!(all[0].begin(), "a request of a stranger is under way, and younger than the others");
+    let mut told = || given_way(&mut table, None, 8, &all);
+    // A quarter of eight may stay.
+    assert_eq!([told(), told(), told()], [2, 4, 6], "strangers, the oldest first");
+    assert_eq!([told(), told(), told()], [1, 3, 5], "then customers that are idle");
+    assert_eq!([told(), told()], [7, 0], "in the end every stranger");
+    assert!(!table.one_gives_way(None, 8), "and nobody is told twice");
+}
+
+/// A customer who is idle does not give way to a flood because most of it is still about to come.
+#[test]
+fn those_about_to_come_are_strangers_too() {
+    let mut table = Table::default();
+    let all: Vec<_> = [true, false].map(|known| add(&mut table, None, known)).into();
+    for port in 1..=6 {
+        table.arriving.insert(SocketAddr::from(([192, 0, 2, 1], port)), (None, Instant::now()));
+    }
+    assert_eq!(given_way(&mut table, None, 8, &all), 1, "the stranger");
+    assert!(!table.one_gives_way(None, 8), "the customer stays, and who comes is refused");
+    table.arriving.clear();
+    assert_eq!(given_way(&mut table, None, 8, &all), 0, "without a flood it is the one to go");
+}
+
+#[test]
+fn a_customers_request_that_is_under_way_is_not_cut() {
+    let mut table = Table::default();
+    let all: Vec<_> = (0..3).map(|_| add(&mut table, None, true)).collect();
+    assert!(all[0].begin() && all[2].begin(), "requests are under way");
+    assert_eq!(given_way(&mut table, None, 3, &all), 1, "the idle one");
+    assert!(!table.one_gives_way(None, 3), "the others are busy");
+    all[2].end();
+    assert!(!table.one_gives_way(None, 3), "it is not looked again at once");
+    std::thread::sleep(FUTILE_PAUSE);
+    assert_eq!(given_way(&mut table, None, 3, &all), 2, "one has become idle");
+}
+
+#[test]
+fn one_who_was_chosen_and_is_at_work_again_stays() {
+    let mut table = Table::default();
+    let all: Vec<_> = (0..4).map(|_| add(&mut table, None, false)).collect();
+    assert_eq!(given_way(&mut table, None, 4, &all), 0, "the oldest of four");
+    all[1].know();
+    assert!(all[1].begin(), "it was to be the next");
+    assert_eq!(given_way(&mut table, None, 4, &all), 2, "who is idle is next");
+}
+
+#[test]
+fn an_address_makes_room_for_itself_alone() {
+    let mut table = Table::default();
+    let addresses = [1, 2, 1, 2, 1].map(network);
+    let all: Vec<_> = addresses.map(|address| add(&mut table, address, false)).into();
+    let mut told = || given_way(&mut table, network(2), 2, &all);
+    assert_eq!([told(), told()], [1, 3], "of the address that wants room");
+    assert!(!table.one_gives_way(network(2), 2), "no other gives way for it");
+    assert!(!table.one_gives_way(network(9), 2), "nor for one that has none");
+    let counts = |table: &Table| table.addresses.values().map(|it| it.count).collect::<Vec<_>>();
+    assert_eq!(counts(&table), [3], "who was told does not count for its address");
+    for index in 0..5 {
+        table.remove(index);
+    }
+    assert_eq!((table.count, table.leaving), (0, 0), "all are gone");
+    assert!(table.addresses.is_empty(), "and nothing is kept of their addresses");
+    add(&mut table, network(1), false);
+    assert_eq!(table.members.len(), 5, "places are used again");
+}
+
+/// A flood does not have to look at everybody for each that it brings.
+#[test]
+fn giving_way_is_cheap_when_thousands_come() {
+    const MAX: usize = 20_000;
+    let mut table = Table::default();
+    let push = |table: &mut Table| table.add(Arc::new(Member::new(network(1), None)));
+    for _ in 0..MAX {
+        push(&mut table);
+    }
+    let began = Instant::now();
+    for _ in 0..MAX / 2 {
+        assert!(table.one_gives_way(None, MAX), "an idle one");
+        push(&mut table);
+    }
+    let each = began.elapsed() / u32::try_from(MAX / 2).expect("a number");
+    // 10 µs in a release build on a small machine; tests are built without optimizations.
+    assert!(each < Duration::from_millis(1), "{each:?} each");
+}
+
+#[test]
+fn small_machines_have_fewer_connections_and_streams() {
+    const MIB: u64 = 1 << 20;
+    for (memory, connections, streams) in [
+        (Some(150 * MIB), 960, 600),
+        (Some(512 * MIB), 3_276, 2_048),
+        (Some(24_000 * MIB), 153_600, 96_000),
+        (Some(0), 1, 1),
+        (None, usize::MAX, usize::MAX),
+    ] {
+        let of = |each_bytes| fitting(memory, each_bytes);
+        assert_eq!((of(CONNECTION_BYTES), of(32 * 1024)), (connections, streams), "{memory:?}");
+    }
+}
+
+/// Whoever has few connections keeps them when somebody with very many wants more.
+#[test]
+fn an_account_with_many_connections_gives_way_before_others() {
+    let mut table = Table::default();
+    let accounts = [1, 2, 2, 2, 1, 2, 3, 2];
+    let all: Vec<_> = accounts.map(|_| add(&mut table, None, true)).into();
+    for (member, account) in all.iter().zip(accounts) {
+        member.is_of(account);
+    }
+    let mut told = || given_way(&mut table, None, 8, &all);
+    assert_eq!([told(), told(), told()], [1, 2, 3], "the oldest of the one with five of eight");
+}

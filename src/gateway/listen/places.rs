@@ -1,0 +1,291 @@
+//! Places among the requests that are served: who gets one, and who is turned away because the
+//! gateway has enough to do, quickly, so that those who are served do not slow down with those who
+//! are not.
+//!
+//! Customers have places of their own, of which each account has a share. A request gets one when it
+//! has shown a valid key. Everybody else, and whoever looks at the console, has few places and little
+//! time: what strangers do takes nothing from customers.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::snapshot::Limits;
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::client;
+use crate::gateway::listen::open::{self, OfAccount};
+use crate::limits::{self, Count, Entered, Holders, InUse};
+use crate::metrics::{Metrics, Pool, Shed};
+
+/// When to try again: places become free with every answer.
+const RETRY_PLACE: Duration = Duration::from_secs(1);
+/// How long an account's reads wait for each other before one is refused.
+const READ_WAIT: Duration = Duration::from_secs(2);
+
+/// All places of this process, over all listeners.
+pub(crate) struct Places {
+    customers: Count,
+    unauthenticated: Count,
+    /// What comes from where, of those without a key.
+    networks: Holders<Option<IpAddr>>,
+    /// What accounts have.
+    accounts: Arc<limits::Limits>,
+    metrics: Arc<Metrics>,
+}
+
+/// A request's place, given back on drop.
+pub(crate) struct Place {
+    places: Arc<Places>,
+    pool: Pool,
+    holder: Arc<InUse>,
+    /// What the account has of the connection, and of streams.
+    way: (Option<Arc<Entered>>, Option<Entered>),
+}
+
+impl Place {
+    /// What the account has in use, for a customer's.
+    pub(crate) fn account(&self) -> Option<&Arc<InUse>> {
+        (self.pool == Pool::Customers).then_some(&self.holder)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.holder.requests.give_back(1);
+        self.places.pool(self.pool).give_back(1);
+        self.places.metrics.place_left(self.pool);
+    }
+}
+
+impl Places {
+    /// All are free.
+    pub(crate) fn new(accounts: Arc<limits::Limits>, metrics: Arc<Metrics>) -> Arc<Self> {
+        let networks = Holders::new();
+        let (customers, unauthenticated) = (Count::default(), Count::default());
+        Arc::new(Self { customers, unauthenticated, networks, accounts, metrics })
+    }
+
+    fn pool(&self, pool: Pool) -> &Count {
+        match pool {
+            Pool::Customers => &self.customers,
+            Pool::Unauthenticated => &self.unauthenticated,
+        }
+    }
+
+    /// A place for a request of this account.
+    ///
+    /// # Errors
+    /// `Overloaded` when there is none, and `RateLimited` when the account has its share.
+    pub(crate) fn customer(
+        self: &Arc<Self>,
+        account: u64,
+        limits: &Limits,
+    ) -> Result<Place, GatewayError> {
+        let of_account = limits.per_account.requests_in_flight_max;
+        let (max, holder) = (limits.requests_in_flight_max, self.accounts.account(account));
+        self.enter(Pool::Customers, holder, max, of_account).map_err(|is_all| {
+            if is_all {
+                self.shed(Shed::InFlight);
+                let message = "Too many requests are in flight. Try again shortly.";
+                return GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_PLACE);
+            }
+            let message = format!(
+                "This account has {of_account} requests in flight, all that one account may have \
+                 here. Send fewer at one time, and try again when one of them has ended."
+            );
+            self.too_many(Shed::AccountInFlight, message)
+        })
+    }
+
+    /// The place with what its request takes of connections and, over HTTP/2, of streams: so many
+    /// bytes. There are fewer connections than places where there are few file descriptors.
+    ///
+    /// # Errors
+    /// `RateLimited` when the account has its share of either.
+    pub(crate) fn on_its_way(
+        &self,
+        mut place: Place,
+        account: u64,
+        limits: &Limits,
+        share: OfAccount,
+        stream_bytes: Option<usize>,
+    ) -> Result<Place, GatewayError> {
+        let in_use = &place.holder;
+        // Otherwise it has no places for so many.
+        if share.connections < limits.per_account.requests_in_flight_max {
+            let enter = || in_use.enter(|in_use| &in_use.connections, share.connections);
+            let Ok(connection) = open::hold(account, enter) else {
+                let message = format!(
+                    "This account has requests in flight on {} connections, all that one account \
+                     may have here. Send fewer at one time, or several over one connection with \
+                     HTTP/2.",
+                    share.connections
+                );
+                return Err(self.too_many(Shed::AccountConnections, message));
+            };
+            place.way.0 = connection;
+        }
+        if let Some(bytes) = stream_bytes {
+            let max = share.stream_bytes.max(bytes);
+            place.way.1 = in_use.enter_with(|in_use| &in_use.stream_bytes, bytes, max);
+            if place.way.1.is_none() {
+                let message = "This account has as many streams over HTTP/2 in flight as one \
+                               account may have here. Send fewer at one time.";
+                return Err(self.too_many(Shed::AccountConnections, message.to_owned()));
+            }
+        }
+        Ok(place)
+    }
+
+    /// A place for a request from this address that has shown no valid key.
+    ///
+    /// # Errors
+    /// `RateLimited` when there is none, or the address has its share.
+    pub(crate) fn unauthenticated(
+        self: &Arc<Self>,
+        address: Option<IpAddr>,
+        limits: &Limits,
+    ) -> Result<Place, GatewayError> {
+        let rules = &limits.unauthenticated;
+        let (max, max_of_one) = (rules.requests_in_flight_max, rules.per_address_max);
+        let holder = self.networks.of(address.map(client::network));
+        self.enter(Pool::Unauthenticated, holder, max, max_of_one).map_err(|is_all| {
+            let (shed, whence) = match is_all {
+                true => (Shed::Unauthenticated, ""),
+                false => (Shed::Address, " from your address"),
+            };
+            let message = format!(
+                "Too many requests without a valid API key{whence} are in flight. Try again shortly."
+            );
+            self.shed(shed);
+            GatewayError::new(ErrorKind::RateLimited, message).retry_after(RETRY_PLACE)
+        })
+    }
+
+    /// A place, or whether it is that all are taken.
+    fn enter(
+        self: &Arc<Self>,
+        pool: Pool,
+        holder: Arc<InUse>,
+        max_of_all: usize,
+        max_of_one: usize,
+    ) -> Result<Place, bool> {
+        if !self.pool(pool).take(1, max_of_all) {
+            return Err(true);
+        }
+        if !holder.requests.take(1, max_of_one) {
+            self.pool(pool).give_back(1);
+            return Err(false);
+        }
+        self.metrics.place_taken(pool);
+        Ok(Place { places: Arc::clone(self), pool, holder, way: (None, None) })
+    }
+
+    /// A place among those who wait for a task, for who has `place`.
+    ///
+    /// # Errors
+    /// `RateLimited` when the account has its share of them.
+    pub(crate) fn waiting(
+        &self,
+        place: Option<&Place>,
+        limits: &Limits,
+    ) -> Result<Option<Entered>, GatewayError> {
+        let Some(account) = place.and_then(Place::account) else { return Ok(None) };
+        let max = limits.per_account.waiting_max;
+        account.enter(|in_use| &in_use.waiting, max).map(Some).ok_or_else(|| {
+            let message = format!(
+                "{max} requests of this account wait for the end of their task, all that one \
+                 account may have here. Ask again without `wait`, and read the task by its id."
+            );
+            self.too_many(Shed::AccountWaiting, message)
+        })
+    }
+
+    /// A turn at reading much, for who has `place`.
+    ///
+    /// # Errors
+    /// `RateLimited` when the account's other reads leave it none in time.
+    pub(crate) async fn read_in_turn(
+        &self,
+        place: Option<&Place>,
+        limits: &Limits,
+    ) -> Result<Option<Entered>, GatewayError> {
+        let Some(account) = place.and_then(Place::account) else { return Ok(None) };
+        let max = limits.per_account.reads_max;
+        account.read_in_turn(max, READ_WAIT).await.map(Some).ok_or_else(|| {
+            let message = format!(
+                "{max} such reads of this account are under way, all that one account may have \
+                 here. Ask one after the other."
+            );
+            self.too_many(Shed::AccountReads, message)
+        })
+    }
+
+    fn too_many(&self, shed: Shed, message: String) -> GatewayError {
+        self.shed(shed);
+        let error = GatewayError::new(ErrorKind::RateLimited, message);
+        error.code("ConcurrencyExceeded").retry_after(RETRY_PLACE)
+    }
+
+    fn shed(&self, reason: Shed) {
+        self.metrics.request_shed(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Overrides, Sources};
+
+    fn places() -> Arc<Places> {
+        Places::new(Arc::default(), Arc::new(Metrics::new()))
+    }
+
+    /// The bounds as they are shipped, with fewer places.
+    fn bounds() -> Limits {
+        let loaded = crate::config::load(&Sources::Embedded, &Overrides::default());
+        let mut limits = loaded.expect("the shipped files").0.limits;
+        limits.requests_in_flight_max = 3;
+        limits.per_account.requests_in_flight_max = 2;
+        limits.unauthenticated.requests_in_flight_max = 3;
+        limits.unauthenticated.per_address_max = 2;
+        limits
+    }
+
+    #[test]
+    fn places_are_bounded_for_all_and_for_each_and_given_back() {
+        let (places, limits) = (places(), bounds());
+        let kind = |account| places.customer(account, &limits).map_err(|error| error.kind);
+        let first = [kind(1), kind(1)];
+        assert!(first.iter().all(Result::is_ok), "two for one account");
+        assert_eq!(kind(1).err(), Some(ErrorKind::RateLimited), "its share");
+        let other = kind(2);
+        assert!(other.is_ok(), "the third for another");
+        assert_eq!(kind(3).err(), Some(ErrorKind::Overloaded), "all are taken");
+        drop((first, other));
+        assert_eq!(places.customers.taken(), 0, "all are free again");
+        assert!(kind(1).is_ok());
+    }
+
+    #[test]
+    fn strangers_take_nothing_from_customers() {
+        let (places, limits) = (places(), bounds());
+        let from = |address: &str| {
+            let address = address.parse().expect("an address");
+            places.unauthenticated(Some(address), &limits).map_err(|error| error.message)
+        };
+        let told = |entered: Result<Place, std::borrow::Cow<'static, str>>| {
+            entered.err().unwrap_or_default().contains("from your address")
+        };
+        let taken = [from("2001:db8::1"), from("2001:db8::2")];
+        assert!(taken.iter().all(Result::is_ok), "two for one network");
+        assert!(told(from("2001:db8::3")), "the network has its share");
+        let other = from("2001:db8:0:1::1");
+        assert!(other.is_ok(), "another network");
+        assert!(!told(from("192.0.2.1")), "all are taken");
+        let customers: Vec<_> = (0..3).map(|account| places.customer(account, &limits)).collect();
+        assert!(customers.iter().all(Result::is_ok), "customers notice nothing");
+        drop(taken);
+        assert!(from("192.0.2.1").is_ok(), "free again");
+    }
+}

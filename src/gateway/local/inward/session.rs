@@ -1,0 +1,299 @@
+//! A downstream session whose request is in memory, and whose answer goes through a queue.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::{HeaderMap, HeaderValue, Request, Uri};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::protocols::Digest;
+use pingora::protocols::http::HttpTask;
+use pingora::protocols::http::custom::CustomMessageWrite;
+use pingora::protocols::http::custom::server::Session as CustomSession;
+use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
+use pingora::{Error, ErrorType, Result};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+
+use super::{Inner, Piece, Teller};
+use crate::gateway::listen::deadline::Deadline;
+
+/// What stands for the gateway in `Host`: upstreams get their own names.
+const OWN_NAME: HeaderValue = HeaderValue::from_static("localhost");
+
+type Messages = Box<dyn Stream<Item = Result<Bytes>> + Unpin + Send + Sync + 'static>;
+
+/// A request in memory, as Pingora serves it.
+pub(super) struct InnerSession {
+    head: RequestHeader,
+    body: Bytes,
+    body_is_read: bool,
+    client: Option<PeerAddr>,
+    digest: Digest,
+    pieces: mpsc::Sender<Piece>,
+    written: Option<Box<ResponseHeader>>,
+    bytes_sent: usize,
+    has_ended: bool,
+    deadline: Arc<Deadline>,
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+    drain_timeout: Option<Duration>,
+}
+
+impl InnerSession {
+    pub(super) fn new(
+        request: Inner,
+        pieces: mpsc::Sender<Piece>,
+        teller: Teller,
+        deadline: Arc<Deadline>,
+    ) -> Result<Self> {
+        let Inner { method, path, headers, body, address } = request;
+        let uri = path.parse::<Uri>().map_err(|error| {
+            Error::because(ErrorType::InvalidHTTPHeader, "a path from inside", error)
+        })?;
+        let (mut head, ()) = Request::new(()).into_parts();
+        (head.method, head.uri, head.headers) = (method, uri, headers);
+        head.headers.insert(HOST, OWN_NAME);
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        head.extensions.insert(teller);
+        let head = RequestHeader::from(head);
+        // Nobody asks for the port of one who has no socket.
+        let client = address.map(|address| PeerAddr::Inet(SocketAddr::new(address, 0)));
+        Ok(Self {
+            head,
+            body,
+            body_is_read: false,
+            client,
+            digest: Digest::default(),
+            pieces,
+            written: None,
+            bytes_sent: 0,
+            has_ended: false,
+            deadline,
+            read_timeout: None,
+            write_timeout: None,
+            drain_timeout: None,
+        })
+    }
+
+    async fn begin(&mut self, header: Box<ResponseHeader>) -> Result<()> {
+        if header.status.is_informational() {
+            return Ok(());
+        }
+        self.written = Some(header.clone());
+        self.send(Piece::Head(header)).await
+    }
+
+    async fn pass(&mut self, data: Option<Bytes>) -> Result<()> {
+        let Some(data) = data.filter(|data| !data.is_empty()) else { return Ok(()) };
+        self.bytes_sent += data.len();
+        self.send(Piece::Data(data)).await
+    }
+
+    async fn end(&mut self) -> Result<()> {
+        if self.has_ended || self.written.is_none() {
+            return Ok(());
+        }
+        self.has_ended = true;
+        self.send(Piece::End).await
+    }
+
+    async fn send(&self, piece: Piece) -> Result<()> {
+        let sending = self.pieces.send(piece);
+        let sent = match self.write_timeout {
+            Some(time) => match tokio::time::timeout(time, sending).await {
+                Ok(sent) => sent,
+                Err(_) => return Err(Error::new_down(ErrorType::WriteTimedout)),
+            },
+            None => sending.await,
+        };
+        sent.map_err(|_| Error::new_down(ErrorType::ConnectionClosed))
+    }
+}
+
+#[async_trait]
+impl CustomSession for InnerSession {
+    fn req_header(&self) -> &RequestHeader {
+        &self.head
+    }
+
+    fn req_header_mut(&mut self) -> &mut RequestHeader {
+        &mut self.head
+    }
+
+    async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
+        let is_new = !std::mem::replace(&mut self.body_is_read, true);
+        Ok(Some(self.body.clone()).filter(|body| is_new && !body.is_empty()))
+    }
+
+    async fn drain_request_body(&mut self) -> Result<()> {
+        self.body_is_read = true;
+        Ok(())
+    }
+
+    /// There is no more to read: it waits for whoever asked to leave, or for the deadline.
+    async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
+        if !no_body_expected && !self.body_is_read {
+            return self.read_body_bytes().await;
+        }
+        let closed = self.deadline.or_done(self.pieces.closed()).await;
+        Err(Error::new_down(match closed {
+            Some(()) => ErrorType::ConnectionClosed,
+            None => ErrorType::ReadTimedout,
+        }))
+    }
+
+    fn is_body_done(&mut self) -> bool {
+        self.body_is_read || self.body.is_empty()
+    }
+
+    fn is_body_empty(&mut self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// The whole body stays there in any case.
+    fn enable_retry_buffering(&mut self) {}
+
+    fn retry_buffer_truncated(&self) -> bool {
+        false
+    }
+
+    fn get_retry_buffer(&self) -> Option<Bytes> {
+        Some(self.body.clone()).filter(|body| self.body_is_read && !body.is_empty())
+    }
+
+    fn body_bytes_read(&self) -> usize {
+        if self.body_is_read { self.body.len() } else { 0 }
+    }
+
+    async fn write_response_header(
+        &mut self,
+        header: Box<ResponseHeader>,
+        end: bool,
+    ) -> Result<()> {
+        self.begin(header).await?;
+        if end { self.end().await } else { Ok(()) }
+    }
+
+    async fn write_response_header_ref(
+        &mut self,
+        header: &ResponseHeader,
+        end: bool,
+    ) -> Result<()> {
+        self.write_response_header(Box::new(header.clone()), end).await
+    }
+
+    async fn write_body(&mut self, data: Bytes, end: bool) -> Result<()> {
+        self.pass(Some(data)).await?;
+        if end { self.end().await } else { Ok(()) }
+    }
+
+    async fn write_trailers(&mut self, _trailers: HeaderMap) -> Result<()> {
+        self.end().await
+    }
+
+    async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+        for task in tasks {
+            let is_end = task.is_end();
+            match task {
+                HttpTask::Header(header, _) => self.begin(header).await?,
+                HttpTask::Body(data, _) | HttpTask::UpgradedBody(data, _) => {
+                    self.pass(data).await?;
+                }
+                HttpTask::Trailer(_) | HttpTask::Done => {}
+                HttpTask::Failed(error) => return Err(error),
+            }
+            if is_end {
+                self.end().await?;
+                return Ok(true);
+            }
+        }
+        Ok(self.has_ended)
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        self.end().await
+    }
+
+    async fn finish_custom(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whoever asked sees that the answer has no end.
+    async fn shutdown(&mut self, _code: u32, _context: &str) {}
+
+    fn response_written(&self) -> Option<&ResponseHeader> {
+        self.written.as_deref()
+    }
+
+    fn body_bytes_sent(&self) -> usize {
+        self.bytes_sent
+    }
+
+    fn set_read_timeout(&mut self, timeout: Option<Duration>) {
+        self.read_timeout = timeout;
+    }
+
+    fn get_read_timeout(&self) -> Option<Duration> {
+        self.read_timeout
+    }
+
+    fn set_write_timeout(&mut self, timeout: Option<Duration>) {
+        self.write_timeout = timeout;
+    }
+
+    fn get_write_timeout(&self) -> Option<Duration> {
+        self.write_timeout
+    }
+
+    fn set_total_drain_timeout(&mut self, timeout: Option<Duration>) {
+        self.drain_timeout = timeout;
+    }
+
+    fn get_total_drain_timeout(&self) -> Option<Duration> {
+        self.drain_timeout
+    }
+
+    fn request_summary(&self) -> String {
+        format!("{} {}", self.head.method, self.head.uri.path())
+    }
+
+    fn digest(&self) -> Option<&Digest> {
+        Some(&self.digest)
+    }
+
+    fn digest_mut(&mut self) -> Option<&mut Digest> {
+        Some(&mut self.digest)
+    }
+
+    fn client_addr(&self) -> Option<&PeerAddr> {
+        self.client.as_ref()
+    }
+
+    fn server_addr(&self) -> Option<&PeerAddr> {
+        None
+    }
+
+    fn pseudo_raw_h1_request_header(&self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn take_custom_message_reader(&mut self) -> Option<Messages> {
+        None
+    }
+
+    fn restore_custom_message_reader(&mut self, _reader: Messages) -> Result<()> {
+        Ok(())
+    }
+
+    fn take_custom_message_writer(&mut self) -> Option<Box<dyn CustomMessageWrite>> {
+        None
+    }
+
+    fn restore_custom_message_writer(&mut self, _: Box<dyn CustomMessageWrite>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Requests that the gateway answers itself: models, balance and usage.
+
+pub(super) mod usage;
+pub(super) mod hosted;
+pub(super) mod inward;
+
+use http::Method;
+use http::header::UPGRADE;
+use percent_encoding::percent_decode_str;
+use pingora::http::RequestHeader;
+use serde_json::{Value, json};
+
+use crate::clock::UnixMs;
+use crate::closest::closest;
+use crate::config::snapshot::{Model, Snapshot};
+use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::gateway::answer::envelope::Envelope;
+use crate::ledger::{Key, Ledger};
+use crate::protocols::Operation;
+
+/// Claude Code sends `HEAD` here, before it has a key to show, to learn whether anybody is there.
+pub(crate) const HELLO_PATHS: [&str; 2] = ["/", "/api/hello"];
+
+/// What the gateway answers without an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Local<'a> {
+    /// `GET /v1/models`
+    Models,
+    /// `GET /v1/models/{id}`
+    Model(&'a str),
+    /// `GET /v1/balance`
+    Balance,
+    /// `GET /v1/usage`
+    Usage,
+}
+
+impl<'a> Local<'a> {
+    /// The local answer at `path`, if there is one.
+    pub(crate) fn at(path: &'a str) -> Option<Self> {
+        match path {
+            "/v1/models" => Some(Self::Models),
+            "/v1/balance" => Some(Self::Balance),
+            "/v1/usage" => Some(Self::Usage),
+            _ => path.strip_prefix("/v1/models/").filter(|id| !id.is_empty()).map(Self::Model),
+        }
+    }
+
+    /// The path as metrics and logs name it.
+    pub(crate) fn route(self) -> &'static str {
+        match self {
+            Self::Models => "/v1/models",
+            Self::Model(_) => "/v1/models/{id}",
+            Self::Balance => "/v1/balance",
+            Self::Usage => "/v1/usage",
+        }
+    }
+
+    /// The document. `query` is the request's.
+    pub(crate) async fn answer(
+        self,
+        query: Option<&str>,
+        snapshot: &Snapshot,
+        ledger: &Ledger,
+        key: &Key,
+        envelope: Envelope,
+    ) -> Result<Value, GatewayError> {
+        match self {
+            Self::Models => {
+                // A pattern stands for names that nobody has listed.
+                let usable = snapshot
+                    .models
+                    .iter()
+                    .filter(|model| !model.is_wildcard() && key.may_use(&model.id, &model.id));
+                let data: Vec<Value> =
+                    usable.map(|model| describe(&model.id, model, envelope)).collect();
+                Ok(match envelope {
+                    Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
+                        json!({"object": "list", "data": data})
+                    }
+                    Envelope::Anthropic => json!({
+                        "data": data,
+                        "has_more": false,
+                        "first_id": data.first().map(|model| &model["id"]),
+                        "last_id": data.last().map(|model| &model["id"]),
+                    }),
+                })
+            }
+            Self::Model(id) => {
+                // SDKs write a slash in a name as `%2F`.
+                let id = percent_decode_str(id).decode_utf8_lossy();
+                let usable = |model: &&std::sync::Arc<Model>| key.may_use(&id, &model.id);
+                match snapshot.model(&id).filter(usable) {
+                    Some(model) => Ok(describe(&id, model, envelope)),
+                    None => Err(GatewayError::new(
+                        ErrorKind::ModelNotFound,
+                        "This model does not exist, or this API key may not use it.",
+                    )),
+                }
+            }
+            Self::Usage => usage::answer(ledger, key, query, UnixMs::now()).await,
+            Self::Balance => {
+                let account = ledger.durable_account(key.account).await;
+                let account = account.and_then(|account| {
+                    account.ok_or(crate::ledger::LedgerError::UnknownAccount(key.account))
+                });
+                let account = account.map_err(|error| usage::unread("balance", &error))?;
+                Ok(json!({
+                    "object": "balance",
+                    "currency": "USD",
+                    "granted": account.balance.granted,
+                    "available": account.balance.available,
+                    "held": account.balance.held,
+                    "spent": account.balance.spent,
+                    "debt": account.balance.debt,
+                }))
+            }
+        }
+    }
+}
+
+/// A model in the shape that the client's SDK reads. There is no creation time to tell.
+fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
+    match envelope {
+        Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
+            json!({"id": id, "object": "model", "created": 0, "owned_by": model.owned_by})
+        }
+        Envelope::Anthropic => json!({
+            "type": "model",
+            "id": id,
+            "display_name": id,
+            "created_at": "1970-01-01T00:00:00Z",
+            "lifecycle": "active",
+            "max_input_tokens": model.limits.input_tokens_max,
+            "max_tokens": model.limits.output_tokens_max,
+        }),
+    }
+}
+
+/// The id of the task whose record is at this path: below a route that starts tasks.
+pub(crate) fn task_at<'a>(snapshot: &Snapshot, path: &'a str) -> Option<&'a str> {
+    let mut routes = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
+    let id = routes.find_map(|route| path.strip_prefix(&route.path)?.strip_prefix('/'))?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
+}
+
+/// The answer for a path that leads nowhere: it says where else to go.
+pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
+    let shown: String = path.chars().take(80).collect();
+    let mut paths: Vec<String> =
+        snapshot.routes.iter().map(|route| format!("POST {}", route.path)).collect();
+    let videos = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
+    paths.extend(videos.map(|route| format!("GET {}/{{id}}", route.path)));
+    let local = ["GET /v1/models", "GET /v1/models/{id}", "GET /v1/balance", "GET /v1/usage"];
+    paths.extend(local.map(str::to_owned));
+    if snapshot.mcp.enabled {
+        paths.push(format!("POST {}", snapshot.mcp.path));
+    }
+    if snapshot.console.enabled {
+        paths.push(format!("GET {}", snapshot.console.path));
+    }
+    let message = match nearest(&paths, &shown) {
+        Some(meant) => format!("There is nothing at {shown:?}. Did you mean {meant}?"),
+        None => format!("There is nothing at {shown:?}."),
+    };
+    GatewayError::new(ErrorKind::NotFound, format!("{message} There are: {}.", paths.join(", ")))
+}
+
+/// The path that was probably meant: a base address has a `/v1` too few or too many, a slash stands at
+/// the end, or a letter is wrong.
+fn nearest<'a>(paths: &'a [String], asked: &str) -> Option<&'a str> {
+    let mut asked = asked.trim_end_matches('/');
+    while let Some(rest) = asked.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
+        asked = rest;
+    }
+    let bare = |path: &'a String| {
+        let (_, path) = path.split_once(' ')?;
+        Some(path.strip_prefix("/v1").unwrap_or(path))
+    };
+    let meant = closest(asked, paths.iter().filter_map(bare))?;
+    paths.iter().map(String::as_str).find(|path| path.ends_with(meant))
+}
+
+/// Whether a request asks for WebSockets in the place of HTTP.
+pub(crate) fn asks_for_websocket(head: &RequestHeader) -> bool {
+    let mut protocols = head.headers.get_all(UPGRADE).iter();
+    head.method == Method::GET
+        && protocols.any(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// The answer to such a request. Codex goes on over HTTP at once when it reads this status, and tries
+/// for seconds after any other.
+pub(crate) fn no_websocket() -> GatewayError {
+    let message = "WebSockets are not spoken here. Send the same request with POST over HTTP.";
+    GatewayError::new(ErrorKind::UpgradeRequired, message)
+}
+
+/// The answer for the right path with the wrong method.
+pub(crate) fn wrong_method(allow: Allow) -> GatewayError {
+    let message = match allow {
+        Allow::Get => "This path takes GET requests.",
+        Allow::Post => "This path takes POST requests.",
+    };
+    let error = GatewayError::new(ErrorKind::MethodNotAllowed, message);
+    GatewayError { allow: Some(allow), ..error }
+}

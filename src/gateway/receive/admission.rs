@@ -1,0 +1,102 @@
+//! Who gets which [place](crate::gateway::listen::places), and with it the time for bodies and answers: little for
+//! everybody, until a valid key was shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::Error;
+use pingora_proxy::Session;
+
+use crate::clock::UnixMs;
+use crate::error::GatewayError;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::listen::open;
+use crate::gateway::proxy::Gateway;
+use crate::ledger::Key;
+use crate::pipeline;
+
+/// The time within which one who is turned away must take the answer: it fits into what a connection
+/// buffers, and who does not read it has no place to wait in.
+const SHED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Gives a request that has shown nothing yet the time of strangers.
+pub(crate) fn hurry(session: &mut Session, exchange: &Exchange) {
+    let limits = &exchange.snapshot.limits;
+    let short = limits.unauthenticated.timeout;
+    session.set_read_timeout(Some(limits.read_timeout.min(short)));
+    session.set_write_timeout(Some(limits.write_timeout.min(short)));
+    // Of a body that nobody reads; behind an answer it holds the request up.
+    session.as_downstream_mut().set_total_drain_timeout(Some(short));
+}
+
+/// Gives a request no time at all: it needs no place to wait in.
+pub(crate) fn hurry_on(session: &mut Session) {
+    session.set_write_timeout(Some(SHED_TIMEOUT));
+    session.as_downstream_mut().set_total_drain_timeout(Some(SHED_TIMEOUT));
+}
+
+impl Gateway {
+    /// The key that the request shows, and a place among those of customers.
+    ///
+    /// # Errors
+    /// What is wrong with the key; `Overloaded` or `RateLimited` without a place.
+    pub(crate) fn admit_customer(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<Arc<Key>, GatewayError> {
+        let headers = &session.req_header().headers;
+        let key = pipeline::authenticate(&self.ledger, headers, UnixMs::now())?;
+        let account = key.account.number();
+        open::is_authenticated(account);
+        let stream_bytes = session.as_http2().map(|_| open::stream_bytes(headers));
+        exchange.key = Some(Arc::clone(&key));
+        let limits = &exchange.snapshot.limits;
+        let place = self.places.customer(account, limits).and_then(|place| {
+            let share = self.open.of_account(limits);
+            self.places.on_its_way(place, account, limits, share, stream_bytes)
+        });
+        exchange.place = Some(place.map_err(|error| shed(session, &mut exchange.is_shed, error))?);
+        let limits = &exchange.snapshot.limits;
+        session.set_read_timeout(Some(limits.read_timeout));
+        session.set_write_timeout(Some(limits.write_timeout));
+        Ok(key)
+    }
+
+    /// A place for a request that has shown no valid key, or needs none.
+    ///
+    /// # Errors
+    /// `RateLimited` without a place.
+    pub(crate) fn admit_stranger(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<(), GatewayError> {
+        let address = exchange.client(session);
+        let place = self.places.unauthenticated(address, &exchange.snapshot.limits);
+        exchange.place = Some(place.map_err(|error| shed(session, &mut exchange.is_shed, error))?);
+        Ok(())
+    }
+
+    /// Ends a request that fails. Who has no place yet is a stranger, and is told so among them.
+    pub(crate) fn refuse(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        error: GatewayError,
+    ) -> Box<Error> {
+        let has_place = exchange.place.is_some() || exchange.is_shed;
+        let entered = if has_place { Ok(()) } else { self.admit_stranger(session, exchange) };
+        exchange.fail(entered.err().unwrap_or(error))
+    }
+}
+
+/// Notes that a request was turned away.
+fn shed(session: &mut Session, is_shed: &mut bool, error: GatewayError) -> GatewayError {
+    *is_shed = true;
+    if session.as_http2().is_none() {
+        open::is_turned_away();
+    }
+    session.set_write_timeout(Some(SHED_TIMEOUT));
+    error
+}

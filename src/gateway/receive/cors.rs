@@ -1,0 +1,54 @@
+//! Calls of browsers from other origins (Fetch standard, "CORS protocol"). Nothing here goes by
+//! cookies, so any origin may ask; whose page holds a key is its owner's affair.
+
+use http::Method;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use pingora::http::{RequestHeader, ResponseHeader};
+
+/// What pages may read beside the body: what SDKs act on.
+const EXPOSED: &str = "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, \
+    x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
+    x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
+const METHODS: &str = "GET, HEAD, POST, OPTIONS";
+/// How long a browser may remember the answer, in seconds. Chromium caps it at two hours.
+const MAX_AGE: &str = "7200";
+
+/// Whether a browser asks, before a call, if it may be made.
+pub(crate) fn is_preflight(head: &RequestHeader) -> bool {
+    head.method == Method::OPTIONS
+        && head.headers.contains_key(ORIGIN)
+        && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The answer: it may.
+///
+/// # Errors
+/// Never, with the constants above.
+pub(crate) fn preflight(head: &RequestHeader) -> pingora::Result<ResponseHeader> {
+    let mut header = ResponseHeader::build(204, Some(6))?;
+    header.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, "*")?;
+    header.insert_header(ACCESS_CONTROL_ALLOW_METHODS, METHODS)?;
+    // SDKs send many headers of their own, and `*` does not stand for `authorization`.
+    if let Some(asked) = head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        header.insert_header(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone())?;
+        header.insert_header(VARY, "access-control-request-headers")?;
+    }
+    header.insert_header(ACCESS_CONTROL_MAX_AGE, MAX_AGE)?;
+    Ok(header)
+}
+
+/// Lets the page that made the call read the answer.
+///
+/// # Errors
+/// Never, with the constants above.
+pub(crate) fn allow(header: &mut ResponseHeader, head: &RequestHeader) -> pingora::Result<()> {
+    if head.headers.contains_key(ORIGIN) {
+        header.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, "*")?;
+        header.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)?;
+    }
+    Ok(())
+}

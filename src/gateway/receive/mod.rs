@@ -1,0 +1,263 @@
+//! From a request header to a paid request: route, authenticate, read, and the pipeline.
+
+pub(super) mod admission;
+pub(super) mod cors;
+pub(super) mod reading;
+pub(super) mod body;
+pub(super) mod offload;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, Method};
+use pingora::http::RequestHeader;
+use pingora_proxy::Session;
+
+use crate::balance::{CandidateQuery, Candidates};
+use crate::config::snapshot::{Route, Snapshot};
+use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::gateway::answer::respond;
+use crate::gateway::call::repeat::Mark;
+use crate::gateway::call::sending::Sending;
+use crate::gateway::call::{repeat, submit, task_record};
+use crate::gateway::describe_error;
+use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::gateway::local::hosted;
+use crate::gateway::local::{self, Local};
+use crate::gateway::proxy::Gateway;
+use crate::ledger::Key;
+use crate::pipeline::{self, Validated};
+use crate::protocols::{Operation, Request};
+use body::{HeldBody, ReadLimits};
+use reading::BodyReading;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// It is paid for and goes to an upstream.
+    Paid,
+    /// It was answered here.
+    Answered,
+}
+
+/// Takes a request in.
+pub(crate) async fn receive(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<Received, GatewayError> {
+    let head = session.req_header();
+    // A service says itself which pages may call it.
+    if exchange.route.is_none()
+        && let Some(hosted) = hosted::at(&gateway.hosted, head.uri.path())
+    {
+        // It is large, and most requests do without it.
+        Box::pin(hosted::answer(gateway, session, exchange, hosted)).await?;
+        return Ok(Received::Answered);
+    }
+    if cors::is_preflight(head) {
+        // It costs no more than to be turned away, and a customer's page could not call without it.
+        admission::hurry_on(session);
+        respond::preflight(session).await.map_err(|error| gone(&error))?;
+        return Ok(Received::Answered);
+    }
+    if local::asks_for_websocket(head) {
+        return Err(local::no_websocket());
+    }
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let Some(route) = exchange.route.clone() else {
+        return answer_here(gateway, session, exchange).await;
+    };
+    if head.method != Method::POST {
+        return Err(local::wrong_method(Allow::Post));
+    }
+    let key = gateway.admit_customer(session, exchange)?;
+    let (body, reading) = read(gateway, session, exchange, &route).await?;
+    exchange.request_bytes = body.bytes.len() as u64;
+    let head = session.req_header();
+    let understood = understand_aside(gateway, exchange, head, key, &route, reading, &body).await?;
+    let Understood { request, validated, mark } = understood;
+    if validated.call.submit().is_some() {
+        let (key, call) = (&validated.resolved.key, validated.call.as_ref());
+        exchange.waiting = submit::check(gateway, exchange, key, call).await?;
+        let repeated = repeat::repeated(gateway, key, mark.as_ref()).await?;
+        if let Some((status, answer)) = repeated {
+            let answered = respond::relayed(session, exchange.id, status, answer).await;
+            answered.map_err(|error| gone(&error))?;
+            return Ok(Received::Answered);
+        }
+    }
+    let headers = &session.req_header().headers;
+    let choose = || candidates(gateway, &snapshot, headers, &request, &validated);
+    let candidates = gateway.offload.run(body.bytes.len(), choose).await?;
+    drop(request);
+    let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
+    exchange.permit = Some(permit);
+    let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated).await?;
+    let sending = Sending::new(admitted, body, mark, candidates);
+    exchange.stage = RequestStage::Sending(Box::new(sending));
+    Ok(Received::Paid)
+}
+
+/// A body as it was read.
+struct Understood<'a> {
+    request: Request<'a>,
+    validated: Validated,
+    /// What marks repetitions of it, for one that starts a task.
+    mark: Option<Mark>,
+}
+
+/// Reads the whole body, a large one where that holds up nobody, with room for what is made of it.
+async fn understand_aside<'a>(
+    gateway: &Gateway,
+    exchange: &mut Exchange,
+    head: &RequestHeader,
+    key: Arc<Key>,
+    route: &Route,
+    reading: BodyReading,
+    body: &'a HeldBody,
+) -> Result<Understood<'a>, GatewayError> {
+    let leave = gateway.offload.enter(body.bytes.len()).await;
+    let budget = exchange.snapshot.limits.body_memory_bytes_max;
+    // Of forms, and of inputs to embed, nothing is made that has something for each value.
+    let is_counted = route.operation.takes_form() || route.operation == Operation::Embeddings;
+    let values_max = if is_counted { 0 } else { route.json_values_max };
+    let room = leave.is_large().then(|| body.room_to_read(values_max, budget));
+    let _room = room.transpose().map_err(|full| gateway.bodies.shed(full))?;
+    leave.run(|| understand(exchange, head, key, route, reading, &body.bytes))
+}
+
+/// Reads the whole body: which model is asked, and whether it can be asked that.
+fn understand<'a>(
+    exchange: &mut Exchange,
+    head: &RequestHeader,
+    key: Arc<Key>,
+    route: &Route,
+    reading: BodyReading,
+    body: &'a [u8],
+) -> Result<Understood<'a>, GatewayError> {
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let request = reading.finish(body, route.json_values_max)?;
+    let resolved = pipeline::resolve(&snapshot, key, route.operation, &request);
+    exchange.envelope = exchange.envelope.refine_by_body(&request, resolved.as_ref().ok());
+    let resolved = resolved?;
+    exchange.model = Some(Arc::clone(&resolved.model));
+    let validated = pipeline::validate(resolved, &request)?;
+    exchange.stream = validated.call.streams();
+    let mark = match validated.call.submit() {
+        Some(_) => repeat::mark(head, &snapshot, &validated.resolved.key, body)?,
+        None => None,
+    };
+    Ok(Understood { request, validated, mark })
+}
+
+/// The ways that the request may take, if there is any for it.
+fn candidates(
+    gateway: &Gateway,
+    snapshot: &Arc<Snapshot>,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+    validated: &Validated,
+) -> Result<Candidates, GatewayError> {
+    let (resolved, mode) = (&validated.resolved, snapshot.balancing.affinity);
+    let targets = resolved.targets().map(|(target, _)| target);
+    let targets = targets.filter(|target| validated.is_for(target.upstream.dialect));
+    let account = resolved.key.account;
+    let affinity = || pipeline::affinity(mode, account, headers, request);
+    let home = pipeline::home(&gateway.balancer, validated)?;
+    let asked = CandidateQuery { account: account.number(), name: resolved.asked.as_deref(), home };
+    let candidates = gateway.balancer.candidates(snapshot, targets, asked, affinity);
+    if candidates.is_unknown(Instant::now()) {
+        return Err(resolved.unknown());
+    }
+    if home.is_some() && candidates.is_empty() {
+        return Err(pipeline::gone(validated));
+    }
+    Ok(candidates)
+}
+
+/// The whole body of a request for an operation.
+async fn read(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &Exchange,
+    route: &Route,
+) -> Result<(HeldBody, BodyReading), GatewayError> {
+    let headers = &session.req_header().headers;
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let message =
+            "Compressed request bodies are not read. Send the body without Content-Encoding.";
+        return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
+    }
+    let limits = ReadLimits::new(exchange, route.body_bytes_max);
+    let mut reading = BodyReading::new(route.operation, headers)?;
+    let body = body::read(session, &gateway.bodies, limits, &mut reading).await?;
+    Ok((body, reading))
+}
+
+async fn answer_here(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<Received, GatewayError> {
+    let head = session.req_header();
+    let path = head.uri.path();
+    if head.method == Method::HEAD && local::HELLO_PATHS.contains(&path) {
+        exchange.local_route = "/";
+        gateway.admit_stranger(session, exchange)?;
+        respond::empty(session, exchange.id).await.map_err(|error| gone(&error))?;
+        return Ok(Received::Answered);
+    }
+    if let Some(id) = local::task_at(&exchange.snapshot, path) {
+        let id = id.to_owned();
+        exchange.local_route = "/v1/videos/generations/{id}";
+        return answer_task(gateway, session, exchange, &id).await;
+    }
+    // What is looked for outlives the session's part in it.
+    let uri = head.uri.clone();
+    let Some(local) = Local::at(uri.path()) else {
+        return Err(local::not_found(&exchange.snapshot, path));
+    };
+    exchange.local_route = local.route();
+    if head.method != Method::GET && head.method != Method::HEAD {
+        return Err(local::wrong_method(Allow::Get));
+    }
+    let key = gateway.admit_customer(session, exchange)?;
+    let (envelope, snapshot) = (exchange.envelope, &exchange.snapshot);
+    let turn = match local {
+        Local::Usage => {
+            let place = exchange.place.as_ref();
+            gateway.places.read_in_turn(place, &snapshot.limits).await?
+        }
+        Local::Models | Local::Model(_) | Local::Balance => None,
+    };
+    let answer = local.answer(uri.query(), snapshot, &gateway.ledger, &key, envelope);
+    let document = answer.await?;
+    // Others need not wait until this customer has taken it.
+    drop(turn);
+    let id = exchange.id;
+    respond::json(session, id, &document).await.map_err(|error| gone(&error))?;
+    Ok(Received::Answered)
+}
+
+async fn answer_task(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    task: &str,
+) -> Result<Received, GatewayError> {
+    let head = session.req_header();
+    if head.method != Method::GET && head.method != Method::HEAD {
+        return Err(local::wrong_method(Allow::Get));
+    }
+    let account = gateway.admit_customer(session, exchange)?.account;
+    let record = task_record::record(gateway, account, task).await?;
+    let answered = respond::document(session, exchange.id, record.into()).await;
+    answered.map_err(|error| gone(&error))?;
+    Ok(Received::Answered)
+}
+
+fn gone(error: &pingora::Error) -> GatewayError {
+    GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(describe_error(error))
+}

@@ -1,0 +1,101 @@
+//! A bucket of an object store that speaks S3: `PUT` and `GET` of whole objects, with URLs that carry
+//! their signatures.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use rusty_s3::{Credentials, S3Action as _};
+use tollgate_options::archive::BucketOptions;
+
+use super::transfer::{self, Fetched, Sum};
+
+/// How long a signed URL can be used: as far as clocks may differ.
+const VALID: Duration = Duration::from_secs(15 * 60);
+/// What is waited between the tries of a read. The keeper, who writes, comes back by himself.
+const READ_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
+const CONTENT_MD5: &str = "content-md5";
+
+/// A bucket.
+pub(super) struct Bucket {
+    pub(super) options: BucketOptions,
+    signer: rusty_s3::Bucket,
+    credentials: Credentials,
+}
+
+impl Bucket {
+    pub(super) fn new(options: BucketOptions) -> Result<Self, String> {
+        let signer = options.signer()?;
+        let credentials =
+            Credentials::new(options.access_key.expose(), options.secret_key.expose());
+        Ok(Self { options, signer, credentials })
+    }
+
+    /// Puts an object there that `body` has, whose length and checksum are `sum`. That the store says
+    /// yes is no proof that it has it.
+    pub(super) fn put(
+        &self,
+        key: &str,
+        sum: &Sum,
+        body: Box<dyn Read + Send>,
+        stop: &Arc<AtomicBool>,
+    ) -> io::Result<()> {
+        let mut action = self.signer.put_object(Some(&self.credentials), key);
+        action.headers_mut().insert(CONTENT_MD5, sum.md5.as_str());
+        let url = action.sign(VALID);
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_LENGTH, sum.bytes.into());
+        let md5 = HeaderValue::from_str(&sum.md5).map_err(io::Error::other)?;
+        headers.insert(HeaderName::from_static(CONTENT_MD5), md5);
+        let request = transfer::Request { method: Method::PUT, url, headers };
+        let said = transfer::put(request, body, (sum.bytes, self.options.timeout), stop);
+        said.map_err(|error| self.told(&error))
+    }
+
+    /// The object of this length, or a small one, as it comes.
+    pub(super) fn get(
+        &self,
+        key: &str,
+        bytes: Option<u64>,
+        stop: Option<&Arc<AtomicBool>>,
+    ) -> io::Result<Fetched> {
+        let mut pauses = READ_PAUSES.iter();
+        loop {
+            let error = match self.get_once(key, bytes, stop) {
+                Ok(fetched) => return Ok(fetched),
+                Err(error) => error,
+            };
+            match pauses.next() {
+                // The keeper has its own way to try again.
+                Some(pause) if error.may_pass && stop.is_none() => {
+                    thread::sleep(*pause);
+                }
+                _ => return Err(self.told(&error)),
+            }
+        }
+    }
+
+    fn get_once(
+        &self,
+        key: &str,
+        bytes: Option<u64>,
+        stop: Option<&Arc<AtomicBool>>,
+    ) -> Result<Fetched, transfer::Failed> {
+        let url = self.signer.get_object(Some(&self.credentials), key).sign(VALID);
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let request = transfer::Request { method: Method::GET, url, headers };
+        transfer::get(request, (bytes, self.options.timeout), stop.cloned())
+    }
+
+    /// With where the store is: the object is told of by whoever asked.
+    fn told(&self, failed: &transfer::Failed) -> io::Error {
+        let BucketOptions { endpoint, bucket, .. } = &self.options;
+        let says = format!("the store at {endpoint} (bucket {bucket}): {}", failed.says);
+        io::Error::new(failed.kind, says)
+    }
+}

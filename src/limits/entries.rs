@@ -1,0 +1,85 @@
+//! What is known of many, each found by its name: in parts, so that no lock is everybody's.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Entries are kept in so many parts, each with a lock of its own that is held for a look-up.
+pub(super) const SHARDS: usize = 64;
+/// A part is not swept below this many entries: they are small.
+pub(super) const SWEPT_FROM: usize = 64;
+
+/// Entries by name. One that says nothing any more is let go.
+pub(super) struct Entries<K, V> {
+    shards: Vec<Mutex<Shard<K, V>>>,
+    hasher: RandomState,
+}
+
+struct Shard<K, V> {
+    entries: HashMap<K, Arc<V>>,
+    /// The next sweep is due when there are so many.
+    sweep_at: usize,
+}
+
+impl<K: Hash + Eq, V> Entries<K, V> {
+    /// There is none yet.
+    pub(super) fn new() -> Self {
+        let shard = || Shard { entries: HashMap::new(), sweep_at: SWEPT_FROM };
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+    }
+
+    /// The entry of that name, if there is one.
+    pub(super) fn known(&self, name: &K) -> Option<Arc<V>> {
+        self.shard(name).lock().entries.get(name).map(Arc::clone)
+    }
+
+    /// The entry of that name, or a new one. Entries that nobody has, and that are idle, make room.
+    pub(super) fn find(
+        &self,
+        name: K,
+        is_idle: impl Fn(&V) -> bool,
+        new: impl FnOnce() -> V,
+    ) -> Arc<V> {
+        let mut shard = self.shard(&name).lock();
+        if let Some(entry) = shard.entries.get(&name) {
+            return Arc::clone(entry);
+        }
+        if shard.entries.len() >= shard.sweep_at {
+            shard.entries.retain(|_, entry| Arc::strong_count(entry) > 1 || !is_idle(entry));
+            // A sweep looks at no more entries than came since the last one, and as many again.
+            shard.sweep_at = shard.entries.len().saturating_mul(2).max(SWEPT_FROM);
+        }
+        let entry = Arc::new(new());
+        shard.entries.insert(name, Arc::clone(&entry));
+        entry
+    }
+
+    /// Whether `is_so` of any of them.
+    pub(super) fn any(&self, is_so: impl Fn(&V) -> bool) -> bool {
+        self.shards.iter().any(|shard| shard.lock().entries.values().any(|entry| is_so(entry)))
+    }
+
+    fn shard(&self, name: &K) -> &Mutex<Shard<K, V>> {
+        let hash = self.hasher.hash_one(name);
+        &self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or(0)]
+    }
+}
+
+impl<K: Clone, V> Entries<K, V> {
+    /// Those of one part, of [`SHARDS`].
+    pub(super) fn of_part(&self, part: usize) -> Vec<(K, Arc<V>)> {
+        let Some(shard) = self.shards.get(part) else { return Vec::new() };
+        let shard = shard.lock();
+        shard.entries.iter().map(|(name, entry)| (name.clone(), Arc::clone(entry))).collect()
+    }
+}

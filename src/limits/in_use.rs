@@ -1,0 +1,182 @@
+//! What everybody has in use of the gateway itself at one time: requests in flight, memory for
+//! bodies, waiting, reading. Counted by name, such as an account or a network of strangers, so that
+//! none of them takes what is for all.
+//!
+//! Unlike a rate this belongs to one process, in a fleet too: it is the process's memory and time
+//! that is shared out.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::entries::Entries;
+
+/// How often somebody who waits for a turn looks whether it has come.
+const TURN_POLL: Duration = Duration::from_millis(20);
+
+/// How much of something is taken, of a number that may not be passed.
+#[derive(Debug, Default)]
+pub struct Count(AtomicUsize);
+
+impl Count {
+    /// Takes `more`, or nothing when there would be more than `max`.
+    pub fn take(&self, more: usize, max: usize) -> bool {
+        let fits = self.0.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= max;
+        if !fits {
+            self.give_back(more);
+        }
+        fits
+    }
+
+    /// Gives back what was taken.
+    pub fn give_back(&self, taken: usize) {
+        self.0.fetch_sub(taken, Ordering::Relaxed);
+    }
+
+    /// How much is taken now.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one has in use now.
+#[derive(Debug, Default)]
+pub struct InUse {
+    /// Requests in flight.
+    pub requests: Count,
+    /// Bytes of bodies in memory.
+    pub body_bytes: Count,
+    /// Requests that wait for the end of a task.
+    pub waiting: Count,
+    /// Reads of much at once, such as a month's usage.
+    pub reads: Count,
+    /// Connections with a request under way.
+    pub connections: Count,
+    /// Bytes that streams over HTTP/2 take.
+    pub stream_bytes: Count,
+}
+
+impl InUse {
+    /// One more of what `which` names, until the result is dropped; `None` above `max`.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>, which: fn(&Self) -> &Count, max: usize) -> Option<Entered> {
+        self.enter_with(which, 1, max)
+    }
+
+    /// The same for so much more.
+    #[must_use]
+    pub fn enter_with(
+        self: &Arc<Self>,
+        which: fn(&Self) -> &Count,
+        much: usize,
+        max: usize,
+    ) -> Option<Entered> {
+        which(self).take(much, max).then(|| Entered { whose: Arc::clone(self), which, much })
+    }
+
+    /// A turn at reading, of which one has `max` at a time; `None` when it has not come in time.
+    pub async fn read_in_turn(self: &Arc<Self>, max: usize, within: Duration) -> Option<Entered> {
+        let until = Instant::now() + within;
+        loop {
+            let turn = self.enter(|in_use| &in_use.reads, max);
+            if turn.is_some() || Instant::now() >= until {
+                return turn;
+            }
+            tokio::time::sleep(TURN_POLL).await;
+        }
+    }
+}
+
+/// What somebody has in use of something, until it is dropped.
+#[derive(Debug)]
+#[must_use = "what is dropped is not in use any more"]
+pub struct Entered {
+    whose: Arc<InUse>,
+    which: fn(&InUse) -> &Count,
+    much: usize,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        (self.which)(&self.whose).give_back(self.much);
+    }
+}
+
+/// Everybody who has something in use. Who has nothing is forgotten sooner or later.
+pub struct Holders<K>(Entries<K, InUse>);
+
+impl<K: Hash + Eq> Holders<K> {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Entries::new())
+    }
+
+    /// What one of them has in use. One look-up; the rest is counting.
+    #[must_use]
+    pub fn of(&self, who: K) -> Arc<InUse> {
+        // Who has something in use has the entry as well.
+        self.0.find(who, |_| true, InUse::default)
+    }
+
+    /// How many are remembered.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.count()
+    }
+}
+
+impl<K: Hash + Eq> Default for Holders<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K> fmt::Debug for Holders<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Holders")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_takes_more_than_its_share_and_what_is_dropped_is_free_again() {
+        let holders = Holders::new();
+        let enter = |who: u64| holders.of(who).enter(|in_use| &in_use.requests, 2);
+        let taken: Vec<_> = (0..3).map(|_| enter(1)).collect();
+        assert_eq!(taken.iter().flatten().count(), 2, "two of three");
+        assert!(enter(2).is_some(), "another is not concerned");
+        assert_eq!(holders.of(1).requests.taken(), 2, "who was refused took nothing");
+        drop(taken);
+        assert!(enter(1).is_some(), "free again");
+    }
+
+    #[test]
+    fn who_has_nothing_in_use_is_forgotten() {
+        let holders = Holders::new();
+        let kept = holders.of(0).enter(|in_use| &in_use.waiting, 1);
+        for who in 1..100_000_u64 {
+            drop(holders.of(who));
+        }
+        assert!(holders.count() < 10_000, "{} are remembered", holders.count());
+        assert!(holders.of(0).enter(|in_use| &in_use.waiting, 1).is_none(), "{kept:?} is there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_take_turns() {
+        let in_use = Arc::new(InUse::default());
+        let first = in_use.read_in_turn(1, Duration::ZERO).await;
+        assert!(first.is_some(), "nobody reads");
+        assert!(in_use.read_in_turn(1, Duration::ZERO).await.is_none(), "one at a time");
+        let (next, ()) = tokio::join!(in_use.read_in_turn(1, Duration::from_secs(60)), async {
+            drop(first);
+        });
+        assert!(next.is_some(), "the next has its turn");
+    }
+}

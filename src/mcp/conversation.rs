@@ -1,0 +1,194 @@
+//! The messages of a conversation, as callers write them and as each of the two protocols has them:
+//! calls of functions and their answers too.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::refused::ToolError;
+
+/// A message, in the words of chat completions.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChatMessage {
+    pub(super) role: Role,
+    #[serde(default)]
+    pub(super) content: Value,
+    /// What the assistant called: as an earlier answer's `tool_calls` has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<Vec<Map<String, Value>>>,
+    /// Which of these calls a message of the role `tool` answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<String>,
+}
+
+/// The role of whoever says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    /// Who says how the model is to behave.
+    System,
+    /// The user, who asks.
+    User,
+    /// The model, which answers.
+    Assistant,
+    /// A function that the model called.
+    Tool,
+}
+
+/// The schema of one message.
+pub(super) fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "role": {"type": "string", "enum": ["system", "user", "assistant", "tool"]},
+            "content": {
+                "description": "A text, or parts as the model's own API has them. May be null beside `tool_calls`.",
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "array", "items": {"type": "object"}},
+                    {"type": "null"},
+                ],
+            },
+            "tool_calls": {
+                "type": "array",
+                "items": {"type": "object"},
+                "description": "What the assistant called: the `tool_calls` of an earlier answer.",
+            },
+            "tool_call_id": {
+                "type": "string",
+                "description": "With the role `tool`: the `id` of the call that this answers.",
+            },
+        },
+        "required": ["role"],
+        "additionalProperties": false,
+    })
+}
+
+impl ChatMessage {
+    /// A message with nothing but a content.
+    pub(super) fn new(role: Role, content: Value) -> Self {
+        Self { role, content, tool_calls: None, tool_call_id: None }
+    }
+
+    /// What a message of its role must have.
+    ///
+    /// # Errors
+    /// What is missing, or too much.
+    pub(super) fn check(&self) -> Result<(), ToolError> {
+        let wrong = match self.role {
+            Role::Tool if self.tool_call_id.is_none() => {
+                "A message of the role `tool` needs the `tool_call_id` that it answers."
+            }
+            role if role != Role::Tool && self.tool_call_id.is_some() => {
+                "`tool_call_id` is for messages of the role `tool`."
+            }
+            role if role != Role::Assistant && self.tool_calls.is_some() => {
+                "`tool_calls` are for messages of the role `assistant`."
+            }
+            _ if self.content.is_null() && self.tool_calls.is_none() => {
+                "A message needs a `content`."
+            }
+            _ => return Ok(()),
+        };
+        Err(ToolError::arguments(wrong))
+    }
+
+    /// The messages in the words of Anthropic's API, where an answer of a function is the user's.
+    ///
+    /// # Errors
+    /// Calls that are none.
+    pub(super) fn in_messages(&self) -> Result<Value, ToolError> {
+        if let Some(id) = &self.tool_call_id {
+            let answer = json!({"type": "tool_result", "tool_use_id": id, "content": self.content});
+            return Ok(json!({"role": "user", "content": [answer]}));
+        }
+        let Some(calls) = &self.tool_calls else {
+            return Ok(json!({"role": self.role, "content": self.content}));
+        };
+        let mut blocks = match &self.content {
+            Value::String(text) if !text.is_empty() => vec![json!({"type": "text", "text": text})],
+            Value::Array(blocks) => blocks.clone(),
+            _ => Vec::new(),
+        };
+        for call in calls {
+            let function = call.get("function").unwrap_or(&Value::Null);
+            let input: Option<Value> =
+                function["arguments"].as_str().and_then(|text| serde_json::from_str(text).ok());
+            let (Some(id), Some(name), Some(input)) =
+                (call.get("id"), function["name"].as_str(), input)
+            else {
+                let message = "A call in `tool_calls` needs `id`, `function.name` and \
+                               `function.arguments`, which is JSON in a string.";
+                return Err(ToolError::arguments(message));
+            };
+            blocks.push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
+        }
+        Ok(json!({"role": self.role, "content": blocks}))
+    }
+}
+
+/// What the model called in an answer of Anthropic's API, in the words of chat completions; null for
+/// nothing.
+pub(super) fn calls_in(blocks: &[Value]) -> Value {
+    let is_call = |block: &&Value| block["type"] == "tool_use";
+    let calls: Vec<Value> = blocks
+        .iter()
+        .filter(is_call)
+        .map(|block| {
+            let arguments = block["input"].to_string();
+            let function = json!({"name": block["name"], "arguments": arguments});
+            json!({"id": block["id"], "type": "function", "function": function})
+        })
+        .collect();
+    if calls.is_empty() { Value::Null } else { calls.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(message: Value) -> Result<ChatMessage, String> {
+        let message: ChatMessage =
+            serde_json::from_value(message).map_err(|error| error.to_string())?;
+        message.check().map_err(|_| "refused".to_owned())?;
+        Ok(message)
+    }
+
+    #[test]
+    fn a_call_and_its_answer_are_said_in_both_protocols() {
+        let call = json!({"id": "call_1", "type": "function",
+            "function": {"name": "weather", "arguments": "{\"city\":\"Bern\"}"}});
+        let asked = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let answer = json!({"role": "tool", "tool_call_id": "call_1", "content": "rain"});
+        for message in [&asked, &answer] {
+            let read = read(message.clone()).expect("a message");
+            assert_eq!(&serde_json::to_value(&read).expect("JSON"), message);
+        }
+        let asked = read(asked).expect("a message").in_messages().expect("translated");
+        let used = json!({"type": "tool_use", "id": "call_1", "name": "weather",
+            "input": {"city": "Bern"}});
+        assert_eq!(asked, json!({"role": "assistant", "content": [used]}));
+        let answered = read(answer).expect("a message").in_messages().expect("translated");
+        let result = json!({"type": "tool_result", "tool_use_id": "call_1", "content": "rain"});
+        assert_eq!(answered, json!({"role": "user", "content": [result]}));
+        assert_eq!(calls_in(&[used]), json!([call]), "and back");
+        assert_eq!(calls_in(&[json!({"type": "text", "text": "a"})]), Value::Null);
+    }
+
+    #[test]
+    fn what_belongs_to_another_role_is_refused() {
+        for message in [
+            json!({"role": "tool", "content": "a"}),
+            json!({"role": "user", "content": "a", "tool_call_id": "1"}),
+            json!({"role": "user", "content": "a", "tool_calls": []}),
+            json!({"role": "user", "content": null}),
+            json!({"role": "assistant"}),
+            json!({"role": "user", "content": "a", "other": 1}),
+        ] {
+            assert!(read(message.clone()).is_err(), "{message}");
+        }
+        let no_json = json!({"role": "assistant", "tool_calls": [{"id": "1",
+            "function": {"name": "a", "arguments": "{"}}]});
+        assert!(read(no_json).expect("a message").in_messages().is_err());
+    }
+}

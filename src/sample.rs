@@ -1,0 +1,29 @@
+//! An upstream for tests.
+
+use std::time::Duration;
+
+use crate::config::snapshot::{PassedHeaders, Upstream, UpstreamTimeouts};
+use crate::protocols::Dialect;
+use crate::protocols::limits::Pass;
+
+/// An upstream that no test calls, without credentials: what matters of it, a test says itself.
+pub(crate) fn upstream() -> Upstream {
+    let second = Duration::from_secs(1);
+    let timeouts = UpstreamTimeouts { connect: second, read: second, write: second, total: second };
+    Upstream {
+        name: "a".to_owned(),
+        dialect: Dialect::Openai,
+        tls: false,
+        host: "127.0.0.1".to_owned(),
+        port: 1,
+        authority: "127.0.0.1:1".to_owned(),
+        path_prefix: String::new(),
+        credentials: Vec::new(),
+        health_check: None,
+        timeouts,
+        repeat_after: Vec::new(),
+        pass: Pass::default(),
+        pass_headers: PassedHeaders::default(),
+        pass_response_headers: Vec::new(),
+    }
+}

@@ -1,0 +1,292 @@
+"""The models that the vectors name: what they cost at the provider and at the gateway, and their limits.
+
+The gateway sells at the provider's prices, so every difference between a bill and a charge is a fault.
+No two prices are alike: a count that is priced as another kind shows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from .arithmetic import Prices
+
+#: The names in `models.yaml` of what `Prices` has.
+PRICE_FIELDS = {
+    "input": "input_per_1m_tokens",
+    "cache_read": "cached_input_per_1m_tokens",
+    "cache_write": "cache_write_per_1m_tokens",
+    "cache_write_1h": "cache_write_1h_per_1m_tokens",
+    "output": "output_per_1m_tokens",
+    "image": "per_image",
+    "second": "per_second",
+    "characters": "per_1m_characters",
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """An entry of `models.yaml`."""
+
+    name: str
+    operations: tuple[str, ...]
+    prices: Prices
+    #: Names of upstreams, in the order in which they are tried.
+    upstreams: tuple[str, ...]
+    limits: dict[str, Any] = field(default_factory=dict, hash=False)
+    #: Prices under conditions: the first that is met counts.
+    when: tuple[tuple[dict[str, Any], Prices], ...] = field(default=(), hash=False)
+    #: What the gateway of the day before these rules did not know: `reasoning`, `pass_fields` and so on.
+    rules: dict[str, Any] = field(default_factory=dict, hash=False)
+    #: The provider's name for it, where it is another.
+    target: str | None = None
+
+    def as_json(self, with_rules: bool) -> dict[str, Any]:
+        """The entry as the gateway reads it."""
+        target = {} if self.target is None else {"model": self.target}
+        entry: dict[str, Any] = {
+            "operations": list(self.operations),
+            "targets": [
+                {"upstream": name, "priority": priority, **target}
+                for priority, name in enumerate(self.upstreams)
+            ],
+            "prices": price_fields(self.prices),
+            "limits": self.limits,
+        }
+        if self.when:
+            entry["prices_when"] = [
+                {"when": condition, "prices": price_fields(prices)}
+                for condition, prices in self.when
+            ]
+        if with_rules:
+            entry |= self.rules
+        return entry
+
+    def priced(self, **traits: Any) -> Prices:
+        """The prices of a request with these traits."""
+        for condition, prices in self.when:
+            if all(traits.get(name) == value for name, value in condition.items()):
+                return replace(self.prices, **{k: v for k, v in vars(prices).items() if v})
+        return self.prices
+
+    def own(self, name: str, **changes: Any) -> Model:
+        """The same under another name: its failures are nobody else's."""
+        return replace(self, name=name, target=name, **changes)
+
+
+def price_fields(prices: Prices) -> dict[str, str]:
+    """Prices by the names of `models.yaml`."""
+    given = {PRICE_FIELDS[name]: value for name, value in vars(prices).items()}
+    return {name: f"{value:f}" for name, value in given.items() if value}
+
+
+def models_yaml(models: list[Model], with_rules: bool = True) -> str:
+    """A `models.yaml`, one entry to a line: JSON is YAML."""
+    entries = {model.name: model for model in models}
+    lines = [
+        f"  {json.dumps(name)}: {json.dumps(model.as_json(with_rules))}"
+        for name, model in entries.items()
+    ]
+    return "models:\n" + "\n".join(lines) + "\n"
+
+
+TEXT_PRICES = Prices(
+    input=Decimal("1.03"),
+    cache_read=Decimal("0.107"),
+    cache_write=Decimal("1.31"),
+    cache_write_1h=Decimal("2.09"),
+    output=Decimal("10.07"),
+)
+TEXT_LIMITS = {"context_tokens_max": 128_000, "output_tokens_max": 32_000}
+#: Small enough that what is above a limit is cheap to make.
+TIGHT_LIMITS = {"context_tokens_max": 10_000, "output_tokens_max": 1_000}
+#: A model that shows all that it writes.
+SHOWN = {"reasoning": False}
+
+CHAT = Model("chat", ("chat",), TEXT_PRICES, ("openai",), TEXT_LIMITS)
+CHAT_SHOWN = Model("chat-shown", ("chat",), TEXT_PRICES, ("openai",), TEXT_LIMITS, rules=SHOWN)
+CHAT_TIGHT = Model("chat-tight", ("chat",), TEXT_PRICES, ("openai",), TIGHT_LIMITS)
+CHAT_PATTERN = Model("chat-family-*", ("chat",), TEXT_PRICES, ("openai",), TEXT_LIMITS)
+RESPONSES = Model("responses", ("responses",), TEXT_PRICES, ("openai",), TEXT_LIMITS)
+RESPONSES_SHOWN = Model(
+    "responses-shown", ("responses",), TEXT_PRICES, ("openai",), TEXT_LIMITS, rules=SHOWN
+)
+RESPONSES_TIGHT = Model("responses-tight", ("responses",), TEXT_PRICES, ("openai",), TIGHT_LIMITS)
+MESSAGES = Model("messages", ("messages",), TEXT_PRICES, ("anthropic",), TEXT_LIMITS)
+MESSAGES_SHOWN = Model(
+    "messages-shown", ("messages",), TEXT_PRICES, ("anthropic",), TEXT_LIMITS, rules=SHOWN
+)
+MESSAGES_TIGHT = Model("messages-tight", ("messages",), TEXT_PRICES, ("anthropic",), TIGHT_LIMITS)
+MESSAGES_PATTERN = Model(
+    "messages-family-*", ("messages",), TEXT_PRICES, ("anthropic",), TEXT_LIMITS
+)
+
+EMBEDDING_PRICES = Prices(input=Decimal("0.13"))
+EMBED = Model(
+    "embed", ("embeddings",), EMBEDDING_PRICES, ("openai",), {"context_tokens_max": 100_000}
+)
+#: A third of a nano-dollar and less for a token: where rounding shows.
+EMBED_CHEAP = Model(
+    "embed-cheap",
+    ("embeddings",),
+    Prices(input=Decimal("0.0003")),
+    ("openai",),
+    {"context_tokens_max": 100_000},
+)
+EMBED_SPLIT = Model(
+    "embed-split",
+    ("embeddings",),
+    EMBEDDING_PRICES,
+    ("openai",),
+    {"context_tokens_max": 100_000, "batch_inputs_max": 10},
+)
+EMBED_VOYAGE = Model(
+    "embed-voyage", ("embeddings",), EMBEDDING_PRICES, ("voyage",), {"context_tokens_max": 100_000}
+)
+
+IMAGE_COUNTED = Model(
+    "image-counted",
+    ("image_generation", "image_edit"),
+    Prices(image=Decimal("0.029")),
+    ("openai",),
+    {"images_max": 10, "stream": True},
+)
+IMAGE_SIZED = Model(
+    "image-sized",
+    ("image_generation", "image_edit"),
+    Prices(image=Decimal("0.061")),
+    ("openai",),
+    {"images_max": 10, "sizes": ["256x256", "1024x1024"], "qualities": ["standard", "hd"]},
+    when=(
+        ({"size": "256x256"}, Prices(image=Decimal("0.017"))),
+        ({"quality": "hd"}, Prices(image=Decimal("0.113"))),
+    ),
+)
+IMAGE_TOKENS = Model(
+    "image-tokens",
+    ("image_generation", "image_edit"),
+    Prices(input=Decimal("9.7"), output=Decimal("39.1")),
+    ("openai",),
+    {
+        "context_tokens_max": 100_000,
+        "output_tokens_max": 6_240,
+        "images_max": 10,
+        "sizes": ["1024x1024", "1024x1536", "1536x1024"],
+        "qualities": ["low", "medium", "high"],
+        "stream": True,
+    },
+)
+IMAGE_ARK = Model(
+    "image-ark",
+    ("image_generation",),
+    Prices(image=Decimal("0.031")),
+    ("ark",),
+    {"images_max": 15, "reference_images_max": 10, "stream": True},
+)
+IMAGE_QWEN = Model(
+    "image-qwen",
+    ("image_generation",),
+    Prices(image=Decimal("0.037")),
+    ("dashscope",),
+    {"images_max": 4, "reference_images_max": 0, "sizes": ["1024*1024", "1664*928"]},
+)
+
+SPEECH_PRICES = Prices(characters=Decimal("15.1"))
+SPEECH = Model("speech", ("speech",), SPEECH_PRICES, ("openai",), {"characters_max": 4096})
+SPEECH_QWEN = Model(
+    "speech-qwen",
+    ("speech",),
+    SPEECH_PRICES,
+    ("dashscope",),
+    {"characters_max": 600, "audio_formats": ["mp3", "wav"]},
+)
+
+
+def by_resolution(**prices: str) -> tuple[tuple[dict[str, Any], Prices], ...]:
+    """Prices of a second by resolution: `p480="0.05"`."""
+    return tuple(
+        ({"resolution": f"{name[1:]}p"}, Prices(second=Decimal(price)))
+        for name, price in prices.items()
+    )
+
+
+ALL_RESOLUTIONS = ["480p", "720p", "1080p"]
+VIDEO_V = Model(
+    "vf2.7-t2v",
+    ("video",),
+    Prices(second=Decimal("0.151")),
+    ("dashscope",),
+    {"resolutions": ALL_RESOLUTIONS, "seconds_min": 2, "seconds_max": 15},
+    when=by_resolution(p480="0.053", p720="0.101"),
+    target="wan2.7-t2v",
+)
+VIDEO_V26 = replace(
+    VIDEO_V,
+    name="vf2.6-t2v",
+    target="wan2.6-t2v",
+    when=(
+        ({"resolution": "720p", "audio": False}, Prices(second=Decimal("0.049"))),
+        ({"resolution": "720p"}, Prices(second=Decimal("0.098"))),
+    ),
+)
+VIDEO_R2V = replace(
+    VIDEO_V,
+    name="vf2.6-r2v",
+    target="wan2.6-r2v",
+    limits={**VIDEO_V.limits, "reference_images_max": 5},
+)
+VIDEO_H = replace(
+    VIDEO_V,
+    name="happyhorse-1.0-r2v",
+    target="happyhorse-1.0-r2v",
+    limits={**VIDEO_V.limits, "reference_images_max": 9},
+    when=by_resolution(p720="0.139"),
+)
+VIDEO_S = Model(
+    "sf-1-5-pro-251215",
+    ("video",),
+    Prices(output=Decimal("2.41")),
+    ("ark",),
+    {
+        "resolutions": ALL_RESOLUTIONS,
+        "seconds_min": 4,
+        "seconds_max": 12,
+        "output_tokens_max": 583_200,
+    },
+    when=(
+        ({"audio": False, "draft": True}, Prices(output=Decimal("0.83"))),
+        ({"draft": True}, Prices(output=Decimal("1.69"))),
+        ({"audio": False}, Prices(output=Decimal("1.21"))),
+    ),
+    target="seedance-1-5-pro-251215",
+)
+VIDEO_S2 = Model(
+    "df-sf-2-0-260128",
+    ("video",),
+    Prices(output=Decimal("7.01")),
+    ("ark",),
+    {
+        "resolutions": ALL_RESOLUTIONS,
+        "seconds_min": 4,
+        "seconds_max": 15,
+        "output_tokens_max": 1_458_000,
+    },
+    when=(({"video_input": True}, Prices(output=Decimal("4.31"))),),
+    target="dreamina-seedance-2-0-260128",
+)
+VIDEO_G = Model(
+    "gif-video",
+    ("video",),
+    Prices(second=Decimal("0.071")),
+    ("xai",),
+    {
+        "resolutions": ["480p", "720p"],
+        "seconds_min": 1,
+        "seconds_max": 15,
+        "reference_images_max": 1,
+    },
+    when=by_resolution(p480="0.051"),
+    target="grok-imagine-video",
+)

@@ -1,0 +1,47 @@
+"""All vectors: tables of what providers report and customers do, one module for each part of the rules."""
+
+from __future__ import annotations
+
+from ..vector import Vector
+from . import (
+    bounds,
+    breaks,
+    chat,
+    embeddings,
+    features,
+    headers,
+    images,
+    leaving,
+    limits,
+    messages,
+    responses,
+    speech,
+    unreported,
+    video,
+)
+
+PARTS = (
+    chat,
+    responses,
+    messages,
+    embeddings,
+    images,
+    speech,
+    video,
+    leaving,
+    unreported,
+    limits,
+    bounds,
+    features,
+    headers,
+    breaks,
+)
+
+
+def all_vectors() -> list[Vector]:
+    """Every vector; their names are distinct."""
+    vectors = [vector for part in PARTS for vector in part.vectors()]
+    names = [vector.name for vector in vectors]
+    twice = {name for name in names if names.count(name) > 1}
+    assert not twice, f"names that are there twice: {sorted(twice)}"
+    return vectors

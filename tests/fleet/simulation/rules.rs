@@ -1,0 +1,148 @@
+//! What must hold after every step, and at the end.
+
+use tollgate::fleet::treasury::Purse;
+use tollgate::ledger::AccountId;
+
+use super::node::Node;
+use super::world::{World, ms};
+
+impl World {
+    /// Checks the rules of money, and what those could have who wait for some.
+    pub(crate) fn check(&mut self) {
+        let records = self.nodes.iter().map(|node| node.books.version()).sum();
+        if self.checked == (self.counts.exchanges, records) {
+            return;
+        }
+        self.checked = (self.counts.exchanges, records);
+        let purses: Vec<(AccountId, Purse)> =
+            self.treasury.accounts().map(|(account, purse)| (account, *purse)).collect();
+        for (account, purse) in &purses {
+            assert!(purse.is_sound(), "{account}: {purse:?}");
+            self.check_account(*account, purse);
+        }
+        for (account, _) in &purses {
+            self.watch_waiting(*account);
+        }
+    }
+
+    fn check_account(&self, account: AccountId, purse: &Purse) {
+        let (mut leased, mut own, mut charged, mut owed) = (0, 0, 0, 0);
+        for (number, node) in self.nodes.iter().enumerate() {
+            let lease = self.treasury.leased(node.id, account).get();
+            leased += lease;
+            charged += node.books.used(account).charged;
+            owed += node.books.reported(account).owed;
+            let outstanding = node.books.outstanding(account);
+            if !node.is_lost {
+                let balance = node.books.balance(account);
+                own += balance.available.get() + balance.held.get();
+            }
+            assert!(
+                outstanding <= lease
+                    || node.resolved.contains_key(&account)
+                    || node.short.contains(&account),
+                "node {number} has {outstanding} of {account}, and was lent {lease}"
+            );
+        }
+        let out = purse.leased.get() + purse.suspense.get();
+        assert_eq!(leased, out, "the leases of {account} sum up to what is out");
+        // What an operator made available again can be spent twice: by a node that was not dead, until
+        // the treasury hears of it; and what is gone by then was spent twice.
+        let released = self.nodes.iter().filter_map(|node| node.resolved.get(&account));
+        let released: i64 = released.map(|(released, _)| released).sum();
+        let made_available = released + self.gone.get(&account).copied().unwrap_or_default();
+        // What was owed and is not any more was paid.
+        let paid = owed - purse.debt.get();
+        assert!(paid >= 0, "{account} owes more than its calls left owing: {purse:?}");
+        assert_eq!(purse.available.min(purse.debt).get(), 0, "what can be paid is: {purse:?}");
+        let all = charged + paid + own + purse.available.get();
+        assert!(
+            all <= purse.granted.get() + made_available,
+            "{account}: {charged} is spent, nodes can spend {own} more: {purse:?}"
+        );
+    }
+
+    /// What the treasury has of an account, and what could be had with what no node needs.
+    pub(crate) fn to_be_had(&self, account: AccountId) -> (i64, i64) {
+        let available = self.treasury.purse(account).map_or(0, |purse| purse.available.get());
+        let unused = self.nodes.iter().map(|node| {
+            if self.treasury.is_suspended(node.id) {
+                return 0;
+            }
+            let lease = self.treasury.leased(node.id, account).get();
+            (lease - node.books.held_or_charged(account)).max(0)
+        });
+        let debt = self.treasury.purse(account).map_or(0, |purse| purse.debt.get());
+        (available, (available + unused.sum::<i64>() - debt).max(0))
+    }
+
+    /// Notes what there is while calls wait for it.
+    fn watch_waiting(&mut self, account: AccountId) {
+        let waits =
+            |node: &Node| node.process.as_ref().is_some_and(|process| !process.waiting.is_empty());
+        if !self.nodes.iter().any(waits) {
+            return;
+        }
+        let now = self.to_be_had(account);
+        if self.had.insert(account, now) == Some(now) {
+            return;
+        }
+        for node in &mut self.nodes {
+            let Some(process) = node.process.as_mut() else { continue };
+            let calls = process.waiting.values_mut().filter(|call| call.account == account);
+            calls.for_each(|call| call.saw(now));
+        }
+    }
+
+    /// Everything comes back and ends, and every nano-dollar is accounted for.
+    pub(crate) fn finish(&mut self) {
+        self.is_ending = true;
+        self.note(|| "everything comes back".to_owned());
+        for number in 0..self.nodes.len() {
+            self.nodes[number].stopped_until = self.now;
+            self.start(number);
+        }
+        // The longest call, a process that is shut out, the term of a lost node, and idle money.
+        self.run_until(self.now + ms(50_000));
+        for (account, purse) in self.treasury.clone().accounts() {
+            self.check_end(account, purse);
+        }
+    }
+
+    fn check_end(&self, account: AccountId, purse: &Purse) {
+        let (mut counted_spent, gone) = (0, self.gone.get(&account).copied().unwrap_or_default());
+        let (mut charged, mut owed, mut written_off, mut lost) = (0, 0, 0, 0);
+        for (number, node) in self.nodes.iter().enumerate() {
+            let reported = node.books.reported(account);
+            charged += reported.charged;
+            owed += reported.owed;
+            written_off += reported.written_off;
+            let lease = self.treasury.leased(node.id, account).get();
+            if node.is_lost {
+                lost += lease;
+                counted_spent += node.resolved.get(&account).map_or(0, |(_, charged)| *charged);
+                continue;
+            }
+            assert_eq!(node.resolved.get(&account), None, "node {number} was heard of");
+            assert_eq!(reported, node.books.used(account), "node {number} has reported all");
+            assert_eq!(
+                node.books.outstanding(account),
+                0,
+                "node {number} has given back {account}"
+            );
+            assert_eq!(lease, 0, "the treasury has back what node {number} had of {account}");
+        }
+        assert_eq!(purse.leased.get(), 0, "{account}: {purse:?}");
+        assert_eq!(purse.suspense.get(), lost, "only lost disks stay in suspense: {purse:?}");
+        let unpaid = purse.written_off.get() - written_off;
+        assert_eq!(
+            purse.spent.get() + unpaid + purse.debt.get(),
+            charged + owed + counted_spent,
+            "{account}: {charged} was charged, {owed} left owing, {unpaid} of it after an operator had resolved it"
+        );
+        assert!(
+            (0..=gone).contains(&unpaid),
+            "{account}: {unpaid} was written off, and {gone} was released and gone"
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! Nodes of a fleet inside this process, that can be stopped in order or killed; and tasks on them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tollgate::clock::UnixMs;
+use tollgate::fleet::postgres::tasks::SharedTasks;
+use tollgate::fleet::{Fleet, node};
+use tollgate::ledger::{
+    AccountId, Hold, Intent, KeyId, Ledger, LedgerError, Options, REPEATED_WITHIN, RecoveryPolicy,
+    Repeat, RequestId, Reserve, Settlement, Stage, Task, TaskId, TaskSettlement, Webhook,
+};
+use tollgate::money::Nanousd;
+use tollgate::price::{Prices, Usage, UsageSource};
+
+use crate::harness::fleet::{database, node_options};
+use crate::harness::postgres::Postgres;
+
+/// What a task holds, in nano-dollars.
+pub(crate) const HELD: i64 = 1_000;
+/// What a customer has.
+pub(crate) const GRANTED: i64 = 1_000_000_000;
+/// Longer than anything here takes on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A fleet's database.
+pub(crate) struct Place {
+    pub(crate) server: &'static Postgres,
+    pub(crate) name: String,
+    pub(crate) url: String,
+}
+
+impl Place {
+    pub(crate) async fn new(name: &str) -> Self {
+        let (name, url) = database(name).await;
+        Self { server: Postgres::shared(), name, url }
+    }
+
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        self.server.sql(&self.name, sql)
+    }
+
+    /// What an account has in each place.
+    pub(crate) fn purse(&self, account: AccountId) -> Purse {
+        let sql = format!(
+            "SELECT granted, available, leased, held, spent, suspense, debt,
+                 (SELECT COALESCE(SUM(held), 0) FROM tollgate.tasks WHERE account = a.id)
+             FROM tollgate.accounts a WHERE id = '{account}'"
+        );
+        let row = self.sql(&sql);
+        let parts: Vec<i64> = row.split('|').map(|part| part.parse().expect("a sum")).collect();
+        let [granted, available, leased, held, spent, suspense, debt, of_tasks] = parts[..] else {
+            panic!("{row}")
+        };
+        assert_eq!(granted, available + leased + held + spent + suspense, "{row}");
+        assert_eq!(held, of_tasks, "what the account holds is what its tasks hold");
+        Purse { available, leased, held, spent, suspense, debt }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Purse {
+    pub(crate) available: i64,
+    pub(crate) leased: i64,
+    pub(crate) held: i64,
+    pub(crate) spent: i64,
+    pub(crate) suspense: i64,
+    pub(crate) debt: i64,
+}
+
+/// A node of the fleet, in this process.
+pub(crate) struct Member {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) dir: TempDir,
+    pub(crate) stop: watch::Sender<bool>,
+    pub(crate) running: JoinHandle<()>,
+}
+
+impl Member {
+    pub(crate) async fn join(url: &str, name: &str) -> Self {
+        Self::join_in(url, name, tempfile::tempdir().expect("a directory")).await
+    }
+
+    pub(crate) async fn join_in(url: &str, name: &str, dir: TempDir) -> Self {
+        let fleet = Fleet::open(node_options(url, name, dir.path()), None).await.expect("a node");
+        let options = Options {
+            disk_free_bytes_min: 0,
+            ..Options::with_funds(dir.path(), Arc::clone(&fleet))
+        };
+        let (ledger, _) = Ledger::open(options).expect("a ledger");
+        let policy = RecoveryPolicy::Void;
+        let node = node::join(&fleet, &ledger, policy).await.expect("it joins");
+        let (stop, stopped) = watch::channel(false);
+        let running = tokio::spawn(node.run(stopped));
+        Self { ledger, fleet, dir, stop, running }
+    }
+
+    pub(crate) fn tasks(&self) -> SharedTasks {
+        SharedTasks::of(Arc::clone(&self.fleet))
+    }
+
+    /// Stops it in order: what it has out comes back.
+    pub(crate) async fn leave(self) {
+        self.stop.send(true).expect("it runs");
+        self.running.await.expect("no panic");
+        self.ledger.close();
+    }
+
+    /// What is on its disk now, as after `kill -9`: nothing of it does anything more.
+    pub(crate) fn killed(self) -> TempDir {
+        self.running.abort();
+        let copy = tempfile::tempdir().expect("a directory");
+        copy_all(self.dir.path(), copy.path());
+        copy
+    }
+}
+
+/// What a crash leaves, and not a copy, would not have.
+const OF_THE_ORIGINAL: [&str; 3] = ["ballast", "head.json", "identity.json"];
+
+pub(crate) fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            // Sled is made anew from the journal: the copy is of one moment.
+            if entry.file_name() != "sled" {
+                std::fs::create_dir_all(&target).expect("made");
+                copy_all(&entry.path(), &target);
+            }
+        } else if !OF_THE_ORIGINAL.iter().any(|name| entry.file_name() == *name) {
+            std::fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+/// A customer with money, known to all these nodes.
+pub(crate) async fn customer(first: &Member, others: &[&Member]) -> AccountId {
+    let account = first.ledger.create_account("test").await.expect("an account").id;
+    first.ledger.grant(account, "first", Nanousd::new(GRANTED)).await.expect("a grant");
+    for other in others {
+        other.ledger.catch_up().await.expect("followed");
+    }
+    account
+}
+
+pub(crate) async fn hold(member: &Member, account: AccountId, amount: i64) -> Hold {
+    let reserve = Reserve {
+        account,
+        key: KeyId::from_number(7),
+        model: "video".into(),
+        request: RequestId::new(),
+        amount: Nanousd::new(amount),
+        floor: Nanousd::ZERO,
+    };
+    member.ledger.admit(reserve).await.expect("a hold")
+}
+
+pub(crate) fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> Arc<Task> {
+    let at = UnixMs::now();
+    let intent = Intent {
+        id: TaskId::random(),
+        account,
+        key: KeyId::from_number(7),
+        hold: hold.id(),
+        model: "video".into(),
+        protocol: "xai".to_owned(),
+        prices: Prices::default(),
+        facts: Vec::new(),
+        webhook_url: None,
+        repeat,
+        at,
+        expires_at: UnixMs(at.0 + 3_600_000),
+    };
+    Arc::new(Task {
+        intent: Arc::new(intent),
+        upstream: "films".to_owned(),
+        upstream_model: "grok".to_owned(),
+        stage: Stage::Submitting,
+        webhook: Webhook::None,
+    })
+}
+
+pub(crate) async fn opened(member: &Member, account: AccountId) -> Arc<Task> {
+    let hold = hold(member, account, HELD).await;
+    let task = task(&hold, account, None);
+    let open = member.ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN);
+    open.await.expect("opened");
+    task
+}
+
+pub(crate) async fn submitted(member: &Member, account: AccountId, upstream_id: &str) -> Arc<Task> {
+    let task = opened(member, account).await;
+    let stage = Stage::Submitted { upstream_id: upstream_id.into() };
+    let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
+    let changed = member.ledger.change_task((account, task.id()), change).await;
+    changed.expect("written").expect("changed")
+}
+
+pub(crate) fn charge(amount: i64) -> TaskSettlement {
+    let usage = Usage { seconds: 4, ..Usage::ZERO };
+    let charge = Nanousd::new(amount);
+    TaskSettlement::Post(Settlement { charge, usage, source: UsageSource::Upstream })
+}
+
+pub(crate) async fn end(
+    member: &Member,
+    task: &Task,
+    settlement: TaskSettlement,
+) -> Result<Option<Arc<Task>>, LedgerError> {
+    let what = ("succeeded", "{\"video_url\":\"u\"}".to_owned());
+    member.ledger.end_task((task.intent.account, task.id()), what, settlement).await
+}
+
+/// Waits for something that comes by itself.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < TIMEOUT, "{what} does not come");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

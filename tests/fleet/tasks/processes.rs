@@ -1,0 +1,118 @@
+//! Three gateways, each a process of its own, that share tasks.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate::sim::{Sim, SimOptions};
+
+use super::member::TIMEOUT;
+use crate::harness::fleet::make_schema;
+use crate::harness::postgres::{Postgres, Stop};
+use crate::harness::{Answer, Gateway, ask, videos};
+
+const PATH: &str = "/v1/videos/generations";
+
+/// A gateway that is a node of the fleet.
+fn start(url: &str, sim: &Sim) -> Gateway {
+    let (upstreams, models) = videos(sim, "task-pending-ms=20;task-running-ms=1500");
+    Gateway::node(url, &upstreams, models)
+}
+
+fn send(node: &Gateway, head: &str, key: &str, body: &str) -> Answer {
+    let mark = if body.contains("marked") { "Idempotency-Key: one\r\n" } else { "" };
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n{mark}\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    ask(node.address, request.as_bytes())
+}
+
+fn submit(node: &Gateway, key: &str, prompt: &str) -> Answer {
+    let body = json!({"model": "gif-video", "prompt": prompt, "duration": 2});
+    send(node, &format!("POST {PATH}"), key, &body.to_string())
+}
+
+fn record(node: &Gateway, key: &str, id: &str) -> Answer {
+    send(node, &format!("GET {PATH}/{id}"), key, "")
+}
+
+/// What comes of something that is asked again and again, once it is as it should be.
+fn until<T: std::fmt::Debug>(
+    what: &str,
+    mut look: impl FnMut() -> T,
+    is_so: impl Fn(&T) -> bool,
+) -> T {
+    let begun = Instant::now();
+    loop {
+        let seen = look();
+        if is_so(&seen) {
+            return seen;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "{what} does not come: {seen:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_fleet_answers_for_its_tasks_and_ends_those_of_a_killed_node() {
+    let server = Postgres::start();
+    let (name, url) = server.database("processes");
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(make_schema(&url));
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let [mut a, b, c] = [(); 3].map(|()| start(&url, &sim));
+    let (account, key) = (a.account.clone(), a.key.clone());
+    let stranger = &b.key;
+
+    let taken =
+        until("money", || submit(&a, &key, "a lighthouse"), |answer| answer.status() == 202);
+    let id = taken.json()["id"].as_str().expect("an id").to_owned();
+    for node in [&b, &c] {
+        let known = |answer: &Answer| answer.status() != 401;
+        let own = until("the key", || record(node, &key, &id), known);
+        assert_eq!(own.status(), 200, "{own:?}");
+        assert_eq!(own.json()["id"], json!(id));
+        let theirs = until("the key", || record(node, stranger, &id), known);
+        let unknown = record(node, stranger, "gt_00000000000000000000000000000000");
+        assert_eq!(
+            (theirs.status(), theirs.body()),
+            (404, unknown.body()),
+            "as if there were none"
+        );
+    }
+    a.kill();
+    let ended = |answer: &Answer| answer.status() == 200 && answer.json()["status"] == "succeeded";
+    for node in [&b, &c] {
+        until("the end", || record(node, &key, &id), ended);
+    }
+    // What the killed node had out beside is in suspense.
+    let sums = format!("SELECT held, spent FROM tollgate.accounts WHERE id = '{account}'");
+    until("the money", || server.sql(&name, &sums), |sums| sums == "0|140000000");
+    let statement = format!("/admin/v1/accounts/{account}/entries");
+    let statement = c.admin("GET", &statement, &Value::Null).to_string();
+    assert!(statement.contains("settlement"), "{statement}");
+
+    // The same submit to two nodes at one time.
+    let both = std::thread::scope(|scope| {
+        let submits = [&b, &c].map(|node| scope.spawn(|| submit(node, &key, "marked")));
+        submits.map(|submit| submit.join().expect("no panic"))
+    });
+    let taken = both.iter().filter(|answer| answer.status() == 202).count();
+    assert!(taken >= 1, "{both:?}");
+    for answer in &both {
+        assert!([202, 409].contains(&answer.status()), "{answer:?}");
+    }
+    assert_eq!(sim.tasks().len(), 2, "one task more");
+
+    server.stop(Stop::Fast);
+    let refused = submit(&b, &key, "a lighthouse");
+    assert_eq!(refused.status(), 503, "{refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert_eq!(record(&b, &key, &id).status(), 503);
+    assert_eq!(sim.tasks().len(), 2, "the upstream was not asked");
+    server.start_again();
+    until("a submit", || submit(&b, &key, "a lighthouse"), |answer| answer.status() == 202);
+    until("the money", || server.sql(&name, &sums), |sums| sums == "0|420000000");
+    let account = c.admin("GET", &format!("/admin/v1/accounts/{account}"), &Value::Null);
+    assert_eq!(account["balance"]["spent"], "0.42");
+}

@@ -1,0 +1,45 @@
+//! Asking how tasks are, of upstreams that have no time.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::upstream::{Upstream, answer, json};
+use super::{family_s, gateway, record, submit};
+
+/// What it says about the time in which it is to be left alone holds for whoever asks: the gateway itself,
+/// about this task and others, and customers who look at their tasks again and again.
+#[test]
+fn an_upstream_that_asks_for_time_is_not_polled_before() {
+    for (status, lines, seconds) in [
+        (429, "Retry-After: 4\r\n", 4.0),
+        (503, "Retry-After: 1.5\r\n", 1.5),
+        (500, "Retry-After-Ms: 1200\r\n", 1.2),
+    ] {
+        let began = Instant::now();
+        let upstream = Upstream::start(move |asked| {
+            let id = format!("cgt-{}", began.elapsed().as_nanos());
+            if asked.is_post() {
+                json(200, &json!({"id": id}).to_string())
+            } else {
+                answer(status, lines, "")
+            }
+        });
+        let gateway = gateway(&upstream);
+        let submitted = |seed: u32| {
+            let mut body = family_s();
+            body["seed"] = seed.into();
+            submit(&gateway, &body).json()["id"].as_str().expect("an id").to_owned()
+        };
+        let ids = [submitted(1), submitted(2)];
+        while upstream.looks().len() < 2 {
+            let shown = ids.each_ref().map(|id| record(&gateway, id).json()["status"].clone());
+            assert_eq!(shown, ["processing", "processing"], "they are shown as they stand");
+            assert!(began.elapsed() < Duration::from_secs(60), "it is never asked again");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let looks = upstream.looks();
+        let pause = looks[1].duration_since(looks[0]);
+        assert!(pause >= Duration::from_secs_f64(seconds - 0.1), "{status}: after {pause:?}");
+    }
+}

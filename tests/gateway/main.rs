@@ -1,0 +1,28 @@
+//! What customers meet at the gateway: every path, every limit and fault, through the real binary.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod balance;
+mod contract;
+mod descriptors;
+mod embeddings;
+mod fairness;
+mod hosted;
+mod hostile;
+mod images;
+mod kept_alive;
+mod limits;
+mod listeners;
+mod local;
+mod mcp;
+mod messages;
+mod money;
+mod odd_upstreams;
+mod overload;
+mod relay;
+mod responses;
+mod sim;
+mod speech;
+mod videos;
+mod webhooks;

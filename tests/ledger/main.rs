@@ -1,0 +1,19 @@
+//! The ledger as a library: its rules, its journal, its files, and what crashes and damage leave of them.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod archive;
+mod crash;
+mod descriptors;
+mod export;
+mod formats;
+mod life;
+mod layers;
+mod limits;
+mod money;
+mod people;
+mod prune;
+mod repair;
+mod rules;
+mod tasks;

@@ -1,0 +1,31 @@
+//! What operators do: configuration, command line, life cycle, deployment, documents; and the repository
+//! itself.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod access_log;
+mod backup;
+mod billing;
+mod claude_code;
+mod cli;
+mod config;
+mod deploy;
+mod front;
+mod handover;
+mod lifecycle;
+mod mcp_clients;
+mod migrate;
+mod modules;
+mod names;
+mod observability;
+mod python;
+mod readme;
+mod reload;
+mod request_log;
+mod request_log_files;
+mod rolling;
+mod supervisor;
+mod tidy;
+#[cfg(feature = "otlp")]
+mod traces;

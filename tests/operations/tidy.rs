@@ -1,0 +1,222 @@
+//! Style as a test: what ARCHITECTURE.md promises about the code is checked here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files_below(directory: &str, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![root().join(directory)];
+    while let Some(path) = left.pop() {
+        for entry in fs::read_dir(&path).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                left.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "no .{extension} files below {directory}");
+    found
+}
+
+/// The code of all crates.
+fn sources() -> Vec<PathBuf> {
+    [files_below("src", "rs"), files_below("crates", "rs")].concat()
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned()
+}
+
+/// The code of a file without comments and without its unit tests.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("text");
+    let before_tests = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let code_lines = before_tests.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code_lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn only_one_place_names_each_heavy_dependency() {
+    for (name, allowed) in [
+        ("sled::", &["src/ledger/projection/store"][..]),
+        ("prometheus::", &["src/metrics"]),
+        ("pingora::", &["src/gateway/", "src/cli/"]),
+        ("pingora_proxy::", &["src/gateway/"]),
+        ("reqwest::", &["src/outbound.rs"]),
+        ("rusty_s3", &["src/ledger/archive/", "crates/options/src/archive.rs"]),
+        ("opentelemetry", &["src/traces.rs"]),
+        ("axum::", &["src/admin/", "src/console/", "src/web/"]),
+        ("askama::", &["src/admin/console/", "src/console/", "src/web/"]),
+        ("argon2::", &["src/password.rs"]),
+        (
+            "StatusCode",
+            &[
+                "src/gateway/answer/respond.rs",
+                "src/admin/",
+                "src/console/",
+                // It answers before there is a request to fail.
+                "src/mcp/door.rs",
+                "crates/simulator/",
+                "src/web/",
+            ],
+        ),
+        ("rmcp::", &["src/mcp/"]),
+        ("tokio_postgres", &["src/fleet/postgres"]),
+        ("deadpool_postgres", &["src/fleet/postgres"]),
+    ] {
+        for path in sources() {
+            let file = relative(&path);
+            if allowed.iter().any(|prefix| file.starts_with(prefix)) {
+                continue;
+            }
+            assert!(!code(&path).contains(name), "{file} names {name}; only {allowed:?} may");
+        }
+    }
+}
+
+#[test]
+fn imports_point_one_way() {
+    // Each module may name those behind it, and `error`, `money`, `price`, `clock`, `secret`.
+    let forbidden = [
+        (
+            "src/ledger/",
+            &["gateway", "pipeline", "protocols", "config", "admin", "cli", "balance", "metrics"][..],
+        ),
+        (
+            "src/balance/",
+            &["gateway", "pipeline", "protocols", "ledger", "admin", "cli", "metrics"],
+        ),
+        (
+            "src/limits/",
+            &["gateway", "pipeline", "protocols", "ledger", "config", "admin", "cli", "metrics"],
+        ),
+        ("src/pipeline/", &["gateway", "admin", "cli", "metrics"]),
+        ("src/gateway/", &["admin", "cli", "console", "mcp", "sim", "web"]),
+        ("src/admin/", &["gateway", "pipeline", "cli", "console", "mcp", "sim"]),
+        ("src/console/", &["pipeline", "cli", "mcp", "sim", "admin"]),
+        (
+            "src/mcp/",
+            &["admin", "balance", "cli", "console", "metrics", "pipeline", "sim", "tasks", "web"],
+        ),
+        ("src/web/", &["gateway", "pipeline", "cli", "sim", "admin", "console", "ledger", "mcp"]),
+    ];
+    for (directory, modules) in forbidden {
+        for path in files_below(directory, "rs") {
+            for module in modules {
+                let used = code(&path).contains(&format!("crate::{module}::"));
+                assert!(!used, "{} names crate::{module}", relative(&path));
+            }
+        }
+    }
+}
+
+/// What the map says that a crate may name is what its manifest has it depend on.
+#[test]
+fn the_map_says_what_crates_name() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
+    for entry in fs::read_dir(root().join("crates")).expect("the crates") {
+        let directory = entry.expect("an entry").path();
+        let start = format!("| `{}/` |", relative(&directory));
+        let row = map.lines().find(|line| line.starts_with(&start));
+        let row = row.unwrap_or_else(|| panic!("the map has no row {start}"));
+        let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("a manifest");
+        let named = manifest.lines().filter_map(|line| {
+            line.strip_prefix("tollgate-")?.split(['.', ' ']).next().filter(|name| !name.is_empty())
+        });
+        let named: Vec<_> = named.collect();
+        let named = if named.is_empty() { "–".to_owned() } else { named.join(", ") };
+        assert!(row.ends_with(&format!("| {named} |")), "{start} may name {named}: {row}");
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let marks = ["TODO", "FIXME", "XXX", "todo!(", "unimplemented!(", "#[ignore]"];
+    for directory in ["src", "crates", "tests", "benches"] {
+        for path in files_below(directory, "rs").iter().filter(|path| !path.ends_with("tidy.rs")) {
+            let text = fs::read_to_string(path).expect("text");
+            for mark in marks {
+                assert!(!text.contains(mark), "{} says {mark}", relative(path));
+            }
+        }
+    }
+}
+
+#[test]
+fn names_say_what_things_are() {
+    for path in sources() {
+        let file = relative(&path);
+        for vague in ["utils", "helpers", "common", "manager", "misc"] {
+            assert!(!file.contains(vague), "{file} says nothing about what is in it");
+        }
+    }
+}
+
+/// Paths in the map exist: a map that names what is not there is worse than none.
+#[test]
+fn the_map_names_what_is_there() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
+    let mut checked = 0;
+    for name in map.split('`').skip(1).step_by(2) {
+        if ["src/", "crates/", "tests/", "docs/", "benches/"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
+            assert!(root().join(name).exists(), "ARCHITECTURE.md names {name}, which is not there");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 20, "expected at least 20 paths in the map, found {checked}");
+}
+
+/// Links and pictures of the documents lead to files that there are.
+#[test]
+fn documents_link_to_what_is_there() {
+    let mut checked = 0;
+    for path in files_below("docs", "md").iter().chain([&root().join("README.md")]) {
+        let text = fs::read_to_string(path).expect("text");
+        let ends = |rest: &str, end| rest.split(end).next().unwrap_or_default().to_owned();
+        let links = text.split("](").skip(1).map(|rest| ends(rest, ')'));
+        let pictures = text.split("<img src=\"").skip(1).map(|rest| ends(rest, '"'));
+        for link in links.chain(pictures) {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") || file.contains(' ') {
+                continue;
+            }
+            let target = path.parent().expect("a directory").join(file);
+            assert!(target.exists(), "{} links to {link}, which is not there", relative(path));
+            checked += 1;
+        }
+    }
+    assert!(checked >= 30, "expected at least 30 links, found {checked}");
+}
+
+/// Each binary of tests links everything once more: topics are modules of one of them.
+#[test]
+fn integration_tests_are_few_binaries() {
+    const BINARIES_MAX: usize = 6;
+    let is_binary = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").exists()
+    };
+    let entries = fs::read_dir(root().join("tests")).expect("a directory");
+    let binaries = entries.map(|entry| entry.expect("an entry").path()).filter(is_binary).count();
+    assert!(binaries <= BINARIES_MAX, "{binaries} binaries of integration tests");
+}
+
+/// What takes long, or needs root or a browser, is asked for by name.
+#[test]
+fn every_proof_is_ignored_unless_it_is_asked_for() {
+    for path in files_below("tests/proofs", "rs") {
+        let text = fs::read_to_string(&path).expect("text");
+        let count = |mark: &str| text.lines().filter(|line| line.starts_with(mark)).count();
+        let tests = count("#[test]") + count("#[tokio::test");
+        assert_eq!(tests, count("#[ignore = "), "{}", relative(&path));
+    }
+}

@@ -1,0 +1,21 @@
+//! What takes long, or needs root or a browser. All of it is ignored unless it is asked for:
+//! `cargo test --test proofs -- --ignored`. `TOLLGATE_PROOF_PERCENT` makes what comes in rounds shorter or
+//! longer.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod browser;
+mod console_browser;
+mod crash;
+mod fleet_faults;
+mod fleet_limits;
+mod ledger_figures;
+mod ledger_full_disk;
+mod ledger_kills;
+mod ledger_memory;
+mod ledger_power;
+mod ledger_size;
+mod operator_browser;
+mod read_only_root;
+mod small_container;
