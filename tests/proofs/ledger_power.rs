@@ -13,12 +13,13 @@ use crate::harness::ledger::{only_segment, runtime};
 /// A disk of its own whose power can be cut.
 struct Disk {
     place: TempDir,
+    power_cuts: u32,
 }
 
 impl Disk {
     fn new() -> Self {
-        let disk = Self { place: TempDir::new().expect("a directory") };
-        let image = disk.place.path().join("image");
+        let disk = Self { place: TempDir::new().expect("a directory"), power_cuts: 0 };
+        let image = disk.image();
         fs::File::create(&image).and_then(|file| file.set_len(256 << 20)).expect("an image");
         run(Command::new("mkfs.ext4").arg("-q").arg(&image));
         fs::create_dir(disk.mounted()).expect("made");
@@ -30,17 +31,28 @@ impl Disk {
         self.place.path().join("mounted")
     }
 
-    fn mount(&self) {
-        let image = self.place.path().join("image");
-        run(Command::new("mount").args(["-o", "loop,commit=300"]).arg(image).arg(self.mounted()));
+    fn image(&self) -> PathBuf {
+        self.place.path().join(format!("image-{}", self.power_cuts))
     }
 
-    /// What was not flushed is gone, the file system's own log included.
-    fn cut_power(&self) {
+    fn mount(&self) {
+        run(Command::new("mount")
+            .args(["-o", "loop,commit=300"])
+            .arg(self.image())
+            .arg(self.mounted()));
+    }
+
+    /// What was not flushed is gone, the file system's own log included. What is left is mounted from a
+    /// copy: a mount namespace that another test has just made keeps the file system that was shut down
+    /// alive, and a second mount of the same image would get it back.
+    fn cut_power(&mut self) {
         let shut_down = "import fcntl, os, struct, sys; \
                          fcntl.ioctl(os.open(sys.argv[1], 0), 0x8004587d, struct.pack('I', 2))";
         run(Command::new("python3").args(["-c", shut_down]).arg(self.mounted()));
         run(Command::new("umount").arg(self.mounted()));
+        let left = self.image();
+        self.power_cuts += 1;
+        run(Command::new("cp").arg("--sparse=always").arg(left).arg(self.image()));
         self.mount();
     }
 }
@@ -61,7 +73,7 @@ fn run(command: &mut Command) {
 #[test]
 #[ignore = "mounts a file system and cuts its power, which needs root"]
 fn sled_has_nothing_that_a_power_cut_takes_from_the_journal() {
-    let disk = Disk::new();
+    let mut disk = Disk::new();
     let (dir, kept) = (disk.mounted().join("data"), disk.mounted().join("kept"));
     let grants = |ids: std::ops::Range<u32>| {
         let (ledger, _) = Ledger::open(Options::new(&dir)).expect("opens");
