@@ -11,11 +11,11 @@ pub mod gateway;
 pub mod pipeline;
 pub use tollgate_protocols as protocols;
 pub mod balance;
-pub mod limits;
+pub use tollgate_limits as limits;
 pub mod tasks;
 pub mod outbound;
-pub mod ledger;
-pub mod fleet;
+pub use tollgate_fleet as fleet;
+pub use tollgate_ledger as ledger;
 
 // What it is told, and what it tells.
 pub use tollgate_config as config;

@@ -26,6 +26,20 @@ use queue::{Queue, Urgency};
 /// Other crates are heard from this level on, whatever the level of our own lines: below it, some of
 /// them print the headers that they handle, and with those, keys.
 const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
+/// The crates of the gateway: what they say is heard at every level that is asked for.
+const OWN_CRATES: [&str; 11] = [
+    "tollgate",
+    "tollgate_config",
+    "tollgate_fleet",
+    "tollgate_journal",
+    "tollgate_ledger",
+    "tollgate_limits",
+    "tollgate_money",
+    "tollgate_options",
+    "tollgate_outbound",
+    "tollgate_protocols",
+    "tollgate_simulator",
+];
 /// The target of the access log's lines.
 const ACCESS: &str = "access";
 /// The target of the lines of tasks that have ended.
@@ -151,8 +165,9 @@ struct Backend;
 
 impl Log for Backend {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let ours = metadata.target().split("::").next() == Some(env!("CARGO_CRATE_NAME"));
-        let level = if ours { LevelFilter::Trace } else { FOREIGN_LEVEL };
+        let crate_name = metadata.target().split("::").next().unwrap_or_default();
+        let is_own = OWN_CRATES.contains(&crate_name);
+        let level = if is_own { LevelFilter::Trace } else { FOREIGN_LEVEL };
         metadata.level() <= level.min(log::max_level())
     }
 

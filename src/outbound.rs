@@ -5,67 +5,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method};
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue};
+use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::redirect::Policy;
-use reqwest::{Body, Client, ClientBuilder};
+use tollgate_outbound::{CONNECT_TIMEOUT, client};
+pub use tollgate_outbound::{OutboundError, OutboundResponse};
 use url::Url;
 
 use crate::config::snapshot::{Upstream, WebhookHost};
 use crate::public_url;
 
-/// How long an unused connection is kept: as for relayed requests.
-const KEEPALIVE: Duration = Duration::from_secs(50);
-/// The time for the TCP and TLS handshakes with a machine that no `timeouts` are about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest silence of such a machine.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Why a call has no answer.
-#[derive(Debug)]
-pub enum OutboundError {
-    /// Nothing was sent: it can be tried elsewhere.
-    Unreachable(String),
-    /// There was no answer in time. The other side may be at work.
-    TimedOut,
-    /// The connection broke. The other side may be at work.
-    Broken(String),
-    /// The answer is larger than allowed.
-    TooLarge,
-    /// The URL leads where strangers must not lead the gateway.
-    Forbidden(String),
-}
-
-impl std::fmt::Display for OutboundError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unreachable(cause) => write!(f, "it could not be reached: {cause}"),
-            Self::TimedOut => f.write_str("it did not answer in time"),
-            Self::Broken(cause) => write!(f, "the connection broke: {cause}"),
-            Self::TooLarge => f.write_str("the answer is too large"),
-            Self::Forbidden(cause) => write!(f, "the URL is refused: {cause}"),
-        }
-    }
-}
-
-impl std::error::Error for OutboundError {}
-
-impl From<reqwest::Error> for OutboundError {
-    fn from(error: reqwest::Error) -> Self {
-        let (connect, timeout) = (error.is_connect(), error.is_timeout());
-        // The URL can have a signature in it.
-        let error = error.without_url();
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-        let told = format!("{error}{}", source.unwrap_or_default());
-        match (connect, timeout) {
-            (true, _) => Self::Unreachable(told),
-            (false, true) => Self::TimedOut,
-            (false, false) => Self::Broken(told),
-        }
-    }
-}
 
 /// The clients for such calls. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -106,9 +59,8 @@ impl Outbound {
         let url = format!("{}{path}", origin(upstream));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let timeouts = &upstream.timeouts;
-        let sent = self.configured.post(url).headers(headers).body(body).send();
-        let answer = within(timeouts.connect + timeouts.read, sent).await?;
-        Ok(OutboundResponse { response: answer, read_timeout: timeouts.read })
+        let call = self.configured.post(url).headers(headers).body(body);
+        OutboundResponse::to(call, timeouts.connect + timeouts.read, timeouts.read).await
     }
 
     /// Asks an upstream something, and waits for the head of its answer.
@@ -127,8 +79,8 @@ impl Outbound {
             call = call.header(name, value);
         }
         let timeouts = &upstream.timeouts;
-        let response = within(timeouts.connect + timeouts.read.min(READ_TIMEOUT), call.send());
-        Ok(OutboundResponse { response: response.await?, read_timeout: timeouts.read })
+        let time = timeouts.connect + timeouts.read.min(READ_TIMEOUT);
+        OutboundResponse::to(call, time, timeouts.read).await
     }
 
     /// Sends an announcement to a URL of a customer's: on the public internet, or to one of
@@ -149,9 +101,8 @@ impl Outbound {
         } else {
             &self.configured
         };
-        let sent = client.post(url).headers(headers).body(body).send();
-        let response = within(timeout, sent).await?;
-        Ok(OutboundResponse { response, read_timeout: timeout })
+        let call = client.post(url).headers(headers).body(body);
+        OutboundResponse::to(call, timeout, timeout).await
     }
 
     /// Begins to fetch what an upstream has left at a URL: on the public internet, or at the
@@ -171,9 +122,8 @@ impl Outbound {
             parsed.map_err(|error| OutboundError::Forbidden(error.to_string()))?;
             &self.public
         };
-        let sent = client.get(url).header(ACCEPT_ENCODING, "identity").send();
-        let response = within(CONNECT_TIMEOUT + READ_TIMEOUT, sent).await?;
-        Ok(OutboundResponse { response, read_timeout: READ_TIMEOUT })
+        let call = client.get(url).header(ACCEPT_ENCODING, "identity");
+        OutboundResponse::to(call, CONNECT_TIMEOUT + READ_TIMEOUT, READ_TIMEOUT).await
     }
 }
 
@@ -185,58 +135,11 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-fn client() -> ClientBuilder {
-    Client::builder()
-        .http1_only()
-        .no_proxy()
-        .redirect(Policy::none())
-        .referer(false)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .pool_idle_timeout(KEEPALIVE)
-}
-
-async fn within<T>(
-    time: Duration,
-    call: impl Future<Output = Result<T, reqwest::Error>>,
-) -> Result<T, OutboundError> {
-    match tokio::time::timeout(time, call).await {
-        Ok(done) => Ok(done?),
-        Err(_) => Err(OutboundError::TimedOut),
-    }
-}
-
 fn origin(upstream: &Upstream) -> String {
     let scheme = if upstream.tls { "https" } else { "http" };
     let host = &upstream.host;
     let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
     format!("{scheme}://{host}:{}", upstream.port)
-}
-
-/// The pieces of a body, one after the other.
-pub type Pieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
-
-/// Sends a request to an object store that the operator has configured, and waits for the head of its
-/// answer, for at most `time`; a piece of the answer may take `silence`. The URL has the signature in it; a body has the length that `headers`
-/// state. Each has a connection of its own, which ends with the runtime of the thread that asks.
-///
-/// # Errors
-/// See [`OutboundError`].
-pub async fn ask_store(
-    method: Method,
-    url: Url,
-    headers: HeaderMap,
-    body: Option<Pieces>,
-    time: Duration,
-    silence: Duration,
-) -> Result<OutboundResponse, OutboundError> {
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let client = client().pool_max_idle_per_host(0).build()?;
-    let mut call = client.request(method, url).headers(headers);
-    if let Some(pieces) = body {
-        call = call.body(Body::wrap_stream(futures_util::stream::iter(pieces)));
-    }
-    let response = within(time, call.send()).await?;
-    Ok(OutboundResponse { response, read_timeout: silence })
 }
 
 /// Whether announcements may go to a URL: `true` to a public address, `false` to one of `hosts`,
@@ -274,73 +177,6 @@ fn is_at(url: &str, upstream: &Upstream) -> bool {
             && host == Some(upstream.host.as_str())
             && url.port_or_known_default() == Some(upstream.port)
     })
-}
-
-/// An answer whose body is still to come.
-#[derive(Debug)]
-pub struct OutboundResponse {
-    response: reqwest::Response,
-    read_timeout: Duration,
-}
-
-impl OutboundResponse {
-    /// Its status.
-    #[must_use]
-    pub fn status(&self) -> u16 {
-        self.response.status().as_u16()
-    }
-
-    /// Its headers.
-    #[must_use]
-    pub fn headers(&self) -> &HeaderMap {
-        self.response.headers()
-    }
-
-    /// The length that it states.
-    #[must_use]
-    pub fn content_length(&self) -> Option<u64> {
-        // reqwest's own figure is about what is still to come.
-        self.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-    }
-
-    /// The next piece of its body; `None` at the end.
-    ///
-    /// # Errors
-    /// When it breaks off, or the next piece is not there in time.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
-        within(self.read_timeout, self.response.chunk()).await
-    }
-
-    /// All of its body, as long as `may_grow` allows each piece by its size.
-    ///
-    /// # Errors
-    /// When the body breaks off, a piece is not there in time, or `may_grow` refuses one.
-    pub async fn whole(
-        mut self,
-        mut may_grow: impl FnMut(usize) -> bool,
-    ) -> Result<Bytes, OutboundError> {
-        let mut whole = BytesMut::new();
-        while let Some(chunk) = self.chunk().await? {
-            if !may_grow(chunk.len()) {
-                return Err(OutboundError::TooLarge);
-            }
-            whole.extend_from_slice(&chunk);
-        }
-        Ok(whole.freeze())
-    }
-
-    /// All of its body, if that is at most `bytes_max`.
-    ///
-    /// # Errors
-    /// When the body breaks off, a piece is not there in time, or it is larger than `bytes_max`.
-    pub async fn whole_within(self, bytes_max: usize) -> Result<Bytes, OutboundError> {
-        let mut length: usize = 0;
-        self.whole(|bytes| {
-            length = length.saturating_add(bytes);
-            length <= bytes_max
-        })
-        .await
-    }
 }
 
 /// Looks names up, and drops addresses that are not public. It is asked for every connection, so a

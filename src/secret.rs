@@ -1,19 +1,4 @@
 //! Secrets, and how they are kept in a file.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
-
+pub use tollgate_ledger::write_private;
 pub use tollgate_money::secret::{API_KEY_PREFIX, CODE_PREFIX, KeyHash, Secret, random_bytes};
-
-/// Writes a secret to a file that only its owner can read.
-///
-/// # Errors
-/// What the operating system says.
-pub fn write_private(path: &Path, secret: &str) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    writeln!(file, "{secret}")?;
-    file.sync_all()
-}

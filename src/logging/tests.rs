@@ -127,9 +127,15 @@ fn fields_of_a_record_have_an_object_of_their_own() {
 #[test]
 fn only_our_own_lines_are_heard_below_warn() {
     log::set_max_level(LevelFilter::Trace);
-    let heard =
-        |target, level| Backend.enabled(&Metadata::builder().target(target).level(level).build());
+    let heard = |target: &str, level| {
+        Backend.enabled(&Metadata::builder().target(target).level(level).build())
+    };
     assert!(heard("tollgate::gateway", Level::Trace));
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for entry in std::fs::read_dir(root.join("crates")).expect("the crates") {
+        let name = entry.expect("an entry").file_name().into_string().expect("text");
+        assert!(heard(&format!("tollgate_{name}::part"), Level::Trace), "{name} is one of ours");
+    }
     assert!(heard("pingora_core::protocols", Level::Warn));
     assert!(!heard("pingora_core::protocols", Level::Info), "it may print headers");
     assert!(!heard("tollgate_like", Level::Info), "a target is compared whole");

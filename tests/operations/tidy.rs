@@ -45,12 +45,12 @@ fn code(path: &Path) -> String {
 #[test]
 fn only_one_place_names_each_heavy_dependency() {
     for (name, allowed) in [
-        ("sled::", &["src/ledger/projection/store"][..]),
+        ("sled::", &["crates/ledger/src/projection/store"][..]),
         ("prometheus::", &["src/metrics"]),
         ("pingora::", &["src/gateway/", "src/cli/"]),
         ("pingora_proxy::", &["src/gateway/"]),
-        ("reqwest::", &["src/outbound.rs"]),
-        ("rusty_s3", &["src/ledger/archive/", "crates/options/src/archive.rs"]),
+        ("reqwest::", &["src/outbound.rs", "crates/outbound/"]),
+        ("rusty_s3", &["crates/ledger/src/archive/", "crates/options/src/archive.rs"]),
         ("opentelemetry", &["src/traces.rs"]),
         ("axum::", &["src/admin/", "src/console/", "src/web/"]),
         ("askama::", &["src/admin/console/", "src/console/", "src/web/"]),
@@ -68,8 +68,8 @@ fn only_one_place_names_each_heavy_dependency() {
             ],
         ),
         ("rmcp::", &["src/mcp/"]),
-        ("tokio_postgres", &["src/fleet/postgres"]),
-        ("deadpool_postgres", &["src/fleet/postgres"]),
+        ("tokio_postgres", &["crates/fleet/src/postgres"]),
+        ("deadpool_postgres", &["crates/fleet/src/postgres"]),
     ] {
         for path in sources() {
             let file = relative(&path);
@@ -83,19 +83,11 @@ fn only_one_place_names_each_heavy_dependency() {
 
 #[test]
 fn imports_point_one_way() {
-    // Each module may name those behind it, and `error`, `money`, `price`, `clock`, `secret`.
+    // Each module may name those behind it, and what `money` has. Between crates rustc sees to it.
     let forbidden = [
         (
-            "src/ledger/",
-            &["gateway", "pipeline", "protocols", "config", "admin", "cli", "balance", "metrics"][..],
-        ),
-        (
             "src/balance/",
-            &["gateway", "pipeline", "protocols", "ledger", "admin", "cli", "metrics"],
-        ),
-        (
-            "src/limits/",
-            &["gateway", "pipeline", "protocols", "ledger", "config", "admin", "cli", "metrics"],
+            &["gateway", "pipeline", "protocols", "ledger", "admin", "cli", "metrics"][..],
         ),
         ("src/pipeline/", &["gateway", "admin", "cli", "metrics"]),
         ("src/gateway/", &["admin", "cli", "console", "mcp", "sim", "web"]),

@@ -1,0 +1,405 @@
+//! The node's side of leases, pure: what to ask the treasury for, what to give back, how long what was
+//! lent may be spent, and what those are told who wait for money.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+mod need;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
+
+use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Short, Turn};
+use need::{Need, Waiting};
+use tollgate_ledger::LeaseReport;
+use tollgate_ledger::{AccountId, NodeId, RECORDS_MAX, Seq};
+use tollgate_money::money::Nanousd;
+
+/// How often a node exchanges when nothing hurries it: what another node wrote is known this much
+/// later at most, even where the database sends no notifications.
+pub const BEAT: Duration = Duration::from_millis(500);
+/// A refusal for want of money waits this long for what other nodes give back.
+pub const RECALL_WAIT: Duration = Duration::from_millis(250);
+/// How often the treasury is asked again meanwhile.
+const RECALL_BEAT: Duration = Duration::from_millis(50);
+/// Who waits for money while the treasury does not answer is refused after this: later than the database
+/// takes to let go of the rows that a node has locked which was stopped or cut off meanwhile.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// Nobody waits longer for money than for an answer and a recall together.
+pub const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
+/// For how long ahead money is borrowed that holds set aside, at the pace of the last seconds: it comes
+/// back when they end, but for what they are charged.
+const AHEAD_S: i64 = 2;
+/// An account that nobody has used for this long needs no money here; or for as long as money is
+/// borrowed ahead, if that is longer and the account has plenty.
+const IDLE: Duration = Duration::from_secs(5);
+/// The least that is borrowed where it is there: a cent, so that an account's first calls do not each
+/// wait for the treasury.
+const FLOOR: Nanousd = Nanousd::new(10_000_000);
+
+/// An exchange asks for money of no more accounts: a database that is busy lends it within a second. One
+/// that is too large to be done in time would be sent again and again as it is.
+const ASKS_MAX: usize = 5_000;
+
+/// Who waits for money of an account.
+pub type Waiter = u64;
+
+/// The local side of money, as the borrower needs it: the node's ledger, or a simulated one.
+pub trait Local {
+    /// What can be held of an account here.
+    fn available(&self, account: AccountId) -> Nanousd;
+    /// What open holds cover of it: it comes back when they end.
+    fn held(&self, account: AccountId) -> Nanousd;
+    /// What was set aside of it since this process began, whatever became of it: it only grows.
+    fn reserved(&self, account: AccountId) -> Nanousd;
+    /// Takes `amount` of what is available out of the ledger, if so much is there.
+    fn give_back(&mut self, account: AccountId, amount: Nanousd) -> bool;
+    /// Puts `amount` in.
+    fn take_in(&mut self, account: AccountId, amount: Nanousd);
+    /// Below so much an account runs low: the borrower wants to know at once.
+    fn watch(&mut self, account: AccountId, below: Nanousd);
+    /// What the journal says beyond `from`, as far as it is on disk.
+    ///
+    /// # Errors
+    /// [`Unreadable`]: that nothing stands there is not said.
+    fn report(&mut self, from: Seq) -> Result<Option<LeaseReport>, Unreadable>;
+}
+
+/// The journal cannot be read now. Why stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+/// What someone who waited for money is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Money came: try again.
+    Again,
+    /// There is none, here or elsewhere.
+    Refused(Short),
+    /// The treasury does not answer.
+    CutOff,
+}
+
+/// A node that lives on leases.
+#[derive(Debug)]
+pub struct Borrower {
+    node: NodeId,
+    epoch: Epoch,
+    turn: Turn,
+    term: Duration,
+    /// For how many seconds ahead money is borrowed that calls are charged.
+    cover_s: i64,
+    reported: Seq,
+    needs: BTreeMap<AccountId, Need>,
+    next_waiter: Waiter,
+    /// Sent and not answered.
+    pending: Option<Exchange>,
+    /// When it was sent first.
+    sent_at: Duration,
+    exchanged_at: Option<Duration>,
+    /// The last account that was asked for, where not all could be.
+    asked_to: Option<AccountId>,
+    /// Until when holds may be made.
+    spend_until: Duration,
+}
+
+impl Borrower {
+    /// A node that has joined, and has nothing. What it spends is borrowed for a term ahead, so that it
+    /// can go on for a term without the treasury.
+    #[must_use]
+    pub fn new(node: NodeId, joined: Joined, term: Duration) -> Self {
+        Self {
+            node,
+            epoch: joined.epoch,
+            turn: joined.turn,
+            term,
+            cover_s: seconds_up(term),
+            reported: joined.reported,
+            needs: BTreeMap::new(),
+            next_waiter: 0,
+            pending: None,
+            sent_at: Duration::ZERO,
+            exchanged_at: None,
+            asked_to: None,
+            spend_until: Duration::ZERO,
+        }
+    }
+
+    /// Borrows what is spent for so long ahead.
+    #[must_use]
+    pub fn covering(self, cover: Duration) -> Self {
+        Self { cover_s: seconds_up(cover), ..self }
+    }
+
+    /// Until when holds may be made, by the node's own clock.
+    #[must_use]
+    pub fn spend_until(&self) -> Duration {
+        self.spend_until
+    }
+
+    /// The last record that the treasury has.
+    #[must_use]
+    pub fn reported(&self) -> Seq {
+        self.reported
+    }
+
+    /// Someone waits for so much of an account, and has since `since`.
+    pub fn wait(&mut self, account: AccountId, amount: Nanousd, since: Duration) -> Waiter {
+        let id = self.next_waiter;
+        self.next_waiter = id.wrapping_add(1);
+        let need = self.needs.entry(account).or_default();
+        need.waiting.push(Waiting { id, amount, since, is_asked: false, short_at: None });
+        id
+    }
+
+    /// Some wait no longer. All of them at one time: where the treasury does not answer, they may be all
+    /// the calls of seconds.
+    pub fn forget(&mut self, gone: &[(AccountId, Waiter)]) {
+        let waiters: HashSet<_> = gone.iter().map(|(_, waiter)| *waiter).collect();
+        let accounts: BTreeSet<_> = gone.iter().map(|(account, _)| *account).collect();
+        for account in accounts {
+            if let Some(need) = self.needs.get_mut(&account) {
+                need.waiting.retain(|waiting| !waiters.contains(&waiting.id));
+            }
+        }
+    }
+
+    /// An account runs low here: it is looked at with the next exchange, which is due now unless the
+    /// treasury had little of it the last time.
+    pub fn runs_low(&mut self, account: AccountId) {
+        let need = self.needs.entry(account).or_default();
+        if need.short.is_none() && !need.is_scarce {
+            self.hurry();
+        }
+    }
+
+    /// The next exchange is due now: another node has said that it is short of something.
+    pub fn hurry(&mut self) {
+        self.exchanged_at = None;
+    }
+
+    /// When the next exchange is due: a beat after the last one was sent, from when its term counts. A
+    /// treasury that takes long to answer is asked again the sooner.
+    #[must_use]
+    pub fn due_at(&self, now: Duration) -> Duration {
+        let Some(last) = self.exchanged_at.filter(|_| self.pending.is_none()) else { return now };
+        let waiting = self.needs.values().filter(|need| !need.waiting.is_empty());
+        let asks = waiting.map(|need| need.ask_at);
+        let is_recalled = self.needs.values().any(|need| need.is_recalled);
+        let recalled = is_recalled.then(|| last.saturating_add(RECALL_BEAT));
+        let beat = self.sent_at.saturating_add(BEAT).max(last);
+        asks.chain(recalled).chain([beat]).min().unwrap_or(now)
+    }
+
+    /// The exchange to send at `now`. One that was not answered is sent again as it was.
+    pub fn exchange(&mut self, now: Duration, local: &mut impl Local) -> Exchange {
+        if let Some(pending) = &self.pending {
+            return pending.clone();
+        }
+        self.measure(now, local);
+        self.give_back(now, local);
+        // What cannot be read is reported when it can.
+        let report = local.report(self.reported).unwrap_or_default();
+        self.count_charges(report.as_ref());
+        let exchange = Exchange {
+            node: self.node,
+            epoch: self.epoch,
+            turn: self.turn.saturating_add(1),
+            report,
+            is_clear: false,
+            asks: self.asks(now, local),
+        };
+        self.pending = Some(exchange.clone());
+        self.sent_at = now;
+        exchange
+    }
+
+    /// The exchanges with which a process begins, one after the other: reports all that stands in the
+    /// journal, and says with the last that nothing is left. Everything was given back before that,
+    /// and is on disk: what were reported later would be taken for money that is lent from here on.
+    ///
+    /// # Errors
+    /// [`Unreadable`].
+    pub fn clearing(
+        &mut self,
+        now: Duration,
+        local: &mut impl Local,
+    ) -> Result<Exchange, Unreadable> {
+        if self.pending.is_none() {
+            let report = local.report(self.reported)?;
+            let exchange = Exchange {
+                node: self.node,
+                epoch: self.epoch,
+                turn: self.turn.saturating_add(1),
+                is_clear: report.is_none(),
+                report,
+                asks: Vec::new(),
+            };
+            self.pending = Some(exchange);
+            self.sent_at = now;
+        }
+        Ok(self.pending.clone().unwrap_or_default())
+    }
+
+    /// Takes the answer to the exchange that was sent last. Says what those are told who waited.
+    pub fn answered(
+        &mut self,
+        answer: &Answer,
+        now: Duration,
+        local: &mut impl Local,
+    ) -> Vec<(Waiter, Verdict)> {
+        let Some(exchange) = self.pending.take() else { return Vec::new() };
+        self.turn = exchange.turn;
+        let was_full = exchange.is_full();
+        let most: BTreeMap<_, _> =
+            exchange.asks.iter().map(|ask| (ask.account, ask.most)).collect();
+        if let Some(report) = exchange.report {
+            self.reported = report.to;
+            for settled in report.settled {
+                if let Some(need) = self.needs.get_mut(&settled.account) {
+                    need.returning = need.returning.saturating_sub(settled.returned);
+                }
+            }
+        }
+        // The treasury counts from later on, and for longer.
+        self.spend_until = self.sent_at.saturating_add(self.term);
+        // An answer that comes so late begins no term: the next exchange does.
+        let may_spend = now < self.spend_until;
+        // Nor is there anything to wait for while there is more to say.
+        self.exchanged_at = Some(now).filter(|_| may_spend && !was_full);
+        let mut told = Vec::new();
+        for (account, loan) in &answer.loans {
+            let need = self.needs.entry(*account).or_default();
+            match loan {
+                Loan::Lent(amount) => {
+                    local.take_in(*account, *amount);
+                    need.short = None;
+                    need.is_scarce = most.get(account).is_some_and(|most| amount < most);
+                }
+                Loan::Short(short) => need.short = Some(*short),
+            }
+            if may_spend {
+                need.tell(local.available(*account), now, &mut told);
+            }
+        }
+        let recalled: BTreeSet<_> = answer.recalled.iter().copied().collect();
+        let mut is_news = false;
+        for (account, need) in &mut self.needs {
+            let was_recalled = need.is_recalled;
+            need.is_recalled = recalled.contains(account);
+            is_news |= need.is_recalled && !was_recalled;
+        }
+        if is_news {
+            self.hurry();
+        }
+        told
+    }
+
+    /// The treasury has not answered by `now`: who has waited for too long is told so, and everybody
+    /// once the term is over.
+    pub fn unanswered(&mut self, now: Duration) -> Vec<(Waiter, Verdict)> {
+        let is_over = self.spend_until <= now;
+        let mut told = Vec::new();
+        for need in self.needs.values_mut() {
+            let has_waited = |waiting: &Waiting| now.saturating_sub(waiting.since) >= ANSWER_WAIT;
+            let gone = need.waiting.extract_if(.., |waiting| is_over || has_waited(waiting));
+            told.extend(gone.map(|waiting| (waiting.id, Verdict::CutOff)));
+        }
+        told
+    }
+
+    /// Counts what calls were charged: how fast an account is spent, whatever its holds set aside.
+    fn count_charges(&mut self, report: Option<&LeaseReport>) {
+        for settled in report.iter().flat_map(|report| &report.settled) {
+            if let Some(need) = self.needs.get_mut(&settled.account) {
+                need.charged = need.charged.checked_add(settled.charged).unwrap_or(Nanousd::MAX);
+            }
+        }
+    }
+
+    fn measure(&mut self, now: Duration, local: &impl Local) {
+        for (account, need) in &mut self.needs {
+            let money = (local.reserved(*account), local.held(*account));
+            need.measure(now, money, self.cover_s);
+        }
+    }
+
+    /// Gives back what others need more, what is too much, and what nobody uses here.
+    fn give_back(&mut self, now: Duration, local: &mut impl Local) {
+        let idle = IDLE.max(Duration::from_secs(u64::try_from(self.cover_s).unwrap_or(0)));
+        self.needs.retain(|account, need| {
+            let idle = if need.is_scarce { IDLE } else { idle };
+            need.is_idle = now.saturating_sub(need.used_at) >= idle && need.waiting.is_empty();
+            let (held, available) = (local.held(*account), local.available(*account));
+            let kept = need.kept(available, self.cover_s, now);
+            let excess = available.saturating_sub(kept);
+            if excess > Nanousd::ZERO && local.give_back(*account, excess) {
+                need.returning = need.returning.checked_add(excess).unwrap_or(Nanousd::MAX);
+            }
+            local.watch(*account, need.spent_in(1));
+            // Calls go on meanwhile: what they have freed or taken is looked at the next time.
+            let has_left = [held, available, need.returning].iter().all(|money| money.is_zero())
+                && local.reserved(*account) == need.seen;
+            !need.is_idle || !has_left
+        });
+    }
+
+    fn asks(&mut self, now: Duration, local: &impl Local) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        for account in self.next_to_ask(now, local) {
+            let Some(need) = self.needs.get_mut(&account) else { continue };
+            let available = local.available(account);
+            let waiting = need.waiting.iter().fold(Nanousd::ZERO, |sum, waiting| {
+                sum.checked_add(waiting.amount).unwrap_or(Nanousd::MAX)
+            });
+            let ahead = need.enough(self.cover_s);
+            let least = need.next_to_serve(available).map_or(Nanousd::ZERO, |next| {
+                // What is there was not enough, or another call has taken it meanwhile.
+                next.amount.saturating_sub(available).max(Nanousd::new(1))
+            });
+            need.waiting.iter_mut().for_each(|waiting| waiting.is_asked = true);
+            let wanted = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
+            let most = wanted.saturating_sub(available).max(least);
+            asks.push(Ask { account, least, most });
+        }
+        asks
+    }
+
+    /// The accounts of which money is needed, in their order: where there are too many, those that come
+    /// behind the ones that were asked for the last time.
+    fn next_to_ask(&mut self, now: Duration, local: &impl Local) -> Vec<AccountId> {
+        let cover_s = self.cover_s;
+        let is_needed = |(account, need): &(&AccountId, &Need)| {
+            let may_borrow = !need.is_recalled && !need.is_idle;
+            let is_low = || may_borrow && local.available(**account) < need.ahead(1, cover_s);
+            (!need.waiting.is_empty() || is_low()) && need.ask_at <= now
+        };
+        let needed = self.needs.iter().filter(is_needed);
+        let mut accounts: Vec<_> = needed.map(|(account, _)| *account).collect();
+        if accounts.len() <= ASKS_MAX {
+            self.asked_to = None;
+            return accounts;
+        }
+        let begin = accounts.partition_point(|account| Some(*account) <= self.asked_to);
+        accounts.rotate_left(begin);
+        accounts.truncate(ASKS_MAX);
+        self.asked_to = accounts.last().copied();
+        accounts.sort_unstable();
+        accounts
+    }
+}
+
+/// So many seconds, the last one begun.
+fn seconds_up(time: Duration) -> i64 {
+    let begun = u64::from(time.subsec_nanos() > 0);
+    i64::try_from(time.as_secs().saturating_add(begun)).unwrap_or(i64::MAX)
+}
+
+impl Exchange {
+    /// Whether there was more to say than one exchange takes.
+    fn is_full(&self) -> bool {
+        let said = self.report.as_ref().map_or(0, |report| report.to.saturating_sub(report.from));
+        said >= RECORDS_MAX || self.asks.len() >= ASKS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! What a node has of its fleet's directory: the way to it, whose turn it is, and how things stand.
+//!
+//! The directory is a log of what operators and customers wrote, the same for all nodes. A node
+//! decides on what it has followed so far; if others have written meanwhile, it follows, and decides
+//! again. So every decision was taken on all that stands before it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Mutex;
+
+use super::postgres::directory::{Appended, Pulled};
+use super::postgres::{Db, DbError};
+use tollgate_ledger::{Group, Page, Record, Seq, Turn};
+
+/// The most writes that are pulled at one time: some 500 bytes each, and a new node pulls all.
+const PULLED_MAX: u32 = 1000;
+
+/// A node's part of the directory.
+#[derive(Debug)]
+pub struct Directory {
+    db: Db,
+    turn: Mutex<()>,
+    /// The last place that the database was seen to have.
+    head: AtomicU64,
+    /// The last write that this process has seen, and its place.
+    last: parking_lot::Mutex<Option<(Seq, String)>>,
+    /// Why nothing more is followed.
+    stopped: OnceLock<Arc<str>>,
+}
+
+impl Directory {
+    /// The directory in this database.
+    #[must_use]
+    pub fn new(db: Db) -> Self {
+        let (head, last) = (AtomicU64::new(0), parking_lot::Mutex::new(None));
+        Self { db, turn: Mutex::new(()), head, last, stopped: OnceLock::new() }
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// The last place that the database was seen to have.
+    #[must_use]
+    pub fn head(&self) -> Seq {
+        self.head.load(Ordering::Relaxed)
+    }
+
+    /// Why this node follows no further; it still serves, with what it has followed. Another version,
+    /// or another database, is needed then.
+    #[must_use]
+    pub fn stopped(&self) -> Option<Arc<str>> {
+        self.stopped.get().cloned()
+    }
+
+    /// Waits until it is one's turn.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        Turn(self.turn.lock().await)
+    }
+
+    /// Writes records behind `after`: see [`Db::append`].
+    pub(crate) async fn append(
+        &self,
+        _turn: &Turn<'_>,
+        (after, write_id): (Seq, &str),
+        records: &[Record],
+    ) -> Result<Appended, DbError> {
+        self.go_on()?;
+        let appended = self.db.append(after, write_id, records).await?;
+        if let Appended::At(seq) = appended {
+            self.head.fetch_max(seq, Ordering::Relaxed);
+            *self.last.lock() = Some((seq, write_id.to_owned()));
+        }
+        Ok(appended)
+    }
+
+    /// What stands behind `after`. Stops for good at what it cannot take.
+    pub(crate) async fn pull(&self, _turn: &Turn<'_>, after: Seq) -> Result<Page, DbError> {
+        self.go_on()?;
+        let Pulled { head, at, groups } = self.db.pull(after, PULLED_MAX).await?;
+        self.head.store(head, Ordering::Relaxed);
+        if head < after {
+            return Err(self.stop(format!(
+                "it ends at {head}, and this node has followed it up to {after}: it is another \
+                 fleet's, or was restored to an earlier state"
+            )));
+        }
+        let is_other = |(seq, id): &(Seq, String)| *seq == after && Some(id) != at.as_ref();
+        if self.last.lock().as_ref().is_some_and(is_other) {
+            return Err(self.stop(format!(
+                "another write stands at {after} than this node has followed: the database was \
+                 restored to an earlier state, or a failover has lost what was written"
+            )));
+        }
+        let mut last = at.map(|id| (after, id));
+        let mut page = Page { groups: Vec::with_capacity(groups.len()), is_last: true };
+        for (group, seq) in groups.into_iter().zip(after.saturating_add(1)..) {
+            let records = match postcard::from_bytes(&group.bytes) {
+                _ if group.seq != seq => Err(format!("there is nothing at {seq}")),
+                Ok(records) => Ok(records),
+                Err(error) => Err(format!(
+                    "what stands at {seq} is not known to this version ({error}): upgrade this node"
+                )),
+            };
+            match records {
+                Ok(records) => {
+                    page.groups.push(Group { seq, records });
+                    last = Some((seq, group.write_id));
+                }
+                // What comes before it is taken over first.
+                Err(_) if !page.groups.is_empty() => break,
+                Err(why) => return Err(self.stop(why)),
+            }
+        }
+        page.is_last = page.groups.last().map_or(after, |group| group.seq) >= head;
+        if !page.is_last && page.groups.is_empty() {
+            return Err(self.stop(format!("it ends at {head}, and nothing stands behind {after}")));
+        }
+        *self.last.lock() = last;
+        Ok(page)
+    }
+
+    fn go_on(&self) -> Result<(), DbError> {
+        match self.stopped.get() {
+            None => Ok(()),
+            Some(why) => Err(DbError::Failed(format!("this node follows no further: {why}"))),
+        }
+    }
+
+    /// Follows no further, for good.
+    pub(crate) fn stop(&self, why: String) -> DbError {
+        log::error!(place = self.db.place(); "the fleet's directory is followed no further: {why}");
+        let why = self.stopped.get_or_init(|| why.into());
+        DbError::Failed(format!("this node follows no further: {why}"))
+    }
+}

@@ -1,0 +1,49 @@
+//! Which node of which fleet a data directory belongs to, in a file of it.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use tollgate_ledger::NodeId;
+
+/// The file in the data directory.
+const FILE: &str = "node.json";
+
+/// Which node of which fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// What the treasury calls itself.
+    pub(super) fleet: String,
+    /// The node's number.
+    pub(super) node: NodeId,
+}
+
+impl Identity {
+    /// Whose directory it is; `None` for one that is no node's yet.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not what this program writes.
+    pub(super) fn find(data_dir: &Path) -> io::Result<Option<Self>> {
+        match fs::read(data_dir.join(FILE)) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the directory this node's, for good.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn keep(&self, data_dir: &Path) -> io::Result<()> {
+        let (path, new) = (data_dir.join(FILE), data_dir.join("node.json.new"));
+        let mut file = File::create(&new)?;
+        serde_json::to_writer(&mut file, self)?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        File::open(data_dir)?.sync_all()
+    }
+}

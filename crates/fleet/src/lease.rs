@@ -1,0 +1,140 @@
+//! What a node and the treasury say to each other about money: one [`Exchange`] after the other, each
+//! done once however often it is sent.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use serde::{Deserialize, Serialize};
+
+use tollgate_ledger::{AccountId, LeaseReport, NodeId, Seq};
+use tollgate_money::money::Nanousd;
+
+/// A node's number among the joins of its identity: each process that joins as a node has one more
+/// than the one before, which is shut out by it.
+pub type Epoch = u64;
+/// A node's exchanges, counted.
+pub type Turn = u64;
+
+/// All that a node has to say to the treasury at one time: one transaction. Whatever becomes of it, it
+/// is sent again as it is until it is answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exchange {
+    /// Who says so.
+    pub node: NodeId,
+    /// In which of its lives.
+    pub epoch: Epoch,
+    /// One more than that of the exchange before.
+    pub turn: Turn,
+    /// What became of leased money since the last report.
+    pub report: Option<LeaseReport>,
+    /// The node has nothing left of what it was lent: what the treasury still counts as lent was lost
+    /// on the way.
+    pub is_clear: bool,
+    /// Accounts that the node needs money of, in their order.
+    pub asks: Vec<Ask>,
+}
+
+/// A node needs money of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Whose.
+    pub account: AccountId,
+    /// Less is of no use: what one hold lacks. Zero where nobody waits.
+    pub least: Nanousd,
+    /// More is not needed.
+    pub most: Nanousd,
+}
+
+/// What the treasury answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What became of each ask, in their order.
+    pub loans: Vec<(AccountId, Loan)>,
+    /// Accounts that another node is short of: what is not needed of them should come back.
+    pub recalled: Vec<AccountId>,
+    /// The last place of the directory.
+    pub directory: Seq,
+    /// Nodes in their term.
+    pub nodes: u32,
+}
+
+/// What becomes of an ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Loan {
+    /// So much is the node's to spend.
+    Lent(Nanousd),
+    /// The account has not enough.
+    Short(Short),
+}
+
+/// Where the money is of an account that has not enough to lend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Short {
+    /// What could be lent.
+    pub available: Nanousd,
+    /// What other nodes have out: some of it may come back.
+    pub elsewhere: Nanousd,
+    /// What cannot be had now and is not spent: held by tasks, or in suspense.
+    pub held: Nanousd,
+    /// What the account owes: nothing is lent before it is paid.
+    pub debt: Nanousd,
+}
+
+/// Why the treasury does not take an exchange. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such node.
+    UnknownNode,
+    /// Another process has joined as this node.
+    Superseded,
+    /// The report does not follow the last one, or the turn the last turn.
+    OutOfOrder {
+        /// The last record that the treasury has.
+        reported: Seq,
+        /// The last turn that it has.
+        turn: Turn,
+    },
+    /// An account that is reported or asked for does not exist, or the money does not add up.
+    Unsound(AccountId),
+}
+
+/// Where a node stands when it joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its life from here on.
+    pub epoch: Epoch,
+    /// Its last turn.
+    pub turn: Turn,
+    /// The last record of its journal that the treasury has.
+    pub reported: Seq,
+}
+
+/// How much of an account a node is lent that needs at least `least` and at most `most`, of
+/// `available` among so many nodes; `None` when the account has not enough. A node gets no more than
+/// half of its part, so that the others find something too; when money is short, exactly what one
+/// hold needs.
+#[must_use]
+pub fn loan(available: Nanousd, nodes: u32, least: Nanousd, most: Nanousd) -> Option<Nanousd> {
+    let shares = i64::from(nodes.max(1)).saturating_mul(2);
+    let part = Nanousd::new(available.get().checked_div(shares).unwrap_or(0));
+    let amount = most.min(part).max(least);
+    (amount <= available && amount > Nanousd::ZERO).then_some(amount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loan_is_half_a_part_and_at_least_a_hold() {
+        let usd = Nanousd::new;
+        let of = |available, nodes, least, most| {
+            loan(usd(available), nodes, usd(least), usd(most)).map(Nanousd::get)
+        };
+        assert_eq!(of(600, 3, 1, 50), Some(50), "what is asked for");
+        assert_eq!(of(600, 3, 1, 500), Some(100), "half of a third");
+        assert_eq!(of(600, 3, 150, 500), Some(150), "one hold");
+        assert_eq!(of(600, 3, 600, 900), Some(600), "all of it");
+        assert_eq!(of(600, 3, 601, 900), None, "not enough for the hold");
+        assert_eq!(of(5, 3, 0, 10), None, "nobody waits, and a sixth of it is nothing");
+        assert_eq!(of(600, 0, 1, 900), Some(300), "alone");
+    }
+}

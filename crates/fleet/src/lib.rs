@@ -1,0 +1,390 @@
+//! Several gateways that spend the same money.
+//!
+//! Each node keeps a journal and a ledger of its own and spends from leases. What all of them share
+//! stands in PostgreSQL: the treasury, the directory of what operators and customers wrote, tasks and
+//! limits. `docs/fleet.md` says what is promised; ADR 14 why it is made so.
+//!
+//! | File | What it knows |
+//! |---|---|
+//! | `lease` | what a node and the treasury say to each other |
+//! | `borrower` | the node's side of leases, pure |
+//! | `treasury` | the treasury's rules, pure: what simulations run over |
+//! | `shares` | how a limit is divided among the nodes, pure |
+//! | `caps` | the same for what a key may spend in a period |
+//! | `desk` | where requests wait for a share of a limit |
+//! | `node` | a node at work: it joins, and exchanges for as long as it runs |
+//! | `directory` | a node's part of the log of what people wrote |
+//! | `secrets` | keys that all nodes have in common |
+//! | `seen` | what operators see of the fleet, asked for every few seconds at most |
+//! | `moving` | a single gateway's ledger on its way into a fleet, and the way back |
+//! | `shared` | what the ledger needs of the fleet: money, tasks and what people write |
+//! | `local` | a node's own money, as its borrower sees it |
+//! | `identity` | which node a data directory belongs to |
+//! | `postgres` | the database: connections, transactions, the schema, and the SQL of all the above |
+
+pub mod borrower;
+pub mod caps;
+pub mod desk;
+pub mod directory;
+mod identity;
+mod local;
+mod shared;
+pub mod lease;
+pub mod moving;
+pub mod node;
+pub mod postgres;
+mod secrets;
+pub mod shares;
+mod seen;
+pub mod treasury;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use self::borrower::{Verdict, WAIT_MAX};
+use self::desk::Desk;
+use self::directory::Directory;
+use self::identity::Identity;
+use self::lease::Epoch;
+pub(crate) use self::local::LocalMoney;
+use self::postgres::{Db, DbError, Observer, PostgresOptions};
+use self::seen::Seen;
+pub use self::shared::InFleet;
+use tollgate_ledger::{AccountId, NodeId, Seq};
+use tollgate_money::clock::uptime;
+use tollgate_money::money::Nanousd;
+
+/// For how long behind the end of its term a node's calls wait for the exchange that would renew it. A
+/// database that is busy answers late and is not away, and a load balancer takes about as long to see
+/// that the node is not ready.
+const LATE_MAX: Duration = Duration::from_secs(1);
+
+/// How often a number is tried for a new node. Each time another node has taken it, so this is more
+/// than start together.
+const NEW_NODE_TRIES: u32 = 1000;
+
+/// How a node joins its fleet.
+#[derive(Clone, Debug)]
+pub struct FleetOptions {
+    /// The database.
+    pub postgres: PostgresOptions,
+    /// What operators call this node.
+    pub name: String,
+    /// How long the node may spend what it was lent after it has last heard of the treasury.
+    pub term: Duration,
+    /// For how long ahead it borrows what is spent, at the pace of the last seconds.
+    pub cover: Duration,
+    /// The data directory, which becomes this node's.
+    pub data_dir: PathBuf,
+}
+
+/// Why a node cannot join.
+#[derive(Debug)]
+pub enum FleetError {
+    /// The database says so.
+    Db(DbError),
+    /// The data directory cannot be used.
+    Io {
+        /// Which file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The data directory has the ledger of a gateway that is in no fleet.
+    SingleLedger(PathBuf),
+    /// The data directory belongs to a node of another fleet, or of this one before it was restored.
+    OtherFleet(PathBuf),
+}
+
+impl fmt::Display for FleetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Db(error) => write!(f, "{error}"),
+            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::SingleLedger(dir) => write!(
+                f,
+                "{}: this is the ledger of a gateway that is in no fleet. Move it in with `tollgate \
+                 migrate ledger --to postgres`, then start the node on an empty directory",
+                dir.display()
+            ),
+            Self::OtherFleet(dir) => write!(
+                f,
+                "{}: this is the data of a node that the database does not know. Start the node on \
+                 an empty directory; what is in this one is its own copy",
+                dir.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FleetError {}
+
+impl From<DbError> for FleetError {
+    fn from(error: DbError) -> Self {
+        Self::Db(error)
+    }
+}
+
+/// What a ledger has of its fleet: the database, and the money that this node may spend.
+pub struct Fleet {
+    db: Db,
+    directory: Arc<Directory>,
+    node: NodeId,
+    name: String,
+    term: Duration,
+    /// When it began, by the clock that goes on in a suspended machine.
+    began: Duration,
+    /// For how long ahead money is borrowed.
+    cover: Duration,
+    /// Until when holds may be made, in nanoseconds since `began`; zero outside any term.
+    spend_until_ns: AtomicU64,
+    /// A term has begun.
+    renewed: Notify,
+    epoch: AtomicU64,
+    /// What came of the last exchange that was answered.
+    heard: Mutex<Heard>,
+    /// What operators saw last.
+    seen: Seen,
+    /// What the node is to look at with its next exchange.
+    inbox: Mutex<Vec<Arrival>>,
+    /// Something is in the inbox.
+    hurry: Notify,
+    /// Where requests wait for shares of limits.
+    desk: Desk,
+}
+
+/// What is known from the last exchange that was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heard {
+    /// When it was sent, by the node's own clock; `None` before the first.
+    sent_at: Option<Duration>,
+    /// The last record of this node's journal that the treasury has.
+    pub reported: Seq,
+    /// Nodes in their term.
+    pub nodes: u32,
+}
+
+/// Something that a node's next exchange is to see to.
+enum Arrival {
+    /// Someone waits for money.
+    Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<Verdict> },
+    /// Little is left of an account here.
+    RunsLow(AccountId),
+    /// Another node is short of something.
+    Recalled,
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fleet({}, {:?})", self.node, self.db)
+    }
+}
+
+impl Fleet {
+    /// Connects to the database and finds out which node this is: the one that the data directory
+    /// belongs to, or a new one. The node has not joined then.
+    ///
+    /// # Errors
+    /// [`FleetError`], in words for the operator.
+    pub async fn open(
+        options: FleetOptions,
+        observer: Option<Observer>,
+    ) -> Result<Arc<Self>, FleetError> {
+        let db = Db::connect(&options.postgres, observer).await?;
+        let node = own_node(&db, &options.name, &options.data_dir).await?;
+        secrets::share(&db, &options.data_dir).await?;
+        Ok(Arc::new(Self {
+            directory: Arc::new(Directory::new(db.clone())),
+            db,
+            node,
+            name: options.name,
+            term: options.term,
+            began: uptime(),
+            cover: options.cover,
+            spend_until_ns: AtomicU64::new(0),
+            renewed: Notify::new(),
+            epoch: AtomicU64::new(0),
+            heard: Mutex::default(),
+            seen: Seen::default(),
+            inbox: Mutex::default(),
+            hurry: Notify::new(),
+            desk: Desk::default(),
+        }))
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// This node's part of the log of what people wrote.
+    #[must_use]
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// Which node this is.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// What operators call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long it may spend what it was lent after it has last heard of the treasury.
+    #[must_use]
+    pub fn term(&self) -> Duration {
+        self.term
+    }
+
+    /// The node's life: what it writes under an older one is refused.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether holds may be made now: whether the treasury was heard of within the term.
+    #[must_use]
+    pub fn may_spend(&self) -> bool {
+        as_ns(self.now()) < self.spend_until_ns.load(Ordering::Acquire)
+    }
+
+    /// Waits for an answer of the treasury that is late, if the term has ended only now. Says whether
+    /// holds may be made.
+    pub(crate) async fn outlast(&self) -> bool {
+        loop {
+            let renewed = self.renewed.notified();
+            if self.may_spend() {
+                return true;
+            }
+            let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
+            let left = until.saturating_add(LATE_MAX).saturating_sub(self.now());
+            if until.is_zero() || left.is_zero() {
+                return false;
+            }
+            // Either way it is looked at again.
+            tokio::time::timeout(left, renewed).await.ok();
+        }
+    }
+
+    /// Holds may be made until then.
+    fn begin_term(&self, until: Duration) {
+        self.spend_until_ns.store(as_ns(until), Ordering::Release);
+        self.renewed.notify_waiters();
+    }
+
+    /// No hold may be made from here on, and nobody waits for that to change.
+    fn end_term(&self) {
+        self.begin_term(Duration::ZERO);
+    }
+
+    /// Where requests wait for shares of limits.
+    #[must_use]
+    pub fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// How much longer holds may be made, unless the treasury is heard of.
+    #[must_use]
+    pub fn term_left(&self) -> Duration {
+        let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
+        until.saturating_sub(self.now())
+    }
+
+    /// What the treasury said last.
+    #[must_use]
+    pub fn heard(&self) -> Heard {
+        *self.heard.lock()
+    }
+
+    /// How long ago the exchange was sent that was answered last: what the journal says since then, the
+    /// treasury may not have. Zero before the first.
+    #[must_use]
+    pub fn heard_ago(&self) -> Duration {
+        let sent_at = self.heard.lock().sent_at;
+        sent_at.map_or(Duration::ZERO, |sent_at| self.now().saturating_sub(sent_at))
+    }
+
+    /// Notes what an exchange that was sent at `sent_at` has brought.
+    fn hear(&self, sent_at: Duration, reported: Seq, nodes: u32) {
+        *self.heard.lock() = Heard { sent_at: Some(sent_at), reported, nodes };
+    }
+
+    /// Now, as this node counts.
+    pub(crate) fn now(&self) -> Duration {
+        uptime().saturating_sub(self.began)
+    }
+
+    /// Waits for so much money of an account, for which someone has waited since `since`.
+    pub(crate) async fn wait_for(
+        &self,
+        account: AccountId,
+        amount: Nanousd,
+        since: Duration,
+    ) -> Verdict {
+        let (tell, told) = oneshot::channel();
+        self.inbox.lock().push(Arrival::Waits { account, amount, since, tell });
+        self.hurry.notify_one();
+        match tokio::time::timeout(WAIT_MAX, told).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(_)) | Err(_) => Verdict::CutOff,
+        }
+    }
+
+    /// Another node is short of something, and waits for it.
+    pub(crate) fn recalled(&self) {
+        self.inbox.lock().push(Arrival::Recalled);
+        self.hurry.notify_one();
+    }
+
+    /// An account runs low here.
+    pub(crate) fn runs_low(&self, account: AccountId) {
+        self.inbox.lock().push(Arrival::RunsLow(account));
+        self.hurry.notify_one();
+    }
+}
+
+/// The node that the directory belongs to, or a new one.
+async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetError> {
+    let io = |source| FleetError::Io { path: data_dir.to_owned(), source };
+    std::fs::create_dir_all(data_dir).map_err(io)?;
+    let fleet = db.fleet().await?;
+    if let Some(known) = Identity::find(data_dir).map_err(io)? {
+        return match known.fleet == fleet {
+            true => Ok(known.node),
+            false => Err(FleetError::OtherFleet(data_dir.to_owned())),
+        };
+    }
+    if data_dir.join("journal").exists() {
+        return Err(FleetError::SingleLedger(data_dir.to_owned()));
+    }
+    let node = made_node(db, name).await?;
+    Identity { fleet, node }.keep(data_dir).map_err(io)?;
+    Ok(node)
+}
+
+/// Makes a node. Those that begin together take the numbers one after the other.
+async fn made_node(db: &Db, name: &str) -> Result<NodeId, FleetError> {
+    for _ in 0..NEW_NODE_TRIES {
+        if let Some(node) = db.new_node(name).await? {
+            return Ok(node);
+        }
+    }
+    Err(FleetError::Db(DbError::Unavailable("too many nodes are made at the same time".to_owned())))
+}
+
+fn as_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,139 @@
+//! A single gateway's ledger moves into a fleet, and a fleet's money back into the ledger of a single
+//! gateway.
+//!
+//! Either way there is one moment at which the one ends and the other begins, and what is counted is
+//! the same on both sides, or nothing has moved.
+//!
+//! | File | What it knows |
+//! |---|---|
+//! | `inward` | a ledger's way into the database |
+//! | `outward` | everything's way out of the database |
+//! | `account` | the money of one account, told once more in an order that holds |
+//! | `calls` | the calls of an account, whichever nodes made them, in the order of time |
+
+mod account;
+mod calls;
+mod inward;
+mod outward;
+
+use std::fmt;
+
+pub use self::inward::{move_in, survey};
+pub use self::outward::move_out;
+use super::FleetError;
+use super::postgres::DbError;
+use tollgate_ledger::OpenError;
+pub use tollgate_ledger::moving::{Tallies, Tally};
+
+/// The most of what is wrong that is told.
+const TOLD_MAX: usize = 20;
+
+/// What has moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// What was counted on both sides.
+    pub tallies: Tallies,
+    /// Whether it had moved before, and nothing was done now.
+    pub was_done: bool,
+}
+
+/// Why nothing has moved.
+#[derive(Debug)]
+pub enum MoveError {
+    /// The database says so.
+    Db(DbError),
+    /// A ledger cannot be read or written.
+    Ledger(OpenError),
+    /// The ledger contradicts itself.
+    Unsound(Vec<String>),
+    /// A crash left so many holds open.
+    LeftOpen(usize),
+    /// There is nothing in the ledger.
+    Empty,
+    /// The fleet has other things of the same names.
+    Collides(Vec<String>),
+    /// What came out is not what went in.
+    Differs(Vec<String>),
+    /// The ledger moved in before, and went on afterwards.
+    WentOn,
+    /// Nodes run, or have money out.
+    NotStopped(Vec<String>),
+    /// Everything was moved out of the database before, into another directory.
+    MovedOut,
+}
+
+impl fmt::Display for MoveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Db(error) => write!(f, "{error}"),
+            Self::Ledger(error) => write!(f, "{error}"),
+            Self::Unsound(found) => {
+                write!(f, "the ledger is not sound, so it does not move: {}", told(found))
+            }
+            Self::LeftOpen(count) => write!(
+                f,
+                "{count} holds are open that a crash has left behind: start and stop the gateway \
+                 once, so that they are settled, or say how with --recovery"
+            ),
+            Self::Empty => f.write_str("there is nothing in this ledger: start a node instead"),
+            Self::Collides(found) => write!(
+                f,
+                "the fleet has other things of the same names, so nothing was moved: {}",
+                told(found)
+            ),
+            Self::Differs(found) => {
+                write!(
+                    f,
+                    "not everything would have arrived, so nothing was moved: {}",
+                    told(found)
+                )
+            }
+            Self::WentOn => f.write_str(
+                "this ledger was moved in before, and a gateway has gone on with it afterwards: \
+                 there are two copies, of which only the fleet's counts",
+            ),
+            Self::NotStopped(found) => {
+                write!(
+                    f,
+                    "every node must be stopped, and have given back all money: {}",
+                    told(found)
+                )
+            }
+            Self::MovedOut => f.write_str(
+                "everything was moved out of this database before, into another directory",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for MoveError {}
+
+impl From<DbError> for MoveError {
+    fn from(error: DbError) -> Self {
+        Self::Db(error)
+    }
+}
+
+impl From<OpenError> for MoveError {
+    fn from(error: OpenError) -> Self {
+        Self::Ledger(error)
+    }
+}
+
+impl From<FleetError> for MoveError {
+    fn from(error: FleetError) -> Self {
+        match error {
+            FleetError::Db(error) => Self::Db(error),
+            FleetError::Io { path, source } => Self::Ledger(OpenError::Io { path, source }),
+            error => Self::Db(DbError::Failed(error.to_string())),
+        }
+    }
+}
+
+fn told(found: &[String]) -> String {
+    let mut told = found.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("; ");
+    if found.len() > TOLD_MAX {
+        told = format!("{told}; and {} more", found.len().saturating_sub(TOLD_MAX));
+    }
+    told
+}

@@ -1,0 +1,316 @@
+//! The money of one account, told once more in an order that a single gateway could have made: what
+//! people gave, what calls cost, and what was given back.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::MoveError;
+use super::calls::Calls;
+use tollgate_ledger::moving::{Arriving, MovedTask};
+use tollgate_ledger::{
+    AccountId, HoldId, Intent, Journaled, KeyId, OpenError, OpenHold, Record, RequestId,
+    Reservation, Stage, Task,
+};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
+
+/// The model of a call that stands for money that was lost with a node and counts as spent.
+const LOST: &str = "suspense";
+
+/// An account that is being told.
+pub(super) struct Account {
+    id: AccountId,
+    /// Grants, refunds and resolved doubts that are not told yet, oldest first.
+    money: VecDeque<Record>,
+    /// Holds that these are about.
+    named: BTreeSet<HoldId>,
+    /// What they are called now.
+    holds: HashMap<HoldId, HoldId>,
+    /// Calls that the account could not pay when it was their turn: clocks of nodes differ.
+    late: VecDeque<Journaled>,
+    /// So much of what calls were charged was borne by the operator in the end.
+    borne: Nanousd,
+    /// What was paid of debts and is not told yet, oldest first.
+    payments: VecDeque<(UnixMs, Nanousd)>,
+    /// How many calls and payments of debts there are.
+    lines: u64,
+}
+
+impl Account {
+    /// An account with what people wrote of its money, and the holds of its tasks.
+    pub(super) fn new(id: AccountId, money: VecDeque<Record>, mut named: BTreeSet<HoldId>) -> Self {
+        named.extend(money.iter().filter_map(|record| match record {
+            Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => Some(*hold),
+            _ => None,
+        }));
+        Self {
+            id,
+            money,
+            named,
+            holds: HashMap::new(),
+            late: VecDeque::new(),
+            borne: Nanousd::ZERO,
+            payments: VecDeque::new(),
+            lines: 0,
+        }
+    }
+
+    /// How many calls and payments of debts there are.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Adds a call behind all that happened before it.
+    pub(super) fn add(
+        &mut self,
+        arriving: &mut Arriving,
+        call: Journaled,
+    ) -> Result<(), MoveError> {
+        while self.money.front().is_some_and(|record| record.at() <= call.record.at())
+            && self.add_money(arriving)?
+        {}
+        while self.payments.front().is_some_and(|(at, _)| *at <= call.record.at())
+            && self.add_payment(arriving)?
+        {}
+        self.add_call(arriving, call)
+    }
+
+    /// Adds what happened after the last call. Nothing is left then.
+    pub(super) fn add_the_rest(&mut self, arriving: &mut Arriving) -> Result<(), MoveError> {
+        while self.add_money(arriving)? {}
+        while self.add_payment(arriving)? {}
+        let late = self
+            .late
+            .front()
+            .map(|call| format!("{}: nothing pays for the call of {}", self.id, call.seq));
+        let unpaid = self.payments.front();
+        let unpaid = unpaid.map(|(at, _)| format!("{}: nothing was owed at {}", self.id, at.0));
+        let left = self.money.front().map(|record| {
+            format!("{}: what was given back at {} is of no call", self.id, record.at().0)
+        });
+        match late.or(left).or(unpaid) {
+            None => Ok(()),
+            Some(why) => Err(MoveError::Differs(vec![why])),
+        }
+    }
+
+    /// Compares what calls were charged with what the treasury says was spent. It says less where money
+    /// was taken back from a node that had spent it: the operator bore that. It says more where money
+    /// was lost with a node and counts as spent, of which so much is known: what there is of it is
+    /// given.
+    pub(super) async fn weigh(
+        &mut self,
+        mut calls: Calls<'_>,
+        in_directory: &[(UnixMs, Nanousd)],
+        (spent, debt, known_lost): (Nanousd, Nanousd, Nanousd),
+    ) -> Result<Nanousd, MoveError> {
+        let (mut sum, mut owed) = (Nanousd::ZERO, Nanousd::ZERO);
+        let mut payments: Vec<_> = in_directory.iter().map(|(at, amount)| (*at, *amount)).collect();
+        while let Some(call) = calls.next().await? {
+            if let Record::DebtPaid { amount, at, .. } = call.record {
+                payments.push((at, amount));
+                continue;
+            }
+            sum = sum.checked_add(charged(&call.record)).unwrap_or(Nanousd::MAX);
+            let more = call.record.charge().map(|charge| charge.owed).unwrap_or_default();
+            owed = owed.checked_add(more).unwrap_or(Nanousd::MAX);
+            self.lines = self.lines.saturating_add(1);
+        }
+        let mut given_up = Nanousd::ZERO;
+        for record in &self.money {
+            match record {
+                Record::Refunded { amount, .. } => sum = sum.saturating_sub(*amount),
+                Record::WrittenOff { amount, .. } => {
+                    given_up = given_up.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                }
+                _ => {}
+            }
+        }
+        // What was owed and is not any more was given up, or paid.
+        let paid = owed.saturating_sub(given_up).saturating_sub(debt).max(Nanousd::ZERO);
+        sum = sum.checked_add(paid).unwrap_or(Nanousd::MAX);
+        payments.sort();
+        let told = payments.iter().map(|(_, amount)| *amount);
+        let told = told.fold(Nanousd::ZERO, |sum, more| sum.checked_add(more).unwrap_or(sum));
+        if paid > told {
+            payments.push((UnixMs::now(), paid.saturating_sub(told)));
+        }
+        self.lines = self.lines.saturating_add(payments.len() as u64);
+        self.payments = payments.into();
+        // Where both are in one account, only what is known tells them apart.
+        let lost = known_lost.max(spent.saturating_sub(sum));
+        self.borne = sum.checked_add(lost).unwrap_or(Nanousd::MAX).saturating_sub(spent);
+        Ok(lost)
+    }
+
+    /// Adds the oldest grant, refund or resolved doubt that can be told, and then the calls that have
+    /// waited for money. Says whether there was one.
+    fn add_money(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
+        let can_be_told = |record: &Record| match record {
+            Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {
+                self.holds.contains_key(hold)
+            }
+            Record::WrittenOff { amount, .. } => *amount <= arriving.debt(self.id),
+            _ => true,
+        };
+        let Some(at) = self.money.iter().position(can_be_told) else { return Ok(false) };
+        let Some(record) = self.money.remove(at) else { return Ok(false) };
+        arriving.add(self.renamed(record))?;
+        for _ in 0..self.late.len() {
+            if let Some(call) = self.late.pop_front() {
+                self.add_call_now(arriving, call)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same with the names that holds have now.
+    fn renamed(&self, record: Record) -> Record {
+        let now = |hold: HoldId| self.holds.get(&hold).copied().unwrap_or(hold);
+        match record {
+            Record::Refunded { account, id, hold, amount, charged, at } => {
+                Record::Refunded { account, id, hold: now(hold), amount, charged, at }
+            }
+            Record::DoubtResolved { account, hold, note, at } => {
+                Record::DoubtResolved { account, hold: now(hold), note, at }
+            }
+            record => record,
+        }
+    }
+
+    /// Adds a call. If the account cannot pay it yet, what gives it money comes first.
+    fn add_call(&mut self, arriving: &mut Arriving, call: Journaled) -> Result<(), MoveError> {
+        while charged(&call.record) > arriving.available(self.id) && self.add_money(arriving)? {}
+        self.add_call_now(arriving, call)
+    }
+
+    fn add_call_now(&mut self, arriving: &mut Arriving, call: Journaled) -> Result<(), MoveError> {
+        let Journaled { seq, mut record, hold } = call;
+        let unreadable = || OpenError::Store(format!("the line of {seq} has no hold"));
+        let (old, open) = record.open_hold().zip(hold.clone()).ok_or_else(unreadable)?;
+        let available = arriving.available(self.id);
+        if charged(&record) > available {
+            self.late.push_back(Journaled { seq, record, hold });
+            return Ok(());
+        }
+        if !self.named.contains(&old) {
+            self.bear(&mut record);
+        }
+        let amount = open.amount.min(available);
+        let reservation = &open.reservation;
+        let reservation = Reservation {
+            amount,
+            floor: reservation.floor.min(amount),
+            ..Reservation::clone(reservation)
+        };
+        let new = arriving.add(Record::Reserved(Arc::new(reservation)))?;
+        let new = HoldId::from_number(new);
+        arriving.add(with_hold(record, new))?;
+        if self.named.contains(&old) {
+            self.holds.insert(old, new);
+        }
+        Ok(())
+    }
+
+    /// Has the operator bear what the treasury did not take.
+    fn bear(&mut self, record: &mut Record) {
+        if let Record::Posted { charged, written_off, .. }
+        | Record::PostedOwing { charged, written_off, .. } = record
+        {
+            let borne = self.borne.min(*charged);
+            self.borne = self.borne.saturating_sub(borne);
+            *charged = charged.saturating_sub(borne);
+            *written_off = written_off.checked_add(borne).unwrap_or(Nanousd::MAX);
+        }
+    }
+
+    /// Adds a task: with what it holds, or as it ended.
+    pub(super) fn add_task(
+        &mut self,
+        arriving: &mut Arriving,
+        moved: MovedTask,
+    ) -> Result<(), MoveError> {
+        let MovedTask { task, hold, tried } = moved;
+        let (account, id) = (self.id, task.id());
+        let paid = self.holds.get(&task.intent.hold).copied();
+        let new = match hold.filter(|_| task.ended().is_none()) {
+            None => paid.unwrap_or(task.intent.hold),
+            Some(OpenHold { reservation, amount }) => {
+                let floor = reservation.floor.min(amount);
+                let reservation = Reservation { amount, floor, ..Reservation::clone(&reservation) };
+                HoldId::from_number(arriving.add(Record::Reserved(Arc::new(reservation)))?)
+            }
+        };
+        let intent = Arc::new(Intent { hold: new, ..Intent::clone(&task.intent) });
+        let task = Task { intent, ..Task::clone(&task) };
+        if task.ended().is_none() && task.stage != Stage::Submitting {
+            let begun = Task { stage: Stage::Submitting, ..task.clone() };
+            arriving.add(Record::Task(Arc::new(begun)))?;
+        }
+        arriving.add(Record::Task(Arc::new(task)))?;
+        if let Some(tried) = tried {
+            arriving.add(Record::Announced { account, task: id, tried })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the oldest payment of a debt, if the debt and the money for it are there by now: clocks of
+    /// nodes differ. Says whether it was added.
+    fn add_payment(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
+        let Some((at, amount)) = self.payments.front().copied() else { return Ok(false) };
+        let account = self.id;
+        if amount > arriving.available(account).min(arriving.debt(account)) {
+            return Ok(false);
+        }
+        self.payments.pop_front();
+        arriving.add(Record::DebtPaid { account, amount, at })?;
+        Ok(true)
+    }
+
+    /// Adds a call that stands for money that was lost with a node and counts as spent.
+    pub(super) fn add_lost(
+        &mut self,
+        arriving: &mut Arriving,
+        lost: Nanousd,
+    ) -> Result<(), MoveError> {
+        let at = UnixMs::now();
+        let hold = arriving.add(Record::Reserved(Arc::new(Reservation {
+            account: self.id,
+            key: KeyId::from_number(0),
+            model: LOST.into(),
+            request: RequestId::new(),
+            amount: lost,
+            floor: Nanousd::ZERO,
+            at,
+        })))?;
+        arriving.add(Record::Posted {
+            account: self.id,
+            hold: HoldId::from_number(hold),
+            charged: lost,
+            written_off: Nanousd::ZERO,
+            usage: Usage::ZERO,
+            source: UsageSource::Estimated,
+            at,
+        })?;
+        self.lines = self.lines.saturating_add(1);
+        Ok(())
+    }
+}
+
+fn charged(record: &Record) -> Nanousd {
+    record.charged().unwrap_or_default()
+}
+
+/// The same end of another hold.
+fn with_hold(mut record: Record, new: HoldId) -> Record {
+    if let Record::Posted { hold, .. }
+    | Record::PostedOwing { hold, .. }
+    | Record::Voided { hold, .. }
+    | Record::Recovered { hold, .. } = &mut record
+    {
+        *hold = new;
+    }
+    record
+}

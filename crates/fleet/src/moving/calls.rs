@@ -1,0 +1,70 @@
+//! The calls of an account, and what was paid of its debts, whichever nodes made them, in the order of
+//! time.
+
+use std::collections::VecDeque;
+
+use super::MoveError;
+use crate::postgres::Db;
+use tollgate_ledger::moving::read_lines;
+use tollgate_ledger::{AccountId, Journaled, NodeId, Record, Seq};
+
+/// Lines about calls, oldest first. At most a query's worth of each node's is in memory.
+pub(super) struct Calls<'a> {
+    db: &'a Db,
+    account: AccountId,
+    nodes: Vec<OfNode>,
+}
+
+/// What one node has made.
+struct OfNode {
+    node: NodeId,
+    /// The last place of the last chunk that was read.
+    after: Seq,
+    lines: VecDeque<Journaled>,
+    is_over: bool,
+}
+
+impl<'a> Calls<'a> {
+    /// The calls of an account on these nodes.
+    pub(super) fn of(db: &'a Db, account: AccountId, nodes: &[NodeId]) -> Self {
+        let of_node = |node: &NodeId| OfNode {
+            node: *node,
+            after: node.begin(),
+            lines: VecDeque::new(),
+            is_over: false,
+        };
+        Self { db, account, nodes: nodes.iter().map(of_node).collect() }
+    }
+
+    /// The oldest that was not taken yet.
+    pub(super) async fn next(&mut self) -> Result<Option<Journaled>, MoveError> {
+        for node in &mut self.nodes {
+            while node.lines.is_empty() && !node.is_over {
+                let chunks = self.db.chunks_of(self.account, node.node, node.after).await?;
+                let Some((last, _)) = chunks.last() else {
+                    node.is_over = true;
+                    continue;
+                };
+                node.after = *last;
+                for (_, bytes) in &chunks {
+                    let lines = read_lines(bytes)?.into_iter();
+                    node.lines.extend(lines.filter(|line| is_told(&line.record)));
+                }
+                // The end of a task stands at the place of its hold.
+                let lines = node.lines.make_contiguous();
+                lines.sort_by_key(|line| (line.record.at(), line.seq));
+            }
+        }
+        let oldest = self
+            .nodes
+            .iter_mut()
+            .filter(|node| !node.lines.is_empty())
+            .min_by_key(|node| node.lines.front().map(|line| (line.record.at(), line.seq)));
+        Ok(oldest.and_then(|node| node.lines.pop_front()))
+    }
+}
+
+/// Whether a line tells of a call, or of what was paid of a debt.
+fn is_told(record: &Record) -> bool {
+    record.ends_hold() || matches!(record, Record::DebtPaid { .. })
+}

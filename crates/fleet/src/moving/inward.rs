@@ -1,0 +1,341 @@
+//! A ledger's way into the database.
+//!
+//! Its parts are written down one after the other where nobody sees them, each once, however often
+//! this is begun. What is there then is read back and compared. In one last transaction all of it
+//! becomes a part of the fleet.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{MoveError, Moved, Tallies};
+use crate::postgres::moving::{Finish, Finished};
+use crate::postgres::{Db, DbError};
+use crate::secrets;
+use tollgate_ledger::moved::Moved as Marker;
+use tollgate_ledger::moving::{Followed, Leaving, Parts, lines};
+use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Record, Seq};
+
+/// The most writes of the directory that are pulled at one time.
+const PULLED_MAX: u32 = 1000;
+/// Rows of usage that one statement writes.
+const ROWS_MAX: usize = 2_000;
+/// How often the last transaction is tried: others write into the directory meanwhile, or a COMMIT is
+/// not answered.
+const TRIES_MAX: u32 = 20;
+/// The wait before it is tried again.
+const WAIT: Duration = Duration::from_millis(500);
+
+/// The directory of the fleet, as far as it was read.
+struct Fleet {
+    followed: Followed,
+    head: Seq,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        Self { followed: Followed::new(), head: 0 }
+    }
+
+    /// Reads to its end.
+    async fn catch_up(&mut self, db: &Db) -> Result<(), MoveError> {
+        loop {
+            let pulled = db.pull(self.head, PULLED_MAX).await?;
+            for group in pulled.groups {
+                let records: Vec<Record> = postcard::from_bytes(&group.bytes).map_err(|error| {
+                    DbError::Failed(format!(
+                        "the directory cannot be read at {}: {error}",
+                        group.seq
+                    ))
+                })?;
+                self.followed.take(&records)?;
+                self.head = group.seq;
+            }
+            if self.head >= pulled.head {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Refuses a ledger that has anything in common with the fleet.
+    async fn check(&self, db: &Db, leaving: &Leaving, holds: &[Seq]) -> Result<(), MoveError> {
+        let names = self.followed.names();
+        let mut common: Vec<String> =
+            leaving.names().into_iter().filter(|name| names.contains(name)).collect();
+        let holds = db.known_holds(holds).await?;
+        common.extend(holds.iter().map(|hold| format!("the hold {hold:016x}")));
+        if common.is_empty() { Ok(()) } else { Err(MoveError::Collides(common)) }
+    }
+}
+
+/// Opens the ledger in `dir` and refuses what cannot move.
+fn open(dir: &Path) -> Result<Leaving, MoveError> {
+    if let Some(marker) = Marker::find(dir)?
+        && !marker.id.starts_with("in-")
+    {
+        return Err(OpenError::Moved { path: dir.to_owned(), says: marker.says }.into());
+    }
+    let leaving = Leaving::open(dir)?;
+    if !leaving.violations.is_empty() {
+        return Err(MoveError::Unsound(leaving.violations.clone()));
+    }
+    if leaving.last == 0 {
+        return Err(MoveError::Empty);
+    }
+    match leaving.left_open() {
+        0 => Ok(leaving),
+        count => Err(MoveError::LeftOpen(count)),
+    }
+}
+
+/// Says what would move, and refuses what cannot; nothing is changed.
+///
+/// # Errors
+/// [`MoveError`].
+pub async fn survey(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
+    let leaving = open(dir)?;
+    if let Some(tallies) = has_moved(db, &leaving).await? {
+        return Ok(Moved { tallies, was_done: true });
+    }
+    let mut parts = leaving.parts()?;
+    while parts.next()?.is_some() {}
+    let mut fleet = Fleet::new();
+    fleet.catch_up(db).await?;
+    check(db, &leaving, &parts, &fleet).await?;
+    let tallies = parts.tallies(&parts.kept_tasks());
+    Ok(Moved { tallies, was_done: false })
+}
+
+/// Moves the ledger in `dir`, which no gateway has open, into the fleet. Begun again after whatever has
+/// ended it, it goes on where it was; what has moved is not moved again.
+///
+/// # Errors
+/// [`MoveError`]; nobody sees anything of the ledger in the fleet then. After [`DbError::Unknown`] it
+/// may have moved, and no gateway opens the ledger until that is known: move it again.
+pub async fn move_in(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
+    let leaving = open(dir)?;
+    let marker = marker(db, &leaving);
+    if let Some(tallies) = has_moved(db, &leaving).await? {
+        marker.keep(dir)?;
+        return Ok(Moved { tallies, was_done: true });
+    }
+    let mut parts = leaving.parts()?;
+    while parts.next()?.is_some() {}
+    let mut fleet = Fleet::new();
+    fleet.catch_up(db).await?;
+    if let Err(error) = check(db, &leaving, &parts, &fleet).await {
+        // With itself, where another process has moved it meanwhile.
+        let Some(tallies) = has_moved(db, &leaving).await? else { return Err(error) };
+        marker.keep(dir)?;
+        return Ok(Moved { tallies, was_done: true });
+    }
+    let put = put(db, &leaving).await?;
+    let tallies = parts.tallies(&parts.kept_tasks());
+    let compared = compare(db, &leaving, &tallies).await;
+    if let Some(tallies) = has_moved(db, &leaving).await? {
+        marker.keep(dir)?;
+        return Ok(Moved { tallies, was_done: true });
+    }
+    compared?;
+    secrets::offer(db, dir).await?;
+    // From here on there may be two copies.
+    marker.keep(dir)?;
+    let finished = finish(db, &leaving, (&parts, &tallies), &mut fleet, put).await;
+    match finished {
+        Ok(()) => Ok(Moved { tallies, was_done: false }),
+        // It may have moved.
+        Err(MoveError::Db(error @ DbError::Unknown(_))) => Err(error.into()),
+        Err(error) => {
+            Marker::remove(dir)?;
+            Err(error)
+        }
+    }
+}
+
+fn marker(db: &Db, leaving: &Leaving) -> Marker {
+    Marker {
+        says: format!(
+            "this ledger is in the fleet at {}, or on its way there: start a node on an empty \
+             directory. If the move was not finished, run `tollgate migrate ledger --to postgres` \
+             again. Who removes this file goes back to a copy, at their own risk",
+            db.place()
+        ),
+        id: format!("in-{}", leaving.name),
+    }
+}
+
+/// What was compared when the ledger moved in; `None` if it has not.
+async fn has_moved(db: &Db, leaving: &Leaving) -> Result<Option<Tallies>, MoveError> {
+    let Some(known) = db.moved_in(&leaving.name).await? else { return Ok(None) };
+    let Some(proof) = known.proof else { return Ok(None) };
+    if known.chain != leaving.chain || known.last != leaving.last {
+        return Err(MoveError::WentOn);
+    }
+    let tallies = serde_json::from_str(&proof);
+    tallies.map(Some).map_err(|error| DbError::Failed(error.to_string()).into())
+}
+
+async fn check(
+    db: &Db,
+    leaving: &Leaving,
+    parts: &Parts<'_>,
+    fleet: &Fleet,
+) -> Result<(), MoveError> {
+    if db.head().await?.moved_out.is_some() {
+        return Err(MoveError::MovedOut);
+    }
+    let tasks = parts.kept_tasks().into_iter().map(|moved| moved.task.intent.hold);
+    let holds: Vec<Seq> =
+        parts.doubts.keys().copied().chain(tasks).map(|hold| hold.number()).collect();
+    fleet.check(db, leaving, &holds).await
+}
+
+/// Writes down the parts that are not there yet. Says how many parts and how many writes there are.
+async fn put(db: &Db, leaving: &Leaving) -> Result<(u64, u64), MoveError> {
+    let ids: Vec<String> =
+        leaving.accounts().iter().map(|account| account.id.to_string()).collect();
+    let known = db.begin_move(&leaving.name, (leaving.last, &leaving.chain), &ids).await?;
+    let mut parts = leaving.parts()?;
+    let (mut count, mut writes) = (0, 0);
+    while let Some(part) = parts.next()? {
+        count = part.number;
+        if part.number > known {
+            put_part(db, leaving, &part, writes + 1).await?;
+        }
+        writes += part.writes.len() as u64;
+    }
+    Ok((count, writes))
+}
+
+/// Writes down a part, and again when nobody has said whether it was.
+async fn put_part(
+    db: &Db,
+    leaving: &Leaving,
+    part: &tollgate_ledger::moving::Part,
+    first_write: u64,
+) -> Result<(), DbError> {
+    let mut tries = 1;
+    loop {
+        match db.put_part(&leaving.name, part, first_write).await {
+            Err(DbError::Unknown(_)) if tries < TRIES_MAX => tries += 1,
+            put => return put,
+        }
+        tokio::time::sleep(WAIT).await;
+    }
+}
+
+/// Reads back what was written down and compares it with the ledger.
+async fn compare(db: &Db, leaving: &Leaving, tallies: &Tallies) -> Result<(), MoveError> {
+    let (mut followed, mut read) = (Followed::new(), 0);
+    loop {
+        let writes = db.moving_writes(&leaving.name, read).await?;
+        if writes.is_empty() {
+            break;
+        }
+        for write in &writes {
+            followed.take(write)?;
+        }
+        read += writes.len() as u64;
+    }
+    let mut differences = followed.differences(leaving.cores());
+    let keys = followed.keys();
+    for (account, tally) in &tallies.accounts {
+        let (keys, lines) =
+            (keys.get(account).copied().unwrap_or(0), lines_of(db, *account).await?);
+        if (keys, lines) != (tally.keys, tally.lines) {
+            differences.push(format!(
+                "{account}: {keys} keys and {lines} lines of its statement are not {} and {}",
+                tally.keys, tally.lines
+            ));
+        }
+    }
+    if followed.codes() != (tallies.codes, tallies.uses) {
+        differences.push("codes or their uses are missing".to_owned());
+    }
+    if differences.is_empty() { Ok(()) } else { Err(MoveError::Differs(differences)) }
+}
+
+/// How many lines about a single gateway's calls an account's statement has.
+async fn lines_of(db: &Db, account: AccountId) -> Result<u64, MoveError> {
+    let (mut after, mut sum) = (0, 0);
+    loop {
+        let chunks = db.chunks_of(account, NodeId::SINGLE, after).await?;
+        let Some((last, _)) = chunks.last() else { return Ok(sum) };
+        after = *last;
+        for (_, bytes) in &chunks {
+            sum += lines(bytes)?;
+        }
+    }
+}
+
+/// Makes all of it a part of the fleet.
+async fn finish(
+    db: &Db,
+    leaving: &Leaving,
+    (parts, tallies): (&Parts<'_>, &Tallies),
+    fleet: &mut Fleet,
+    (count, writes): (u64, u64),
+) -> Result<(), MoveError> {
+    let proof = serde_json::to_string(tallies);
+    let mut finish = Finish {
+        ledger: &leaving.name,
+        head: fleet.head,
+        parts: count,
+        writes,
+        accounts: leaving.accounts().into_iter().cloned().collect::<Vec<Account>>(),
+        given: &parts.given,
+        history: histories(parts),
+        tasks: parts.kept_tasks(),
+        submits: parts.submits(),
+        tallies,
+        proof: proof.map_err(|error| DbError::Failed(error.to_string()))?,
+    };
+    let (mut tries, mut unknown) = (0, None);
+    loop {
+        tries += 1;
+        let finished = match (db.finish_move(&finish).await, &unknown) {
+            // Whether an earlier try was made is still not known.
+            (Err(_), Some(unknown)) => Err(DbError::clone(unknown)),
+            (finished, _) => finished,
+        };
+        match finished {
+            Ok(Finished::Done) => return Ok(()),
+            Ok(Finished::Differs(differences)) => return Err(MoveError::Differs(differences)),
+            Err(error @ DbError::Unknown(_)) if tries < TRIES_MAX => {
+                unknown = Some(error);
+                tokio::time::sleep(WAIT).await;
+            }
+            Ok(Finished::Behind) if tries < TRIES_MAX => {
+                fleet.catch_up(db).await?;
+                if let Err(error) = check(db, leaving, parts, fleet).await {
+                    return has_moved(db, leaving).await?.map(|_| ()).ok_or(error);
+                }
+                finish.head = fleet.head;
+            }
+            Ok(Finished::Behind) => {
+                let busy = "the directory was written into for too long; nothing was changed";
+                return Err(DbError::Unavailable(busy.to_owned()).into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Usage, when keys were used, calls in doubt and losses, in pieces that one statement takes.
+fn histories(parts: &Parts<'_>) -> Vec<History> {
+    let usage: Vec<_> = parts.usage.iter().map(|(cell, total)| (cell.clone(), *total)).collect();
+    let used: Vec<_> =
+        parts.used.iter().map(|((key, account), at)| (*key, *account, *at)).collect();
+    let doubts: Vec<_> = parts.doubts.values().cloned().collect();
+    let usage =
+        usage.chunks(ROWS_MAX).map(|usage| History { usage: usage.to_vec(), ..History::default() });
+    let used =
+        used.chunks(ROWS_MAX).map(|used| History { used: used.to_vec(), ..History::default() });
+    let doubts = doubts
+        .chunks(ROWS_MAX)
+        .map(|doubts| History { doubts: doubts.to_vec(), ..History::default() });
+    let losses = parts
+        .losses
+        .chunks(ROWS_MAX)
+        .map(|losses| History { losses: losses.to_vec(), ..History::default() });
+    usage.chain(used).chain(doubts).chain(losses).collect()
+}

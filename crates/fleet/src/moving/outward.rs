@@ -1,0 +1,222 @@
+//! Everything's way out of the database, into the ledger of a single gateway.
+//!
+//! The ledger is made beside the fleet and cannot be opened before the database says that it was left:
+//! so a crash leaves one of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::account::Account;
+use super::calls::Calls;
+use super::{MoveError, Moved, Tallies, Tally};
+use crate::postgres::moving::NodeOut;
+use crate::postgres::{Db, DbError};
+use crate::secrets;
+use tollgate_ledger::moved::Moved as Marker;
+use tollgate_ledger::moving::{Arriving, Followed, Leaving};
+use tollgate_ledger::{AccountId, NodeId, Record, Seq, WriteId, verify};
+use tollgate_money::money::Nanousd;
+
+/// The most writes of the directory that are pulled at one time.
+const PULLED_MAX: u32 = 1000;
+/// How often it is looked whether the nodes' terms are over.
+const POLL: Duration = Duration::from_millis(500);
+/// The longest that the treasury waits for a node: twice the longest term.
+const TERMS_MAX: Duration = Duration::from_secs(130);
+
+/// What people wrote, but for what moves money, which waits for its account's turn.
+struct Told {
+    head: Seq,
+    money: BTreeMap<AccountId, VecDeque<Record>>,
+    followed: Followed,
+}
+
+/// Moves all money and everything else out of the database and into `dir`, which is empty. All nodes
+/// must be stopped. Begun again after whatever has ended it, it does the same once.
+///
+/// # Errors
+/// [`MoveError`]; the fleet is as it was then, and the new ledger cannot be opened. After
+/// [`DbError::Unknown`] it may have moved: move it out again.
+pub async fn move_out(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
+    if let Some(id) = db.head().await?.moved_out {
+        return moved_before(dir, id);
+    }
+    let nodes = stopped(db).await?;
+    let id = format!("out-{}", WriteId::random());
+    let marker = Marker {
+        says: "this ledger is being made of a fleet and is not complete: run `tollgate migrate \
+               ledger --from postgres` again"
+            .to_owned(),
+        id: id.clone(),
+    };
+    let mut arriving = Arriving::begin(dir, &marker)?;
+    let mut told = tell_directory(db, &mut arriving).await?;
+    let expected = tell_accounts(db, &mut arriving, &mut told, &nodes).await?;
+    arriving.end()?;
+    let (found, mut differences) = count(dir, Some(&told.followed))?;
+    differences.extend(expected.differences(&found));
+    if !differences.is_empty() {
+        return Err(MoveError::Differs(differences));
+    }
+    secrets::share(db, dir).await?;
+    if !db.mark_moved_out(&id, told.head, &nodes).await? {
+        let changed = "something was written into the directory while it was moved out";
+        return Err(MoveError::NotStopped(vec![changed.to_owned()]));
+    }
+    arrived(id).arrive(dir)?;
+    Ok(Moved { tallies: found, was_done: false })
+}
+
+/// Everything has left the database with the move `id`: into `dir`, or elsewhere.
+fn moved_before(dir: &Path, id: String) -> Result<Moved, MoveError> {
+    let is_it = |marker: Option<Marker>| marker.is_some_and(|marker| marker.id == id);
+    let is_closed = is_it(Marker::find(dir)?);
+    if !is_closed && !is_it(Marker::arrived(dir)?) {
+        return Err(MoveError::MovedOut);
+    }
+    let (tallies, _) = count(dir, None)?;
+    if is_closed {
+        arrived(id).arrive(dir)?;
+    }
+    Ok(Moved { tallies, was_done: !is_closed })
+}
+
+/// Where a ledger has come from.
+fn arrived(id: String) -> Marker {
+    let says = "this ledger was made of a fleet with `tollgate migrate ledger --from postgres`";
+    Marker { says: says.to_owned(), id }
+}
+
+/// The nodes, once the terms of all are over. Refuses while one runs, or has money out.
+async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
+    let (begun, first) = (Instant::now(), db.nodes_out().await?);
+    loop {
+        let nodes = db.nodes_out().await?;
+        let mut found = Vec::new();
+        for node in &nodes {
+            let name = format!("{} ({})", node.node, node.name);
+            if !first.iter().any(|before| (before.node, before.at) == (node.node, node.at)) {
+                found.push(format!("{name} is running"));
+            } else if node.out > Nanousd::ZERO {
+                found.push(format!("{name} has {} out", node.out));
+            }
+        }
+        if !found.is_empty() {
+            return Err(MoveError::NotStopped(found));
+        }
+        if nodes.iter().all(|node| node.term_left.is_zero()) {
+            return Ok(nodes);
+        }
+        if begun.elapsed() > TERMS_MAX {
+            let late = "a node's term does not end".to_owned();
+            return Err(MoveError::NotStopped(vec![late]));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Adds what people wrote, in its order, but for what moves money.
+async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<Told, MoveError> {
+    let mut told = Told { head: 0, money: BTreeMap::new(), followed: Followed::new() };
+    loop {
+        let pulled = db.pull(told.head, PULLED_MAX).await?;
+        for group in pulled.groups {
+            let records: Vec<Record> = postcard::from_bytes(&group.bytes).map_err(|error| {
+                DbError::Failed(format!("the directory cannot be read at {}: {error}", group.seq))
+            })?;
+            told.followed.take(&records)?;
+            told.head = group.seq;
+            for record in records {
+                match record {
+                    Record::Central(record) => {
+                        let of_account = told.money.entry(record.account()).or_default();
+                        of_account.push_back(Record::clone(&record));
+                    }
+                    record => {
+                        arriving.add(record)?;
+                    }
+                }
+            }
+        }
+        if told.head >= pulled.head {
+            return Ok(told);
+        }
+    }
+}
+
+/// Adds the money of each account, and gives what there must be in the end.
+async fn tell_accounts(
+    db: &Db,
+    arriving: &mut Arriving,
+    told: &mut Told,
+    nodes: &[NodeOut],
+) -> Result<Tallies, MoveError> {
+    let nodes: Vec<NodeId> =
+        [NodeId::SINGLE].into_iter().chain(nodes.iter().map(|node| node.node)).collect();
+    let ids = db.account_ids().await?;
+    let mut expected = db.tallies_of(&ids).await?;
+    (expected.codes, expected.uses) = told.followed.codes();
+    for (account, keys) in told.followed.keys() {
+        expected.of(account).keys = keys;
+    }
+    for id in ids {
+        let tally = expected.of(id);
+        let money = told.money.remove(&id).unwrap_or_default();
+        tell_account(db, arriving, (id, money), &nodes, tally).await?;
+    }
+    Ok(expected)
+}
+
+/// Adds the grants, calls and refunds of an account in the order of time.
+async fn tell_account(
+    db: &Db,
+    arriving: &mut Arriving,
+    (id, money): (AccountId, VecDeque<Record>),
+    nodes: &[NodeId],
+    tally: &mut Tally,
+) -> Result<(), MoveError> {
+    let tasks = db.tasks_out(id).await?;
+    let holds = tasks.iter().map(|moved| moved.task.intent.hold).collect();
+    let mut account = Account::new(id, money, holds);
+    let known_lost = db.charged_in_suspense(id).await?;
+    let figures = (tally.spent, tally.debt, known_lost);
+    let payments = db.payments_of(id).await?;
+    let lost = account.weigh(Calls::of(db, id, nodes), &payments, figures).await?;
+    let mut calls = Calls::of(db, id, nodes);
+    while let Some(call) = calls.next().await? {
+        if call.record.ends_hold() {
+            account.add(arriving, call)?;
+        }
+    }
+    account.add_the_rest(arriving)?;
+    if lost > Nanousd::ZERO {
+        account.add_lost(arriving, lost)?;
+        tally.calls = tally.calls.saturating_add(1);
+        tally.cost = tally.cost.checked_add(lost).unwrap_or(Nanousd::MAX);
+    }
+    for loss in db.losses_of(id).await? {
+        arriving.add(Record::Lost(loss.lost))?;
+    }
+    for moved in tasks {
+        account.add_task(arriving, moved)?;
+    }
+    // Each of these has a line of its own.
+    let given = tally.grants.saturating_add(tally.refunds).saturating_add(tally.write_offs);
+    tally.lines = account.lines().saturating_add(given);
+    Ok(())
+}
+
+/// Checks the ledger in `dir`, journal and sled, and counts what is in it. Says what people wrote
+/// otherwise than it is said there.
+fn count(dir: &Path, followed: Option<&Followed>) -> Result<(Tallies, Vec<String>), MoveError> {
+    let report = verify(dir)?;
+    if !report.violations.is_empty() {
+        return Err(MoveError::Unsound(report.violations));
+    }
+    let leaving = Leaving::open(dir)?;
+    let mut parts = leaving.parts()?;
+    while parts.next()?.is_some() {}
+    let differences = followed.map(|followed| followed.differences(leaving.cores()));
+    Ok((parts.tallies(&parts.tasks()), differences.unwrap_or_default()))
+}

@@ -1,0 +1,346 @@
+//! A node at work: it joins, and exchanges with the treasury for as long as it runs.
+
+pub mod follow;
+pub mod share;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::LocalMoney;
+use super::borrower::{Borrower, Verdict, Waiter};
+use super::lease::{Answer, Exchange, Joined, Refused};
+use super::postgres::DbError;
+use super::{Arrival, Fleet, FleetError};
+use tollgate_ledger::{AccountId, Ledger, RecoveryPolicy};
+
+/// How soon an exchange without an answer is sent again; twice as late with each time.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// The latest. A node finds a database that is back within this.
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// How often an exchange of a node that joins is sent again before the process ends: a busy database is
+/// waited for, and one that is away is said.
+const CLEAR_TRIES_MAX: u32 = 5;
+/// How often nodes are looked for that have fallen silent.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a node that must join again looks whether its last holds have ended.
+const DRAIN_POLL: Duration = Duration::from_millis(200);
+/// An operator who resolves a node's suspense shuts it out once. A node that is shut out twice within
+/// this shares its data with another process, and must not go on.
+const SHUT_OUT_AGAIN: Duration = Duration::from_secs(60);
+/// How long a node that stops waits for its last exchange. What it has out goes to suspense otherwise,
+/// until it joins again.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A node that has joined.
+pub struct Node {
+    fleet: Arc<Fleet>,
+    ledger: Arc<Ledger>,
+    policy: RecoveryPolicy,
+    money: LocalMoney,
+    borrower: Borrower,
+    /// Who waits for money.
+    waiting: HashMap<Waiter, (AccountId, oneshot::Sender<Verdict>)>,
+    swept_at: Duration,
+    sweeping: Option<JoinHandle<()>>,
+}
+
+/// Why a node goes on no longer.
+enum Ended {
+    /// It is to stop.
+    Stopped,
+    /// It must join again before it goes on.
+    ShutOut(Refused),
+}
+
+/// Joins the fleet: takes over what people wrote, ends what a crash left open, and gives back all that
+/// this node had. The ledger must have been opened for this fleet.
+///
+/// # Errors
+/// [`FleetError`]. The node has nothing to spend then.
+pub async fn join(
+    fleet: &Arc<Fleet>,
+    ledger: &Arc<Ledger>,
+    policy: RecoveryPolicy,
+) -> Result<Node, FleetError> {
+    let version = env!("CARGO_PKG_VERSION");
+    let joined = fleet.db.join(fleet.node, &fleet.name, version).await?;
+    let joined = joined.ok_or_else(|| FleetError::OtherFleet(ledger.dir().to_owned()))?;
+    fleet.epoch.store(joined.epoch, Ordering::Release);
+    // Accounts must be there before money of them is.
+    let followed = ledger.catch_up().await;
+    followed.map_err(|error| FleetError::Db(DbError::Unavailable(error.to_string())))?;
+    // None of them can go to the treasury any more, now that the node has another life.
+    let handed_over = ledger.handed_over().await;
+    let handed_over =
+        handed_over.map_err(|error| FleetError::Db(DbError::Unavailable(error.to_string())))?;
+    let in_doubt = ledger.end_left_open(policy, &handed_over);
+    if in_doubt > 0 {
+        log::warn!("{in_doubt} holds that a crash left open are in doubt");
+    }
+    ledger.give_back_everything();
+    let mut node = Node {
+        fleet: Arc::clone(fleet),
+        ledger: Arc::clone(ledger),
+        policy,
+        money: LocalMoney::new(ledger),
+        borrower: borrower(fleet, joined),
+        waiting: HashMap::new(),
+        swept_at: Duration::ZERO,
+        sweeping: None,
+    };
+    node.clear(joined).await?;
+    Ok(node)
+}
+
+impl Node {
+    /// Reports all that the treasury has not heard, and says that nothing is left.
+    async fn clear(&mut self, joined: Joined) -> Result<(), FleetError> {
+        self.borrower = borrower(&self.fleet, joined);
+        let mut tries = 0;
+        loop {
+            let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
+            let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            let unread = |_| DbError::Failed("the journal cannot be reported".to_owned());
+            let exchange = exchange.map_err(unread)?;
+            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+                Ok(Ok(answer)) => self.take(&answer),
+                // It is sent again as it is.
+                Err(DbError::Unknown(_) | DbError::Unavailable(_)) if tries < CLEAR_TRIES_MAX => {
+                    tries += 1;
+                    tokio::time::sleep(RETRY_FIRST * tries).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+                Ok(Err(refused)) => {
+                    let said = format!("the treasury refuses {}: {refused:?}", self.fleet.node);
+                    return Err(FleetError::Db(DbError::Failed(said)));
+                }
+            }
+            if exchange.is_clear {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Exchanges until it is told to stop. Gives back what is left then.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut shut_out_at = None;
+        loop {
+            let Ended::ShutOut(why) = self.go_on(&mut stop).await else {
+                return self.leave().await;
+            };
+            self.fleet.end_term();
+            let now = self.fleet.now();
+            // A treasury that has forgotten exchanges tells of a failover, and there may be another one.
+            let is_forgotten = matches!(why, Refused::OutOfOrder { .. });
+            let before = if is_forgotten { None } else { shut_out_at.replace(now) };
+            if before.is_some_and(|before| now.saturating_sub(before) < SHUT_OUT_AGAIN) {
+                log::error!(
+                    "{} was shut out of the fleet twice: another process has its data, and joins in \
+                     its place. It takes no calls any more",
+                    self.fleet.node
+                );
+                return;
+            }
+            self.join_again(&mut stop).await;
+        }
+    }
+
+    async fn go_on(&mut self, stop: &mut watch::Receiver<bool>) -> Ended {
+        let mut retry = RETRY_FIRST;
+        loop {
+            if self.wait_until_due(stop).await {
+                return Ended::Stopped;
+            }
+            let exchange = self.next();
+            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+                Ok(Ok(answer)) => {
+                    retry = RETRY_FIRST;
+                    self.take(&answer);
+                    self.sweep();
+                }
+                Ok(Err(refused)) => {
+                    log::error!(
+                        "{} is shut out of the fleet at turn {}: {}. It takes no calls until those in \
+                         flight have ended and it has joined again",
+                        self.fleet.node,
+                        exchange.turn,
+                        reason(&refused)
+                    );
+                    return Ended::ShutOut(refused);
+                }
+                Err(error) => {
+                    self.unanswered(&error);
+                    tokio::time::sleep(retry).await;
+                    retry = retry.saturating_mul(2).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    /// Waits until an exchange is due. Says whether the node is to stop.
+    async fn wait_until_due(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
+        loop {
+            self.see_to_arrivals();
+            let now = self.fleet.now();
+            let wait = self.borrower.due_at(now).saturating_sub(now);
+            if wait.is_zero() {
+                return *stop.borrow();
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => return false,
+                // What arrives may be due later.
+                () = self.fleet.hurry.notified() => {}
+                _ = stop.wait_for(|stop| *stop) => return true,
+            }
+        }
+    }
+
+    fn see_to_arrivals(&mut self) {
+        for arrival in std::mem::take(&mut *self.fleet.inbox.lock()) {
+            match arrival {
+                Arrival::Waits { account, amount, since, tell } => {
+                    let waiter = self.borrower.wait(account, amount, since);
+                    self.waiting.insert(waiter, (account, tell));
+                }
+                Arrival::RunsLow(account) => self.borrower.runs_low(account),
+                Arrival::Recalled => self.borrower.hurry(),
+            }
+        }
+    }
+
+    /// The exchange to send now. Reads the journal, and waits for what is given back to be on disk.
+    fn next(&mut self) -> Exchange {
+        self.see_to_arrivals();
+        let gone = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
+        let gone: Vec<_> = gone.map(|(waiter, (account, _))| (account, waiter)).collect();
+        self.borrower.forget(&gone);
+        let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
+        tokio::task::block_in_place(|| borrower.exchange(now, money))
+    }
+
+    fn take(&mut self, answer: &Answer) {
+        let told = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
+        let until = self.borrower.spend_until();
+        let sent_at = until.saturating_sub(self.fleet.term);
+        self.fleet.hear(sent_at, self.borrower.reported(), answer.nodes);
+        self.fleet.begin_term(until);
+        self.tell(told);
+    }
+
+    fn unanswered(&mut self, error: &DbError) {
+        log::warn!("the treasury does not answer: {error}");
+        let told = self.borrower.unanswered(self.fleet.now());
+        self.tell(told);
+    }
+
+    fn tell(&mut self, told: Vec<(Waiter, Verdict)>) {
+        for (waiter, verdict) in told {
+            if let Some((_, tell)) = self.waiting.remove(&waiter) {
+                // Who went away needs no answer.
+                tell.send(verdict).ok();
+            }
+        }
+    }
+
+    /// Looks for nodes that have fallen silent, and puts what they have out into suspense. Beside the
+    /// exchanges: it waits for accounts that others have locked, and a term does not wait.
+    fn sweep(&mut self) {
+        let now = self.fleet.now();
+        let is_sweeping = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());
+        if is_sweeping || now.saturating_sub(self.swept_at) < SWEEP_INTERVAL {
+            return;
+        }
+        self.swept_at = now;
+        let fleet = Arc::clone(&self.fleet);
+        self.sweeping = Some(tokio::spawn(async move {
+            match fleet.db.sweep().await {
+                Ok(nodes) => nodes.iter().for_each(|node| {
+                    // One that was stopped in good order has nothing out.
+                    log::warn!("{node} has fallen silent: what it had out, if any, is in suspense");
+                }),
+                Err(error) => log::warn!("silent nodes cannot be looked for: {error}"),
+            }
+        }));
+    }
+
+    /// Waits until no hold is open, so that what is left can be given back, and joins anew.
+    async fn join_again(&mut self, stop: &mut watch::Receiver<bool>) {
+        self.waiting.clear();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(DRAIN_POLL) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+            if self.ledger.open_holds() > 0 {
+                continue;
+            }
+            match join(&self.fleet, &self.ledger, self.policy).await {
+                Ok(node) => {
+                    *self = node;
+                    return;
+                }
+                Err(error) => log::error!("the node cannot join again: {error}"),
+            }
+        }
+    }
+
+    /// Gives back what no hold covers and reports it, if the treasury answers in time.
+    async fn leave(mut self) {
+        self.fleet.end_term();
+        if tokio::time::timeout(LEAVE_TIMEOUT, self.settle_up()).await.is_err() {
+            log::warn!(
+                "the treasury did not hear what this node gives back: it is in suspense soon"
+            );
+        }
+    }
+
+    async fn settle_up(&mut self) {
+        loop {
+            // An exchange that is under way may still bring something.
+            self.ledger.give_back_everything();
+            let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
+            let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            let Ok(exchange) = exchange else { return };
+            if exchange.is_clear && self.ledger.open_holds() > 0 {
+                return;
+            }
+            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+                Ok(Ok(answer)) => {
+                    let now = self.fleet.now();
+                    let told = self.borrower.answered(&answer, now, &mut self.money);
+                    self.tell(told);
+                }
+                Ok(Err(_)) => return,
+                Err(_) => tokio::time::sleep(RETRY_FIRST).await,
+            }
+            if exchange.is_clear {
+                return;
+            }
+        }
+    }
+}
+
+fn borrower(fleet: &Fleet, joined: Joined) -> Borrower {
+    Borrower::new(fleet.node, joined, fleet.term).covering(fleet.cover)
+}
+
+/// Why the treasury takes nothing more of this life of a node.
+fn reason(refused: &Refused) -> String {
+    match refused {
+        Refused::UnknownNode => "the treasury does not know it".to_owned(),
+        Refused::Superseded => {
+            "an operator has resolved what it had out, or another process has joined as it"
+                .to_owned()
+        }
+        Refused::OutOfOrder { reported, turn } => format!(
+            "the treasury has forgotten exchanges: it has turn {turn} and the journal up to {reported}"
+        ),
+        Refused::Unsound(account) => format!("its report of {account} does not add up"),
+    }
+}

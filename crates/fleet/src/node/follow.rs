@@ -1,0 +1,80 @@
+//! Follows the fleet's directory, so that what was written anywhere holds here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::Receiver;
+
+use crate::InFleet;
+use crate::postgres::Announced;
+use crate::postgres::directory::CHANNEL;
+use crate::postgres::exchange::RECALLED;
+use tollgate_ledger::Ledger;
+
+/// How often it is looked for what was not announced: half of the second within which a key that was
+/// revoked anywhere is refused everywhere.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Takes over what other nodes write into the directory, and hears what they are short of, until it is
+/// dropped, or something stands there that this version does not know. Ends at once in a ledger without
+/// a fleet.
+pub async fn follow(ledger: Arc<Ledger>) {
+    let Some(fleet) = ledger.fleet() else { return };
+    let directory = Arc::clone(fleet.directory());
+    let mut announced = Some(directory.db().listen(&[CHANNEL, RECALLED]));
+    let mut is_failing = false;
+    while directory.stopped().is_none() {
+        match ledger.catch_up().await {
+            Ok(_) if is_failing => {
+                log::info!(seq = ledger.followed(); "the fleet's directory is followed again");
+                is_failing = false;
+            }
+            Ok(_) => {}
+            Err(error) if is_failing => log::debug!("{error}"),
+            Err(error) => {
+                log::warn!("the fleet's directory cannot be followed now: {error}");
+                is_failing = true;
+            }
+        }
+        let heard = async {
+            match &mut announced {
+                Some(receiver) => hear(receiver, &ledger).await,
+                None => std::future::pending().await,
+            }
+        };
+        match tokio::time::timeout(POLL, heard).await {
+            // Nothing will ever be heard.
+            Ok(None) => announced = None,
+            // One look is enough for all that was announced so far.
+            Ok(Some(_)) => {
+                while let Some(Ok(heard)) = announced.as_mut().map(Receiver::try_recv) {
+                    is_recall(&heard, &ledger);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Waits until something is announced of the directory.
+async fn hear(announced: &mut Receiver<Announced>, ledger: &Ledger) -> Option<Announced> {
+    loop {
+        let heard = announced.recv().await?;
+        if !is_recall(&heard, ledger) {
+            return Some(heard);
+        }
+    }
+}
+
+/// Whether this is said of money, and sees to it: what is not needed here should come back before the
+/// call has waited in vain.
+fn is_recall(heard: &Announced, ledger: &Ledger) -> bool {
+    let is_recall = heard.channel == RECALLED;
+    if is_recall && let Some(fleet) = ledger.fleet() {
+        // What this node is short of, it knows.
+        if heard.payload != fleet.node().number().to_string() {
+            fleet.recalled();
+        }
+    }
+    is_recall
+}

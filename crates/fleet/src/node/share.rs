@@ -1,0 +1,138 @@
+//! Exchanges shares of limits with the other nodes, for as long as the node runs.
+//!
+//! These exchanges are their own, beside those about money: a limit that is slow to move must not keep
+//! money waiting, nor the other way around.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::Fleet;
+use crate::InFleet;
+use crate::lease::Turn;
+use crate::postgres::limits::ShareExchange;
+use tollgate_ledger::Ledger;
+use tollgate_limits::Limits;
+use tollgate_money::clock::UnixMs;
+
+/// How often nodes tell each other what they use and want of limits. Nothing is told where nothing is
+/// limited, or used.
+const BEAT: Duration = Duration::from_millis(500);
+/// At least so long lies between two exchanges, so that many requests that come short share one.
+const PACE: Duration = Duration::from_millis(20);
+/// The same while the database does not answer.
+const RETRY_PACE: Duration = Duration::from_millis(200);
+/// The most limits of one exchange: a transaction of this size takes some ten milliseconds.
+const ASKS_MAX: usize = 500;
+/// A node that stops waits no longer than this to give its shares back. They are free after two terms
+/// otherwise.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often what is over is removed.
+const CLEAN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A node's exchanges about limits.
+struct Sharing {
+    fleet: Arc<Fleet>,
+    ledger: Arc<Ledger>,
+    limits: Arc<Limits>,
+    turn: Turn,
+    is_failing: bool,
+    cleaned_at: Instant,
+}
+
+/// Exchanges shares of `limits`, and of what keys may spend, until it is told to stop. Ends at once in
+/// a ledger without a fleet.
+pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Receiver<bool>) {
+    let Some(fleet) = ledger.fleet() else { return };
+    // Nodes that started together clean up one after the other.
+    let cleaned_at = Instant::now() - CLEAN_INTERVAL.mul_f64(fastrand::f64() / 2.0);
+    let mut sharing = Sharing { fleet, ledger, limits, turn: 0, is_failing: false, cleaned_at };
+    loop {
+        let stopped = async { stop.wait_for(|stop| *stop).await.map(drop) };
+        let is_hurried = tokio::select! {
+            _ = stopped => return sharing.leave().await,
+            () = sharing.fleet.desk().hurried() => true,
+            () = tokio::time::sleep(BEAT) => false,
+        };
+        let begun = Instant::now();
+        sharing.exchange().await;
+        if !is_hurried {
+            sharing.clean().await;
+        }
+        let pace = if sharing.is_failing { RETRY_PACE } else { PACE };
+        tokio::time::sleep_until(begun + pace).await;
+    }
+}
+
+impl Sharing {
+    async fn exchange(&mut self) {
+        let fleet = Arc::clone(&self.fleet);
+        let number = fleet.desk().begin();
+        // Before anything else: what is granted for a term holds from here.
+        let sent_at = self.limits.now();
+        let asks = self.limits.asks(ASKS_MAX);
+        let desk = fleet.desk();
+        let caps = self.ledger.cap_asks(desk.waiting(), UnixMs::now(), |account, key| {
+            desk.forget(account, key);
+        });
+        if asks.is_empty() && caps.is_empty() {
+            return fleet.desk().end(number, true);
+        }
+        self.turn += 1;
+        let (node, epoch, turn, term) = (fleet.node(), fleet.epoch(), self.turn, fleet.term());
+        let exchange = ShareExchange { node, epoch, turn, term, asks, caps };
+        let is_more = exchange.asks.len() >= ASKS_MAX;
+        let answer = match fleet.db().share(&exchange).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => {
+                let why = "another process has joined as this node";
+                return self.failed((number, &exchange), &why);
+            }
+            Err(error) => return self.failed((number, &exchange), &error),
+        };
+        if std::mem::take(&mut self.is_failing) {
+            log::info!("shares of limits are exchanged again");
+        }
+        let told = exchange.asks.iter().zip(answer.told);
+        let is_less = self.limits.told(sent_at, term, told);
+        let is_lowered = self.ledger.take_caps(exchange.caps.iter().zip(answer.caps));
+        fleet.desk().end(number, true);
+        if is_less || is_lowered || is_more {
+            fleet.desk().hurry();
+        }
+    }
+
+    /// Others may have its shares at once.
+    async fn leave(&mut self) {
+        self.ledger.give_up_caps(self.fleet.desk().waiting());
+        if tokio::time::timeout(LEAVE_TIMEOUT, self.exchange()).await.is_err() {
+            log::warn!("what keys may spend could not be given back in time");
+        }
+        let left = self.fleet.db().leave_limits(self.fleet.node(), self.fleet.epoch());
+        match tokio::time::timeout(LEAVE_TIMEOUT, left).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => log::warn!("shares of limits cannot be given back now: {error}"),
+            Err(_) => log::warn!("shares of limits could not be given back in time"),
+        }
+    }
+
+    fn failed(&mut self, (number, exchange): (u64, &ShareExchange), why: &dyn std::fmt::Display) {
+        self.ledger.retell_caps(&exchange.caps);
+        if !std::mem::replace(&mut self.is_failing, true) {
+            log::warn!("shares of limits cannot be exchanged now: {why}");
+        }
+        self.fleet.desk().end(number, false);
+    }
+
+    async fn clean(&mut self) {
+        if self.is_failing || self.cleaned_at.elapsed() < CLEAN_INTERVAL {
+            return;
+        }
+        self.cleaned_at = Instant::now();
+        if let Err(error) = self.fleet.db().clean_limits().await {
+            log::warn!("limits that are over cannot be removed now: {error}");
+        }
+    }
+}

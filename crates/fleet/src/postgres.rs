@@ -1,0 +1,331 @@
+//! The database of a fleet: connections, transactions, notifications and the schema.
+//!
+//! A caller hears one of three things of what failed: it was not done, it may have been done, or it
+//! cannot be done ([`DbError`]). What it should do with the money follows from that alone.
+
+mod debts;
+pub mod directory;
+mod error;
+pub(crate) mod exchange;
+mod history;
+pub(crate) mod limits;
+mod lent;
+mod listen;
+pub mod migrate;
+mod secrets;
+mod reads;
+pub mod tasks;
+mod overview;
+mod suspense;
+pub(crate) mod moving;
+mod tls;
+mod transaction;
+mod usage;
+
+use std::fmt;
+use std::future::Future;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use tokio::sync::Semaphore;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::{Config, NoTls, Row};
+
+pub use self::error::DbError;
+use self::lent::Lent;
+pub use self::listen::Announced;
+pub use self::overview::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
+pub use self::transaction::Transaction;
+use tollgate_options::database_url as url;
+pub use tollgate_options::database_url::{Host, UrlError, hosts_of};
+pub use tollgate_options::postgres::{PostgresOptions, TlsMode, authorities_of};
+
+/// A value of a statement, in the place of its `$1`, `$2` and so on.
+pub type Param<'a> = &'a (dyn tokio_postgres::types::ToSql + Sync);
+
+/// For one address to accept a connection: a machine that is there does so in a round trip.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// For a connection with all that belongs to it (addresses that do not answer, TLS, the password): two
+/// addresses are tried within it.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// For a connection of the pool to become free: shorter than what it is for, so that the reason is told.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(4);
+/// The server ends a statement that takes longer: half of the shortest term that is usual.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
+/// The client gives up on a transaction or a query: later than the server, which says why.
+const WORK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The server ends a transaction whose client says nothing: what a stopped node keeps locked, others wait
+/// for. Shorter than a term of 2 s without the 500 ms between exchanges; longer than a node on a busy
+/// machine takes between two statements.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Without an answer to what was sent, the kernel gives up on a connection after this.
+const USER_TIMEOUT: Duration = Duration::from_secs(3);
+/// A connection on which nothing is said is asked this often whether it still stands.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+/// Unanswered questions after which it does not.
+const KEEPALIVE_RETRIES: u32 = 3;
+/// A migration may rewrite a large table, and waits for one that another process runs.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What a ledger that moves compares between two statements, of all its accounts, takes seconds; no node
+/// waits for it.
+const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How something that was asked of the database ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// It was refused because others did the same at the same time; it is tried again.
+    Retried,
+    /// It was not done.
+    Unavailable,
+    /// It may have been done.
+    Unknown,
+    /// It cannot be done.
+    Failed,
+}
+
+/// What is asked of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A transaction, once per try.
+    Transaction,
+    /// A query outside a transaction.
+    Query,
+    /// All of an exchange of a node with the treasury. Its transactions count as such too.
+    Exchange,
+}
+
+/// Something that was asked, for counters.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrip {
+    /// What was asked.
+    pub asked: Asked,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took, with the wait for a connection.
+    pub took: Duration,
+}
+
+/// Is told of everything that is asked of the database.
+pub type Observer = Box<dyn Fn(RoundTrip) + Send + Sync>;
+
+/// For how long things may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    statement: Duration,
+    work: Duration,
+    silence: Duration,
+}
+
+impl Limits {
+    /// For a node.
+    const USUAL: Self =
+        Self { statement: STATEMENT_TIMEOUT, work: WORK_TIMEOUT, silence: SILENCE_TIMEOUT };
+}
+
+/// The database. Cheap to clone.
+#[derive(Clone)]
+pub struct Db {
+    shared: Arc<Shared>,
+    /// Whether it may use the connections that are kept for the node itself.
+    is_ahead: bool,
+}
+
+struct Shared {
+    pool: Pool,
+    /// Places for what is asked for customers and operators: however slow that is, and however much,
+    /// calls have their money in time and a key that is revoked is refused.
+    places: Arc<Semaphore>,
+    config: Config,
+    tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
+    limits: Limits,
+    /// Where the database is, for messages.
+    place: String,
+    observer: Option<Observer>,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Db({})", self.shared.place)
+    }
+}
+
+impl Db {
+    /// Proves that the database is there, can be written to, and has the schema of this version.
+    ///
+    /// # Errors
+    /// What to do about it, in words for the operator. Within [`OPEN_TIMEOUT`] per step.
+    pub async fn connect(
+        options: &PostgresOptions,
+        observer: Option<Observer>,
+    ) -> Result<Self, DbError> {
+        let limits = Limits::USUAL;
+        let db = Self::open(options, observer, limits).await?;
+        migrate::check(&db).await?;
+        db.check_durability().await?;
+        Ok(db)
+    }
+
+    /// The same for `tollgate migrate`: whatever its schema, and with time for long statements.
+    ///
+    /// # Errors
+    /// As [`Db::connect`].
+    pub async fn for_migrations(options: &PostgresOptions) -> Result<Self, DbError> {
+        let limits = Limits {
+            statement: MIGRATION_TIMEOUT,
+            work: MIGRATION_TIMEOUT,
+            silence: MIGRATION_SILENCE_TIMEOUT,
+        };
+        Self::open(options, None, limits).await
+    }
+
+    async fn open(
+        options: &PostgresOptions,
+        observer: Option<Observer>,
+        limits: Limits,
+    ) -> Result<Self, DbError> {
+        let hosts = url::hosts_of(&options.url).map_err(|error| no_url(&error))?;
+        let place = url::place(&hosts);
+        let config = config(options, limits)?;
+        let recycling_method = RecyclingMethod::Fast;
+        let recycling = ManagerConfig { recycling_method };
+        let tls = match options.tls {
+            TlsMode::Disable => None,
+            TlsMode::VerifyFull => Some(tls::connector(options.ca_file.as_deref())?),
+        };
+        let manager = match &tls {
+            None => Manager::from_config(config.clone(), NoTls, recycling),
+            Some(tls) => Manager::from_config(config.clone(), tls.clone(), recycling),
+        };
+        let connections_max = options.connections_max.max(1);
+        let places = Arc::new(Semaphore::new(lent::places(connections_max)));
+        let pool = Pool::builder(manager)
+            .max_size(connections_max)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(WAIT_TIMEOUT))
+            .create_timeout(Some(OPEN_TIMEOUT))
+            .recycle_timeout(Some(CONNECT_TIMEOUT))
+            .build()
+            .map_err(|error| DbError::Failed(error.to_string()))?;
+        let shared = Shared { pool, places, config, tls, limits, place, observer };
+        let db = Self { shared: Arc::new(shared), is_ahead: false };
+        db.query("SELECT 1", &[]).await?;
+        Ok(db)
+    }
+
+    /// Whether the database keeps what it has confirmed. A crash of one that does not would give money
+    /// out twice.
+    async fn check_durability(&self) -> Result<(), DbError> {
+        let rows = self.query("SHOW synchronous_commit", &[]).await?;
+        let setting = rows.first().map(|row| row.try_get::<_, String>(0)).transpose()?;
+        if setting.as_deref() != Some("off") {
+            return Ok(());
+        }
+        let told = "synchronous_commit is off: a crash of the database would lose what it has \
+                    confirmed; set it to on, for this database at least";
+        Err(DbError::Failed(told.to_owned()).named(self.place()))
+    }
+
+    /// Where the database is, such as `db.internal:5432`, for messages.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.shared.place
+    }
+
+    /// Reads with one statement, which is prepared once per connection. What writes belongs into
+    /// [`Db::transact`]: here nobody can tell whether a statement without an answer was done.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`.
+    pub async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DbError> {
+        let begun = Instant::now();
+        let asked = async {
+            let mut lent = self.lend().await?;
+            let rows = lent.query(sql, params).await;
+            // An error that the server has answered with leaves the connection as it was.
+            lent.whole = rows.as_ref().map_or_else(error::is_an_answer, |_| true);
+            rows.map_err(|error| error::classify(&error).named(self.place()))
+        };
+        let rows = self.within(asked).await;
+        self.observe(Asked::Query, Outcome::of(&rows), begun);
+        rows
+    }
+
+    /// Gives up on what takes too long. Its connection is closed, since it was not given back whole.
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, DbError>>,
+    ) -> Result<T, DbError> {
+        let limit = self.shared.limits.work;
+        match tokio::time::timeout(limit, work).await {
+            Ok(result) => result,
+            Err(_) => Err(DbError::Unavailable(format!(
+                "PostgreSQL at {} did not answer within {} s",
+                self.place(),
+                limit.as_secs()
+            ))),
+        }
+    }
+
+    fn observe(&self, asked: Asked, outcome: Outcome, begun: Instant) {
+        if let Some(observer) = &self.shared.observer {
+            observer(RoundTrip { asked, outcome, took: begun.elapsed() });
+        }
+    }
+}
+
+impl Outcome {
+    fn of<T>(result: &Result<T, DbError>) -> Self {
+        match result {
+            Ok(_) => Self::Done,
+            Err(DbError::Unavailable(_)) => Self::Unavailable,
+            Err(DbError::Unknown(_)) => Self::Unknown,
+            Err(DbError::Failed(_)) => Self::Failed,
+        }
+    }
+}
+
+fn no_url(error: &dyn fmt::Display) -> DbError {
+    DbError::Failed(format!("store.postgres.url cannot be used: {error}"))
+}
+
+/// What the client is told of addresses, names and times.
+fn config(options: &PostgresOptions, limits: Limits) -> Result<Config, DbError> {
+    let mut config = Config::from_str(&options.url).map_err(|error| no_url(&error))?;
+    if let Some(password) = &options.password {
+        config.password(password.expose());
+    }
+    config
+        .ssl_mode(match options.tls {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::VerifyFull => SslMode::Require,
+        })
+        .application_name(&options.application)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_user_timeout(USER_TIMEOUT)
+        .keepalives(true)
+        .keepalives_idle(KEEPALIVE)
+        .keepalives_interval(KEEPALIVE)
+        .keepalives_retries(KEEPALIVE_RETRIES)
+        // Of several hosts, the primary; and a standby alone is no database for money.
+        .target_session_attrs(TargetSessionAttrs::ReadWrite)
+        .options(format!(
+            "-c statement_timeout={} -c idle_in_transaction_session_timeout={}",
+            limits.statement.as_millis(),
+            limits.silence.as_millis(),
+        ));
+    Ok(config)
+}
+
+/// Real servers for the unit tests.
+#[cfg(test)]
+#[path = "../../../tests/harness/postgres.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
+pub(crate) mod server;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What accounts owe, in SQL: paid by whatever becomes available, given up by operators alone. And what
+//! calls may have cost the operator that no customer pays.
+
+use tokio_postgres::Row;
+
+use super::directory::{Refused, put_line};
+use super::exchange::{count, encoded, number};
+use super::{Db, DbError, Transaction};
+use crate::lease::Exchange;
+use crate::treasury::Treasury;
+use tollgate_ledger::{AccountId, ListedLoss, LossSum, Losses, NodeId, Record, Seq, read_chunk};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+
+/// Pays what an account owes out of what it has available, if there is both, and writes the line of it.
+/// The account's row is locked by what made the money available.
+pub(super) async fn pay(transaction: &Transaction<'_>, account: AccountId) -> Result<(), DbError> {
+    const PAY: &str = "UPDATE tollgate.accounts a
+        SET available = a.available - p.paid, spent = a.spent + p.paid, debt = a.debt - p.paid
+        FROM (SELECT id, LEAST(available, debt) AS paid FROM tollgate.accounts
+              WHERE id = $1 AND debt > 0 AND available > 0) p
+        WHERE a.id = p.id RETURNING p.paid, (SELECT seq FROM tollgate.head WHERE id = 1)";
+    let Some(row) = transaction.query_opt(PAY, &[&account.to_string()]).await? else {
+        return Ok(());
+    };
+    let (amount, place) = (Nanousd::new(row.try_get(0)?), count(row.try_get(1)?));
+    put_payment(transaction, (account, amount), place).await
+}
+
+async fn put_payment(
+    transaction: &Transaction<'_>,
+    (account, amount): (AccountId, Nanousd),
+    place: Seq,
+) -> Result<(), DbError> {
+    let line = Record::DebtPaid { account, amount, at: UnixMs::now() };
+    put_line(transaction, &line, place).await
+}
+
+/// What an exchange has paid of what an account owes, with what its report added to that.
+pub(super) fn paid(
+    exchange: &Exchange,
+    (before, after): (&Treasury, &Treasury),
+    account: AccountId,
+) -> Nanousd {
+    let debt =
+        |treasury: &Treasury| treasury.purse(account).map(|purse| purse.debt).unwrap_or_default();
+    let settled = exchange.report.iter().flat_map(|report| &report.settled);
+    let owed = settled
+        .filter(|settled| settled.account == account)
+        .map(|settled| settled.owed)
+        .fold(debt(before), |sum, more| sum.checked_add(more).unwrap_or(Nanousd::MAX));
+    owed.saturating_sub(debt(after)).max(Nanousd::ZERO)
+}
+
+/// Writes a line for each debt that an exchange has paid.
+pub(super) async fn put_paid(
+    transaction: &Transaction<'_>,
+    exchange: &Exchange,
+    (before, after): (&Treasury, &Treasury),
+) -> Result<(), DbError> {
+    for (account, _) in after.accounts() {
+        let amount = paid(exchange, (before, after), account);
+        if amount > Nanousd::ZERO {
+            put_payment(transaction, (account, amount), after.directory).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives up what an account owes; tells why it cannot be.
+pub(super) async fn give_up(
+    transaction: &Transaction<'_>,
+    record: &Record,
+) -> Result<Option<Refused>, DbError> {
+    const GIVE_UP: &str = "UPDATE tollgate.accounts
+        SET debt = debt - $2,
+            written_off = LEAST(written_off::numeric + $2, 9223372036854775807)::bigint
+        WHERE id = $1 AND debt >= $2";
+    const NOTE: &str = "INSERT INTO tollgate.write_offs (account, id, amount, note, at)
+        VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+    let Record::WrittenOff { account, id, amount, note, at } = record else { return Ok(None) };
+    let (account, amount) = (account.to_string(), amount.get());
+    if transaction.execute(GIVE_UP, &[&account, &amount]).await? == 0 {
+        return Ok(Some(Refused::NotOwed));
+    }
+    let noted = transaction.execute(NOTE, &[&account, id, &amount, note, &number(at.0)]).await?;
+    Ok((noted == 0).then_some(Refused::GivenBefore))
+}
+
+/// Writes down losses that a node has reported.
+pub(super) async fn put_losses(
+    transaction: &Transaction<'_>,
+    losses: &[ListedLoss],
+) -> Result<(), DbError> {
+    const PUT: &str = "INSERT INTO tollgate.losses (seq, account, cause, amount, at, bytes)
+        SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[],
+            $6::bytea[])";
+    if losses.is_empty() {
+        return Ok(());
+    }
+    let seqs: Vec<i64> = losses.iter().map(|loss| number(loss.seq)).collect();
+    let accounts: Vec<String> = losses.iter().map(|loss| loss.lost.account.to_string()).collect();
+    let causes: Vec<&str> = losses.iter().map(|loss| &*loss.lost.cause).collect();
+    let amounts: Vec<i64> = losses.iter().map(|loss| loss.lost.amount.get()).collect();
+    let at: Vec<i64> = losses.iter().map(|loss| number(loss.lost.at.0)).collect();
+    let bytes = losses.iter().map(|loss| encoded(&loss.lost)).collect::<Result<Vec<_>, _>>()?;
+    transaction.execute(PUT, &[&seqs, &accounts, &causes, &amounts, &at, &bytes]).await?;
+    Ok(())
+}
+
+fn listed(row: &Row) -> Result<ListedLoss, DbError> {
+    let lost = postcard::from_bytes(row.try_get(1)?);
+    let lost = lost.map_err(|error| DbError::Failed(format!("a loss cannot be read: {error}")))?;
+    Ok(ListedLoss { seq: count(row.try_get(0)?), lost })
+}
+
+impl Db {
+    /// What calls of all nodes may have cost the operator: all of it by cause, and the last `limit`.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`.
+    pub(crate) async fn losses(&self, limit: usize) -> Result<Losses, DbError> {
+        const SUMS: &str = "SELECT cause, COUNT(*), LEAST(SUM(amount), 9223372036854775807)::bigint
+            FROM tollgate.losses GROUP BY cause";
+        const LAST: &str = "SELECT seq, bytes FROM tollgate.losses ORDER BY number DESC LIMIT $1";
+        let mut losses = Losses::default();
+        for row in self.query(SUMS, &[]).await? {
+            let amount = Nanousd::new(row.try_get(2)?);
+            let sum = LossSum { count: count(row.try_get(1)?), amount };
+            losses.sums.insert(row.try_get(0)?, sum);
+        }
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.query(LAST, &[&limit]).await?;
+        losses.last = rows.iter().map(listed).collect::<Result<_, _>>()?;
+        Ok(losses)
+    }
+
+    /// When the treasury has paid what of an account's debts, in the order in which it did.
+    pub(crate) async fn payments_of(
+        &self,
+        account: AccountId,
+    ) -> Result<Vec<(UnixMs, Nanousd)>, DbError> {
+        const SQL: &str = "SELECT bytes FROM tollgate.entries
+            WHERE account = $1 AND last_seq > $2 AND last_seq <= $3 ORDER BY number";
+        let node = NodeId::DIRECTORY;
+        let (begin, end) = (number(node.begin()), number(node.end()));
+        let mut payments = Vec::new();
+        for row in self.query(SQL, &[&account.to_string(), &begin, &end]).await? {
+            let lines = read_chunk(row.try_get(0)?);
+            let lines = lines.map_err(|error| DbError::Failed(format!("a line: {error}")))?;
+            payments.extend(lines.into_iter().filter_map(|line| match line.record {
+                Record::DebtPaid { amount, at, .. } => Some((at, amount)),
+                _ => None,
+            }));
+        }
+        Ok(payments)
+    }
+
+    /// All losses of an account, in the order in which they were reported.
+    pub(crate) async fn losses_of(&self, account: AccountId) -> Result<Vec<ListedLoss>, DbError> {
+        const SQL: &str =
+            "SELECT seq, bytes FROM tollgate.losses WHERE account = $1 ORDER BY number";
+        let rows = self.query(SQL, &[&account.to_string()]).await?;
+        rows.iter().map(listed).collect()
+    }
+}

@@ -1,0 +1,365 @@
+//! The directory in the database: what operators and customers wrote, in one order for all nodes, and
+//! what it does to money, in the transaction that writes it down.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::exchange::encoded;
+use super::{Db, DbError, Transaction, debts, suspense};
+use tollgate_ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+
+/// On which channel a write is announced.
+pub const CHANNEL: &str = "tollgate_directory";
+/// How long it is tried to learn what became of a COMMIT without an answer: a failover takes seconds,
+/// and somebody waits for the answer.
+const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The first wait before that is asked again; it doubles each time.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+
+/// What an attempt to write comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It stands at this place.
+    At(Seq),
+    /// Others have written meanwhile; nothing has changed.
+    Behind,
+    /// The treasury's money does not allow it; nothing has changed.
+    Refused(Refused),
+}
+
+/// Why the treasury does not take a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such account there.
+    UnknownAccount(AccountId),
+    /// It was given before under the same id.
+    GivenBefore,
+    /// The amount does not fit the account.
+    DoesNotFit,
+    /// The account has not spent so much.
+    NotSpent,
+    /// The account does not owe so much.
+    NotOwed,
+    /// Nobody is in doubt about the hold.
+    NotInDoubt(HoldId),
+    /// Nothing that the node has out of the account is in suspense, or another amount.
+    NotInSuspense(NodeId, AccountId),
+}
+
+/// What one write came to, as it stands in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its place.
+    pub seq: Seq,
+    /// What tells it from any other write that could stand there.
+    pub write_id: String,
+    /// Its records, encoded: this version may not know them.
+    pub bytes: Vec<u8>,
+}
+
+/// A part of the directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pulled {
+    /// The last place that is written.
+    pub head: Seq,
+    /// The write at the place that was asked for; `None` at the beginning.
+    pub at: Option<String>,
+    /// What stands behind the place that was asked for, in order.
+    pub groups: Vec<Group>,
+}
+
+/// A write, as its row has it.
+struct Row<'a> {
+    after: i64,
+    write_id: &'a str,
+    records: &'a [Record],
+    bytes: Vec<u8>,
+    what: &'a str,
+    account: String,
+    subject: &'a str,
+}
+
+impl<'a> Row<'a> {
+    fn of(after: Seq, write_id: &'a str, records: &'a [Record]) -> Result<Self, DbError> {
+        let unwritable = |error| DbError::Failed(format!("records cannot be encoded: {error}"));
+        let bytes = postcard::to_stdvec(records).map_err(unwritable)?;
+        let act = records.iter().rev().find_map(|record| match record {
+            Record::Acted(act) => Some(act),
+            _ => None,
+        });
+        let (what, subject) = act.map_or(("", ""), |act| (act.what.as_str(), act.subject.as_str()));
+        let account = act.map_or(AccountId::HOUSE, |act| act.account).to_string();
+        Ok(Self { after: place(after)?, write_id, records, bytes, what, account, subject })
+    }
+}
+
+/// A place as the database has it. Those of nodes end far below its range.
+fn place(seq: Seq) -> Result<i64, DbError> {
+    i64::try_from(seq).map_err(|_| DbError::Failed(format!("{seq} is no place")))
+}
+
+fn read_place(place: i64) -> Result<Seq, DbError> {
+    Seq::try_from(place).map_err(|_| DbError::Failed(format!("{place} is no place")))
+}
+
+/// Times that a clock gives fit for 290 million years.
+fn at_ms(at: UnixMs) -> i64 {
+    i64::try_from(at.0).unwrap_or(i64::MAX)
+}
+
+impl Db {
+    /// Writes records behind the place `after`, if nothing stands there yet, together with what they
+    /// do to money. The same `write_id` is written once; when the database does not say whether it
+    /// was, it is asked until it does.
+    ///
+    /// # Errors
+    /// See [`DbError`]. After `Unknown` the write may stand.
+    pub async fn append(
+        &self,
+        after: Seq,
+        write_id: &str,
+        records: &[Record],
+    ) -> Result<Appended, DbError> {
+        let row = Row::of(after, write_id, records)?;
+        let (begun, mut wait) = (Instant::now(), FIRST_WAIT);
+        let mut unknown = None;
+        loop {
+            let error = match (self.append_once(&row).await, &unknown) {
+                // Whether the first try was made is still not known.
+                (Err(DbError::Unavailable(_)), Some(unknown)) => DbError::clone(unknown),
+                (Err(error @ DbError::Unknown(_)), _) => error,
+                (answer, _) => {
+                    if matches!(answer, Ok(Appended::At(_))) {
+                        self.announce();
+                    }
+                    return answer;
+                }
+            };
+            if begun.elapsed() + wait >= UNKNOWN_TIMEOUT {
+                return Err(error);
+            }
+            unknown = Some(error);
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+    }
+
+    async fn append_once(&self, row: &Row<'_>) -> Result<Appended, DbError> {
+        let refused = Mutex::new(None);
+        let db = self.ahead();
+        let done = db.transact(|transaction| Box::pin(write(transaction, row, &refused))).await;
+        match (done, refused.into_inner()) {
+            // What was refused was rolled back.
+            (Err(DbError::Failed(_)), Some(refused)) => Ok(Appended::Refused(refused)),
+            (done, _) => done,
+        }
+    }
+
+    /// Tells other nodes, which would find it with their next poll. A database without notifications
+    /// refuses; so this stands behind the transaction, and nobody waits for it.
+    pub(super) fn announce(&self) {
+        let db = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = db.query("SELECT pg_notify($1, '')", &[&CHANNEL]).await {
+                log::debug!("a write was not announced to other nodes: {error}");
+            }
+        });
+    }
+
+    /// At most `limit` writes from behind `after`, in order, and how far the directory goes.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`.
+    pub async fn pull(&self, after: Seq, limit: u32) -> Result<Pulled, DbError> {
+        const SQL: &str = "SELECT head.seq, entry.seq, entry.write_id, entry.records,
+                (SELECT write_id FROM tollgate.directory WHERE seq = $1)
+            FROM tollgate.head AS head
+            LEFT JOIN (
+                SELECT seq, write_id, records FROM tollgate.directory
+                WHERE seq > $1 ORDER BY seq LIMIT $2
+            ) AS entry ON TRUE
+            WHERE head.id = 1 ORDER BY entry.seq";
+        let rows = self.ahead().query(SQL, &[&place(after)?, &i64::from(limit)]).await?;
+        let mut pulled = Pulled::default();
+        for row in rows {
+            pulled.head = read_place(row.try_get(0)?)?;
+            if let Some(seq) = row.try_get::<_, Option<i64>>(1)? {
+                let (write_id, bytes) = (row.try_get(2)?, row.try_get(3)?);
+                pulled.groups.push(Group { seq: read_place(seq)?, write_id, bytes });
+            }
+            pulled.at = row.try_get(4)?;
+        }
+        Ok(pulled)
+    }
+}
+
+/// The transaction of a write. The row of the head is what writers queue at: of two that have followed
+/// equally far one goes ahead, and the other finds the head moved.
+async fn write(
+    transaction: &Transaction<'_>,
+    row: &Row<'_>,
+    refused: &Mutex<Option<Refused>>,
+) -> Result<Appended, DbError> {
+    let moved = transaction
+        .query_opt(
+            "UPDATE tollgate.head SET seq = seq + 1 WHERE id = 1 AND seq = $1 RETURNING seq",
+            &[&row.after],
+        )
+        .await?;
+    let Some(moved) = moved else {
+        // By another node, or by this very write, whose answer was lost.
+        let made = transaction
+            .query_opt("SELECT seq FROM tollgate.directory WHERE write_id = $1", &[&row.write_id])
+            .await?;
+        return match made {
+            Some(made) => Ok(Appended::At(read_place(made.try_get(0)?)?)),
+            None => Ok(Appended::Behind),
+        };
+    };
+    let seq: i64 = moved.try_get(0)?;
+    transaction
+        .execute(
+            "INSERT INTO tollgate.directory (seq, write_id, what, account, subject, records)
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            &[&seq, &row.write_id, &row.what, &row.account, &row.subject, &row.bytes],
+        )
+        .await?;
+    for record in row.records {
+        if let Some(why) = take_effect(transaction, record, seq).await? {
+            *refused.lock() = Some(why);
+            return Err(DbError::Failed("the treasury refuses the write".to_owned()));
+        }
+    }
+    Ok(Appended::At(read_place(seq)?))
+}
+
+/// Does to the treasury's money what a record at this place says; tells why it cannot be.
+async fn take_effect(
+    transaction: &Transaction<'_>,
+    record: &Record,
+    seq: i64,
+) -> Result<Option<Refused>, DbError> {
+    match record {
+        Record::AccountCreated { account, name, at } => {
+            let sql = "INSERT INTO tollgate.accounts (id, name, created_at) VALUES ($1, $2, $3)";
+            transaction.execute(sql, &[&account.to_string(), name, &at_ms(*at)]).await?;
+            Ok(None)
+        }
+        Record::AccountRenamed { account, name, .. } => {
+            let sql = "UPDATE tollgate.accounts SET name = $2 WHERE id = $1";
+            let renamed = transaction.execute(sql, &[&account.to_string(), name]).await?;
+            Ok((renamed == 0).then_some(Refused::UnknownAccount(*account)))
+        }
+        Record::Central(record) => match &**record {
+            Record::Granted { account, id, amount, at } => {
+                put_line(transaction, record, read_place(seq)?).await?;
+                let refused = give(transaction, (*account, id), *amount, *at).await?;
+                debts::pay(transaction, *account).await?;
+                Ok(refused)
+            }
+            Record::Refunded { account, .. } => {
+                put_line(transaction, record, read_place(seq)?).await?;
+                let refused = give_back(transaction, record).await?;
+                debts::pay(transaction, *account).await?;
+                Ok(refused)
+            }
+            Record::WrittenOff { .. } => {
+                put_line(transaction, record, read_place(seq)?).await?;
+                debts::give_up(transaction, record).await
+            }
+            Record::DoubtResolved { account, hold, .. } => {
+                let sql = "DELETE FROM tollgate.in_doubt WHERE hold = $1 AND account = $2";
+                let (number, account) = (place(hold.number())?, account.to_string());
+                let resolved = transaction.execute(sql, &[&number, &account]).await?;
+                Ok((resolved == 0).then_some(Refused::NotInDoubt(*hold)))
+            }
+            _ => Ok(None),
+        },
+        Record::SuspenseResolved { account, node, amount, end, .. } => {
+            if *end == SuspenseEnd::Charge {
+                put_line(transaction, record, read_place(seq)?).await?;
+            }
+            let resolved = suspense::resolve(transaction, (*node, *account), *amount, *end).await?;
+            debts::pay(transaction, *account).await?;
+            Ok((!resolved).then_some(Refused::NotInSuspense(*node, *account)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Writes the line of a statement: as a node reports those of its calls, and once for all nodes.
+pub(super) async fn put_line(
+    transaction: &Transaction<'_>,
+    record: &Record,
+    seq: Seq,
+) -> Result<(), DbError> {
+    const SQL: &str = "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
+        VALUES ($1, $2, $2, $3, $4)";
+    let seq = NodeId::DIRECTORY.begin() | seq;
+    let line = Journaled { seq, record: record.clone(), hold: None };
+    let (account, at) = (record.account().to_string(), at_ms(record.at()));
+    transaction.execute(SQL, &[&account, &place(seq)?, &at, &encoded(&line)?]).await?;
+    Ok(())
+}
+
+async fn give(
+    transaction: &Transaction<'_>,
+    (account, id): (AccountId, &str),
+    amount: Nanousd,
+    at: UnixMs,
+) -> Result<Option<Refused>, DbError> {
+    let (name, room) = (account.to_string(), i64::MAX.saturating_sub(amount.get()));
+    let given = transaction
+        .execute(
+            "UPDATE tollgate.accounts SET granted = granted + $2, available = available + $2
+             WHERE id = $1 AND granted <= $3",
+            &[&name, &amount.get(), &room],
+        )
+        .await?;
+    if given == 0 {
+        let sql = "SELECT 1 FROM tollgate.accounts WHERE id = $1";
+        let is_known = transaction.query_opt(sql, &[&name]).await?.is_some();
+        let unknown = Refused::UnknownAccount(account);
+        return Ok(Some(if is_known { Refused::DoesNotFit } else { unknown }));
+    }
+    let noted = transaction
+        .execute(
+            "INSERT INTO tollgate.grants (account, id, amount, at) VALUES ($1, $2, $3, $4)
+             ON CONFLICT DO NOTHING",
+            &[&name, &id, &amount.get(), &at_ms(at)],
+        )
+        .await?;
+    Ok((noted == 0).then_some(Refused::GivenBefore))
+}
+
+async fn give_back(
+    transaction: &Transaction<'_>,
+    record: &Record,
+) -> Result<Option<Refused>, DbError> {
+    let Record::Refunded { account, id, hold, amount, charged, at } = record else {
+        return Ok(None);
+    };
+    let name = account.to_string();
+    let given = transaction
+        .execute(
+            "UPDATE tollgate.accounts SET spent = spent - $2, available = available + $2
+             WHERE id = $1 AND spent >= $2",
+            &[&name, &amount.get()],
+        )
+        .await?;
+    if given == 0 {
+        return Ok(Some(Refused::NotSpent));
+    }
+    let hold = place(hold.number())?;
+    let noted = transaction
+        .execute(
+            "INSERT INTO tollgate.refunds (account, id, hold, amount, charged, at)
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+            &[&name, id, &hold, &amount.get(), &charged.get(), &at_ms(*at)],
+        )
+        .await?;
+    Ok((noted == 0).then_some(Refused::GivenBefore))
+}

@@ -1,0 +1,333 @@
+//! Shares of limits in SQL: the limits are locked in the order of their names, `shares` and `caps`
+//! decide, and the rows of the node that asked are written. One transaction for all its limits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use super::exchange::{count, number};
+use super::{Db, DbError, Transaction};
+use crate::caps::{self, CapShare};
+use crate::lease::{Epoch, Turn};
+use crate::shares::{self, Claim, Pool, Settled};
+use tollgate_ledger::{AccountId, KeyId, NodeId};
+use tollgate_ledger::{CapAsk, CapTold};
+use tollgate_limits::{Ask, Subject, Told};
+use tollgate_money::money::Nanousd;
+
+/// The database waits for so many terms before it gives a silent node's shares to others, as the
+/// treasury does with its leases.
+const TERMS_WAITED: u32 = crate::treasury::TERMS_WAITED;
+
+/// Takes a turn, unless it comes too late, or from a process that is shut out.
+const TAKE_TURN: &str = "INSERT INTO tollgate.limit_turns AS t (node, epoch, turn)
+    SELECT id, epoch, $3 FROM tollgate.nodes WHERE id = $1 AND epoch = $2
+    ON CONFLICT (node) DO UPDATE SET epoch = EXCLUDED.epoch, turn = EXCLUDED.turn
+    WHERE t.epoch < EXCLUDED.epoch OR t.epoch = EXCLUDED.epoch AND t.turn < EXCLUDED.turn
+    RETURNING (SELECT count(*) FROM tollgate.nodes WHERE term_ends > now()),
+        (extract(epoch FROM now()) * 1000)::bigint";
+
+const LOCK: &str = "SELECT name, units, micros, at_ms FROM tollgate.limits
+    WHERE name = ANY($1) ORDER BY name FOR UPDATE";
+
+const ADD: &str = "INSERT INTO tollgate.limits (name, units, micros, at_ms)
+    SELECT d.name, d.units, d.units * 1000000, $3
+    FROM unnest($1::text[], $2::bigint[]) AS d (name, units) ORDER BY d.name
+    ON CONFLICT (name) DO NOTHING";
+
+const SHARES: &str = "SELECT name, node, share, demand, need, at_least FROM tollgate.limit_shares
+    WHERE name = ANY($1) AND until > now()";
+
+const PUT: &str = "UPDATE tollgate.limits l SET units = d.units, micros = d.micros, at_ms = d.at_ms
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS d (name, units, micros, at_ms)
+    WHERE l.name = d.name";
+
+const PUT_SHARES: &str = "INSERT INTO tollgate.limit_shares
+        (name, node, share, whole, demand, need, at_least, until)
+    SELECT d.name, $1, d.share, d.whole, d.demand, d.need, d.at_least,
+        now() + $2::bigint * interval '1 millisecond'
+    FROM unnest($3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
+        AS d (name, share, whole, demand, need, at_least)
+    ON CONFLICT (name, node) DO UPDATE SET share = EXCLUDED.share, whole = EXCLUDED.whole,
+        demand = EXCLUDED.demand, need = EXCLUDED.need, at_least = EXCLUDED.at_least,
+        until = EXCLUDED.until";
+
+const END_SHARES: &str = "DELETE FROM tollgate.limit_shares WHERE node = $1 AND name = ANY($2)";
+
+const ADD_CAPS: &str = "INSERT INTO tollgate.caps (name, until)
+    SELECT d.name, to_timestamp(d.ends_at)
+    FROM unnest($1::text[], $2::bigint[]) AS d (name, ends_at) ORDER BY d.name
+    ON CONFLICT (name) DO NOTHING";
+
+const LOCK_CAPS: &str =
+    "SELECT name FROM tollgate.caps WHERE name = ANY($1) ORDER BY name FOR UPDATE";
+
+/// What calls wait for counts for as long as they may wait; and of a node that says nothing any more,
+/// nothing comes back.
+const CAP_SHARES: &str = "SELECT name, node, share, spent,
+        CASE WHEN at > now() - interval '10 seconds' THEN held ELSE share - spent END,
+        CASE WHEN at > now() - interval '2 seconds' THEN lacks ELSE 0 END
+    FROM tollgate.cap_shares WHERE name = ANY($1)";
+
+const PUT_CAP_SHARES: &str = "INSERT INTO tollgate.cap_shares
+        (name, node, share, spent, held, lacks, at)
+    SELECT d.name, $1, d.share, d.spent, d.held, d.lacks, now()
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+        AS d (name, share, spent, held, lacks)
+    ON CONFLICT (name, node) DO UPDATE SET share = EXCLUDED.share, spent = EXCLUDED.spent,
+        held = EXCLUDED.held, lacks = EXCLUDED.lacks, at = EXCLUDED.at";
+
+/// What nobody will ask for again. A limit that nobody has had for two minutes is full, as a new one;
+/// clocks of nodes may be an hour apart before what was spent yesterday is counted anew.
+const CLEAN: [&str; 4] = [
+    "DELETE FROM tollgate.limit_shares WHERE until < now() - interval '1 minute'",
+    "DELETE FROM tollgate.limits l
+        WHERE l.at_ms < (extract(epoch FROM now()) * 1000)::bigint - 120000
+        AND NOT EXISTS (SELECT 1 FROM tollgate.limit_shares s WHERE s.name = l.name)",
+    "DELETE FROM tollgate.cap_shares
+        WHERE name IN (SELECT name FROM tollgate.caps WHERE until < now() - interval '1 hour')",
+    "DELETE FROM tollgate.caps WHERE until < now() - interval '1 hour'",
+];
+
+/// What a node tells and asks about limits at one time.
+#[derive(Clone, Debug)]
+pub(crate) struct ShareExchange {
+    /// Who.
+    pub(crate) node: NodeId,
+    /// In which of its lives.
+    pub(crate) epoch: Epoch,
+    /// Counted for limits alone, from one.
+    pub(crate) turn: Turn,
+    /// What it has ends so long after it has sent this.
+    pub(crate) term: Duration,
+    /// Limits a minute and of places.
+    pub(crate) asks: Vec<Ask>,
+    /// Limits of spending.
+    pub(crate) caps: Vec<CapAsk>,
+}
+
+/// What it is told, in the order of what it asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShareAnswer {
+    pub(crate) told: Vec<Told>,
+    pub(crate) caps: Vec<CapTold>,
+}
+
+/// The row of a limit.
+fn name(ask: &Ask) -> String {
+    match &ask.subject {
+        Subject::Key(key) => format!("{}/{}", KeyId::from_number(*key), ask.kind),
+        Subject::Account(account) => format!("{}/{}", AccountId::from_number(*account), ask.kind),
+        Subject::Model(model) => format!("model/{model}/{}", ask.kind),
+    }
+}
+
+fn cap_name(ask: &CapAsk) -> String {
+    format!("{}/{}", ask.key, ask.period)
+}
+
+fn unit(value: i64) -> u32 {
+    u32::try_from(value.max(0)).unwrap_or(u32::MAX)
+}
+
+impl Db {
+    /// Does an exchange about limits. `None` if it comes too late, or another process has joined as
+    /// this node: nothing is changed then.
+    ///
+    /// # Errors
+    /// [`DbError`]. It is never sent again: the next one says how things are then.
+    pub(crate) async fn share(
+        &self,
+        exchange: &ShareExchange,
+    ) -> Result<Option<ShareAnswer>, DbError> {
+        self.ahead().transact(|tx| Box::pin(share(tx, exchange))).await
+    }
+
+    /// Ends a node's shares of limits a minute and of places, unless another process has joined as it.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub(crate) async fn leave_limits(&self, node: NodeId, epoch: Epoch) -> Result<(), DbError> {
+        const LEAVE: &str = "DELETE FROM tollgate.limit_shares
+            WHERE node = (SELECT id FROM tollgate.nodes WHERE id = $1 AND epoch = $2)";
+        let (node, epoch) = (i32::from(node.number()), number(epoch));
+        self.transact(|tx| {
+            Box::pin(async move { tx.execute(LEAVE, &[&node, &epoch]).await.map(|_| ()) })
+        })
+        .await
+    }
+
+    /// Removes what is over.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub(crate) async fn clean_limits(&self) -> Result<(), DbError> {
+        self.transact(|tx| {
+            Box::pin(async move {
+                for sql in CLEAN {
+                    tx.execute(sql, &[]).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+}
+
+async fn share(
+    tx: &Transaction<'_>,
+    exchange: &ShareExchange,
+) -> Result<Option<ShareAnswer>, DbError> {
+    let node = i32::from(exchange.node.number());
+    let (epoch, turn) = (number(exchange.epoch), number(exchange.turn));
+    let Some(row) = tx.query_opt(TAKE_TURN, &[&node, &epoch, &turn]).await? else {
+        return Ok(None);
+    };
+    let (nodes, now_ms) = (unit(row.try_get(0)?), count(row.try_get(1)?));
+    let mut answer = ShareAnswer::default();
+    if !exchange.asks.is_empty() {
+        answer.told = share_limits(tx, exchange, nodes, now_ms).await?;
+    }
+    if !exchange.caps.is_empty() {
+        answer.caps = share_caps(tx, exchange, nodes).await?;
+    }
+    Ok(Some(answer))
+}
+
+async fn share_limits(
+    tx: &Transaction<'_>,
+    exchange: &ShareExchange,
+    nodes: u32,
+    now_ms: u64,
+) -> Result<Vec<Told>, DbError> {
+    let node = i16::try_from(exchange.node.number()).unwrap_or(i16::MAX);
+    let names: Vec<String> = exchange.asks.iter().map(name).collect();
+    let pools = lock(tx, &names, &exchange.asks, now_ms).await?;
+    let mut claims: HashMap<String, Vec<Claim>> = HashMap::new();
+    for row in tx.query(SHARES, &[&names]).await? {
+        claims.entry(row.try_get(0)?).or_default().push(claim(&row)?);
+    }
+    let mut settled = Vec::with_capacity(names.len());
+    for (name, ask) in names.iter().zip(&exchange.asks) {
+        let pool = *pools.get(name).ok_or_else(gone)?;
+        let mut others = claims.remove(name).unwrap_or_default();
+        let own = others.iter().position(|claim| claim.node == node);
+        let had = own.map_or(0, |index| others.swap_remove(index).share);
+        settled.push(shares::settle((pool, now_ms), &others, (node, had), ask, nodes));
+    }
+    put(tx, exchange, &names, &settled).await?;
+    Ok(settled.into_iter().map(|settled| settled.told).collect())
+}
+
+/// The limits, locked; those that nobody has had before are made.
+async fn lock(
+    tx: &Transaction<'_>,
+    names: &[String],
+    asks: &[Ask],
+    now_ms: u64,
+) -> Result<HashMap<String, Pool>, DbError> {
+    let mut rows = tx.query(LOCK, &[&names]).await?;
+    if rows.len() < names.len() {
+        let whole: Vec<i64> = asks.iter().map(|ask| ask.limit.into()).collect();
+        tx.execute(ADD, &[&names, &whole, &number(now_ms)]).await?;
+        rows = tx.query(LOCK, &[&names]).await?;
+    }
+    let pool = |row: Row| {
+        let units = unit(row.try_get(1)?);
+        let (micros, at_ms) = (count(row.try_get(2)?), count(row.try_get(3)?));
+        Ok((row.try_get(0)?, Pool { units, micros, at_ms }))
+    };
+    rows.into_iter().map(pool).collect()
+}
+
+/// A row that was cleaned away in the moment before it was locked.
+fn gone() -> DbError {
+    DbError::Unavailable("a limit was removed at the same time".to_owned())
+}
+
+fn claim(row: &Row) -> Result<Claim, DbError> {
+    let node: i32 = row.try_get(1)?;
+    Ok(Claim {
+        node: i16::try_from(node).unwrap_or(i16::MAX),
+        share: unit(row.try_get(2)?),
+        demand: count(row.try_get(3)?),
+        need: unit(row.try_get(4)?),
+        floor: unit(row.try_get(5)?),
+    })
+}
+
+async fn put(
+    tx: &Transaction<'_>,
+    exchange: &ShareExchange,
+    names: &[String],
+    settled: &[Settled],
+) -> Result<(), DbError> {
+    let node = i32::from(exchange.node.number());
+    let pools = |part: fn(&Pool) -> u64| -> Vec<i64> {
+        settled.iter().map(|settled| number(part(&settled.pool))).collect()
+    };
+    let (units, micros) = (pools(|pool| pool.units.into()), pools(|pool| pool.micros));
+    tx.execute(PUT, &[&names, &units, &micros, &pools(|pool| pool.at_ms)]).await?;
+    let all = names.iter().zip(settled).zip(&exchange.asks);
+    let rows: Vec<_> = all
+        .filter_map(|((name, settled), ask)| settled.row.map(|row| (name, row, ask.limit)))
+        .collect();
+    if !rows.is_empty() {
+        let named: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
+        let claims = |part: fn(&Claim) -> u64| -> Vec<i64> {
+            rows.iter().map(|(_, row, _)| number(part(row))).collect()
+        };
+        let whole: Vec<i64> = rows.iter().map(|(.., limit)| (*limit).into()).collect();
+        let term = exchange.term.saturating_mul(TERMS_WAITED);
+        let until_ms = number(u64::try_from(term.as_millis()).unwrap_or(u64::MAX));
+        let (share, demand) = (claims(|row| row.share.into()), claims(|row| row.demand));
+        let (need, floor) = (claims(|row| row.need.into()), claims(|row| row.floor.into()));
+        let values: [super::Param<'_>; 8] =
+            [&node, &until_ms, &named, &share, &whole, &demand, &need, &floor];
+        tx.execute(PUT_SHARES, &values).await?;
+    }
+    if rows.len() < settled.len() {
+        let over = names.iter().zip(settled).filter(|(_, settled)| settled.row.is_none());
+        let over: Vec<&str> = over.map(|(name, _)| name.as_str()).collect();
+        tx.execute(END_SHARES, &[&node, &over]).await?;
+    }
+    Ok(())
+}
+
+async fn share_caps(
+    tx: &Transaction<'_>,
+    exchange: &ShareExchange,
+    nodes: u32,
+) -> Result<Vec<CapTold>, DbError> {
+    let node = i32::from(exchange.node.number());
+    let names: Vec<String> = exchange.caps.iter().map(cap_name).collect();
+    if tx.query(LOCK_CAPS, &[&names]).await?.len() < names.len() {
+        let ends_at: Vec<i64> = exchange.caps.iter().map(|ask| ask.span.ends_at_s()).collect();
+        tx.execute(ADD_CAPS, &[&names, &ends_at]).await?;
+        if tx.query(LOCK_CAPS, &[&names]).await?.len() < names.len() {
+            return Err(gone());
+        }
+    }
+    let mut rows: HashMap<String, BTreeMap<i32, CapShare>> = HashMap::new();
+    for row in tx.query(CAP_SHARES, &[&names]).await? {
+        let amount = |column| row.try_get(column).map(Nanousd::new);
+        let (share, spent) = (amount(2)?, amount(3)?);
+        let share = CapShare { share, spent, held: amount(4)?, lacks: amount(5)? };
+        rows.entry(row.try_get(0)?).or_default().insert(row.try_get(1)?, share);
+    }
+    let settled = names.iter().zip(&exchange.caps).map(|(name, ask)| {
+        let mut others = rows.remove(name).unwrap_or_default();
+        let had = others.remove(&node);
+        let others: Vec<_> = others.into_values().collect();
+        caps::settle(&others, had, ask, nodes)
+    });
+    let (own, told): (Vec<CapShare>, Vec<CapTold>) = settled.unzip();
+    let amounts = |part: fn(&CapShare) -> Nanousd| -> Vec<i64> {
+        own.iter().map(|row| part(row).get()).collect()
+    };
+    let (share, spent) = (amounts(|row| row.share), amounts(|row| row.spent));
+    let (held, lacks) = (amounts(|row| row.held), amounts(|row| row.lacks));
+    tx.execute(PUT_CAP_SHARES, &[&node, &names, &share, &spent, &held, &lacks]).await?;
+    Ok(told)
+}

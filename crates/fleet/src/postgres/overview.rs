@@ -1,0 +1,263 @@
+//! What operators see of a fleet: its nodes, what they have out, and all of its money.
+
+use tokio_postgres::Row;
+
+use super::exchange::{count, id, purse};
+use super::{Db, DbError};
+use crate::treasury::Purse;
+use tollgate_ledger::{AccountId, NodeId, Seq};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+
+/// Sums of accounts. What upstreams report is not bounded, so what was written off may be past the range:
+/// it stays at its end.
+macro_rules! sums {
+    ($($column:literal),+) => {
+        concat!($(
+            ", LEAST(COALESCE(SUM(", $column, "), 0), 9223372036854775807)::bigint AS ", $column
+        ),+)
+    };
+}
+
+/// The whole treasury, by one statement and so at one moment. The last column says whether every
+/// account adds up, and whether what nodes have out, lease by lease, is what stands in the accounts.
+const SUMS: &str = concat!(
+    "SELECT a.*, l.leased = a.leased AND l.suspense = a.suspense AND a.unsound = 0
+    FROM (SELECT COUNT(*)",
+    sums!("granted", "available", "leased", "held", "spent", "suspense", "debt", "written_off"),
+    ", COALESCE(SUM(CASE WHEN granted = available + leased + held + spent + suspense
+                THEN 0 ELSE 1 END), 0)::bigint AS unsound
+          FROM tollgate.accounts) a,
+        (SELECT COALESCE(SUM(CASE WHEN n.suspended_at IS NULL THEN l.amount END), 0)::bigint
+                AS leased,
+            COALESCE(SUM(CASE WHEN n.suspended_at IS NULL THEN NULL ELSE l.amount END), 0)::bigint
+                AS suspense
+         FROM tollgate.leases l JOIN tollgate.nodes n ON n.id = l.node) l"
+);
+
+const NODES: &str = "SELECT n.id, n.name, n.version, n.epoch, n.reported,
+        (EXTRACT(EPOCH FROM n.joined_at) * 1000)::bigint,
+        (EXTRACT(EPOCH FROM n.seen_at) * 1000)::bigint,
+        (EXTRACT(EPOCH FROM n.suspended_at) * 1000)::bigint,
+        GREATEST((EXTRACT(EPOCH FROM n.term_ends - now()) * 1000)::bigint, 0),
+        GREATEST((EXTRACT(EPOCH FROM now() - n.seen_at) * 1000)::bigint, 0),
+        n.term_ends > now(), n.epoch = 0 OR n.joined_at > n.seen_at,
+        COALESCE(l.amount, 0), COALESCE(l.accounts, 0)
+    FROM tollgate.nodes n
+    LEFT JOIN (SELECT node, SUM(amount)::bigint AS amount, COUNT(*) AS accounts
+               FROM tollgate.leases WHERE amount > 0 GROUP BY node) l ON l.node = n.id
+    ORDER BY n.id";
+
+const LEASES: &str = "SELECT l.node, n.name, l.account, a.name, l.amount,
+        (EXTRACT(EPOCH FROM n.suspended_at) * 1000)::bigint
+    FROM tollgate.leases l
+    JOIN tollgate.nodes n ON n.id = l.node
+    JOIN tollgate.accounts a ON a.id = l.account
+    WHERE l.amount > 0 AND (l.node, l.account) > ($1, $2)
+      AND ($3::int IS NULL OR l.node = $3) AND ($4::text IS NULL OR l.account = $4)
+      AND (NOT $5 OR n.suspended_at IS NOT NULL)
+    ORDER BY l.node, l.account LIMIT $6";
+
+/// What a fleet looks like at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Overview {
+    /// All of its money.
+    pub sums: Sums,
+    /// Its nodes, by their numbers.
+    pub nodes: Vec<NodeSeen>,
+}
+
+/// All money of a fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Accounts.
+    pub accounts: u64,
+    /// Where their money is.
+    pub money: Purse,
+    /// Whether every account adds up, and so do all leases.
+    pub adds_up: bool,
+}
+
+/// How a node is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// It is in its term.
+    Alive,
+    /// A process has joined as this node, or is about to, and has nothing yet.
+    Joining,
+    /// Its term is over, and it has money out.
+    Silent,
+    /// Its term is over, and it has nothing out: it was stopped.
+    Gone,
+}
+
+impl NodeState {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 4] = [Self::Alive, Self::Joining, Self::Silent, Self::Gone];
+
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Joining => "joining",
+            Self::Silent => "silent",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// A node as the treasury sees it. Times are the database's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSeen {
+    /// Which.
+    pub node: NodeId,
+    /// What operators call it.
+    pub name: String,
+    /// What it runs; empty before it has joined for the first time.
+    pub version: String,
+    /// How it is doing.
+    pub state: NodeState,
+    /// Its life: raised with each join.
+    pub epoch: u64,
+    /// The last place of its journal that the treasury has.
+    pub reported: Seq,
+    /// When a process has joined last.
+    pub joined_at: UnixMs,
+    /// When it was heard of last.
+    pub seen_at: UnixMs,
+    /// How long ago that is.
+    pub seen_ms_ago: u64,
+    /// Since when what it has out is in suspense.
+    pub suspended_at: Option<UnixMs>,
+    /// How long the treasury still waits for it, in milliseconds.
+    pub term_left_ms: u64,
+    /// What it has out of all accounts.
+    pub out: Nanousd,
+    /// Of how many accounts that is.
+    pub accounts: u64,
+}
+
+/// What a node has out of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseOut {
+    /// Which node.
+    pub node: NodeId,
+    /// What operators call it.
+    pub node_name: String,
+    /// Of which account.
+    pub account: AccountId,
+    /// What the account is called.
+    pub account_name: String,
+    /// How much; above zero.
+    pub amount: Nanousd,
+    /// Since when it is in suspense.
+    pub suspended_at: Option<UnixMs>,
+}
+
+/// Which leases are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeasesWanted {
+    /// Those of one node.
+    pub node: Option<NodeId>,
+    /// Those of one account.
+    pub account: Option<AccountId>,
+    /// Those in suspense.
+    pub only_suspended: bool,
+    /// Those behind this one.
+    pub after: Option<(NodeId, AccountId)>,
+    /// The most of them.
+    pub limit: u32,
+}
+
+impl Db {
+    /// What the fleet looks like now.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`.
+    pub async fn overview(&self) -> Result<Overview, DbError> {
+        let (sums, nodes) = tokio::try_join!(self.sums(), self.nodes())?;
+        Ok(Overview { sums, nodes })
+    }
+
+    async fn sums(&self) -> Result<Sums, DbError> {
+        let rows = self.query(SUMS, &[]).await?;
+        let row = rows.first().ok_or_else(|| DbError::Failed("there are no sums".to_owned()))?;
+        Ok(Sums { accounts: count(row.try_get(0)?), money: purse(row)?, adds_up: row.try_get(10)? })
+    }
+
+    /// All nodes that there ever were, by their numbers.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`.
+    pub async fn nodes(&self) -> Result<Vec<NodeSeen>, DbError> {
+        let rows = self.query(NODES, &[]).await?;
+        rows.iter().map(read_node).collect()
+    }
+
+    /// What nodes have out, by node and account.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`.
+    pub async fn leases(&self, wanted: LeasesWanted) -> Result<Vec<LeaseOut>, DbError> {
+        let (after_node, after_account) = match wanted.after {
+            Some((node, account)) => (i32::from(node.number()), account.to_string()),
+            None => (0, String::new()),
+        };
+        let node = wanted.node.map(|node| i32::from(node.number()));
+        let account = wanted.account.map(|account| account.to_string());
+        let (only_suspended, limit) = (wanted.only_suspended, i64::from(wanted.limit));
+        let params: [super::Param<'_>; 6] =
+            [&after_node, &after_account, &node, &account, &only_suspended, &limit];
+        let rows = self.query(LEASES, &params).await?;
+        rows.iter().map(read_lease).collect()
+    }
+}
+
+fn node_id(row: &Row) -> Result<NodeId, DbError> {
+    let number: i32 = row.try_get(0)?;
+    let node = u16::try_from(number).ok().and_then(NodeId::from_number);
+    node.ok_or_else(|| DbError::Failed(format!("{number} is no node")))
+}
+
+fn time(row: &Row, column: usize) -> Result<Option<UnixMs>, DbError> {
+    let at: Option<i64> = row.try_get(column)?;
+    Ok(at.map(|at| UnixMs(count(at))))
+}
+
+fn read_node(row: &Row) -> Result<NodeSeen, DbError> {
+    let (is_alive, is_joining): (bool, bool) = (row.try_get(10)?, row.try_get(11)?);
+    let out = Nanousd::new(row.try_get(12)?);
+    let state = match (is_alive, is_joining) {
+        (true, _) => NodeState::Alive,
+        (false, _) if out > Nanousd::ZERO => NodeState::Silent,
+        (false, true) => NodeState::Joining,
+        (false, false) => NodeState::Gone,
+    };
+    Ok(NodeSeen {
+        node: node_id(row)?,
+        name: row.try_get(1)?,
+        version: row.try_get(2)?,
+        state,
+        epoch: count(row.try_get(3)?),
+        reported: count(row.try_get(4)?),
+        joined_at: time(row, 5)?.unwrap_or_default(),
+        seen_at: time(row, 6)?.unwrap_or_default(),
+        seen_ms_ago: count(row.try_get(9)?),
+        suspended_at: time(row, 7)?,
+        term_left_ms: count(row.try_get(8)?),
+        out,
+        accounts: count(row.try_get(13)?),
+    })
+}
+
+fn read_lease(row: &Row) -> Result<LeaseOut, DbError> {
+    Ok(LeaseOut {
+        node: node_id(row)?,
+        node_name: row.try_get(1)?,
+        account: id(row.try_get(2)?)?,
+        account_name: row.try_get(3)?,
+        amount: Nanousd::new(row.try_get(4)?),
+        suspended_at: time(row, 5)?,
+    })
+}

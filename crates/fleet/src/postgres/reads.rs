@@ -1,0 +1,399 @@
+//! What is read of the whole fleet: statements, calls, usage, doubts and balances. What nodes have not
+//! reported yet is not in it: that of the last second, or since a node is cut off.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+
+use super::exchange::{count, id, number};
+use super::usage::{USAGE, USAGE_OF_ALL, total};
+use super::{Db, DbError};
+use tollgate_ledger::{
+    AccountId, Balance, CallName, Grain, HoldId, Journaled, KeyId, NodeId, OpenHold, Record, Seq,
+    Totals, UsageCell, UsageTotal, charged_in, read_chunk,
+};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+
+/// The bits of a line's cursor that count the lines of its chunk; those above are the chunk's number.
+/// A chunk takes no more lines once it has 16 KiB, and a line has more than eight bytes. The numbers
+/// of chunks reach 2^42 before a cursor is no integer to JavaScript.
+const LINE_BITS: u32 = 11;
+/// The most chunks that one query gives: at 16 KiB each, one and a half megabytes.
+const CHUNKS_PER_QUERY: usize = 100;
+/// The most chunks that are read for one call: where few calls are made, those of hours.
+const CHUNKS_MAX: usize = 512;
+/// The most bytes of them: some 13,000 lines.
+const BYTES_MAX: usize = 2 << 20;
+/// So long before the moment that is told the end of a call is looked for: first as if clocks agreed
+/// and were never set back, for the sake of accounts with very many calls, then as if not.
+const SLACKS_MS: [u64; 2] = [100, CLOCKS_APART_MS];
+/// The most that the clocks of two nodes, or of one before and after it was set, are taken to differ.
+const CLOCKS_APART_MS: u64 = 5_000;
+/// The most open tasks that are looked at for the one of a request: a task is opened within a second of
+/// its request.
+const TASKS_MAX: usize = 200;
+const HOURS_PER_DAY: u32 = 24;
+
+/// Chunks behind a place of one node, in the order of their places.
+const BY_PLACE: &str = "SELECT number, last_seq, bytes FROM tollgate.entries
+    WHERE account = $1 AND last_seq <= $2 AND (last_seq, number) > ($3, $4)
+    ORDER BY last_seq, number LIMIT $5";
+/// Chunks behind a moment, in the order of their times.
+const BY_TIME: &str = "SELECT number, last_at, bytes FROM tollgate.entries
+    WHERE account = $1 AND last_at <= $2 AND (last_at, number) > ($3, $4)
+    ORDER BY last_at, number LIMIT $5";
+
+/// The last chunks up to a number.
+const ENTRIES: &str = "SELECT number, bytes FROM tollgate.entries
+    WHERE account = $1 AND number <= $2 ORDER BY number DESC LIMIT $3";
+/// The open task that a hold pays for.
+const TASK_OF_HOLD: &str = "SELECT hold, open_hold FROM tollgate.tasks
+    WHERE account = $1 AND hold = $2 AND stage NOT IN ('ended', 'never')";
+/// The first open tasks behind a moment.
+const TASKS_BEHIND: &str = "SELECT hold, open_hold FROM tollgate.tasks
+    WHERE account = $1 AND submitted_at >= $2 AND stage NOT IN ('ended', 'never')
+    ORDER BY submitted_at, id LIMIT $3";
+/// What was given back for a hold.
+const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
+    WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
+/// When keys were last used.
+const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
+/// What accounts have.
+const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, debt,
+        written_off FROM tollgate.accounts WHERE id = ANY($1)";
+
+/// Sums, which stay at the end of their range.
+macro_rules! sums {
+    ($($column:literal),+) => {
+        concat!($(", LEAST(SUM(", $column, "), 9223372036854775807)::bigint"),+)
+    };
+}
+
+/// Where a call is looked for.
+struct Stretch {
+    account: AccountId,
+    /// Behind this place or moment,
+    from: i64,
+    /// and up to this one.
+    to: i64,
+    chunks_max: usize,
+    bytes_max: usize,
+}
+
+/// Usage of all accounts: the hour or day, the model, and what was used.
+type OfAll = (u32, Arc<str>, UsageTotal);
+
+impl Db {
+    /// At most `limit` lines of an account's statement from before `before`, the last reported first.
+    /// The place of each is its cursor: the number of its chunk, and its own in the chunk.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`. So do all reads fail.
+    pub(crate) async fn entries(
+        &self,
+        account: AccountId,
+        before: Seq,
+        limit: usize,
+    ) -> Result<Vec<Journaled>, DbError> {
+        let (account, mut last) = (account.to_string(), number(before >> LINE_BITS));
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let most = limit.saturating_sub(found.len()).min(CHUNKS_PER_QUERY);
+            let rows = self.query(ENTRIES, &[&account, &last, &size(most)]).await?;
+            for row in &rows {
+                let chunk: i64 = row.try_get(0)?;
+                last = chunk.saturating_sub(1);
+                let older = lines(chunk, row.try_get(1)?)?;
+                let older = older.into_iter().rev().filter(|line| line.seq < before);
+                found.extend(older.take(limit.saturating_sub(found.len())));
+            }
+            if rows.len() < most {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The line with which a call of an account ended. `None` if there is none, or if very many stand
+    /// between it and where it may have been at the earliest.
+    pub(crate) async fn end_of_call(
+        &self,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<Journaled>, DbError> {
+        let find = |chunk: i64, bytes: &[u8]| {
+            Ok(lines(chunk, bytes)?.into_iter().find(|line| name.is_ended_by(line)))
+        };
+        let stretch =
+            Stretch { account, from: 0, to: 0, chunks_max: CHUNKS_MAX, bytes_max: BYTES_MAX };
+        let from = match name {
+            CallName::Request(_, from) => Some(from),
+            CallName::Hold(hold, from) => {
+                let found = self.search(BY_PLACE, stretch.behind(hold), find).await?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+                from
+            }
+        };
+        let Some(from) = from else { return Ok(None) };
+        for slack in SLACKS_MS {
+            let from = number(from.0.saturating_sub(slack));
+            let stretch = Stretch { from, to: i64::MAX, ..stretch };
+            let found = self.search(BY_TIME, stretch, find).await?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The hold of a call whose open task pays with it, whichever node took the task.
+    pub(crate) async fn open_hold_of(
+        &self,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<(HoldId, OpenHold)>, DbError> {
+        let account = account.to_string();
+        let rows = match name {
+            CallName::Hold(hold, _) => {
+                self.query(TASK_OF_HOLD, &[&account, &number(hold.number())]).await?
+            }
+            CallName::Request(_, from) => {
+                let from = number(from.0.saturating_sub(CLOCKS_APART_MS));
+                self.query(TASKS_BEHIND, &[&account, &from, &size(TASKS_MAX)]).await?
+            }
+        };
+        for row in &rows {
+            let hold: OpenHold = postcard::from_bytes(row.try_get(1)?).map_err(unreadable)?;
+            let id = HoldId::from_number(count(row.try_get(0)?));
+            let is_meant = match name {
+                CallName::Hold(meant, _) => id == meant,
+                CallName::Request(meant, _) => hold.reservation.request == meant,
+            };
+            if is_meant {
+                return Ok(Some((id, hold)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a settled hold of an account was charged, whichever node settled it; `None` if there is
+    /// none of this id, as far as nodes have reported.
+    pub(crate) async fn charged(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+    ) -> Result<Option<Nanousd>, DbError> {
+        let (from, to) = (0, 0);
+        let all = Stretch { account, from, to, chunks_max: usize::MAX, bytes_max: usize::MAX };
+        let find = |_, bytes: &[u8]| charged_in(bytes, hold).map_err(unreadable);
+        Ok(self.search(BY_PLACE, all.behind(hold), find).await?.flatten())
+    }
+
+    /// The first thing that `find` finds in the chunks of a stretch.
+    async fn search<T>(
+        &self,
+        sql: &str,
+        stretch: Stretch,
+        find: impl Fn(i64, &[u8]) -> Result<Option<T>, DbError>,
+    ) -> Result<Option<T>, DbError> {
+        let Stretch { account, mut from, to, mut chunks_max, mut bytes_max } = stretch;
+        // Behind all chunks of the place or moment before the first.
+        from = from.saturating_sub(1);
+        let (account, mut chunk) = (account.to_string(), i64::MAX);
+        while chunks_max > 0 && bytes_max > 0 {
+            let most = chunks_max.min(CHUNKS_PER_QUERY);
+            let rows = self.query(sql, &[&account, &to, &from, &chunk, &size(most)]).await?;
+            for row in &rows {
+                (chunk, from) = (row.try_get(0)?, row.try_get(1)?);
+                let bytes: &[u8] = row.try_get(2)?;
+                if let Some(found) = find(chunk, bytes)? {
+                    return Ok(Some(found));
+                }
+                chunks_max = chunks_max.saturating_sub(1);
+                bytes_max = bytes_max.saturating_sub(bytes.len());
+            }
+            if rows.len() < most {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// At most `limit` refunds of a hold, the first ones, without places.
+    pub(crate) async fn refunds_of(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+        limit: usize,
+    ) -> Result<Vec<Journaled>, DbError> {
+        let params: [super::Param<'_>; 3] =
+            [&account.to_string(), &number(hold.number()), &size(limit)];
+        let rows = self.query(REFUNDS, &params).await?;
+        let refund = |row: &Row| {
+            let record = Record::Refunded {
+                account,
+                hold,
+                id: row.try_get(0)?,
+                amount: Nanousd::new(row.try_get(1)?),
+                charged: Nanousd::new(row.try_get(2)?),
+                at: UnixMs(count(row.try_get(3)?)),
+            };
+            Ok(Journaled { seq: 0, record, hold: None })
+        };
+        rows.iter().map(refund).collect()
+    }
+
+    /// The ends of all holds that crashes have left open and nobody has looked into, oldest first.
+    pub(crate) async fn in_doubt(&self) -> Result<Vec<Journaled>, DbError> {
+        let rows = self.query("SELECT bytes FROM tollgate.in_doubt ORDER BY at, hold", &[]).await?;
+        let doubt = |row: &Row| postcard::from_bytes(row.try_get(0)?).map_err(unreadable);
+        rows.iter().map(doubt).collect()
+    }
+
+    /// The usage of an account in the hours or days of `times`, by that, key and model.
+    pub(crate) async fn usage(
+        &self,
+        account: AccountId,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<(UsageCell, UsageTotal)>, DbError> {
+        let Hours { first, end, each } = Hours::of(grain, &times);
+        let rows = self.query(&USAGE, &[&account.to_string(), &first, &end, &each]).await?;
+        let mut found: BTreeMap<UsageCell, UsageTotal> = BTreeMap::new();
+        for row in &rows {
+            let model: &str = row.try_get(2)?;
+            let (time, key) = (time(row.try_get(0)?, each), id::<KeyId>(row.try_get(1)?)?);
+            let cell = UsageCell { account, time, key, model: model.into() };
+            found.entry(cell).or_default().add(&total(row, 3)?);
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// The same of all accounts together, by model.
+    pub(crate) async fn usage_of_all(
+        &self,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<OfAll>, DbError> {
+        let Hours { first, end, each } = Hours::of(grain, &times);
+        let rows = self.query(&USAGE_OF_ALL, &[&first, &end, &each]).await?;
+        let mut found: BTreeMap<(u32, Arc<str>), UsageTotal> = BTreeMap::new();
+        for row in &rows {
+            let model: &str = row.try_get(1)?;
+            let cell = (time(row.try_get(0)?, each), model.into());
+            found.entry(cell).or_default().add(&total(row, 2)?);
+        }
+        Ok(found.into_iter().map(|((time, model), total)| (time, model, total)).collect())
+    }
+
+    /// When each key of an account was last charged for a call. Keys that never were are left out.
+    pub(crate) async fn keys_last_used(
+        &self,
+        account: AccountId,
+    ) -> Result<HashMap<KeyId, UnixMs>, DbError> {
+        let rows = self.query(KEYS_USED, &[&account.to_string()]).await?;
+        let used = |row: &Row| Ok((id(row.try_get(0)?)?, UnixMs(count(row.try_get(1)?))));
+        rows.iter().map(used).collect()
+    }
+
+    /// What these accounts have, and what their calls cost beyond it. What nodes have out counts as
+    /// available: how much of it covers calls in flight only they know.
+    pub(crate) async fn balances(
+        &self,
+        accounts: &[AccountId],
+    ) -> Result<HashMap<AccountId, (Balance, Nanousd)>, DbError> {
+        let accounts: Vec<String> = accounts.iter().map(AccountId::to_string).collect();
+        let rows = self.query(BALANCES, &[&accounts]).await?;
+        rows.iter().map(|row| Ok((id(row.try_get(0)?)?, balance(row)?))).collect()
+    }
+
+    /// The same of all accounts together, and how many there are.
+    pub(crate) async fn totals(&self) -> Result<Totals, DbError> {
+        const SQL: &str = concat!(
+            "SELECT COUNT(*)",
+            sums!("granted", "available + leased", "held + suspense", "spent", "debt"),
+            sums!("written_off"),
+            " FROM tollgate.accounts HAVING COUNT(*) > 0"
+        );
+        let rows = self.query(SQL, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(Totals::default()) };
+        let accounts = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0);
+        let (balance, written_off) = balance(row)?;
+        Ok(Totals { accounts, balance, written_off })
+    }
+}
+
+impl Stretch {
+    /// The chunks in which the end of a hold can stand: behind its beginning, in the journal of the
+    /// same node.
+    fn behind(&self, hold: HoldId) -> Self {
+        let (from, to) = (number(hold.number()), number(NodeId::of(hold.number()).end()));
+        Self { from, to, ..*self }
+    }
+}
+
+/// Hours that are asked for: each row is of so many of them.
+struct Hours {
+    first: i32,
+    end: i32,
+    each: i32,
+}
+
+impl Hours {
+    fn of(grain: Grain, times: &Range<u32>) -> Self {
+        let each = match grain {
+            Grain::Hour => 1,
+            Grain::Day => HOURS_PER_DAY,
+        };
+        let hours = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
+        let hour = |time: u32| hours(time.saturating_mul(each));
+        Self { first: hour(times.start), end: hour(times.end), each: hours(each) }
+    }
+}
+
+/// The hour or day that begins with an hour.
+fn time(hour: i32, each: i32) -> u32 {
+    u32::try_from(hour.checked_div(each).unwrap_or(0)).unwrap_or(0)
+}
+
+fn size(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn unreadable(error: postcard::Error) -> DbError {
+    DbError::Failed(format!("what a node has reported cannot be read: {error}"))
+}
+
+/// The lines of a chunk, each with its cursor as its place.
+fn lines(chunk: i64, bytes: &[u8]) -> Result<Vec<Journaled>, DbError> {
+    let mut lines = read_chunk(bytes).map_err(unreadable)?;
+    let first = count(chunk) << LINE_BITS;
+    if lines.len() > 1 << LINE_BITS {
+        return Err(DbError::Failed(format!("chunk {chunk} of entries has too many lines")));
+    }
+    for (line, cursor) in lines.iter_mut().zip(first..) {
+        line.seq = cursor;
+    }
+    Ok(lines)
+}
+
+/// What stands behind a row's first column.
+fn balance(row: &Row) -> Result<(Balance, Nanousd), DbError> {
+    let amount = |column| row.try_get::<_, i64>(column).map(Nanousd::new);
+    let balance = Balance {
+        granted: amount(1)?,
+        available: amount(2)?,
+        held: amount(3)?,
+        spent: amount(4)?,
+        debt: amount(5)?,
+    };
+    Ok((balance, amount(6)?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Money of nodes that have fallen silent, and what operators make of it.
+
+use std::collections::BTreeMap;
+
+use super::directory::put_line;
+use super::exchange::id;
+use super::{Db, DbError, Transaction, debts};
+use crate::lease::Exchange;
+use crate::treasury::{Resolved, Treasury};
+use tollgate_ledger::{AccountId, NodeId, Record, SuspenseEnd};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+
+impl Db {
+    /// What a silent node has out of an account; `None` if it is not silent, or has nothing.
+    ///
+    /// # Errors
+    /// See [`DbError`]; never `Unknown`.
+    pub async fn in_suspense(
+        &self,
+        node: NodeId,
+        account: AccountId,
+    ) -> Result<Option<Nanousd>, DbError> {
+        const SQL: &str = "SELECT l.amount FROM tollgate.leases l
+            JOIN tollgate.nodes n ON n.id = l.node AND n.suspended_at IS NOT NULL
+            WHERE l.node = $1 AND l.account = $2 AND l.amount > 0";
+        let node = i32::from(node.number());
+        let rows = self.query(SQL, &[&node, &account.to_string()]).await?;
+        let amount = rows.first().map(|row| row.try_get(0)).transpose()?;
+        Ok(amount.map(Nanousd::new))
+    }
+}
+
+/// Takes exactly `amount`, which a silent node has out of an account, out of suspense. Says whether it
+/// was there. The node's life ends with it: a process that wakes up as this node is refused, and joins
+/// anew. Its first exchange undoes this.
+pub(super) async fn resolve(
+    transaction: &Transaction<'_>,
+    (node, account): (NodeId, AccountId),
+    amount: Nanousd,
+    end: SuspenseEnd,
+) -> Result<bool, DbError> {
+    // The node's row first, then the account's: the order in which exchanges lock them.
+    const SHUT_OUT: &str = "UPDATE tollgate.nodes SET epoch = epoch + 1
+        WHERE id = $1 AND suspended_at IS NOT NULL";
+    const TAKE: &str = "DELETE FROM tollgate.leases
+        WHERE node = $1 AND account = $2 AND amount = $3 AND amount > 0";
+    const RELEASE: &str = "UPDATE tollgate.accounts
+        SET suspense = suspense - $2, available = available + $2 WHERE id = $1";
+    const CHARGE: &str = "UPDATE tollgate.accounts
+        SET suspense = suspense - $2, spent = spent + $2 WHERE id = $1";
+    const KNOW: &str = "INSERT INTO tollgate.resolved AS r (node, account, released, charged)
+        VALUES ($1, $2, $3, $4) ON CONFLICT (node, account) DO UPDATE
+        SET released = r.released + EXCLUDED.released, charged = r.charged + EXCLUDED.charged";
+    let (node, account, amount) = (i32::from(node.number()), account.to_string(), amount.get());
+    if transaction.execute(SHUT_OUT, &[&node]).await? == 0 {
+        return Ok(false);
+    }
+    if transaction.execute(TAKE, &[&node, &account, &amount]).await? == 0 {
+        return Ok(false);
+    }
+    let (shift, released, charged) = match end {
+        SuspenseEnd::Release => (RELEASE, amount, 0),
+        SuspenseEnd::Charge => (CHARGE, 0, amount),
+    };
+    transaction.execute(KNOW, &[&node, &account, &released, &charged]).await?;
+    Ok(transaction.execute(shift, &[&account, &amount]).await? > 0)
+}
+
+/// What operators have taken out of suspense of what a node had out, by account.
+pub(super) async fn resolved(
+    transaction: &Transaction<'_>,
+    node: NodeId,
+) -> Result<BTreeMap<AccountId, Resolved>, DbError> {
+    const SQL: &str = "SELECT account, released, charged FROM tollgate.resolved WHERE node = $1";
+    let rows = transaction.query(SQL, &[&i32::from(node.number())]).await?;
+    let resolved = rows.iter().map(|row| {
+        let (released, charged) = (row.try_get(1)?, row.try_get(2)?);
+        let (released, charged) = (Nanousd::new(released), Nanousd::new(charged));
+        Ok((id(row.try_get(0)?)?, Resolved { released, charged }))
+    });
+    resolved.collect()
+}
+
+/// The node was heard of: what was resolved of its money is undone.
+pub(super) async fn forget_resolved(
+    transaction: &Transaction<'_>,
+    node: NodeId,
+) -> Result<(), DbError> {
+    let sql = "DELETE FROM tollgate.resolved WHERE node = $1";
+    transaction.execute(sql, &[&i32::from(node.number())]).await?;
+    Ok(())
+}
+
+/// Writes a line for what an exchange gives back to an account beside what the node's calls were
+/// charged, and what debts it paid: what counted as spent while the node was silent, and what its calls cost beyond released
+/// money that is gone. So the lines of a statement always add up to what was spent.
+pub(super) async fn put_given_back(
+    transaction: &Transaction<'_>,
+    exchange: &Exchange,
+    (before, after): (&Treasury, &Treasury),
+) -> Result<(), DbError> {
+    let settled = exchange.report.iter().flat_map(|report| &report.settled);
+    let charged: BTreeMap<_, _> =
+        settled.map(|settled| (settled.account, settled.charged)).collect();
+    for (account, purse) in after.accounts() {
+        let spent = before.purse(account).map(|purse| purse.spent).unwrap_or_default();
+        let charged = charged.get(&account).copied().unwrap_or_default();
+        let paid = debts::paid(exchange, (before, after), account);
+        let with_charges = [charged, paid]
+            .into_iter()
+            .fold(spent, |sum, more| sum.checked_add(more).unwrap_or(Nanousd::MAX));
+        let amount = with_charges.saturating_sub(purse.spent);
+        if amount > Nanousd::ZERO {
+            let (node, end, note, at) =
+                (exchange.node, SuspenseEnd::Release, String::new(), UnixMs::now());
+            let line = Record::SuspenseResolved { account, node, amount, end, note, at };
+            put_line(transaction, &line, after.directory).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The tasks of a fleet, which stand in PostgreSQL and nowhere else: any node answers for any task,
+//! and one at a time looks after it.
+//!
+//! | File | What it knows |
+//! |---|---|
+//! | `open` | a task and its money come into the database together, or not at all |
+//! | `end` | a task changes, and ends with its money, once |
+//! | `due` | which node looks at which task when, and what an upstream said last |
+//! | `list` | lists of tasks, and forgetting old ones |
+//!
+//! Locks are taken in this order: node, task, account, lease.
+
+mod due;
+mod end;
+mod list;
+mod open;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_postgres::Row;
+
+pub use self::due::{Claims, Heard};
+pub use self::list::Listing;
+pub use self::open::{Found, Opened, Opening};
+use super::{Db, DbError};
+use crate::Fleet;
+use tollgate_ledger::{AccountId, Repeat, Repeated, Stage, Task, TaskId, Tried};
+use tollgate_money::clock::UnixMs;
+
+/// The tasks that all nodes share, as one node sees them. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SharedTasks(Arc<Fleet>);
+
+/// A task as the database has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedTask {
+    /// The task.
+    pub task: Arc<Task>,
+    /// The last try to announce its end.
+    pub tried: Option<Tried>,
+    /// What its upstream said last, while it has not ended.
+    pub said: Option<Said>,
+    /// How long ago its upstream was asked.
+    pub asked_ago: Option<Duration>,
+}
+
+/// What an upstream said of a task that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Where it is, in the customers' words.
+    pub state: String,
+    /// What the customer's record needs of it: JSON.
+    pub document: String,
+    /// When the state became another.
+    pub changed_at: UnixMs,
+}
+
+/// What [`read`] reads, in its order.
+const COLUMNS: &str = "task, tried, said_state, said_document, said_changed_at, \
+                       (extract(epoch FROM now() - asked_at) * 1000)::bigint";
+
+impl SharedTasks {
+    /// As the node of `fleet` sees them.
+    #[must_use]
+    pub fn of(fleet: Arc<Fleet>) -> Self {
+        Self(fleet)
+    }
+
+    fn db(&self) -> &Db {
+        self.0.db()
+    }
+
+    fn node(&self) -> i32 {
+        i32::from(self.0.node().number())
+    }
+
+    /// The node's life.
+    fn epoch(&self) -> i64 {
+        i64::try_from(self.0.epoch()).unwrap_or(i64::MAX)
+    }
+
+    /// The account's task of this id, or of this upstream's id. With one query, so that an answer
+    /// does not tell whether another account has such a task.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn task(&self, account: AccountId, id: &str) -> Result<Option<SharedTask>, DbError> {
+        let is_own = id.parse::<TaskId>().is_ok();
+        let by = if is_own { "id" } else { "native_id" };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM tollgate.tasks
+             WHERE account = $1 AND {by} = $2 AND stage <> 'never'
+             ORDER BY submitted_at DESC LIMIT 1"
+        );
+        let rows = self.db().query(&sql, &[&account.to_string(), &id]).await?;
+        rows.first().map(read).transpose()
+    }
+
+    /// The task of this id, whosever it is.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn any_task(&self, id: TaskId) -> Result<Option<SharedTask>, DbError> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM tollgate.tasks WHERE id = $1 AND stage <> 'never'");
+        let rows = self.db().query(&sql, &[&id.to_string()]).await?;
+        rows.first().map(read).transpose()
+    }
+
+    /// Whether a submit was made less than `within` before `at`.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn repeated(
+        &self,
+        account: AccountId,
+        repeat: &Repeat,
+        (at, within): (UnixMs, Duration),
+    ) -> Result<Repeated, DbError> {
+        let sql = "SELECT task, body FROM tollgate.submits
+                   WHERE account = $1 AND key = $2 AND at > $3";
+        let params = (account.to_string(), &repeat.key[..], before(at, within));
+        let rows = self.db().query(sql, &[&params.0, &params.1, &params.2]).await?;
+        let Some(row) = rows.first() else { return Ok(Repeated::New) };
+        if row.try_get::<_, &[u8]>(1)? != repeat.body {
+            return Ok(Repeated::Other);
+        }
+        let task: &str = row.try_get(0)?;
+        Ok(Repeated::Same(task.parse().map_err(|_| unreadable("a task's id"))?))
+    }
+}
+
+/// The word for a task's stage.
+fn stage_of(task: &Task) -> &'static str {
+    match task.stage {
+        Stage::Submitting => "submitting",
+        Stage::InDoubt => "in_doubt",
+        Stage::Submitted { .. } => "submitted",
+        Stage::Ended(_) => "ended",
+    }
+}
+
+fn read(row: &Row) -> Result<SharedTask, DbError> {
+    let tried: Option<&[u8]> = row.try_get(1)?;
+    let state: Option<String> = row.try_get(2)?;
+    let document: Option<String> = row.try_get(3)?;
+    let changed_at: Option<i64> = row.try_get(4)?;
+    let asked_ago_ms: Option<i64> = row.try_get(5)?;
+    let said = state.zip(document).map(|(state, document)| Said {
+        state,
+        document,
+        changed_at: UnixMs(changed_at.and_then(|at| at.try_into().ok()).unwrap_or_default()),
+    });
+    let asked_ago = asked_ago_ms.map(|ms| Duration::from_millis(ms.try_into().unwrap_or(0)));
+    Ok(SharedTask {
+        task: Arc::new(decode(row.try_get(0)?)?),
+        tried: tried.map(decode).transpose()?,
+        said,
+        asked_ago,
+    })
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>, DbError> {
+    postcard::to_stdvec(value).map_err(|error| DbError::Failed(error.to_string()))
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DbError> {
+    postcard::from_bytes(bytes)
+        .map_err(|error| DbError::Failed(format!("a task cannot be read: {error}")))
+}
+
+fn unreadable(what: &str) -> DbError {
+    DbError::Failed(format!("{what} cannot be read"))
+}
+
+/// A time for a column. No clock comes near the end of its range.
+fn ms(at: UnixMs) -> i64 {
+    i64::try_from(at.0).unwrap_or(i64::MAX)
+}
+
+/// `within` before `at`.
+fn before(at: UnixMs, within: Duration) -> i64 {
+    let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+    ms(UnixMs(at.0.saturating_sub(within)))
+}

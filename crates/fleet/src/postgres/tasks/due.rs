@@ -1,0 +1,192 @@
+//! Which node looks at which task, when, and what it heard. Who does so holds the task for a while: if
+//! it dies, another one finds the task due.
+
+use std::time::Duration;
+
+use super::{SharedTasks, before, ms, stage_of, unreadable};
+use crate::postgres::{DbError, Transaction};
+use tollgate_ledger::{AccountId, Task, TaskId};
+use tollgate_money::clock::UnixMs;
+
+/// What this node is to do now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// Tasks that are due, the one first that has been for longest.
+    pub tasks: Vec<(AccountId, TaskId)>,
+    /// How many nodes are alive: they share what upstreams allow.
+    pub nodes: u32,
+}
+
+/// What an upstream said of a task that has not ended: its state in the customers' words, and JSON.
+pub type Heard<'a> = (&'a str, &'a str);
+
+/// Whom a task belongs to for so long: the longest question to an upstream takes less.
+macro_rules! held_until {
+    () => {
+        "now() + interval '30 seconds'"
+    };
+}
+
+const DUE: &str = "SELECT id FROM tollgate.tasks
+                   WHERE due_at <= $1 AND (held_until IS NULL OR held_until < now())
+                   ORDER BY due_at LIMIT $2";
+
+impl SharedTasks {
+    /// Takes at most `limit` tasks that are due and that no other node looks at.
+    ///
+    /// # Errors
+    /// See [`DbError`]. What was taken then is due again when its time as this node's is over.
+    pub async fn claim(&self, limit: usize) -> Result<Option<Claims>, DbError> {
+        let (now, limit) = (ms(UnixMs::now()), i64::try_from(limit).unwrap_or(i64::MAX));
+        // A look without locks, since most of the time nothing is due.
+        if self.db().query(DUE, &[&now, &limit]).await?.is_empty() {
+            return Ok(None);
+        }
+        let claimed = self.db().transact(move |tx| Box::pin(self.claim_in(tx, (now, limit))));
+        claimed.await.map(Some)
+    }
+
+    async fn claim_in(
+        &self,
+        tx: &Transaction<'_>,
+        (now, limit): (i64, i64),
+    ) -> Result<Claims, DbError> {
+        let sql = format!("{DUE} FOR UPDATE SKIP LOCKED");
+        let mut ids: Vec<String> = Vec::new();
+        for row in tx.query(&sql, &[&now, &limit]).await? {
+            ids.push(row.try_get(0)?);
+        }
+        let sql = concat!(
+            "UPDATE tollgate.tasks SET holder = $1, held_until = ",
+            held_until!(),
+            " WHERE id = ANY($2) RETURNING id, account, due_at"
+        );
+        let mut tasks = Vec::new();
+        for row in tx.query(sql, &[&self.node(), &ids]).await? {
+            let (id, account): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
+            let id: TaskId = id.parse().map_err(|_| unreadable("a task's id"))?;
+            let account: AccountId = account.parse().map_err(|_| unreadable("an account's id"))?;
+            tasks.push((row.try_get::<_, i64>(2)?, (account, id)));
+        }
+        tasks.sort();
+        let alive = "SELECT count(*) FROM tollgate.nodes WHERE term_ends > now()";
+        let nodes: i64 = tx.query_one(alive, &[]).await?.try_get(0)?;
+        let tasks = tasks.into_iter().map(|(_, task)| task).collect();
+        Ok(Claims { tasks, nodes: u32::try_from(nodes).unwrap_or(u32::MAX) })
+    }
+
+    /// Takes a task to ask its upstream, unless another node does so, or asked less than `fresh` ago.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn claim_to_ask(&self, id: TaskId, fresh: Duration) -> Result<bool, DbError> {
+        let (id, fresh_s) = (&id.to_string(), fresh.as_secs_f64());
+        let sql = concat!(
+            "UPDATE tollgate.tasks SET holder = $2, held_until = ",
+            held_until!(),
+            " WHERE id = $1 AND stage = 'submitted'
+                AND (held_until IS NULL OR held_until < now())
+                AND (asked_at IS NULL OR asked_at < now() - $3 * interval '1 second')"
+        );
+        let claimed = self.db().transact(move |tx| {
+            Box::pin(async move { tx.execute(sql, &[id, &self.node(), &fresh_s]).await })
+        });
+        Ok(claimed.await? == 1)
+    }
+
+    /// Notes that a task's upstream was asked, what it said, and when the task must be looked at
+    /// again: by whichever node.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn note_asked(
+        &self,
+        id: TaskId,
+        heard: Option<Heard<'_>>,
+        due_at: UnixMs,
+    ) -> Result<(), DbError> {
+        let sql = "UPDATE tollgate.tasks
+                   SET said_changed_at = CASE WHEN $2::text IS NULL OR said_state = $2
+                                              THEN said_changed_at ELSE $4 END,
+                       said_state = COALESCE($2::text, said_state),
+                       said_document = COALESCE($3::text, said_document),
+                       asked_at = now(), due_at = $5, holder = NULL, held_until = NULL
+                   WHERE id = $1 AND stage = 'submitted'";
+        let (state, document) = heard.unzip();
+        let (id, now, due_at) = (&id.to_string(), ms(UnixMs::now()), ms(due_at));
+        let noted = self.db().transact(move |tx| {
+            Box::pin(async move { tx.execute(sql, &[id, &state, &document, &now, &due_at]).await })
+        });
+        noted.await.map(|_| ())
+    }
+
+    /// Says when a task must be looked at next, by whichever node, unless it is further by now than
+    /// `task` says.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn schedule(&self, task: &Task, due_at: UnixMs) -> Result<(), DbError> {
+        let sql = "UPDATE tollgate.tasks SET due_at = $3, holder = NULL, held_until = NULL
+                   WHERE id = $1 AND stage = $2";
+        let (id, stage, due_at) = (&task.id().to_string(), stage_of(task), ms(due_at));
+        let scheduled = self.db().transact(move |tx| {
+            Box::pin(async move { tx.execute(sql, &[id, &stage, &due_at]).await })
+        });
+        scheduled.await.map(|_| ())
+    }
+
+    /// Says when an end must be announced that this node was to announce now, by whichever node, unless
+    /// that was done meanwhile.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn put_off(&self, id: TaskId, due_at: UnixMs) -> Result<(), DbError> {
+        let sql = "UPDATE tollgate.tasks SET due_at = $2, holder = NULL, held_until = NULL
+                   WHERE id = $1 AND stage = 'ended' AND due_at IS NOT NULL AND holder = $3";
+        let (id, due_at) = (&id.to_string(), ms(due_at));
+        let put_off = self.db().transact(move |tx| {
+            Box::pin(async move { tx.execute(sql, &[id, &due_at, &self.node()]).await })
+        });
+        put_off.await.map(|_| ())
+    }
+
+    /// How many tasks that this node took have not ended.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn count_own(&self) -> Result<u64, DbError> {
+        let sql = "SELECT count(*) FROM tollgate.tasks
+                   WHERE stage NOT IN ('ended', 'never') AND node = $1";
+        let rows = self.db().query(sql, &[&self.node()]).await?;
+        let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Forgets tasks that ended before `ended_before`, at most `limit` of them, and says how many; and
+    /// as many submits that are recognised for `repeated_within` at most.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn forget(
+        &self,
+        ended_before: UnixMs,
+        repeated_within: Duration,
+        limit: usize,
+    ) -> Result<usize, DbError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let (ended, at) = (ms(ended_before), before(UnixMs::now(), repeated_within));
+        let tasks = "DELETE FROM tollgate.tasks WHERE id IN (
+                         SELECT id FROM tollgate.tasks WHERE ended_at < $1
+                         ORDER BY ended_at LIMIT $2)";
+        let submits = "DELETE FROM tollgate.submits WHERE (account, key) IN (
+                           SELECT account, key FROM tollgate.submits WHERE at < $1
+                           ORDER BY at LIMIT $2)";
+        let forgotten = self.db().transact(move |tx| {
+            Box::pin(async move {
+                tx.execute(submits, &[&at, &limit]).await?;
+                tx.execute(tasks, &[&ended, &limit]).await
+            })
+        });
+        Ok(usize::try_from(forgotten.await?).unwrap_or(usize::MAX))
+    }
+}

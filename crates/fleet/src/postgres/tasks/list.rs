@@ -1,0 +1,87 @@
+//! Lists of tasks, for customers and operators.
+
+use std::sync::Arc;
+
+use super::{COLUMNS, SharedTask, SharedTasks, ms, read};
+use crate::postgres::{DbError, Param};
+use tollgate_ledger::{AccountId, Task, TaskFilter, TaskId};
+
+/// The most tasks in doubt that are listed at one time: more than anybody looks into by hand.
+const DOUBTS_MAX: i64 = 1000;
+
+/// A part of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listing {
+    /// Newest first.
+    pub tasks: Vec<SharedTask>,
+    /// Whether the list goes on behind them.
+    pub has_more: bool,
+}
+
+impl SharedTasks {
+    /// At most `limit` tasks, newest first, of one account or all, from behind `after`. `None` if there
+    /// is no such task as `after`.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn list(
+        &self,
+        account: Option<AccountId>,
+        filter: Option<&TaskFilter>,
+        after: Option<TaskId>,
+        limit: usize,
+    ) -> Result<Option<Listing>, DbError> {
+        let (is_wanted, state) = match filter {
+            None => ("stage <> 'never'", None),
+            Some(TaskFilter::Open) => ("stage IN ('submitting', 'submitted')", None),
+            Some(TaskFilter::InDoubt) => ("stage = 'in_doubt'", None),
+            Some(TaskFilter::Ended(state)) => ("stage = 'ended' AND state = $1", Some(state)),
+            Some(TaskFilter::Announced) => ("stage <> 'never' AND is_announced", None),
+        };
+        let begin = match after {
+            None => (i64::MAX, String::new()),
+            Some(after) => match self.any_task(after).await? {
+                Some(found) => (ms(found.task.intent.at), after.to_string()),
+                None => return Ok(None),
+            },
+        };
+        let account = account.map(|account| account.to_string());
+        let more = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+        let mut params: Vec<Param<'_>> = Vec::new();
+        if let Some(state) = &state {
+            params.push(state);
+        }
+        let mut place = |param| {
+            params.push(param);
+            params.len()
+        };
+        let (at, id) = (place(&begin.0), place(&begin.1));
+        let of_account = account
+            .as_ref()
+            .map_or(String::new(), |account| format!("AND account = ${}", place(account)));
+        let sql = format!(
+            "SELECT {COLUMNS} FROM tollgate.tasks
+             WHERE {is_wanted} AND (submitted_at, id) < (${at}, ${id}) {of_account}
+             ORDER BY submitted_at DESC, id DESC LIMIT ${}",
+            place(&more)
+        );
+        let rows = self.db().query(&sql, &params).await?;
+        let mut tasks = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let has_more = tasks.len() > limit;
+        tasks.truncate(limit);
+        Ok(Some(Listing { tasks, has_more }))
+    }
+
+    /// The tasks of which nobody knows whether their upstream took them, oldest first.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn in_doubt(&self) -> Result<Vec<Arc<Task>>, DbError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM tollgate.tasks WHERE stage = 'in_doubt'
+             ORDER BY submitted_at, id LIMIT {DOUBTS_MAX}"
+        );
+        let rows = self.db().query(&sql, &[]).await?;
+        rows.iter().map(|row| Ok(read(row)?.task)).collect()
+    }
+}

@@ -1,0 +1,238 @@
+//! A task and its money come into the database in one transaction, by the task's id: so it can be
+//! found out afterwards whether they did.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{SharedTasks, before, encode, ms, stage_of, unreadable};
+use crate::postgres::{DbError, Transaction};
+use tollgate_ledger::{HoldId, OpenHold, Task};
+use tollgate_money::clock::UnixMs;
+
+/// A new task is looked at after this if its node says nothing more of it: it has died, or is still
+/// asking the upstream.
+pub(super) const SOON: Duration = Duration::from_secs(5);
+/// The most holds that one query asks about.
+const HOLDS_MAX: usize = 1000;
+
+/// A task that is to be opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    task: Task,
+    hold: OpenHold,
+    repeat_within: Duration,
+    encoded: (Vec<u8>, Vec<u8>),
+}
+
+/// What becomes of an [`Opening`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// Task and money are in the database.
+    Done,
+    /// A submit of the same name came before. Nothing has changed.
+    Repeated,
+    /// The node's term is over, or what it was lent does not cover the hold. Nothing has changed.
+    Refused,
+}
+
+/// What became of an [`Opening`] of which nobody knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It was done.
+    Done,
+    /// It was not, and never will be.
+    Never,
+}
+
+impl Opening {
+    /// Of a task that `hold` pays for. A submit that repeats one within `repeat_within` is refused.
+    ///
+    /// # Errors
+    /// [`DbError::Failed`] for what cannot be encoded.
+    pub fn new(task: &Task, hold: OpenHold, repeat_within: Duration) -> Result<Self, DbError> {
+        let encoded = (encode(task)?, encode(&hold)?);
+        Ok(Self { task: task.clone(), hold, repeat_within, encoded })
+    }
+
+    fn hold_number(&self) -> Result<i64, DbError> {
+        i64::try_from(self.task.intent.hold.number()).map_err(|_| unreadable("a hold's number"))
+    }
+}
+
+impl SharedTasks {
+    /// Opens a task: its row, what marks its repetitions, and its money, which leaves what this node
+    /// was lent.
+    ///
+    /// # Errors
+    /// See [`DbError`]. After [`DbError::Unknown`] ask [`SharedTasks::settle_opening`].
+    pub async fn open(&self, opening: &Opening) -> Result<Opened, DbError> {
+        let refused = Mutex::new(None);
+        let refusal = &refused;
+        let opened = self.db().transact(move |tx| {
+            Box::pin(async move {
+                *refusal.lock() = None;
+                match self.open_in(tx, opening).await? {
+                    Opened::Done => Ok(Opened::Done),
+                    other => {
+                        // An error takes back what was written by then.
+                        *refusal.lock() = Some(other);
+                        Err(DbError::Failed("the task is not opened".to_owned()))
+                    }
+                }
+            })
+        });
+        let opened = opened.await;
+        match (opened, refused.into_inner()) {
+            (Err(DbError::Failed(_)), Some(refused)) => Ok(refused),
+            (opened, _) => opened,
+        }
+    }
+
+    async fn open_in(&self, tx: &Transaction<'_>, opening: &Opening) -> Result<Opened, DbError> {
+        // Locked, so that nobody takes this node's place or its leases before the end of this.
+        let alive = "SELECT 1 FROM tollgate.nodes
+                     WHERE id = $1 AND epoch = $2 AND term_ends > now() AND suspended_at IS NULL
+                     FOR SHARE";
+        if tx.query_opt(alive, &[&self.node(), &self.epoch()]).await?.is_none() {
+            return Ok(Opened::Refused);
+        }
+        if !self.enter(tx, opening, None).await? {
+            return self.found(tx, opening).await.map(|found| match found {
+                Found::Done => Opened::Done,
+                Found::Never => Opened::Refused,
+            });
+        }
+        if !mark(tx, opening).await? {
+            return Ok(Opened::Repeated);
+        }
+        let (account, amount) =
+            (opening.task.intent.account.to_string(), opening.hold.amount.get());
+        let moved = "UPDATE tollgate.accounts SET leased = leased - $2, held = held + $2
+                     WHERE id = $1 AND leased >= $2";
+        let taken = "UPDATE tollgate.leases SET amount = amount - $3
+                     WHERE account = $1 AND node = $2 AND amount >= $3";
+        let is_covered = amount == 0
+            || tx.execute(moved, &[&account, &amount]).await? == 1
+                && tx.execute(taken, &[&account, &self.node(), &amount]).await? == 1;
+        Ok(if is_covered { Opened::Done } else { Opened::Refused })
+    }
+
+    /// Makes the row of a task, or with `never` one that keeps it from ever being opened, and says
+    /// whether there was none.
+    async fn enter(
+        &self,
+        tx: &Transaction<'_>,
+        opening: &Opening,
+        never: Option<UnixMs>,
+    ) -> Result<bool, DbError> {
+        let Opening { task, hold, encoded, .. } = opening;
+        let sql = "INSERT INTO tollgate.tasks (id, account, node, epoch, hold, held, stage,
+                       is_announced, task, open_hold, submitted_at, ended_at, due_at)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                   ON CONFLICT DO NOTHING";
+        let (stage, held) = match never {
+            None => (stage_of(task), hold.amount.get()),
+            Some(_) => ("never", 0),
+        };
+        let due_at = never.is_none().then(|| ms(UnixMs::now()).saturating_add(soon_ms()));
+        let entered = tx
+            .execute(
+                sql,
+                &[
+                    &task.id().to_string(),
+                    &task.intent.account.to_string(),
+                    &self.node(),
+                    &self.epoch(),
+                    &opening.hold_number()?,
+                    &held,
+                    &stage,
+                    &task.intent.webhook_url.is_some(),
+                    &encoded.0,
+                    &encoded.1,
+                    &ms(task.intent.at),
+                    &never.map(ms),
+                    &due_at,
+                ],
+            )
+            .await?;
+        Ok(entered == 1)
+    }
+
+    async fn found(&self, tx: &Transaction<'_>, opening: &Opening) -> Result<Found, DbError> {
+        let sql = "SELECT stage FROM tollgate.tasks WHERE id = $1 AND hold = $2";
+        let (id, hold) = (opening.task.id().to_string(), opening.hold_number()?);
+        let row = tx.query_one(sql, &[&id, &hold]).await?;
+        Ok(if row.try_get::<_, &str>(0)? == "never" { Found::Never } else { Found::Done })
+    }
+
+    /// What became of an opening whose COMMIT was not answered. The row that says "never" waits for
+    /// the one that may still be on its way, and keeps it out.
+    ///
+    /// # Errors
+    /// See [`DbError`]: ask again.
+    pub async fn settle_opening(&self, opening: &Opening) -> Result<Found, DbError> {
+        let settled = self.db().transact(move |tx| {
+            Box::pin(async move {
+                if self.enter(tx, opening, Some(UnixMs::now())).await? {
+                    return Ok(Found::Never);
+                }
+                self.found(tx, opening).await
+            })
+        });
+        settled.await
+    }
+
+    /// Which of these holds have gone into the database with their tasks. To be asked at a start of the
+    /// node, about the holds that its last process left open: once the node has joined, none of them
+    /// can go there any more.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn with_holds(&self, holds: &[HoldId]) -> Result<HashSet<HoldId>, DbError> {
+        let mut found = HashSet::new();
+        for holds in holds.chunks(HOLDS_MAX) {
+            let numbers: Vec<i64> =
+                holds.iter().filter_map(|hold| hold.number().try_into().ok()).collect();
+            let sql = "SELECT hold FROM tollgate.tasks WHERE hold = ANY($1) AND stage <> 'never'";
+            for row in self.db().query(sql, &[&numbers]).await? {
+                let number: i64 = row.try_get(0)?;
+                found.extend(u64::try_from(number).map(HoldId::from_number));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether the node that took a task is no longer the process that it was, so that nobody asks
+    /// the task's upstream to take it.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn is_orphaned(&self, task: &Task) -> Result<bool, DbError> {
+        let sql = "SELECT 1 FROM tollgate.tasks t JOIN tollgate.nodes n ON n.id = t.node
+                   WHERE t.id = $1 AND n.epoch = t.epoch AND n.term_ends > now()";
+        Ok(self.db().query(sql, &[&task.id().to_string()]).await?.is_empty())
+    }
+}
+
+/// Notes what marks repetitions of a submit, unless one of the same name came before.
+async fn mark(tx: &Transaction<'_>, opening: &Opening) -> Result<bool, DbError> {
+    let intent = &opening.task.intent;
+    let Some(repeat) = intent.repeat else { return Ok(true) };
+    let (account, id) = (intent.account.to_string(), intent.id.to_string());
+    let (key, body, at) = (&repeat.key[..], &repeat.body[..], ms(intent.at));
+    let first = "INSERT INTO tollgate.submits (account, key, body, task, at)
+                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+    if tx.execute(first, &[&account, &key, &body, &id, &at]).await? == 1 {
+        return Ok(true);
+    }
+    let again = "UPDATE tollgate.submits SET body = $3, task = $4, at = $5
+                 WHERE account = $1 AND key = $2 AND at <= $6";
+    let old = before(intent.at, opening.repeat_within);
+    Ok(tx.execute(again, &[&account, &key, &body, &id, &at, &old]).await? == 1)
+}
+
+fn soon_ms() -> i64 {
+    i64::try_from(SOON.as_millis()).unwrap_or(0)
+}

@@ -1,0 +1,58 @@
+//! Keys that sign what any node may be asked to check: they are the same on all nodes, so the first
+//! node's are kept in the database, and every other one takes them over before it needs them.
+
+use std::io;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::FleetError;
+use super::postgres::Db;
+use tollgate_ledger::write_private;
+use tollgate_money::secret::Secret;
+
+/// Signs webhooks: receivers know one secret for each account. 32 bytes in base64.
+const WEBHOOK_KEY: &str = "webhook-key";
+/// Signs the sessions of both consoles: a browser may meet another node with each request.
+const SESSION_KEY: &str = "session-key";
+
+/// Makes the keys in the data directory those of the fleet.
+pub(super) async fn share(db: &Db, data_dir: &Path) -> Result<(), FleetError> {
+    for name in [WEBHOOK_KEY, SESSION_KEY] {
+        let path = data_dir.join(name);
+        let io = |source| FleetError::Io { path: path.clone(), source };
+        let own = match std::fs::read_to_string(&path) {
+            Ok(text) => Secret::new(text.trim().to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => made(name).map_err(io)?,
+            Err(error) => return Err(io(error)),
+        };
+        let shared = db.shared_secret(name, &own).await?;
+        write_private(&path, shared.expose()).map_err(io)?;
+    }
+    Ok(())
+}
+
+/// Makes the keys in the directory of a single gateway those of a fleet that has none yet.
+pub(super) async fn offer(db: &Db, data_dir: &Path) -> Result<(), FleetError> {
+    for name in [WEBHOOK_KEY, SESSION_KEY] {
+        let path = data_dir.join(name);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                db.shared_secret(name, &Secret::new(text.trim().to_owned())).await?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(FleetError::Io { path, source }),
+        }
+    }
+    Ok(())
+}
+
+fn made(name: &str) -> io::Result<Secret> {
+    if name == SESSION_KEY {
+        return Ok(Secret::new_token());
+    }
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    Ok(Secret::new(STANDARD.encode(key)))
+}

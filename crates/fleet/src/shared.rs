@@ -1,0 +1,367 @@
+//! What the ledger needs of its fleet: money, tasks and what people write, where all nodes have it.
+
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::Fleet;
+use super::borrower::Verdict;
+use super::directory::Directory;
+use super::lease::Short;
+use super::postgres::DbError;
+use super::postgres::directory::{Appended, Refused};
+use super::postgres::tasks::{Found, Opened, Opening, SharedTask, SharedTasks};
+use tollgate_ledger::{
+    AccountId, Balance, CallName, ChangeTask, DecideEnd, Grain, HoldId, Journaled, KeyId,
+    LeaseWait, Ledger, LedgerError, ListedTask, Logged, Losses, NodeId, OpenHold, Page,
+    PreparedOpening, Progress, Record, Repeat, Repeated, Seq, SharedFunds, Shortfall, Standing,
+    Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals, Tried, Turn,
+    UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
+};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+
+/// The fleet of a ledger.
+pub trait InFleet {
+    /// The fleet that it is a node of; `None` for a single gateway's.
+    fn fleet(&self) -> Option<Arc<Fleet>>;
+}
+
+impl InFleet for Ledger {
+    fn fleet(&self) -> Option<Arc<Fleet>> {
+        let funds: Arc<dyn Any + Send + Sync> = Arc::clone(self.shared_funds()?) as _;
+        funds.downcast().ok()
+    }
+}
+
+#[async_trait]
+impl SharedFunds for Fleet {
+    fn node(&self) -> NodeId {
+        Self::node(self)
+    }
+
+    fn standing(&self, Progress { last, followed }: Progress) -> Standing {
+        let (directory, heard) = (self.directory(), self.heard());
+        let reported = heard.reported.max(self.node.begin());
+        let unreported = last.saturating_sub(reported);
+        Standing {
+            node: self.node,
+            name: self.name().to_owned(),
+            epoch: self.epoch(),
+            term: self.term(),
+            term_left: self.term_left(),
+            unreported,
+            report_lag: if unreported == 0 { Duration::ZERO } else { self.heard_ago() },
+            followed,
+            head: directory.head(),
+            stopped: directory.stopped(),
+        }
+    }
+
+    fn writes(&self) -> &dyn WriteLog {
+        &**self.directory()
+    }
+
+    fn tasks(self: Arc<Self>) -> Arc<dyn TaskStore> {
+        Arc::new(SharedTasks::of(self))
+    }
+
+    fn now(&self) -> Duration {
+        Self::now(self)
+    }
+
+    fn may_spend(&self) -> bool {
+        Self::may_spend(self)
+    }
+
+    fn runs_low(&self, account: AccountId) {
+        Self::runs_low(self, account);
+    }
+
+    async fn outlast(&self) -> bool {
+        Self::outlast(self).await
+    }
+
+    async fn wait_for(&self, account: AccountId, amount: Nanousd, since: Duration) -> LeaseWait {
+        match Self::wait_for(self, account, amount, since).await {
+            Verdict::Again => LeaseWait::Again,
+            Verdict::Refused(Short { available, elsewhere, held, debt }) => {
+                LeaseWait::Short(Shortfall { available, elsewhere, held, debt })
+            }
+            Verdict::CutOff => LeaseWait::CutOff,
+        }
+    }
+
+    async fn wait_for_share(&self, account: AccountId, key: KeyId, amount: Nanousd) -> bool {
+        let _call = self.desk().call(account, key, amount);
+        self.desk().wait().await
+    }
+
+    async fn entries(
+        &self,
+        account: AccountId,
+        before: Seq,
+        limit: usize,
+    ) -> Result<Vec<Journaled>, LedgerError> {
+        Ok(self.db().entries(account, before, limit).await?)
+    }
+
+    async fn in_doubt(&self) -> Result<Vec<Journaled>, LedgerError> {
+        Ok(self.db().in_doubt().await?)
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<(UsageCell, UsageTotal)>, LedgerError> {
+        Ok(self.db().usage(account, grain, times).await?)
+    }
+
+    async fn usage_of_all(
+        &self,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<UsageOfModel>, LedgerError> {
+        Ok(self.db().usage_of_all(grain, times).await?)
+    }
+
+    async fn keys_last_used(
+        &self,
+        account: AccountId,
+    ) -> Result<HashMap<KeyId, UnixMs>, LedgerError> {
+        Ok(self.db().keys_last_used(account).await?)
+    }
+
+    async fn balances(
+        &self,
+        accounts: &[AccountId],
+    ) -> Result<HashMap<AccountId, (Balance, Nanousd)>, LedgerError> {
+        Ok(self.db().balances(accounts).await?)
+    }
+
+    async fn totals(&self) -> Result<Totals, LedgerError> {
+        Ok(self.db().totals().await?)
+    }
+
+    async fn losses(&self, limit: usize) -> Result<Losses, LedgerError> {
+        Ok(self.db().losses(limit).await?)
+    }
+
+    async fn open_hold_of(
+        &self,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<(HoldId, OpenHold)>, LedgerError> {
+        Ok(self.db().open_hold_of(account, name).await?)
+    }
+
+    async fn end_of_call(
+        &self,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<Journaled>, LedgerError> {
+        Ok(self.db().end_of_call(account, name).await?)
+    }
+
+    async fn refunds_of(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+        limit: usize,
+    ) -> Result<Vec<Journaled>, LedgerError> {
+        Ok(self.db().refunds_of(account, hold, limit).await?)
+    }
+
+    async fn charged(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+    ) -> Result<Option<Nanousd>, LedgerError> {
+        Ok(self.db().charged(account, hold).await?)
+    }
+
+    async fn in_suspense(
+        &self,
+        node: NodeId,
+        account: AccountId,
+    ) -> Result<Option<Nanousd>, LedgerError> {
+        Ok(self.db().in_suspense(node, account).await?)
+    }
+}
+
+#[async_trait]
+impl WriteLog for Directory {
+    async fn turn(&self) -> Turn<'_> {
+        Self::turn(self).await
+    }
+
+    async fn append(
+        &self,
+        turn: &Turn<'_>,
+        after: Seq,
+        write_id: &str,
+        records: &[Record],
+    ) -> Result<Logged, LedgerError> {
+        Ok(match Self::append(self, turn, (after, write_id), records).await? {
+            Appended::At(seq) => Logged::At(seq),
+            Appended::Behind => Logged::Behind,
+            Appended::Refused(refused) => Logged::Refused(refused.into()),
+        })
+    }
+
+    async fn pull(&self, turn: &Turn<'_>, after: Seq) -> Result<Page, LedgerError> {
+        Ok(Self::pull(self, turn, after).await?)
+    }
+
+    fn stop(&self, why: String) -> LedgerError {
+        Self::stop(self, why).into()
+    }
+}
+
+/// A task on its way into the database.
+struct PreparedTask {
+    tasks: SharedTasks,
+    opening: Opening,
+}
+
+#[async_trait]
+impl PreparedOpening for PreparedTask {
+    async fn open(&self) -> Result<TaskOpened, TaskStoreError> {
+        Ok(match self.tasks.open(&self.opening).await? {
+            Opened::Done => TaskOpened::Done,
+            Opened::Repeated => TaskOpened::Repeated,
+            Opened::Refused => TaskOpened::Refused,
+        })
+    }
+
+    async fn settle(&self) -> Result<bool, TaskStoreError> {
+        Ok(self.tasks.settle_opening(&self.opening).await? == Found::Done)
+    }
+}
+
+fn listed(found: SharedTask) -> ListedTask {
+    ListedTask { task: Task::clone(&found.task), tried: found.tried }
+}
+
+#[async_trait]
+impl TaskStore for SharedTasks {
+    fn prepare(
+        &self,
+        task: &Task,
+        hold: OpenHold,
+        repeat_within: Duration,
+    ) -> Result<Box<dyn PreparedOpening>, TaskStoreError> {
+        let opening = Opening::new(task, hold, repeat_within)?;
+        Ok(Box::new(PreparedTask { tasks: self.clone(), opening }))
+    }
+
+    async fn with_holds(&self, holds: &[HoldId]) -> Result<HashSet<HoldId>, TaskStoreError> {
+        Ok(Self::with_holds(self, holds).await?)
+    }
+
+    async fn change(
+        &self,
+        account: AccountId,
+        id: TaskId,
+        change: &ChangeTask<'_>,
+        tried: Option<&Tried>,
+    ) -> Result<Option<Arc<Task>>, TaskStoreError> {
+        Ok(Self::change(self, (account, id), change, tried).await?)
+    }
+
+    async fn end(
+        &self,
+        account: AccountId,
+        id: TaskId,
+        decide: &DecideEnd<'_>,
+    ) -> Result<Result<Option<Arc<Task>>, LedgerError>, TaskStoreError> {
+        Ok(Self::end(self, (account, id), decide).await?)
+    }
+
+    async fn task(
+        &self,
+        account: AccountId,
+        id: &str,
+    ) -> Result<Option<Arc<Task>>, TaskStoreError> {
+        Ok(Self::task(self, account, id).await?.map(|found| found.task))
+    }
+
+    async fn any_task(&self, id: TaskId) -> Result<Option<ListedTask>, TaskStoreError> {
+        Ok(Self::any_task(self, id).await?.map(listed))
+    }
+
+    async fn repeated(
+        &self,
+        account: AccountId,
+        repeat: &Repeat,
+        at: UnixMs,
+        within: Duration,
+    ) -> Result<Repeated, TaskStoreError> {
+        Ok(Self::repeated(self, account, repeat, (at, within)).await?)
+    }
+
+    async fn list(&self, query: &TaskQuery) -> Result<Option<TaskPage>, TaskStoreError> {
+        let TaskQuery { account, filter, after, limit } = query;
+        let Some(found) = Self::list(self, *account, filter.as_ref(), *after, *limit).await? else {
+            return Ok(None);
+        };
+        let last = found.tasks.last().map(|last| last.task.id());
+        let next_after = last.filter(|_| found.has_more);
+        Ok(Some(TaskPage { tasks: found.tasks.into_iter().map(listed).collect(), next_after }))
+    }
+
+    async fn in_doubt(&self) -> Result<Vec<Arc<Task>>, TaskStoreError> {
+        Ok(Self::in_doubt(self).await?)
+    }
+
+    async fn forget(
+        &self,
+        ended_before: UnixMs,
+        repeated_within: Duration,
+        limit: usize,
+    ) -> Result<usize, TaskStoreError> {
+        Ok(Self::forget(self, ended_before, repeated_within, limit).await?)
+    }
+}
+
+impl From<DbError> for TaskStoreError {
+    fn from(error: DbError) -> Self {
+        let why = error.to_string();
+        match error {
+            DbError::Failed(_) => Self::Failed(why),
+            DbError::Unknown(_) => Self::Unknown(why),
+            DbError::Unavailable(_) => Self::Unavailable(why),
+        }
+    }
+}
+
+impl From<DbError> for LedgerError {
+    fn from(error: DbError) -> Self {
+        if let DbError::Failed(why) = &error {
+            log::error!("the fleet's database: {why}");
+        }
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<Refused> for LedgerError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::UnknownAccount(account) => Self::UnknownAccount(account),
+            Refused::GivenBefore => Self::Conflict,
+            Refused::DoesNotFit => UNFIT_GRANT,
+            Refused::NotSpent => {
+                Self::Invalid("a refund cannot exceed what the account has spent in all")
+            }
+            Refused::NotOwed => Self::NotOwed,
+            Refused::NotInDoubt(hold) => Self::NotInDoubt(hold),
+            Refused::NotInSuspense(node, account) => Self::NotInSuspense(node, account),
+        }
+    }
+}

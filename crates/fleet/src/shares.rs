@@ -1,0 +1,188 @@
+//! How a limit is divided among the nodes of a fleet: the rule that every exchange goes by, under the
+//! lock of the limit. Pure; the database keeps what it decides on.
+//!
+//! What all nodes have of a limit is never more than the limit: a share grows only out of what nobody
+//! has, and what a node should give up it gives up itself, and then says so. What nobody has is a
+//! bucket like the nodes' own: it is refilled at its own pace, and what is in it comes along with what
+//! is claimed of it. So all shares together are refilled as fast as one bucket of the whole limit, have
+//! room for no more than that, and let no request through that one bucket would have refused.
+//!
+//! A node is given what it wants in proportion to what all want, but at least what one of its requests
+//! needs. Where that does not reach for all nodes, they take turns.
+
+use tollgate_limits::{Ask, Limit, MICROS, Told};
+
+/// Nodes that cannot have a share at the same time take turns of this length: long enough that
+/// exchanges do not get in the way, and a customer who comes again meets another turn.
+const TURN_MS: u64 = 10_000;
+const MINUTE_MS: u64 = 60_000;
+
+/// A node's row: its share of a limit, and what it wants of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The node.
+    pub node: i16,
+    /// What it may have: more than it knows of, if an answer was lost.
+    pub share: u32,
+    /// What it wants; see [`Ask::demand`].
+    pub demand: u64,
+    /// What one of its requests needs.
+    pub need: u32,
+    /// What it cannot give up.
+    pub floor: u32,
+}
+
+/// What no node has of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// What of the limit it is.
+    pub units: u32,
+    /// What is in it, in millionths of a unit.
+    pub micros: u64,
+    /// When that was so, by the database's clock, in unix milliseconds.
+    pub at_ms: u64,
+}
+
+impl Pool {
+    /// A limit of which nobody has used anything.
+    #[must_use]
+    pub fn full(limit: u32, now_ms: u64) -> Self {
+        Self { units: limit, micros: u64::from(limit) * MICROS, at_ms: now_ms }
+    }
+
+    /// Whether it would be as well not to have it: it is the whole limit, and full again.
+    #[must_use]
+    pub fn is_full(&self, limit: u32, now_ms: u64) -> bool {
+        let pool = self.refilled(now_ms);
+        pool.units == limit && pool.micros == u64::from(limit) * MICROS
+    }
+
+    fn refilled(self, now_ms: u64) -> Self {
+        let passed_ms = now_ms.saturating_sub(self.at_ms).min(MINUTE_MS);
+        let all = u64::from(self.units) * MICROS;
+        // At most 2^32 · 10⁶ · 60,000 / 60,000: the product is below 2^69.
+        let more = u128::from(all) * u128::from(passed_ms) / u128::from(MINUTE_MS);
+        let micros = self.micros.saturating_add(u64::try_from(more).unwrap_or(u64::MAX)).min(all);
+        Self { micros, at_ms: self.at_ms.max(now_ms), ..self }
+    }
+
+    fn resized(self, units: u32) -> Self {
+        Self { units, micros: self.micros.min(u64::from(units) * MICROS), ..self }
+    }
+}
+
+/// What an exchange makes of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// What no node has from now on.
+    pub pool: Pool,
+    /// The row of the node that asked; `None` if it has none any more.
+    pub row: Option<Claim>,
+    /// What it is told.
+    pub told: Told,
+}
+
+/// One node's exchange about one limit at `now_ms`. `others` are the rows of the other nodes that may
+/// still use theirs, `had` the share in this node's own, if it may still use it; `nodes` is how many
+/// there are.
+#[must_use]
+pub fn settle(
+    (pool, now_ms): (Pool, u64),
+    others: &[Claim],
+    (node, had): (i16, u32),
+    ask: &Ask,
+    nodes: u32,
+) -> Settled {
+    let claimed = others.iter().fold(0_u32, |sum, claim| sum.saturating_add(claim.share));
+    let keeps = ask.share.min(had);
+    let given_up_micros = u64::from(had - keeps) * MICROS;
+    let mut pool = pool.refilled(now_ms);
+    pool.micros = pool.micros.saturating_add(ask.returned_micros.min(given_up_micros));
+    pool = pool.resized(ask.limit.saturating_sub(claimed).saturating_sub(keeps));
+    if ask.is_over {
+        let told = Told { share: 0, brought_micros: 0, target: 0, unclaimed: pool.units };
+        return Settled { pool, row: None, told };
+    }
+    let Ask { demand, need, floor, .. } = *ask;
+    let mine = Claim { node, share: keeps, demand, need, floor };
+    let mut claims = others.to_vec();
+    claims.push(mine);
+    let nodes = nodes.max(u32::try_from(claims.len()).unwrap_or(u32::MAX));
+    let targets = targets(ask, &claims, nodes, now_ms / TURN_MS);
+    let target = targets.last().copied().unwrap_or(0);
+    let more = target.saturating_sub(keeps).min(pool.units);
+    let is_rate = ask.kind != Limit::Concurrency;
+    let brought_micros = if is_rate { pool.micros.min(u64::from(more) * MICROS) } else { 0 };
+    pool.micros -= brought_micros;
+    pool = pool.resized(pool.units - more);
+    let share = keeps + more;
+    let short = others
+        .iter()
+        .zip(&targets)
+        .fold(0_u32, |sum, (claim, target)| sum.saturating_add(target.saturating_sub(claim.share)));
+    // What nobody misses is kept until most of it is unused: shares do not follow every request.
+    let is_missed = short > pool.units;
+    let is_much = u64::from(target) * 4 < u64::from(share) * 3;
+    let target = if is_missed || is_much { target.min(share) } else { share };
+    // What is not refilled yet is nothing to wait for.
+    let filled = u32::try_from(pool.micros / MICROS).unwrap_or(u32::MAX);
+    let unclaimed = if is_rate { filled } else { pool.units };
+    let told = Told { share, brought_micros, target, unclaimed };
+    Settled { pool, row: Some(Claim { share, ..mine }), told }
+}
+
+/// What each node should have of the limit: together, no more than there is.
+fn targets(ask: &Ask, claims: &[Claim], nodes: u32, turn: u64) -> Vec<u32> {
+    let mut targets: Vec<u32> = claims.iter().map(|claim| claim.floor.min(ask.limit)).collect();
+    let sum = |targets: &[u32]| targets.iter().fold(0_u32, |sum, one| sum.saturating_add(*one));
+    let mut left = ask.limit.saturating_sub(sum(&targets));
+    let mut order: Vec<_> = (0..claims.len()).collect();
+    order.sort_by_key(|&index| claims[index].node);
+    let first = usize::try_from(turn % claims.len().max(1) as u64).unwrap_or(0);
+    order.rotate_left(first);
+    let mut served = vec![false; claims.len()];
+    for &index in &order {
+        let needs = claims[index].need.min(ask.limit).saturating_sub(targets[index]);
+        if claims[index].demand > 0 && needs <= left {
+            (served[index], left) = (true, left - needs);
+            targets[index] += needs;
+        }
+    }
+    let demand = |index: usize| if served[index] { u128::from(claims[index].demand) } else { 0 };
+    let all: u128 = (0..claims.len()).map(demand).sum();
+    if all == 0 {
+        return targets;
+    }
+    // What each is short of its part, and what is left divided by that.
+    let limit = u128::from(ask.limit);
+    let short: Vec<u128> = (0..claims.len())
+        .map(|index| {
+            let part = (limit * demand(index)).div_ceil(all);
+            part.saturating_sub(targets[index].into())
+        })
+        .collect();
+    let all_short = short.iter().sum::<u128>().max(1);
+    let mut rest = left;
+    for &index in &order {
+        let more = u128::from(left) * short[index] / all_short;
+        let more = u32::try_from(more).unwrap_or(u32::MAX).min(rest);
+        (targets[index], rest) = (targets[index] + more, rest - more);
+    }
+    // What rounding left goes to those who want most.
+    order.sort_by_key(|&index| std::cmp::Reverse(short[index]));
+    for &index in order.iter().filter(|&&index| short[index] > 0) {
+        let more = rest.min(1);
+        (targets[index], rest) = (targets[index] + more, rest - more);
+    }
+    // Who wants little leaves the rest for those who come next.
+    for (target, claim) in targets.iter_mut().zip(claims) {
+        let wanted = claim.demand.saturating_add(claim.demand.div_ceil(2));
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let most = wanted.max(ask.limit / nodes.max(1)).max(claim.need).max(claim.floor);
+        *target = (*target).min(most);
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,421 @@
+//! The treasury's rules as a pure state machine: no I/O, no clock.
+//!
+//! PostgreSQL keeps the rows: an exchange there locks those that it touches, puts them into a
+//! [`Treasury`], lets this decide, and writes what has changed (`postgres/exchange.rs`). The simulation
+//! of a fleet runs over a whole one.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Refused, Short, Turn, loan};
+use tollgate_ledger::{AccountId, NodeId, Seq};
+use tollgate_ledger::{LeaseReport, LeaseSettlement};
+use tollgate_money::money::Nanousd;
+
+/// How many terms the treasury waits for a node. It counts from when it has heard of the node, which
+/// is later than the node counts from, and so much longer that a new primary's clock may differ.
+pub const TERMS_WAITED: u32 = 2;
+/// How long a recall stands: as long as nodes without notifications take to hear of it.
+pub const RECALL_FOR: Duration = Duration::from_secs(1);
+
+/// Where an account's money is. Always `granted = available + leased + held + spent + suspense`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purse {
+    /// Everything that was ever paid in.
+    pub granted: Nanousd,
+    /// What can be lent.
+    pub available: Nanousd,
+    /// What nodes have out.
+    pub leased: Nanousd,
+    /// What open tasks hold.
+    pub held: Nanousd,
+    /// What calls have cost, less refunds.
+    pub spent: Nanousd,
+    /// What silent nodes have out.
+    pub suspense: Nanousd,
+    /// What calls cost beyond what the account could pay, and it owes: whatever becomes available pays
+    /// it first.
+    pub debt: Nanousd,
+    /// What calls cost and is not owed any more.
+    pub written_off: Nanousd,
+}
+
+impl Purse {
+    /// Whether everything adds up and nothing is negative (I1, I2).
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let parts = [self.available, self.leased, self.held, self.spent, self.suspense];
+        let sum = parts.iter().try_fold(Nanousd::ZERO, |sum, part| sum.checked_add(*part));
+        sum == Some(self.granted)
+            && parts.iter().chain([&self.debt, &self.written_off]).all(|part| !part.is_negative())
+    }
+
+    /// Pays what is owed out of what is available.
+    fn pay(&mut self) {
+        let paid = self.available.min(self.debt);
+        shift(&mut self.available, &mut self.spent, paid);
+        self.debt = self.debt.saturating_sub(paid);
+    }
+}
+
+/// What operators have taken out of suspense of what a node had out of an account. The treasury knows it
+/// until it hears of the node again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// What was made available again.
+    pub released: Nanousd,
+    /// What counts as spent.
+    pub charged: Nanousd,
+}
+
+/// A node as the treasury knows it. Times are since any moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    pub(super) epoch: Epoch,
+    pub(super) turn: Turn,
+    pub(super) answer: Answer,
+    pub(super) reported: Seq,
+    pub(super) term_ends: Duration,
+    pub(super) is_suspended: bool,
+    pub(super) leases: BTreeMap<AccountId, Nanousd>,
+    pub(super) resolved: BTreeMap<AccountId, Resolved>,
+}
+
+/// All money of a fleet, or as much of it as an exchange touches.
+#[derive(Clone, Debug, Default)]
+pub struct Treasury {
+    pub(super) accounts: BTreeMap<AccountId, Purse>,
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    /// Accounts that a node is short of, and until when the others are asked for them.
+    pub(super) recalls: BTreeMap<AccountId, Duration>,
+    /// The last place of the directory.
+    pub(super) directory: Seq,
+}
+
+/// Moves `amount` from one part of a purse to another. Both are parts of one sum that fits.
+fn shift(from: &mut Nanousd, to: &mut Nanousd, amount: Nanousd) {
+    *from = from.saturating_sub(amount);
+    *to = to.checked_add(amount).unwrap_or(Nanousd::MAX);
+}
+
+impl Treasury {
+    /// The accounts, in their order.
+    pub fn accounts(&self) -> impl Iterator<Item = (AccountId, &Purse)> {
+        self.accounts.iter().map(|(id, purse)| (*id, purse))
+    }
+
+    /// Where an account's money is.
+    #[must_use]
+    pub fn purse(&self, account: AccountId) -> Option<&Purse> {
+        self.accounts.get(&account)
+    }
+
+    /// What a node has out of an account.
+    #[must_use]
+    pub fn leased(&self, node: NodeId, account: AccountId) -> Nanousd {
+        let lease = self.nodes.get(&node).and_then(|node| node.leases.get(&account));
+        lease.copied().unwrap_or_default()
+    }
+
+    /// What operators have taken out of suspense of what a node had out of an account.
+    #[must_use]
+    pub fn resolved(&self, node: NodeId, account: AccountId) -> Resolved {
+        let resolved = self.nodes.get(&node).and_then(|node| node.resolved.get(&account));
+        resolved.copied().unwrap_or_default()
+    }
+
+    /// Whether what a node has out is in suspense.
+    #[must_use]
+    pub fn is_suspended(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.is_suspended)
+    }
+
+    /// Gives money to an account, which is opened if it is not there.
+    pub fn grant(&mut self, account: AccountId, amount: Nanousd) {
+        let purse = self.accounts.entry(account).or_default();
+        purse.granted = purse.granted.checked_add(amount).unwrap_or(Nanousd::MAX);
+        purse.available = purse.available.checked_add(amount).unwrap_or(Nanousd::MAX);
+        purse.pay();
+    }
+
+    /// Gives up what an account owes, as far as it owes so much. Says how much that was.
+    pub fn write_off(&mut self, account: AccountId, amount: Nanousd) -> Nanousd {
+        let Some(purse) = self.accounts.get_mut(&account) else { return Nanousd::ZERO };
+        let given_up = amount.min(purse.debt);
+        purse.debt = purse.debt.saturating_sub(given_up);
+        purse.written_off = purse.written_off.checked_add(given_up).unwrap_or(Nanousd::MAX);
+        given_up
+    }
+
+    /// A process becomes a node, or takes the place of the one that was it.
+    pub fn join(&mut self, node: NodeId) -> Joined {
+        let row = self
+            .nodes
+            .entry(node)
+            .or_insert_with(|| Node { reported: node.begin(), ..Node::default() });
+        row.epoch = row.epoch.saturating_add(1);
+        Joined { epoch: row.epoch, turn: row.turn, reported: row.reported }
+    }
+
+    /// Puts what nodes have out whose term is over into suspense.
+    pub fn sweep(&mut self, now: Duration) {
+        for node in self.nodes.values_mut() {
+            if node.is_suspended || node.term_ends > now {
+                continue;
+            }
+            node.is_suspended = true;
+            for (account, amount) in &node.leases {
+                if let Some(purse) = self.accounts.get_mut(account) {
+                    shift(&mut purse.leased, &mut purse.suspense, *amount);
+                }
+            }
+        }
+    }
+
+    /// Takes an exchange that comes at `now` from a node whose term is `term`.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn exchange(
+        &mut self,
+        exchange: &Exchange,
+        now: Duration,
+        term: Duration,
+    ) -> Result<Answer, Refused> {
+        let id = exchange.node;
+        let row = self.nodes.get(&id).ok_or(Refused::UnknownNode)?;
+        if row.epoch != exchange.epoch {
+            return Err(Refused::Superseded);
+        }
+        if row.turn == exchange.turn && row.turn > 0 {
+            return Ok(row.answer.clone());
+        }
+        let follows = exchange.report.as_ref().is_none_or(|report| report.from == row.reported);
+        if row.turn.checked_add(1) != Some(exchange.turn) || !follows {
+            return Err(Refused::OutOfOrder { reported: row.reported, turn: row.turn });
+        }
+        let mut next = self.clone();
+        next.resume(id, now.saturating_add(term.saturating_mul(TERMS_WAITED)));
+        if let Some(report) = &exchange.report {
+            next.take(id, report)?;
+            next.recall_owing(report, now);
+        }
+        if exchange.is_clear {
+            next.clear(id);
+        }
+        let answer = Answer {
+            loans: next.lend(id, &exchange.asks, now)?,
+            recalled: next.recalled(id),
+            directory: next.directory,
+            nodes: next.alive(now),
+        };
+        if let Some(row) = next.nodes.get_mut(&id) {
+            (row.turn, row.answer) = (exchange.turn, answer.clone());
+        }
+        *self = next;
+        Ok(answer)
+    }
+
+    /// Begins another term. What was in suspense is the node's again, and so is what operators have
+    /// taken out of it meanwhile, as far as it is still there: what the node has to say of its money is
+    /// taken as if it had never been silent.
+    fn resume(&mut self, id: NodeId, term_ends: Duration) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.term_ends = term_ends;
+        if !std::mem::take(&mut node.is_suspended) {
+            return;
+        }
+        for (account, amount) in &node.leases {
+            if let Some(purse) = self.accounts.get_mut(account) {
+                shift(&mut purse.suspense, &mut purse.leased, *amount);
+            }
+        }
+        for (account, resolved) in std::mem::take(&mut node.resolved) {
+            let Some(purse) = self.accounts.get_mut(&account) else { continue };
+            let charged = resolved.charged.min(purse.spent);
+            let released = resolved.released.min(purse.available);
+            shift(&mut purse.spent, &mut purse.leased, charged);
+            shift(&mut purse.available, &mut purse.leased, released);
+            let back = charged.checked_add(released).unwrap_or(Nanousd::MAX);
+            if back > Nanousd::ZERO {
+                let lease = node.leases.entry(account).or_default();
+                *lease = lease.checked_add(back).unwrap_or(Nanousd::MAX);
+            }
+        }
+    }
+
+    fn take(&mut self, id: NodeId, report: &LeaseReport) -> Result<(), Refused> {
+        let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
+        node.reported = report.to;
+        for settled in report.settled.iter().copied() {
+            let LeaseSettlement { account, charged, owed, written_off, returned } = settled;
+            let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
+            let lease = node.leases.entry(account).or_default();
+            let paid = charged.min(*lease);
+            let back = returned.min(lease.saturating_sub(paid));
+            *lease = lease.saturating_sub(paid).saturating_sub(back);
+            shift(&mut purse.leased, &mut purse.spent, paid);
+            shift(&mut purse.leased, &mut purse.available, back);
+            // What was lent covers everything, unless the treasury has forgotten the loan (it was
+            // restored, or a standby took over that had not heard of it): the money never left then.
+            // Or an operator has released it, and it is gone.
+            let charged = charged.saturating_sub(paid);
+            let paid = charged.min(purse.available);
+            shift(&mut purse.available, &mut purse.spent, paid);
+            let unpaid = charged.saturating_sub(paid);
+            // An upstream can report anything to several nodes: the sum stays at the end of its range.
+            for more in [written_off, unpaid] {
+                purse.written_off = purse.written_off.checked_add(more).unwrap_or(Nanousd::MAX);
+            }
+            purse.debt = purse.debt.checked_add(owed).unwrap_or(Nanousd::MAX);
+            purse.pay();
+        }
+        node.leases.retain(|_, amount| *amount > Nanousd::ZERO);
+        Ok(())
+    }
+
+    /// Asks for what nodes have out of accounts that owe: it pays what they owe.
+    fn recall_owing(&mut self, report: &LeaseReport, now: Duration) {
+        for settled in &report.settled {
+            let purse = self.accounts.get(&settled.account).copied().unwrap_or_default();
+            if purse.debt > Nanousd::ZERO && purse.leased > Nanousd::ZERO {
+                self.recalls.insert(settled.account, now.saturating_add(RECALL_FOR));
+            }
+        }
+    }
+
+    /// Takes back what a node has lost sight of.
+    fn clear(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        for (account, amount) in std::mem::take(&mut node.leases) {
+            if let Some(purse) = self.accounts.get_mut(&account) {
+                shift(&mut purse.leased, &mut purse.available, amount);
+                purse.pay();
+            }
+        }
+    }
+
+    fn lend(
+        &mut self,
+        id: NodeId,
+        asks: &[Ask],
+        now: Duration,
+    ) -> Result<Vec<(AccountId, Loan)>, Refused> {
+        let nodes = self.alive(now);
+        self.recalls.retain(|_, until| *until > now);
+        let mut loans = Vec::with_capacity(asks.len());
+        for Ask { account, least, most } in asks.iter().copied() {
+            let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
+            let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
+            let own = node.leases.get(&account).copied().unwrap_or_default();
+            // Others wait for it: nobody gets more than a hold needs, or nothing would come together.
+            let most = if self.recalls.contains_key(&account) { least } else { most };
+            let Some(amount) = loan(purse.available, nodes, least, most) else {
+                let elsewhere = purse.leased.saturating_sub(own);
+                if least > Nanousd::ZERO && elsewhere > Nanousd::ZERO {
+                    self.recalls.insert(account, now.saturating_add(RECALL_FOR));
+                }
+                let held = purse.held.checked_add(purse.suspense).unwrap_or(Nanousd::MAX);
+                let (available, debt) = (purse.available, purse.debt);
+                let short = Short { available, elsewhere, held, debt };
+                loans.push((account, Loan::Short(short)));
+                continue;
+            };
+            shift(&mut purse.available, &mut purse.leased, amount);
+            let lease = node.leases.entry(account).or_default();
+            *lease = lease.checked_add(amount).unwrap_or(Nanousd::MAX);
+            loans.push((account, Loan::Lent(amount)));
+        }
+        Ok(loans)
+    }
+
+    fn recalled(&self, id: NodeId) -> Vec<AccountId> {
+        let leases = self.nodes.get(&id).map(|node| &node.leases);
+        let has = |account: &&AccountId| leases.is_some_and(|leases| leases.contains_key(account));
+        self.recalls.keys().filter(has).copied().collect()
+    }
+
+    fn alive(&self, now: Duration) -> u32 {
+        let alive = self.nodes.values().filter(|node| node.term_ends > now).count();
+        u32::try_from(alive).unwrap_or(u32::MAX)
+    }
+
+    /// An operator takes what a suspended node has out of an account: it is available again, or counts
+    /// as spent. Says how much it was. A process that still counts it as its own is shut out: it must
+    /// join anew, which undoes this.
+    pub fn resolve(&mut self, node: NodeId, account: AccountId, was_spent: bool) -> Nanousd {
+        let row = self.nodes.get_mut(&node).filter(|node| node.is_suspended);
+        let Some(node) = row else { return Nanousd::ZERO };
+        let Some(amount) = node.leases.remove(&account) else { return Nanousd::ZERO };
+        node.epoch = node.epoch.saturating_add(1);
+        if let Some(purse) = self.accounts.get_mut(&account) {
+            let to = if was_spent { &mut purse.spent } else { &mut purse.available };
+            shift(&mut purse.suspense, to, amount);
+            purse.pay();
+        }
+        let resolved = node.resolved.entry(account).or_default();
+        let known = if was_spent { &mut resolved.charged } else { &mut resolved.released };
+        *known = known.checked_add(amount).unwrap_or(Nanousd::MAX);
+        amount
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_ledger::History;
+
+    /// As after a failover to a standby that had not heard of the last exchanges.
+    #[test]
+    fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
+        let (account, usd) = (AccountId::from_number(1), Nanousd::new);
+        let node = NodeId::from_number(1).expect("a node");
+        for (granted, paid, written_off) in [(1000, 300, 0), (200, 200, 100)] {
+            let mut treasury = Treasury::default();
+            treasury.grant(account, usd(granted));
+            let epoch = treasury.join(node).epoch;
+            let settled = LeaseSettlement {
+                account,
+                charged: usd(300),
+                owed: Nanousd::ZERO,
+                written_off: Nanousd::ZERO,
+                returned: Nanousd::ZERO,
+            };
+            let (from, to, history) = (node.begin(), node.begin() + 7, History::default());
+            let report = Some(LeaseReport { from, to, settled: vec![settled], history });
+            let exchange = Exchange { node, epoch, turn: 1, report, ..Exchange::default() };
+            let now = Duration::from_secs(1);
+            treasury.exchange(&exchange, now, Duration::from_secs(10)).expect("taken");
+            let purse = treasury.purse(account).copied().expect("a purse");
+            assert_eq!((purse.spent, purse.written_off), (usd(paid), usd(written_off)));
+            assert_eq!(purse.available, usd(granted - paid));
+            assert!(purse.is_sound(), "{purse:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_borrows_ahead_of_what_another_node_waits_for() {
+        let (account, usd) = (AccountId::from_number(1), Nanousd::new);
+        let mut treasury = Treasury::default();
+        treasury.grant(account, usd(100));
+        let nodes = [1, 2, 3].map(|number| NodeId::from_number(number).expect("a node"));
+        for node in nodes {
+            treasury.join(node);
+        }
+        let mut turns = [0; 3];
+        let mut ask = |number: usize, least, most| {
+            turns[number] += 1;
+            let asks = vec![Ask { account, least: usd(least), most: usd(most) }];
+            let (node, turn) = (nodes[number], turns[number]);
+            let exchange = Exchange { node, epoch: 1, turn, asks, ..Exchange::default() };
+            let now = Duration::from_secs(1);
+            let answer = treasury.exchange(&exchange, now, Duration::from_secs(10));
+            answer.map(|answer| answer.loans[0].1).expect("taken")
+        };
+        assert_eq!(ask(0, 50, 50), Loan::Lent(usd(50)), "one node has half of it");
+        assert!(matches!(ask(1, 80, 80), Loan::Short(_)), "another waits for more than is left");
+        assert!(matches!(ask(2, 0, 40), Loan::Short(_)), "nobody waits at the third");
+        assert_eq!(ask(2, 5, 40), Loan::Lent(usd(5)), "one of its calls waits for so much");
+    }
+}

@@ -1,0 +1,274 @@
+//! The archive: where closed segments go that no start needs. A directory, or a bucket of an object
+//! store that speaks S3.
+//!
+//! The seal of a segment says where it is now, as a path: that of a file, or `s3://bucket/key`. How a
+//! bucket is reached, and with what keys, is told to the process once, by [`connect`]: whoever
+//! reads the journal reads through seals, and knows nothing of configurations.
+
+mod bucket;
+mod near;
+mod transfer;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::RwLock;
+
+use self::bucket::Bucket;
+use crate::files::directory::{make_directory, sync_directory};
+use crate::files::seal::{self, Archived, Seal};
+use crate::records::error::OpenError;
+use tollgate_journal::segment;
+use tollgate_money::clock::UnixMs;
+pub use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
+
+/// How hard segments are pressed together: the level that zstd is fastest for its size at.
+const ZSTD_LEVEL: i32 = 3;
+const BUFFER_BYTES: usize = 256 << 10;
+/// How the path of an object begins.
+const SCHEME: &str = "s3://";
+
+/// The buckets that this process can reach. There is one in a gateway or a command; tests have several.
+static BUCKETS: RwLock<Vec<Arc<Bucket>>> = RwLock::new(Vec::new());
+
+/// Lets this process read what is in the archive. Nothing is sent.
+///
+/// # Errors
+/// When the place cannot be one.
+pub fn connect(archive: &Archive) -> Result<(), OpenError> {
+    let ArchiveTo::Bucket(options) = &archive.to else { return Ok(()) };
+    let made = Bucket::new((**options).clone());
+    let made = made.map_err(|what| OpenError::io(place(options, ""))(io::Error::other(what)))?;
+    let mut known = BUCKETS.write();
+    known.retain(|bucket| bucket.options.bucket != options.bucket);
+    known.push(Arc::new(made));
+    Ok(())
+}
+
+/// Prepares the ledger in `dir`, which is about to be opened, to read and write its archive.
+///
+/// # Errors
+/// As [`connect`].
+pub(super) fn begin(dir: &Path, archive: Option<&Archive>) -> Result<(), OpenError> {
+    near::clear(dir);
+    archive.map_or(Ok(()), connect)
+}
+
+/// The buckets that the journal in the data directory `dir` has segments in: who reads them needs
+/// [`connect`].
+///
+/// # Errors
+/// When the journal's directory or a seal cannot be read.
+pub fn buckets_of(dir: &Path) -> Result<BTreeSet<String>, OpenError> {
+    let archived = seal::all(&dir.join("journal"))?.into_iter().filter_map(|seal| seal.archived);
+    Ok(archived.filter_map(|at| Some(object(&at.path)?.0.to_owned())).collect())
+}
+
+/// The path that stands in a seal for an object.
+fn place(options: &BucketOptions, key: &str) -> PathBuf {
+    PathBuf::from(format!("{SCHEME}{}/{key}", options.bucket))
+}
+
+/// Bucket and key, if this is the path of an object.
+fn object(path: &Path) -> Option<(&str, &str)> {
+    path.to_str()?.strip_prefix(SCHEME)?.split_once('/')
+}
+
+/// The bucket that has an object: the one that is called so, or, if there is none, the one that was
+/// configured last. What was copied to another bucket is found there.
+fn bucket_called(name: &str) -> io::Result<Arc<Bucket>> {
+    let known = BUCKETS.read();
+    let found = known.iter().rfind(|bucket| bucket.options.bucket == name).or(known.last());
+    found.cloned().ok_or_else(|| {
+        io::Error::other(
+            "it is in a bucket, and nothing says how to reach that: `store.journal.archive.s3` of \
+             routes.yaml has to; give a command this file with --routes",
+        )
+    })
+}
+
+/// The content of an archived segment, as it comes. For a reader who may come back, `journal_dir` is the
+/// journal's directory: what was fetched of a bucket stays for a while beside it.
+///
+/// # Errors
+/// When it is not there, cannot be reached, or is no such file.
+pub(crate) fn open(archived: &Archived, journal_dir: Option<&Path>) -> io::Result<Box<dyn Read>> {
+    match journal_dir.zip(object(&archived.path)) {
+        Some((journal_dir, (_, key))) => {
+            let fetch = || packed(archived, None);
+            unpack(near::open(journal_dir, key, archived, fetch)?)
+        }
+        None => unpack(packed(archived, None)?),
+    }
+}
+
+fn unpack(packed: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
+    let decoder = zstd::Decoder::new(packed)?;
+    Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder)))
+}
+
+fn packed(archived: &Archived, stop: Option<&Arc<AtomicBool>>) -> io::Result<Box<dyn Read>> {
+    match object(&archived.path) {
+        Some((name, key)) => {
+            Ok(Box::new(bucket_called(name)?.get(key, Some(archived.bytes), stop)?))
+        }
+        None => Ok(Box::new(File::open(&archived.path)?)),
+    }
+}
+
+/// Puts a copy of the segment that `seal` is about there, and reads it back: what is given is the
+/// place of a copy that is whole. `id` is the ledger's name; it is broken off when `stop` is set.
+///
+/// # Errors
+/// When something cannot be written or read, or is not what was sealed.
+fn keep(
+    to: &ArchiveTo,
+    seal: &Seal,
+    dir: &Path,
+    id: &str,
+    stop: &Arc<AtomicBool>,
+) -> Result<Archived, OpenError> {
+    match to {
+        ArchiveTo::Directory(archive) => in_directory(seal, dir, &archive.join(id)),
+        ArchiveTo::Bucket(options) => in_bucket(seal, dir, options, id, stop),
+    }
+}
+
+/// Moves the segment that `seal` is about into an archive: has a copy made there and read back, notes the
+/// place in the seal, and only then removes the original. `id` is the ledger's name; it is broken off
+/// when `stop` is set.
+///
+/// # Errors
+/// When something cannot be written or read, or is not what was sealed: the original stays then.
+pub(crate) fn move_segment(
+    seal: &Seal,
+    dir: &Path,
+    id: &str,
+    to: &ArchiveTo,
+    stop: &Arc<AtomicBool>,
+) -> Result<Archived, OpenError> {
+    let archived = keep(to, seal, dir, id, stop)?;
+    seal.move_to(dir, archived.clone())?;
+    Ok(archived)
+}
+
+/// The copy has its name when it is whole: a crash before leaves one that is written again.
+fn in_directory(seal: &Seal, dir: &Path, archive: &Path) -> Result<Archived, OpenError> {
+    let name = format!("{:016x}.seg.zst", seal.first_seq);
+    let (to, new) = (archive.join(&name), archive.join(format!("{name}.new")));
+    make_directory(archive).map_err(OpenError::io(archive))?;
+    // One that cannot be read says nothing.
+    if let Ok(Some(known)) = Seal::find(archive, seal.first_seq) {
+        check_is_same(&known, seal, &to)?;
+    }
+    let bytes = pack(&segment::path(dir, seal.first_seq), &new).inspect_err(|_| {
+        // Half a file on a full disk is room that others wait for.
+        drop(fs::remove_file(&new));
+    });
+    let bytes = bytes.map_err(OpenError::io(&new))?;
+    let written = Archived { path: new.clone(), bytes, at_ms: UnixMs::now().0 };
+    check(seal, &written, None)?;
+    let archived = Archived { path: to.clone(), ..written };
+    // What the archive says of itself, for those who have nothing else.
+    seal.clone().moved_to(archived.clone()).keep(archive)?;
+    let renamed = fs::rename(&new, &to).and_then(|()| sync_directory(archive));
+    renamed.map_err(OpenError::io(&to))?;
+    Ok(archived)
+}
+
+/// The seal goes first: it is small, so that a store that refuses can say so before much was sent.
+fn in_bucket(
+    seal: &Seal,
+    dir: &Path,
+    options: &BucketOptions,
+    id: &str,
+    stop: &Arc<AtomicBool>,
+) -> Result<Archived, OpenError> {
+    let bucket = bucket_called(&options.bucket).map_err(OpenError::io(place(options, "")))?;
+    let key = |end| options.key(&format!("{id}/{:016x}.{end}", seal.first_seq));
+    let from = segment::path(dir, seal.first_seq);
+    let open = || compressed(&from);
+    let path = place(options, &key("seg.zst"));
+    if let Some(known) = known_in(&bucket, &key("seal"), stop)
+        .map_err(OpenError::io(place(options, &key("seal"))))?
+    {
+        check_is_same(&known, seal, &path)?;
+    }
+    // Packed twice, once to know its length and its checksum: nothing is written to a disk that may be
+    // full, and no more of it is in memory than a piece.
+    let sum = transfer::Sum::of(open().map_err(OpenError::io(&from))?, stop);
+    let sum = sum.map_err(OpenError::io(&from))?;
+    let archived = Archived { path: path.clone(), bytes: sum.bytes, at_ms: UnixMs::now().0 };
+    let says = tollgate_journal::checked::content(&seal.clone().moved_to(archived.clone()));
+    let says = says.map_err(OpenError::io(&path))?;
+    let of_seal = transfer::Sum::of(Cursor::new(&says), stop).map_err(OpenError::io(&path))?;
+    let sent = bucket.put(&key("seal"), &of_seal, Box::new(Cursor::new(says)), stop);
+    sent.map_err(OpenError::io(place(options, &key("seal"))))?;
+    let body = Box::new(open().map_err(OpenError::io(&from))?);
+    bucket.put(&key("seg.zst"), &sum, body, stop).map_err(OpenError::io(&path))?;
+    check(seal, &archived, Some(stop))?;
+    Ok(archived)
+}
+
+/// What a bucket says of a segment. A key that may not list objects is not told whether there is one, and
+/// what cannot be read says nothing.
+fn known_in(bucket: &Bucket, key: &str, stop: &Arc<AtomicBool>) -> io::Result<Option<Seal>> {
+    let mut says = Vec::new();
+    let read = bucket.get(key, None, Some(stop)).and_then(|mut from| from.read_to_end(&mut says));
+    match read {
+        Ok(_) => Ok(tollgate_journal::checked::parse(&says).ok()),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// That an archive has nothing of this ledger that is another segment of the same number: then two
+/// gateways go on with one ledger, and neither may overwrite what the other has moved there.
+fn check_is_same(known: &Seal, seal: &Seal, path: &Path) -> Result<(), OpenError> {
+    if known.sha256 == seal.sha256 {
+        return Ok(());
+    }
+    let says = "another gateway has put other records of this ledger there: two go on from one copy, such \
+                as a snapshot of a disk. Nothing is overwritten; stop one of them, see \
+                docs/recovery.md#this-directory-is-a-copy-or-was-restored-from-one";
+    Err(OpenError::io(path)(io::Error::new(io::ErrorKind::AlreadyExists, says)))
+}
+
+/// Reads a copy back and compares it with what was sealed.
+fn check(
+    seal: &Seal,
+    archived: &Archived,
+    stop: Option<&Arc<AtomicBool>>,
+) -> Result<(), OpenError> {
+    let path = &archived.path;
+    let read = packed(archived, stop).and_then(unpack).and_then(|input| seal.is_content(input));
+    if read.map_err(OpenError::io(path))? {
+        return Ok(());
+    }
+    let what = "what was read back is not what was sealed; the segment stays where it was";
+    Err(OpenError::Damaged { path: path.clone(), offset: 0, what: what.to_owned() })
+}
+
+/// The compressed content of a file, with a checksum of its own, as it comes.
+fn compressed(from: &Path) -> io::Result<impl Read + Send + use<>> {
+    let input = BufReader::with_capacity(BUFFER_BYTES, File::open(from)?);
+    let mut encoder = zstd::stream::read::Encoder::with_buffer(input, ZSTD_LEVEL)?;
+    encoder.include_checksum(true)?;
+    Ok(encoder)
+}
+
+/// Writes a file compressed, and gives its length. On disk when this returns.
+fn pack(from: &Path, to: &Path) -> io::Result<u64> {
+    let mut input = compressed(from)?;
+    let mut output = BufWriter::with_capacity(BUFFER_BYTES, File::create(to)?);
+    io::copy(&mut input, &mut output)?;
+    let file = output.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    Ok(file.metadata()?.len())
+}

@@ -1,0 +1,316 @@
+//! One request to an object store, for threads that wait: it runs on a thread with a runtime of its own,
+//! so that it does not matter who waits, and whoever does not wait any longer leaves it behind.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use md5::{Digest as _, Md5};
+use url::Url;
+
+use super::BUFFER_BYTES;
+use tollgate_outbound::{OutboundError, OutboundResponse, ask_store};
+
+/// A transfer that is slower than this, in bytes a second, has failed: it would never end.
+const RATE_MIN: u64 = 64 << 10;
+/// Pieces that wait for a reader.
+const QUEUE: usize = 4;
+/// How often it is asked whether to go on.
+const POLL: Duration = Duration::from_millis(100);
+/// The most that is read of what a store says of an error.
+const ERROR_BYTES_MAX: usize = 16 << 10;
+/// The most that an object has whose length nobody has noted: a seal has 600 bytes.
+const SMALL_BYTES_MAX: u64 = 16 << 10;
+
+/// What is asked of a store.
+pub(super) struct Request {
+    pub(super) method: Method,
+    /// With the signature in it: never shown.
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+}
+
+/// Why a transfer was not made.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) kind: io::ErrorKind,
+    pub(super) says: String,
+    /// Whether the same may work a moment later.
+    pub(super) may_pass: bool,
+}
+
+impl Failed {
+    fn new(kind: io::ErrorKind, says: impl Into<String>) -> Self {
+        Self { kind, says: says.into(), may_pass: false }
+    }
+
+    fn stopped() -> Self {
+        Self::new(io::ErrorKind::Other, "the process ends")
+    }
+}
+
+impl From<OutboundError> for Failed {
+    fn from(error: OutboundError) -> Self {
+        let kind = match error {
+            OutboundError::TimedOut => io::ErrorKind::TimedOut,
+            OutboundError::Unreachable(_) => io::ErrorKind::HostUnreachable,
+            _ => io::ErrorKind::ConnectionAborted,
+        };
+        Self { kind, says: error.to_string(), may_pass: true }
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::new(error.kind(), error.to_string())
+    }
+}
+
+/// Length and checksum of a body.
+pub(super) struct Sum {
+    pub(super) bytes: u64,
+    /// In base64, as `Content-MD5` has it.
+    pub(super) md5: String,
+}
+
+impl Sum {
+    pub(super) fn of(mut input: impl Read, stop: &AtomicBool) -> io::Result<Self> {
+        let (mut hasher, mut bytes) = (Md5::new(), 0);
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other("the process ends"));
+            }
+            let read = input.read(&mut buffer)?;
+            if read == 0 {
+                return Ok(Self { bytes, md5: STANDARD.encode(hasher.finalize()) });
+            }
+            hasher.update(buffer.get(..read).unwrap_or_default());
+            bytes += read as u64;
+        }
+    }
+}
+
+/// A body in pieces.
+struct Pieces {
+    input: Box<dyn Read + Send>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Iterator for Pieces {
+    type Item = io::Result<Bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Some(Err(io::Error::other("the process ends")));
+        }
+        let mut piece = vec![0; BUFFER_BYTES];
+        match self.input.read(&mut piece) {
+            Ok(0) => None,
+            Ok(read) => {
+                piece.truncate(read);
+                Some(Ok(piece.into()))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// How long `bytes` may take.
+fn time(bytes: u64, silence: Duration) -> Duration {
+    silence.saturating_add(Duration::from_secs(bytes / RATE_MIN))
+}
+
+/// Sends `body`, which has so many bytes, and waits for a yes.
+pub(super) fn put(
+    request: Request,
+    body: Box<dyn Read + Send>,
+    (bytes, silence): (u64, Duration),
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failed> {
+    let pieces = Box::new(Pieces { input: body, stop: Arc::clone(stop) });
+    let (tell, told) = mpsc::sync_channel(1);
+    on_a_thread(move |runtime| {
+        let sent = runtime.block_on(async {
+            let Request { method, url, headers } = request;
+            let time = time(bytes, silence);
+            let asked = ask_store(method, url, headers, Some(pieces), time, silence).await?;
+            accepted(asked).await.map(|_| ())
+        });
+        // Whoever has asked may not wait any more.
+        drop(tell.send(sent));
+    })?;
+    wait(&told, Some(stop))?
+}
+
+/// An object, as it comes.
+pub(super) struct Fetched {
+    told: Receiver<Result<Option<Bytes>, Failed>>,
+    stop: Option<Arc<AtomicBool>>,
+    piece: Bytes,
+    is_over: bool,
+}
+
+/// Begins to fetch an object of this length, or, where that is not known, of a few kilobytes.
+pub(super) fn get(
+    request: Request,
+    (bytes, silence): (Option<u64>, Duration),
+    stop: Option<Arc<AtomicBool>>,
+) -> Result<Fetched, Failed> {
+    let (tell, told) = mpsc::sync_channel(QUEUE);
+    on_a_thread(move |runtime| {
+        if let Err(failed) = runtime.block_on(fetch(request, (bytes, silence), &tell)) {
+            drop(tell.send(Err(failed)));
+        }
+    })?;
+    // Nothing is in the first piece: the store has said that it has the object.
+    wait(&told, stop.as_ref())??;
+    Ok(Fetched { told, stop, piece: Bytes::new(), is_over: false })
+}
+
+/// Sends on what comes, as fast as it is taken. Only what the store takes counts in the time.
+async fn fetch(
+    request: Request,
+    (bytes, silence): (Option<u64>, Duration),
+    tell: &SyncSender<Result<Option<Bytes>, Failed>>,
+) -> Result<(), Failed> {
+    let Request { method, url, headers } = request;
+    let asked = ask_store(method, url, headers, None, silence, silence).await?;
+    let mut answer = accepted(asked).await?;
+    let has = answer.content_length();
+    if let (Some(found), Some(bytes)) = (has, bytes)
+        && found != bytes
+    {
+        return Err(other_length(found, bytes));
+    }
+    if tell.send(Ok(Some(Bytes::new()))).is_err() {
+        return Ok(());
+    }
+    let (mut waited, mut came) = (Duration::ZERO, 0_u64);
+    loop {
+        let begun = Instant::now();
+        let Some(piece) = answer.chunk().await? else { break };
+        waited += begun.elapsed();
+        came = came.saturating_add(piece.len() as u64);
+        if waited > time(came, silence) {
+            return Err(OutboundError::TimedOut.into());
+        }
+        if came > bytes.unwrap_or(SMALL_BYTES_MAX) {
+            return Err(OutboundError::TooLarge.into());
+        }
+        if tell.send(Ok(Some(piece))).is_err() {
+            return Ok(());
+        }
+    }
+    if let Some(bytes) = bytes
+        && came != bytes
+    {
+        return Err(other_length(came, bytes));
+    }
+    drop(tell.send(Ok(None)));
+    Ok(())
+}
+
+fn other_length(found: u64, bytes: u64) -> Failed {
+    let says = format!("the object has {found} bytes, and {bytes} were put there");
+    Failed::new(io::ErrorKind::InvalidData, says)
+}
+
+impl Read for Fetched {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() && !self.is_over {
+            let next = wait(&self.told, self.stop.as_ref()).and_then(|told| told);
+            match next.map_err(|failed| io::Error::new(failed.kind, failed.says))? {
+                Some(piece) => self.piece = piece,
+                None => self.is_over = true,
+            }
+        }
+        let bytes = into.len().min(self.piece.len());
+        let taken = self.piece.split_to(bytes);
+        if let Some(into) = into.get_mut(..bytes) {
+            into.copy_from_slice(&taken);
+        }
+        Ok(bytes)
+    }
+}
+
+/// The next thing that the thread of a transfer tells.
+fn wait<T>(told: &Receiver<T>, stop: Option<&Arc<AtomicBool>>) -> Result<T, Failed> {
+    loop {
+        match told.recv_timeout(POLL) {
+            Ok(told) => return Ok(told),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failed::new(io::ErrorKind::BrokenPipe, "the transfer was broken off"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(Failed::stopped());
+        }
+    }
+}
+
+fn on_a_thread(run: impl FnOnce(&tokio::runtime::Runtime) + Send + 'static) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let named = std::thread::Builder::new().name("archive-transfer".to_owned());
+    named.spawn(move || run(&runtime))?;
+    Ok(())
+}
+
+/// An answer that says yes. Of any other, what it says and what to do.
+async fn accepted(answer: OutboundResponse) -> Result<OutboundResponse, Failed> {
+    let status = answer.status();
+    if status == 200 {
+        return Ok(answer);
+    }
+    let body = answer.whole_within(ERROR_BYTES_MAX).await.unwrap_or_default();
+    let code = code_of(&body).unwrap_or_default();
+    let kind = match (status, code.as_str()) {
+        (404, "NoSuchBucket") | (301..=308, _) => io::ErrorKind::Other,
+        (404, _) => io::ErrorKind::NotFound,
+        (401 | 403, _) => io::ErrorKind::PermissionDenied,
+        (507, _) => io::ErrorKind::QuotaExceeded,
+        _ => io::ErrorKind::Other,
+    };
+    let help = help(status, &code);
+    let code = if code.is_empty() { code } else { format!(" {code}") };
+    let says = format!("it answers {status}{code}: {help}");
+    Err(Failed { kind, says, may_pass: matches!(status, 429 | 500 | 502..=504) })
+}
+
+/// What an operator does about an answer.
+fn help(status: u16, code: &str) -> &'static str {
+    match (status, code) {
+        (_, "SignatureDoesNotMatch") => {
+            "`secret_key` is not the one of `access_key`, or `region` is wrong"
+        }
+        (_, "InvalidAccessKeyId") => "it does not know `access_key`",
+        (_, "RequestTimeTooSkewed" | "RequestExpired" | "ExpiredToken") => {
+            "the clock of this machine is wrong by more than 15 minutes"
+        }
+        (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") | (301..=308, _) => {
+            "the bucket is in another `region`, or at another `endpoint`"
+        }
+        (401 | 403, _) => "the key may not put and get objects there: s3:PutObject, s3:GetObject",
+        (404, "NoSuchBucket") => "there is no such `bucket` at this `endpoint`; make it",
+        (404, _) => "it does not have the object",
+        (_, "BadDigest" | "InvalidDigest") => "what came was not what was sent; it is tried again",
+        (507, _) | (_, "QuotaExceeded" | "EntityTooLarge" | "XMinioStorageFull") => "it is full",
+        (429 | 500..=599, _) => "it is tried again",
+        _ => "this is no answer of an object store; look at `endpoint`",
+    }
+}
+
+/// The code of an error: `<Code>NoSuchKey</Code>` in XML of which nothing else is wanted.
+fn code_of(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    let (code, _) = text.split_once("<Code>")?.1.split_once("</Code>")?;
+    let is_plain = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (is_plain && !code.is_empty()).then(|| code.to_owned())
+}

@@ -1,0 +1,280 @@
+//! The money path: set money aside for a call, and end it exactly once.
+//!
+//! Everything here is decided in memory under the lock of the account's shard, and never waits for
+//! a disk. A [`Hold`] cannot be copied, and ending it consumes it: to settle twice does not compile.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use crate::calls::lend::Want;
+use crate::memory::ledger::Ledger;
+use crate::records::error::{LedgerError, Refusal};
+use crate::records::record::{Record, Reservation, VoidReason};
+use crate::rules::core::Core;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
+
+/// What a call asks to have set aside.
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    /// Who pays.
+    pub account: AccountId,
+    /// With which key.
+    pub key: KeyId,
+    /// The public id of the model that is called.
+    pub model: Arc<str>,
+    /// The call.
+    pub request: RequestId,
+    /// The most that the call can cost. Less than zero counts as zero.
+    pub amount: Nanousd,
+    /// The least that it costs once an upstream has begun on it: what the customer pays under
+    /// [`RecoveryPolicy::Floor`](crate::RecoveryPolicy) if this process dies meanwhile.
+    /// Counts as `amount` where it is more.
+    pub floor: Nanousd,
+}
+
+/// What a call came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Settlement {
+    /// What it costs. It may exceed the hold: see [`Hold::post`].
+    pub charge: Nanousd,
+    /// What was used.
+    pub usage: Usage,
+    /// Who says so.
+    pub source: UsageSource,
+}
+
+/// What of a call's cost is paid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// What the customer paid.
+    pub charged: Nanousd,
+    /// What the customer owes, because the account's money did not reach. It is paid before anything
+    /// else.
+    pub owed: Nanousd,
+}
+
+impl Posted {
+    /// It cost nothing.
+    pub const NOTHING: Self = Self { charged: Nanousd::ZERO, owed: Nanousd::ZERO };
+}
+
+/// Money set aside for one call. Ends with [`Hold::post`] or [`Hold::void`]; dropping it without
+/// either gives the money back and is logged as the bug that it is.
+#[must_use = "a hold that is dropped gives the money back"]
+#[derive(Debug)]
+pub struct Hold {
+    ledger: Arc<Ledger>,
+    account: AccountId,
+    key: KeyId,
+    id: HoldId,
+    amount: Nanousd,
+    /// What it was made for.
+    reservation: Arc<Reservation>,
+    /// The last record that this hold stands on: its own, or its last extension's.
+    last_seq: Seq,
+    is_open: bool,
+}
+
+impl Ledger {
+    /// Sets money aside for a call. In memory; see [`Hold::durable`] for when it is on disk.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing has changed then.
+    pub fn reserve(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
+        let amount = reserve.amount.max(Nanousd::ZERO);
+        let reservation = Arc::new(Reservation {
+            account: reserve.account,
+            key: reserve.key,
+            model: reserve.model,
+            request: reserve.request,
+            amount,
+            floor: reserve.floor.clamp(Nanousd::ZERO, amount),
+            at: UnixMs::now(),
+        });
+        let Reserve { account, key, .. } = reserve;
+        let decided = Arc::clone(&reservation);
+        let seq = self.set_aside(account, amount, |core| core.decide_reserve(decided))?;
+        Ok(Hold {
+            ledger: Arc::clone(self),
+            account,
+            key,
+            id: HoldId::from_number(seq),
+            amount,
+            reservation,
+            last_seq: seq,
+            is_open: true,
+        })
+    }
+
+    fn set_aside(
+        &self,
+        account: AccountId,
+        amount: Nanousd,
+        decide: impl FnOnce(&Core) -> Result<Record, Refusal>,
+    ) -> Result<Seq, Refusal> {
+        if self.journal.is_disk_full() {
+            return Err(Refusal::DiskFull);
+        }
+        let Some(fleet) = &self.fleet else {
+            let mut core = self.shard(account).lock();
+            let record = decide(&core)?;
+            return self.commit(&mut core, record).map_err(|_| Refusal::Stopped);
+        };
+        if !fleet.may_spend() {
+            return Err(Refusal::CutOff);
+        }
+        let mut core = self.shard(account).lock();
+        let record = decide(&core)?;
+        let seq = self.commit(&mut core, record).map_err(|_| Refusal::Stopped)?;
+        let is_low = core.passed(account, amount);
+        drop(core);
+        if is_low {
+            fleet.runs_low(account);
+        }
+        Ok(seq)
+    }
+}
+
+impl Hold {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> HoldId {
+        self.id
+    }
+
+    /// What is set aside, extensions included.
+    #[must_use]
+    pub fn amount(&self) -> Nanousd {
+        self.amount
+    }
+
+    /// Sets `amount` more aside of what is here. Nothing happens for an amount that is not above zero.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the hold is then what it was.
+    pub fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal> {
+        if amount <= Nanousd::ZERO {
+            return Ok(());
+        }
+        let (account, id, at) = (self.account, self.id, UnixMs::now());
+        self.last_seq = self
+            .ledger
+            .set_aside(account, amount, |core| core.decide_extend(account, id, amount, at))?;
+        // The account's `held` has taken the same sum without overflow.
+        self.amount = self.amount.checked_add(amount).unwrap_or(Nanousd::MAX);
+        Ok(())
+    }
+
+    /// Sets `amount` more aside. In a fleet it waits for money as [`Ledger::admit`] does.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the hold is then what it was.
+    pub async fn enlarge(&mut self, amount: Nanousd) -> Result<(), Refusal> {
+        let ledger = Arc::clone(&self.ledger);
+        let want = Want { account: self.account, key: self.key, amount };
+        ledger.with_money(want, || self.extend(amount)).await
+    }
+
+    /// Sets aside what `charge` lacks, or as much of it as a fleet has elsewhere. What is here needs
+    /// no waiting: [`Hold::post`] takes it.
+    pub async fn cover(&mut self, charge: Nanousd) {
+        let lacks = charge.saturating_sub(self.amount);
+        if lacks <= Nanousd::ZERO || self.ledger.shared_funds().is_none() {
+            return;
+        }
+        let all = self.enlarge(lacks).await;
+        if let Err(Refusal::Insufficient { available } | Refusal::Held { available, .. }) = all {
+            // Others may take it meanwhile: what is not covered then is owed.
+            self.enlarge(available.min(lacks)).await.ok();
+        }
+    }
+
+    /// Whether it is on disk, so that bytes that it pays for may be sent.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.ledger.journal.is_durable(self.last_seq)
+    }
+
+    /// Leaves a trace of the call that outlives this process, for its upstream is about to be asked:
+    /// the hold on disk, or a note of it. Usually this does not wait.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`]: the call must not be sent then.
+    pub async fn note_sent(&self) -> Result<(), LedgerError> {
+        self.ledger.note_sent(self.id.number(), &self.reservation).await
+    }
+
+    /// Waits until it is on disk. Usually it is by now, and this returns at once.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`] when the ledger closed before that.
+    pub async fn durable(&self) -> Result<(), LedgerError> {
+        Ok(self.ledger.journal.durable(self.last_seq).await?)
+    }
+
+    /// Ends the hold with what the call cost. A charge above the hold takes what it can from the
+    /// account's available money, whatever the key may spend, and the rest is the account's debt.
+    /// Returns at once; the record is on disk one group commit later.
+    pub fn post(mut self, settlement: Settlement) -> Posted {
+        let Settlement { charge, usage, source } = settlement;
+        let mut core = self.ledger.shard(self.account).lock();
+        let post = core.decide_post(self.id, charge, (usage, source), UnixMs::now());
+        let Some(post) = post else {
+            // Only `Hold` ends a hold, and it does so once.
+            log::error!("{} to be posted is not open: nothing is charged", self.id);
+            self.is_open = false;
+            return Posted::NOTHING;
+        };
+        let committed = post
+            .extension
+            .map_or(Ok(0), |extension| self.ledger.commit(&mut core, extension))
+            .and_then(|_| self.ledger.commit(&mut core, post.record));
+        self.ledger.pay_debt(&mut core, self.account);
+        drop(core);
+        self.is_open = false;
+        if committed.is_err() {
+            log::error!("{} was posted after the ledger had closed: it is in doubt", self.id);
+        }
+        Posted { charged: post.charged, owed: post.owed }
+    }
+
+    /// The ledger that it is of.
+    pub(crate) fn ledger(&self) -> Arc<Ledger> {
+        Arc::clone(&self.ledger)
+    }
+
+    /// A task has taken it over: only the task's end ends it from here on.
+    pub(crate) fn pass_on(mut self) {
+        self.is_open = false;
+    }
+
+    /// Ends the hold without a charge.
+    pub fn void(mut self, reason: VoidReason) {
+        self.end(reason);
+    }
+
+    fn end(&mut self, reason: VoidReason) {
+        self.is_open = false;
+        let (account, hold, at) = (self.account, self.id, UnixMs::now());
+        let record = Record::Voided { account, hold, reason, at };
+        let mut core = self.ledger.shard(account).lock();
+        let committed = self.ledger.commit(&mut core, record);
+        self.ledger.pay_debt(&mut core, account);
+        drop(core);
+        if committed.is_err() {
+            log::error!("{hold} was voided after the ledger had closed: it is in doubt");
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.is_open {
+            log::error!("{} of {} was dropped without an end: it is voided", self.id, self.account);
+            self.end(VoidReason::Abandoned);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a ledger does with leased money: it takes it in, gives it back, and waits for it.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::calls::hold::{Hold, Reserve};
+use crate::memory::ledger::Ledger;
+use crate::records::error::Refusal;
+use crate::records::record::Record;
+use crate::seam::funds::{LeaseWait, SharedFunds, Shortfall};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
+use tollgate_money::money::Nanousd;
+use tollgate_options::ledger::RecoveryPolicy;
+
+/// Money that is to be set aside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    /// Whose.
+    pub(crate) account: AccountId,
+    /// By which key.
+    pub(crate) key: KeyId,
+    /// How much.
+    pub(crate) amount: Nanousd,
+}
+
+impl Ledger {
+    /// The money that this ledger shares with others; `None` when it has all of it.
+    #[must_use]
+    pub fn shared_funds(&self) -> Option<&Arc<dyn SharedFunds>> {
+        self.fleet.as_ref()
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Sets money aside for a call. In a fleet it waits for money, where there may be some elsewhere,
+    /// for a quarter of a second or as long as the treasury takes to answer; and where the treasury's
+    /// answer is late for the term, for as long as it may still come.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing has changed then.
+    pub async fn admit(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
+        let Reserve { account, key, amount, .. } = reserve;
+        self.with_money(Want { account, key, amount }, || self.reserve(reserve.clone())).await
+    }
+
+    /// Sets money aside with `set_aside`, which wants so much. In a fleet it waits, and tries again,
+    /// while there may be more elsewhere: of the account, or of what its key may spend.
+    pub(crate) async fn with_money<T>(
+        &self,
+        want: Want,
+        mut set_aside: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let Some(fleet) = &self.fleet else { return set_aside() };
+        let Want { account, amount, .. } = want;
+        let since = fleet.now();
+        let mut capped_since = None;
+        loop {
+            match set_aside() {
+                Err(Refusal::ShareUsed { capped, lacks, left }) => {
+                    let standing = (capped, lacks, left);
+                    self.wait_for_share(&**fleet, want, standing, &mut capped_since).await?;
+                    continue;
+                }
+                Err(Refusal::CutOff) if fleet.outlast().await => continue,
+                Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {}
+                other => return other,
+            }
+            match fleet.wait_for(account, amount, since).await {
+                LeaseWait::Again => {}
+                LeaseWait::Short(short) => return Err(self.short(account, amount, short)),
+                LeaseWait::CutOff => return Err(Refusal::CutOff),
+            }
+        }
+    }
+
+    /// What a customer is told whose account the treasury has not enough of.
+    fn short(&self, account: AccountId, amount: Nanousd, short: Shortfall) -> Refusal {
+        let own = self.account(account).map(|account| account.balance).unwrap_or_default();
+        let sum = |parts: [Nanousd; 2]| parts[0].checked_add(parts[1]).unwrap_or(Nanousd::MAX);
+        if short.debt > Nanousd::ZERO {
+            return Refusal::InDebt { debt: short.debt, available: short.available };
+        }
+        let available = sum([short.available, own.available]);
+        let held = sum([sum([short.elsewhere, short.held]), own.held]);
+        if amount > sum([available, held]) {
+            Refusal::Insufficient { available }
+        } else {
+            Refusal::Held { available, held }
+        }
+    }
+
+    /// The holds that are open now.
+    #[must_use]
+    pub fn open_hold_ids(&self) -> Vec<HoldId> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| shard.lock().holds().map(|(id, _)| id).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Ends the holds that a crash left open: those that went to the treasury with their task, which
+    /// the crash has cut off from this, and the others by `policy`. Says how many were in doubt.
+    pub fn end_left_open(&self, policy: RecoveryPolicy, handed_over: &HashSet<HoldId>) -> usize {
+        let at = UnixMs::now();
+        let mut in_doubt = 0_usize;
+        for shard in &self.shards {
+            let mut core = shard.lock();
+            let open: Vec<_> =
+                core.holds().map(|(id, hold)| (id, hold.reservation.account)).collect();
+            for (hold, account) in open {
+                let record = if handed_over.contains(&hold) {
+                    Some(Record::HandedOver { account, hold, at })
+                } else {
+                    in_doubt = in_doubt.saturating_add(1);
+                    core.decide_recovery(hold, policy, at)
+                };
+                if let Some(record) = record
+                    && self.commit(&mut core, record).is_err()
+                {
+                    log::error!("{hold} was ended after the ledger had closed: it is in doubt");
+                }
+            }
+        }
+        in_doubt
+    }
+
+    /// Gives back all money that no hold covers.
+    pub fn give_back_everything(&self) {
+        for account in self.accounts() {
+            self.give_back(account.id, account.balance.available);
+        }
+    }
+
+    /// Takes `amount` of what is available out of the ledger, if so much is there.
+    pub fn give_back(&self, account: AccountId, amount: Nanousd) -> bool {
+        let mut core = self.shard(account).lock();
+        let available = core.account(account).map(|account| account.balance.available);
+        if amount <= Nanousd::ZERO || available.is_none_or(|available| available < amount) {
+            return false;
+        }
+        let record = Record::Returned { account, amount, at: UnixMs::now() };
+        self.commit(&mut core, record).is_ok()
+    }
+
+    /// What of an account no open hold covers, and what open holds cover.
+    pub fn available_and_held(&self, account: AccountId) -> (Nanousd, Nanousd) {
+        let balance = self.account(account).map(|account| account.balance).unwrap_or_default();
+        (balance.available, balance.held)
+    }
+
+    /// What was reserved of an account since this was asked last.
+    pub fn reserved(&self, account: AccountId) -> Nanousd {
+        self.shard(account).lock().pace(account).reserved
+    }
+
+    /// Takes in what was lent of an account.
+    pub fn take_in(&self, account: AccountId, amount: Nanousd) {
+        let record = Record::Leased { account, amount, at: UnixMs::now() };
+        if self.commit(&mut self.shard(account).lock(), record).is_err() {
+            // The next start finds that it has nothing, and the treasury takes it back.
+            log::warn!("{amount} of {account} were lent after the ledger had closed");
+        }
+    }
+
+    /// Whoever lends is told once an account has less than this here.
+    pub fn watch(&self, account: AccountId, below: Nanousd) {
+        self.shard(account).lock().watch(account, below);
+    }
+
+    /// Waits until all that was recorded is on disk, and says how far that is; `None` when the ledger
+    /// has closed before.
+    pub async fn on_disk(&self) -> Option<Seq> {
+        let last = self.journal.last_seq();
+        self.journal.durable(last).await.ok().map(|()| last)
+    }
+
+    /// A hold has gone to the treasury with its task.
+    pub fn hand_over(&self, account: AccountId, hold: HoldId) {
+        let mut core = self.shard(account).lock();
+        if core.hold(hold).is_none() {
+            return;
+        }
+        let record = Record::HandedOver { account, hold, at: UnixMs::now() };
+        if self.commit(&mut core, record).is_err() {
+            // The next start asks the treasury which holds have gone.
+            log::warn!("{hold} went to the treasury after the ledger had closed");
+        }
+    }
+}

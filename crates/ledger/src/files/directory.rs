@@ -1,0 +1,16 @@
+//! Directories whose names outlive a crash.
+
+use std::io;
+use std::path::Path;
+
+pub(crate) use tollgate_journal::sync_directory;
+
+/// Makes a directory with those above it, and their names durable: what is put into it must not be gone
+/// with it.
+pub(crate) fn make_directory(dir: &Path) -> io::Result<()> {
+    let missing: Vec<_> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
+    std::fs::create_dir_all(dir)?;
+    let parents = missing.iter().filter_map(|dir| dir.parent());
+    let is_named = |parent: &&Path| !parent.as_os_str().is_empty();
+    parents.filter(is_named).try_for_each(sync_directory)
+}

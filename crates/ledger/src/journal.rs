@@ -1,0 +1,156 @@
+//! The journal: the truth about money. What it knows of records is here; how it is written, read and
+//! checked is the crate `tollgate-journal`'s.
+
+pub(crate) mod head;
+pub(crate) mod records;
+pub(crate) mod sealing;
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use tollgate_journal::Format;
+use tollgate_journal::committer::{self, Event, Group};
+use tollgate_journal::seal::Archived;
+use tollgate_journal::space::Space;
+
+pub(crate) use tollgate_journal::Stopped;
+pub(crate) use tollgate_journal::frame::Chain;
+pub(crate) use tollgate_journal::space::{BALLAST, FREE_BYTES_MIN};
+
+use crate::archive;
+use crate::files::fatal::fatal;
+use crate::records::record::{Journaled, Record};
+use segment::{Position, Writer};
+use tollgate_money::ids::{NodeId, Seq};
+
+/// The records of the ledger, for the journal: how they become bytes, and how they are numbered.
+pub(crate) struct LedgerFormat;
+
+impl Format for LedgerFormat {
+    type Entry = Journaled;
+    type Record = Record;
+
+    fn encode(entry: &Journaled, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let before = bytes.len();
+        postcard::to_io(&entry.record, &mut *bytes).map_err(io::Error::other)?;
+        check_size(entry, bytes.len().saturating_sub(before));
+        Ok(())
+    }
+
+    fn decode(bytes: &[u8]) -> Result<(Record, &[u8]), String> {
+        postcard::take_from_bytes(bytes)
+            .map_err(|error| format!("a record cannot be read: {error}"))
+    }
+
+    fn origin(seq: Seq) -> Seq {
+        NodeId::of(seq).begin()
+    }
+
+    fn open_archived(archived: &Archived, journal: Option<&Path>) -> io::Result<Box<dyn Read>> {
+        archive::open(archived, journal)
+    }
+}
+
+/// No record is larger than its kind can be: whoever could make one so could fill the disk. What has come
+/// this far is in force already, so it is written all the same, and logged.
+fn check_size(entry: &Journaled, bytes: usize) {
+    let most = entry.record.bytes_max();
+    if bytes > most {
+        log::error!("the record {} has {bytes} bytes, and {most} at most are meant", entry.seq);
+    }
+    debug_assert!(bytes <= most, "a record of {bytes} bytes: {}", entry.seq);
+}
+
+/// The journal that is written.
+pub(crate) type Journal = tollgate_journal::Journal<Journaled>;
+
+/// What writes the journal, on a thread of its own.
+pub(crate) struct Committer<C> {
+    pub journal: Arc<Journal>,
+    pub writer: Writer,
+    pub space: Space,
+    /// Gets each group that is on disk.
+    pub on_group: C,
+}
+
+impl<C: FnMut(Group<Journaled>)> Committer<C> {
+    /// Runs until the journal stops, and gives where it ends on disk. An error that does not pass by
+    /// itself ends the process.
+    pub(crate) fn run(self) -> Position {
+        let Self { journal, writer, space, on_group } = self;
+        let committer = committer::Committer::new(journal, writer, space, on_group, log_event);
+        committer.run().unwrap_or_else(|error| fatal(&error.to_string()))
+    }
+}
+
+/// Logs what happens to the journal's disk.
+fn log_event(event: Event<'_>) {
+    match event {
+        Event::LittleRoom { dir, free_bytes_min } => log::error!(
+            "less than {} MiB are free under {}: new calls are refused until there is room",
+            free_bytes_min >> 20,
+            dir.display()
+        ),
+        Event::RoomAgain { dir } => log::info!("there is room again under {}", dir.display()),
+        Event::SpaceUnknown { dir, error } => {
+            log::warn!("free space under {} is unknown: {error}", dir.display());
+        }
+        Event::NoBallast { path, error } => {
+            log::warn!("no room could be set aside in {}: {error}", path.display());
+        }
+        Event::BallastGivenUp => log::error!("the disk is full: the ballast file was given up"),
+        Event::WaitsForRoom => log::error!("the disk is full: the journal waits for room"),
+        Event::WaitsForDescriptor { error } => {
+            log::error!("the journal waits for a descriptor: {error}");
+        }
+        Event::GivenUp { records } => log::error!(
+            "the process ends on a full disk: {records} records were not written. Calls that they \
+             settle are in doubt at the next start, as after a crash"
+        ),
+        Event::NotCut { error } => log::warn!("an unfinished write could not be cut: {error}"),
+        event => log::warn!("the journal reports {event:?}"),
+    }
+}
+
+/// The journal's files.
+pub(crate) mod segment {
+    use std::path::Path;
+
+    pub(crate) use tollgate_journal::segment::{
+        Position, SEGMENT_BYTES_MAX, before, check_place, flush_last, is_unfinished, list,
+        list_here, path,
+    };
+
+    use super::LedgerFormat;
+    use crate::records::error::OpenError;
+    use tollgate_money::ids::Seq;
+
+    /// The journal's frames one after the other.
+    pub(crate) type Reader = tollgate_journal::Reader<LedgerFormat>;
+    /// Appends to the journal.
+    pub(crate) type Writer = tollgate_journal::Writer<LedgerFormat>;
+
+    /// A whole segment, from where it is now; `None` if it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be read. One that is in the archive is not given up: the archive may only be
+    /// away.
+    pub(crate) fn content(dir: &Path, first_seq: Seq) -> Result<Option<Vec<u8>>, OpenError> {
+        Ok(tollgate_journal::segment::content::<LedgerFormat>(dir, first_seq)?)
+    }
+}
+
+/// One segment's frames.
+pub(crate) mod stream {
+    /// The frames of a segment one after the other.
+    pub(crate) type Frames = tollgate_journal::stream::Frames<super::LedgerFormat>;
+}
+
+/// Reading a damaged journal.
+pub(crate) mod salvage {
+    pub(crate) use tollgate_journal::salvage::{Found, Walk};
+
+    /// Whatever can be read of a journal.
+    pub(crate) type Salvage = tollgate_journal::salvage::Salvage<super::LedgerFormat>;
+}

@@ -1,0 +1,40 @@
+//! What the ledger notes in `head.json` of its journal: its checkpoints.
+
+use serde::{Deserialize, Serialize};
+use tollgate_journal::checked::hex32;
+
+pub(crate) use tollgate_journal::head::Fork;
+
+use tollgate_money::ids::Seq;
+
+/// How far the journal reached, and the checkpoints that it tells of.
+pub(crate) type Head = tollgate_journal::head::Head<Checkpoints>;
+/// The file of an open ledger that has it.
+pub(crate) type HeadFile = tollgate_journal::head::HeadFile<Checkpoints>;
+
+/// The checkpoints that the journal tells of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Checkpoints {
+    /// The oldest first.
+    pub checkpoints: Vec<Checkpoint>,
+}
+
+/// A checkpoint that the journal tells of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Checkpoint {
+    /// The last record that it knows of.
+    pub seq: Seq,
+    /// The hash of its file, as the journal has it.
+    #[serde(with = "hex32")]
+    pub sha256: [u8; 32],
+    /// The record that says so.
+    pub told_at: Seq,
+}
+
+impl Checkpoints {
+    /// Leaves out those of which the journal tells behind the record `seq`: a journal that ends there
+    /// does not know them.
+    pub(crate) fn cut_behind(&mut self, seq: Seq) {
+        self.checkpoints.retain(|checkpoint| checkpoint.told_at <= seq);
+    }
+}

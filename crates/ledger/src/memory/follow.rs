@@ -1,0 +1,283 @@
+//! Writes of a node of a fleet. What people write stands in the fleet's directory first; a node takes
+//! it over into its own journal, its own writes as well as those of others, in one order.
+//!
+//! Money that is given or given back moves in the treasury, in the transaction that writes it down:
+//! here it is known, as [`Record::Central`], and moves nothing.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::memory::act::By;
+use crate::memory::ledger::Ledger;
+use crate::memory::write::{Decided, Locked, Once, Pen};
+use crate::records::error::{LedgerError, Violation};
+use crate::records::record::Record;
+use crate::rules::core::Core;
+use crate::seam::writes::{Group, Logged, Turn, WriteLog};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, Seq, WriteId};
+use tollgate_money::money::Nanousd;
+
+/// How long a write waits for its turn, and then is decided again because other nodes were faster: a
+/// thousand times a round trip.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// After each write of another node that came before, the wait before the next try is random below
+/// this: so that of many nodes none is always the slowest.
+const WAIT_MAX: Duration = Duration::from_millis(10);
+
+/// What was decided on what this node has followed.
+enum Drawn<T> {
+    /// It was made before, or changes nothing.
+    Settled(Once<T>),
+    /// This is to be written behind `after`.
+    New { value: T, records: Vec<Record>, after: Seq },
+}
+
+impl Ledger {
+    /// The log that this ledger follows with others; `None` when it has none beside it.
+    pub(crate) fn write_log(&self) -> Option<&dyn WriteLog> {
+        self.fleet.as_ref().map(|funds| funds.writes())
+    }
+
+    /// The last place of the directory that was taken over; zero in a single gateway.
+    #[must_use]
+    pub fn followed(&self) -> Seq {
+        self.lock([]).house().followed
+    }
+
+    /// Takes over what other nodes have written by now, and says how many writes that were.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
+    pub async fn catch_up(&self) -> Result<usize, LedgerError> {
+        let Some(directory) = self.write_log() else { return Ok(0) };
+        let turn = directory.turn().await;
+        self.catch_up_in(directory, &turn).await
+    }
+
+    async fn catch_up_in(
+        &self,
+        directory: &dyn WriteLog,
+        turn: &Turn<'_>,
+    ) -> Result<usize, LedgerError> {
+        let mut count = 0_usize;
+        loop {
+            let page = directory.pull(turn, self.followed()).await?;
+            count = count.saturating_add(page.groups.len());
+            for group in page.groups {
+                if let Err(violation) = self.rehearse(&group.records) {
+                    let why =
+                        format!("what stands at {} is not allowed here: {violation}", group.seq);
+                    return Err(directory.stop(why));
+                }
+                self.take_over(turn, group)?;
+            }
+            if page.is_last {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Whether the rules of this version allow what another node wrote, on a copy of what it touches: a
+    /// node of a newer version may have others, and this one is to serve on.
+    fn rehearse(&self, records: &[Record]) -> Result<(), Violation> {
+        let locked = self.lock(records.iter().map(Record::account));
+        let mut copy = Core { house: locked.house().excerpt(records), ..Core::default() };
+        for record in records {
+            let account = record.account();
+            if let Ok(state) = locked.state(account) {
+                copy.accounts.entry(account).or_insert_with(|| state.excerpt(records));
+            }
+        }
+        drop(locked);
+        records.iter().try_for_each(|record| copy.apply(0, record))
+    }
+
+    /// Commits a write of the directory, and that it was followed, as one group. Gives the place of the
+    /// write's last record.
+    fn take_over(&self, _turn: &Turn<'_>, group: Group) -> Result<Seq, LedgerError> {
+        let Group { seq, mut records } = group;
+        let mut locked = self.lock(records.iter().map(Record::account));
+        records.push(Record::Followed { seq, at: UnixMs::now() });
+        let last = self.commit_group(&mut locked, records)?;
+        Ok(last.saturating_sub(1))
+    }
+
+    /// What is found here; in a node of a fleet that finds nothing, what is found after it has followed
+    /// the directory to its end.
+    pub(crate) async fn fresh<T>(
+        &self,
+        look: impl Fn() -> Option<T>,
+    ) -> Result<Option<T>, LedgerError> {
+        if let Some(found) = look() {
+            return Ok(Some(found));
+        }
+        self.catch_up().await?;
+        Ok(look())
+    }
+
+    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    pub(crate) async fn charged(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+    ) -> Result<Option<Nanousd>, LedgerError> {
+        match &self.fleet {
+            Some(funds) => funds.charged(account, hold).await,
+            None => self.charged_here(account, hold).await,
+        }
+    }
+}
+
+impl By<'_> {
+    /// Makes a write of a node of a fleet: decides on what was followed so far, writes it down behind
+    /// that, and takes it over. Where others came before, it follows them and decides again. A refusal
+    /// stands only if nothing came before it either.
+    pub(crate) async fn write_shared<T>(
+        &self,
+        directory: &dyn WriteLog,
+        (what, account): (&'static str, AccountId),
+        decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
+    ) -> Result<Once<T>, LedgerError> {
+        let (ledger, begun) = (self.ledger, Instant::now());
+        let (pen, write_id) = (Pen::new(self, what), WriteId::random().to_string());
+        let busy = |_| LedgerError::Unavailable("other writes of this node wait for it".to_owned());
+        let turn = tokio::time::timeout(WRITE_TIMEOUT, directory.turn()).await.map_err(busy)?;
+        loop {
+            match self.draw(&pen, (what, account), &decide) {
+                Ok(Drawn::Settled(once)) => return Ok(once),
+                Ok(Drawn::New { value, records, after }) => {
+                    let appended = directory.append(&turn, after, &write_id, &records).await;
+                    match appended? {
+                        Logged::At(seq) => {
+                            let last = ledger.take_over(&turn, Group { seq, records })?;
+                            return Ok(Once::First(value, last));
+                        }
+                        Logged::Refused(refused) => return Err(refused),
+                        Logged::Behind => ledger.catch_up_in(directory, &turn).await?,
+                    };
+                }
+                Err(refusal) => {
+                    if ledger.catch_up_in(directory, &turn).await? == 0 {
+                        return Err(refusal);
+                    }
+                }
+            }
+            if begun.elapsed() >= WRITE_TIMEOUT {
+                let busy = "other nodes were faster for too long; nothing was changed";
+                return Err(LedgerError::Unavailable(busy.to_owned()));
+            }
+            tokio::time::sleep(WAIT_MAX.mul_f64(fastrand::f64())).await;
+        }
+    }
+
+    fn draw<T>(
+        &self,
+        pen: &Pen<'_>,
+        (what, account): (&'static str, AccountId),
+        decide: &impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
+    ) -> Result<Drawn<T>, LedgerError> {
+        let mut locked = self.ledger.lock([account]);
+        if let Some((account, subject, seq)) = self.done(what, account)? {
+            return Ok(Drawn::Settled(Once::Again { account, subject, seq }));
+        }
+        let (value, records) = decide(&locked, pen)?;
+        if records.is_empty() {
+            let seen = self.ledger.commit_group(&mut locked, records)?;
+            return Ok(Drawn::Settled(Once::First(value, seen)));
+        }
+        let records = records.into_iter().map(central).collect();
+        Ok(Drawn::New { value, records, after: locked.house().followed })
+    }
+}
+
+/// What a record is in a fleet, where the treasury has the money and the list of doubts.
+pub(crate) fn central(record: Record) -> Record {
+    match record {
+        Record::Granted { .. }
+        | Record::Refunded { .. }
+        | Record::WrittenOff { .. }
+        | Record::DoubtResolved { .. } => Record::Central(Arc::new(record)),
+        record => record,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::key_limits::KeyLimits;
+    use crate::records::record::Key;
+    use tollgate_money::ids::KeyId;
+    use tollgate_money::secret::KeyHash;
+
+    const MANY: u64 = 20_000;
+
+    fn key(account: AccountId, number: u64, hash: &[u8]) -> Arc<Key> {
+        Arc::new(Key {
+            id: KeyId::from_number(number),
+            account,
+            hash: KeyHash::of(hash),
+            name: "k".to_owned(),
+            models: None,
+            expires_at: None,
+            disabled: false,
+            created_at: UnixMs(1),
+            updated_at: UnixMs(1),
+        })
+    }
+
+    fn grant(account: AccountId, number: u64) -> Record {
+        let (id, amount, at) = (format!("grant-{number}"), Nanousd::new(1), UnixMs(1));
+        central(Record::Granted { account, id, amount, at })
+    }
+
+    fn refund(account: AccountId, number: u64, hold: u64) -> Record {
+        let (id, hold) = (format!("refund-{number}"), HoldId::from_number(hold));
+        let (amount, charged, at) = (Nanousd::new(6), Nanousd::new(10), UnixMs(1));
+        central(Record::Refunded { account, id, hold, amount, charged, at })
+    }
+
+    /// What a customer has of keys, grants and refunds makes following neither wrong nor slow: calls
+    /// of the same account wait for it.
+    #[test]
+    fn a_write_is_rehearsed_on_what_it_touches() {
+        let account = AccountId::from_number(1);
+        let (name, at) = ("a".to_owned(), UnixMs(1));
+        let mut core = Core::default();
+        core.apply(0, &Record::AccountCreated { account, name, at }).expect("new");
+        for number in 0..MANY {
+            let key = key(account, number, &number.to_be_bytes());
+            core.apply(0, &Record::KeyCreated(key)).expect("new");
+            core.apply(0, &grant(account, number)).expect("new");
+            core.apply(0, &refund(account, number, number)).expect("new");
+        }
+        let limited = |number| {
+            let (key, limits, at) = (KeyId::from_number(number), KeyLimits::default(), UnixMs(2));
+            Record::KeyLimited { account, key, limits, at }
+        };
+        let groups = [
+            (vec![grant(account, MANY), grant(account, MANY)], false),
+            (vec![grant(account, MANY), refund(account, MANY, MANY)], true),
+            (vec![grant(account, 5)], false),
+            (vec![refund(account, 5, MANY)], false),
+            (vec![refund(account, MANY, 5)], false),
+            (vec![Record::KeyCreated(key(account, 5, b"5"))], false),
+            (vec![Record::KeyUpdated(key(account, 5, &5_u64.to_be_bytes()))], true),
+            (vec![Record::KeyUpdated(key(account, MANY, b"new"))], false),
+            (vec![Record::KeyCreated(key(account, MANY, b"new")), limited(MANY)], true),
+            (vec![limited(5)], true),
+            (vec![limited(MANY)], false),
+        ];
+        let state = core.accounts.get(&account).expect("the account");
+        for (group, is_allowed) in &groups {
+            let excerpt = state.excerpt(group);
+            let held = [excerpt.keys.len(), excerpt.grants.len(), excerpt.refunds.len()];
+            assert!(held.iter().all(|held| *held <= group.len()), "{held:?} for {group:?}");
+            let mut copy = Core::default();
+            copy.accounts.insert(account, excerpt);
+            let rehearsed = group.iter().try_for_each(|record| copy.apply(0, record));
+            assert_eq!(rehearsed.is_ok(), *is_allowed, "{group:?}: {rehearsed:?}");
+        }
+    }
+}

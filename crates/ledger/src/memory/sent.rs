@@ -1,0 +1,314 @@
+//! A note of each call before its upstream is asked, for as long as its hold is not on disk.
+//!
+//! Nothing waits for a disk before an upstream is asked, so a crash can take the hold of a call that an
+//! upstream works on. The note is one write of 256 bytes to a file that is as long as it ever will be:
+//! it is in the kernel's memory then, and outlives the process, though not the machine's power. A start
+//! takes the calls into the journal of which it has a note and no record, so that they are in doubt
+//! like others; and it tells a submit that was never sent from one that may have been.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::journal::segment::{self, Position};
+use crate::memory::ledger::Ledger;
+use crate::records::error::LedgerError;
+use crate::records::record::{Journaled, Record, Reservation};
+use crate::rules::core::Core;
+use crate::rules::shards::shard_index;
+use tollgate_money::ids::{HoldId, Seq};
+use tollgate_money::money::Nanousd;
+
+/// Its name in the ledger's directory.
+const FILE: &str = "sent";
+/// Raised whenever the notes change their meaning: another version's are not read.
+const VERSION: u32 = 1;
+/// The place of one note, and of the file's head. A note that is longer is not made, and the hold is
+/// waited for: only names of models above some 180 characters are.
+const SLOT_BYTES: usize = 256;
+/// Notes that there are places for. Each takes that of the hold before it by so many records, which is
+/// on disk by then, or the hold is waited for.
+const SLOTS: u64 = 16_384;
+/// Before a note: its checksum and its length.
+const PREFIX_BYTES: usize = 6;
+/// Where Linux says which start of the machine this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// What a process writes first.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    version: u32,
+    /// What its notes are marked with: those of other processes are none.
+    run: u64,
+    /// Which start of the machine it ran in.
+    boot: String,
+    /// Where the journal ended then.
+    end: Position,
+}
+
+/// What is noted.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    run: u64,
+    /// The hold.
+    seq: Seq,
+    /// What it was made for; `None` for a task, whose hold is on disk.
+    reservation: Option<Reservation>,
+}
+
+/// The notes that this process makes.
+pub(crate) struct Sent {
+    path: PathBuf,
+    /// `None` where there can be none: then holds are waited for.
+    file: Option<File>,
+    run: u64,
+    is_broken: AtomicBool,
+}
+
+impl Sent {
+    /// Begins anew, behind `end`. What another process has noted counts no more.
+    pub(crate) fn begin(dir: &Path, end: Position) -> Self {
+        let (path, run) = (dir.join(FILE), fastrand::u64(..));
+        let file = begin(&path, run, end);
+        if let Err(error) = &file {
+            log::warn!(
+                "{}: no notes can be made of calls before they are sent, so each waits for the disk: \
+                 {error}",
+                path.display()
+            );
+        }
+        Self { path, file: file.ok(), run, is_broken: AtomicBool::new(false) }
+    }
+
+    /// Makes none.
+    pub(crate) fn none(dir: &Path) -> Self {
+        Self { path: dir.join(FILE), file: None, run: 0, is_broken: AtomicBool::new(false) }
+    }
+
+    /// Makes a note; false if there is none.
+    fn note(&self, seq: Seq, reservation: Option<&Reservation>) -> bool {
+        #[derive(Serialize)]
+        struct Written<'a> {
+            run: u64,
+            seq: Seq,
+            reservation: Option<&'a Reservation>,
+        }
+        let Some(file) = self.file.as_ref().filter(|_| !self.is_broken.load(Ordering::Relaxed))
+        else {
+            return false;
+        };
+        let Some(slot) = encode(&Written { run: self.run, seq, reservation }) else { return false };
+        let Err(error) = file.write_all_at(&slot, place(seq)) else { return true };
+        if !self.is_broken.swap(true, Ordering::Relaxed) {
+            // A file that lacks a note would say that nothing was sent.
+            let removed = fs::remove_file(&self.path);
+            log::error!(
+                "{}: calls wait for the disk before they are sent, since no note can be made: {error}{}",
+                self.path.display(),
+                removed
+                    .err()
+                    .map_or_else(String::new, |error| format!("; nor be removed: {error}"))
+            );
+        }
+        false
+    }
+}
+
+impl Ledger {
+    /// Notes that the upstream of a call is about to be asked, unless the hold is on disk anyway.
+    /// Usually this does not wait.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`]: the call must not be sent then.
+    pub(crate) async fn note_sent(
+        &self,
+        seq: Seq,
+        reservation: &Reservation,
+    ) -> Result<(), LedgerError> {
+        let is_near = seq.saturating_sub(self.journal.durable_seq()) < SLOTS;
+        if self.journal.is_durable(seq) || (is_near && self.sent.note(seq, Some(reservation))) {
+            return Ok(());
+        }
+        Ok(self.journal.durable(seq).await?)
+    }
+
+    /// Notes that the upstream of a task is about to be asked. The task is on disk.
+    pub fn note_submit(&self, hold: HoldId) {
+        self.sent.note(hold.number(), None);
+    }
+
+    /// Whether it is certain that the upstream of a task was never asked that the last process had
+    /// opened and not submitted.
+    #[must_use]
+    pub fn was_never_sent(&self, hold: HoldId) -> bool {
+        self.left.was_never_sent(hold)
+    }
+}
+
+/// What the last process has left.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// The holds that it noted.
+    noted: Vec<Seq>,
+    /// Those of them without a record.
+    lost: Vec<(Seq, Reservation)>,
+    /// Where its own records begin, if all that it noted is known: the machine has not been started
+    /// since.
+    whole_behind: Option<Seq>,
+}
+
+impl Left {
+    /// Reads it, if it is of the journal in `dir`, which ends with the record at `last`.
+    pub(crate) fn read(dir: &Path, last: Seq) -> Self {
+        let Ok(bytes) = fs::read(dir.join(FILE)) else { return Self::default() };
+        let mut slots = bytes.chunks_exact(SLOT_BYTES);
+        let head: Option<Head> = slots.next().and_then(decode);
+        let is_own = |head: &Head| {
+            head.version == VERSION
+                && head.end.seq <= last
+                && segment::check_place(&dir.join("journal"), head.end).is_ok()
+        };
+        let Some(head) = head.filter(is_own) else { return Self::default() };
+        let same_boot = boot_id().is_some_and(|boot| boot == head.boot);
+        let whole_behind = same_boot.then_some(head.end.seq);
+        let (mut noted, mut lost) = (Vec::new(), Vec::new());
+        for note in slots.filter_map(decode::<Note>).filter(|note| note.run == head.run) {
+            noted.push(note.seq);
+            lost.extend(note.reservation.filter(|_| note.seq > last).map(|made| (note.seq, made)));
+        }
+        lost.sort_by_key(|(seq, _)| *seq);
+        Self { noted, lost, whole_behind }
+    }
+
+    /// The calls that have no record although their upstreams may have been asked, taken into `cores`
+    /// behind the record at `last`. No customer got a byte of them, so nobody pays for them: their
+    /// money is held for their ends alone.
+    pub(crate) fn unrecorded(&mut self, cores: &mut [Core], last: Seq) -> Vec<Journaled> {
+        let mut taken = Vec::new();
+        for (_, reservation) in std::mem::take(&mut self.lost) {
+            let core = &mut cores[shard_index(reservation.account)];
+            let Some(account) = core.account(reservation.account) else { continue };
+            let amount = reservation.amount.min(account.balance.available).max(Nanousd::ZERO);
+            let reservation = Reservation { amount, floor: Nanousd::ZERO, ..reservation };
+            let record = Record::Reserved(Arc::new(reservation));
+            let seq = last.saturating_add(1).saturating_add(taken.len() as u64);
+            match core.apply(seq, &record) {
+                Ok(()) => taken.push(Journaled { seq, record, hold: None }),
+                Err(violation) => log::error!("a call of the last process is lost: {violation}"),
+            }
+        }
+        taken
+    }
+
+    fn was_never_sent(&self, hold: HoldId) -> bool {
+        let seq = hold.number();
+        // A later note may have taken its place.
+        let is_noted = |noted: &Seq| *noted >= seq && noted % SLOTS == seq % SLOTS;
+        self.whole_behind.is_some_and(|begin| seq > begin) && !self.noted.iter().any(is_noted)
+    }
+}
+
+fn begin(path: &Path, run: u64, end: Position) -> std::io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let length = (SLOTS + 1) * SLOT_BYTES as u64;
+    // Written rather than reserved: then a note never makes the file system allocate anything.
+    let lacks = length.saturating_sub(file.metadata()?.len());
+    let begin = length - lacks;
+    let zeros = vec![0; usize::try_from(lacks).unwrap_or(0)];
+    file.write_all_at(&zeros, begin)?;
+    let head = Head { version: VERSION, run, boot: boot_id().unwrap_or_default(), end };
+    let head = encode(&head).ok_or_else(|| std::io::Error::other("the head is too long"))?;
+    file.write_all_at(&head, 0)?;
+    Ok(file)
+}
+
+fn boot_id() -> Option<String> {
+    let id = fs::read_to_string(BOOT_ID).ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+/// Where the note of a hold stands.
+fn place(seq: Seq) -> u64 {
+    (1 + seq % SLOTS) * SLOT_BYTES as u64
+}
+
+fn encode(value: &impl Serialize) -> Option<[u8; SLOT_BYTES]> {
+    let mut slot = [0; SLOT_BYTES];
+    let (prefix, content) = slot.split_at_mut(PREFIX_BYTES);
+    let content = postcard::to_slice(value, content).ok()?;
+    let (crc, length) = prefix.split_at_mut(4);
+    crc.copy_from_slice(&crc32fast::hash(content).to_le_bytes());
+    length.copy_from_slice(&u16::try_from(content.len()).ok()?.to_le_bytes());
+    Some(slot)
+}
+
+fn decode<T: for<'de> Deserialize<'de>>(slot: &[u8]) -> Option<T> {
+    let (crc, rest) = slot.split_first_chunk()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let content = rest.get(..usize::from(u16::from_le_bytes(*length)))?;
+    let is_whole = !content.is_empty() && crc32fast::hash(content) == u32::from_le_bytes(*crc);
+    is_whole.then(|| postcard::from_bytes(content).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_money::clock::UnixMs;
+    use tollgate_money::ids::{AccountId, KeyId, RequestId};
+
+    fn reservation(model: &str) -> Reservation {
+        Reservation {
+            account: AccountId::from_number(1),
+            key: KeyId::from_number(2),
+            model: model.into(),
+            request: RequestId::new(),
+            amount: Nanousd::new(i64::MAX),
+            floor: Nanousd::new(i64::MAX),
+            at: UnixMs(u64::MAX),
+        }
+    }
+
+    #[test]
+    fn what_has_no_note_was_never_sent() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let hold = HoldId::from_number;
+        assert!(!Left::read(dir.path(), 4).was_never_sent(hold(3)), "nothing is known");
+        let sent = Sent::begin(dir.path(), Position::default());
+        assert!(sent.note(5, Some(&reservation("model"))));
+        assert!(sent.note(7, None));
+        assert!(sent.note(9 + SLOTS, None));
+        assert!(!sent.note(11, Some(&reservation(&"m".repeat(300)))), "it does not fit");
+        let left = Left::read(dir.path(), 4);
+        let lost: Vec<_> = left.lost.iter().map(|(seq, _)| *seq).collect();
+        assert_eq!(lost, [5], "the one that has no record");
+        assert!(Left::read(dir.path(), 5).lost.is_empty(), "it has one");
+        for (seq, is_certain) in [(3, true), (6, true), (5, false), (7, false), (9, false)] {
+            assert_eq!(left.was_never_sent(hold(seq)), is_certain, "hold {seq}");
+        }
+        drop(Sent::begin(dir.path(), Position::default()));
+        let next = Left::read(dir.path(), 4);
+        assert!(next.lost.is_empty() && next.noted.is_empty(), "another process's");
+    }
+
+    #[test]
+    fn notes_of_another_start_of_the_machine_prove_nothing_about_what_is_missing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let sent = Sent::begin(dir.path(), Position::default());
+        assert!(sent.note(5, Some(&reservation("model"))));
+        let head = Head {
+            version: VERSION,
+            run: sent.run,
+            boot: "other".to_owned(),
+            end: Position::default(),
+        };
+        let file = sent.file.as_ref().expect("a file");
+        file.write_all_at(&encode(&head).expect("fits"), 0).expect("written");
+        let left = Left::read(dir.path(), 4);
+        assert_eq!(left.lost.len(), 1, "what there is counts");
+        assert!(!left.was_never_sent(HoldId::from_number(3)));
+    }
+}

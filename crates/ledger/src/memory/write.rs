@@ -1,0 +1,318 @@
+//! Writes of operators and customers: decided under locks, and made so in one place.
+//!
+//! A decision looks at the locked state and says which records come of it. It changes nothing and can
+//! be asked again; what must stay the same then, such as ids and secrets, is made outside of it.
+//! [`By::write`] takes the locks, asks, commits what was decided as one group and waits until it is on
+//! disk. What memory keeps beside the cores follows from the records, whoever commits them: see
+//! [`Ledger::reflect`].
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use crate::files::fatal::fatal;
+use crate::journal::Stopped;
+use crate::memory::act::By;
+use crate::memory::ledger::Ledger;
+use crate::records::act::Act;
+use crate::records::error::LedgerError;
+use crate::records::record::Record;
+use crate::rules::core::{AccountState, Core, Decision};
+use crate::rules::house::House;
+use crate::rules::shards::shard_index;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, Seq};
+use tollgate_money::money::Nanousd;
+
+/// What a call of [`By::write`] comes to.
+pub(crate) enum Once<T> {
+    /// It happened now, and the last record of it has this place.
+    First(T, Seq),
+    /// It happened before, to the thing of this id.
+    Again { account: AccountId, subject: String, seq: Seq },
+}
+
+impl<T> Once<T> {
+    /// The place of the last record, and whether it was written before.
+    pub(crate) fn place(&self) -> (Seq, bool) {
+        match self {
+            Self::First(_, seq) => (*seq, false),
+            Self::Again { seq, .. } => (*seq, true),
+        }
+    }
+}
+
+/// What a decision comes to: what its caller hears of it, and what is written. The act stands behind
+/// what it changed; without records nothing happens.
+pub(crate) type Decided<T> = Result<(T, Vec<Record>), LedgerError>;
+
+/// With what a write puts down who made it.
+pub(crate) struct Pen<'a> {
+    by: &'a By<'a>,
+    what: &'static str,
+    at: UnixMs,
+}
+
+impl<'a> Pen<'a> {
+    pub(crate) fn new(by: &'a By<'a>, what: &'static str) -> Self {
+        Self { by, what, at: UnixMs::now() }
+    }
+
+    /// When the write is made.
+    pub(crate) fn at(&self) -> UnixMs {
+        self.at
+    }
+
+    /// The record of the act, on this account and about this thing.
+    pub(crate) fn act(&self, account: AccountId, subject: impl ToString) -> Record {
+        Record::Acted(Arc::new(Act {
+            account,
+            by: self.by.actor.clone(),
+            what: self.what.to_owned(),
+            subject: subject.to_string(),
+            id: self.by.asked.id.clone(),
+            digest: self.by.asked.digest,
+            at: self.at,
+        }))
+    }
+}
+
+/// The shards of some accounts and of the house, locked by their places: the house's is the first.
+pub(crate) struct Locked<'a> {
+    shards: Vec<(usize, MutexGuard<'a, Core>)>,
+    /// Whether money is given elsewhere: in a fleet.
+    is_fleet: bool,
+}
+
+impl Locked<'_> {
+    /// The core of one of the accounts.
+    pub(crate) fn core(&self, account: AccountId) -> &Core {
+        let place = shard_index(account);
+        match self.shards.iter().find(|(locked, _)| *locked == place) {
+            Some((_, core)) => core,
+            None => fatal("a write looks at an account that it has not locked"),
+        }
+    }
+
+    fn core_mut(&mut self, account: AccountId) -> &mut Core {
+        let place = shard_index(account);
+        match self.shards.iter_mut().find(|(locked, _)| *locked == place) {
+            Some((_, core)) => core,
+            None => fatal("a write changes an account that it has not locked"),
+        }
+    }
+
+    /// What the house has.
+    pub(crate) fn house(&self) -> &House {
+        &self.core(AccountId::HOUSE).house
+    }
+
+    /// The state of one of the accounts.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`].
+    pub(crate) fn state(&self, account: AccountId) -> Result<&AccountState, LedgerError> {
+        let state = self.core(account).accounts.get(&account);
+        state.ok_or(LedgerError::UnknownAccount(account))
+    }
+
+    /// See [`Core::decide_grant`]. In a fleet the treasury says whether the amount fits the account,
+    /// of which only a part is here.
+    pub(crate) fn decide_grant(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        let core = self.core(account);
+        if self.is_fleet {
+            core.decide_grant_elsewhere(account, id, amount, at)
+        } else {
+            core.decide_grant(account, id, amount, at)
+        }
+    }
+
+    /// Whether a call that a crash left open can be taken off the list of those in doubt. In a fleet
+    /// the treasury has the list.
+    pub(crate) fn may_be_in_doubt(&self, account: AccountId, hold: HoldId) -> bool {
+        let state = self.core(account).accounts.get(&account);
+        self.is_fleet || state.is_some_and(|state| state.people.doubts.contains(&hold))
+    }
+}
+
+impl Ledger {
+    /// Locks the house and these accounts.
+    pub(crate) fn lock(&self, accounts: impl IntoIterator<Item = AccountId>) -> Locked<'_> {
+        let mut places: BTreeSet<_> = accounts.into_iter().map(shard_index).collect();
+        places.insert(shard_index(AccountId::HOUSE));
+        let shards = places.into_iter().map(|place| (place, self.shards[place].lock())).collect();
+        Locked { shards, is_fleet: self.write_log().is_some() }
+    }
+
+    /// Commits records of locked accounts as one group, and gives the place of the last; without any,
+    /// the place behind which all that was seen is on disk.
+    pub(crate) fn commit_group(
+        &self,
+        locked: &mut Locked<'_>,
+        records: Vec<Record>,
+    ) -> Result<Seq, Stopped> {
+        let together = self.journal.unbroken()?;
+        let (mut last, mut touched) = (None, BTreeSet::new());
+        for record in records {
+            let account = record.account();
+            touched.insert(account);
+            last = Some(self.commit(locked.core_mut(account), record)?);
+        }
+        for account in touched {
+            self.pay_debt(locked.core_mut(account), account);
+        }
+        drop(together);
+        Ok(last.unwrap_or_else(|| self.journal.last_seq()))
+    }
+
+    /// Brings what memory keeps beside the cores up to a record that is about to be applied to
+    /// `core`, its account's. Who sees the one before the other meets the shard's lock.
+    pub(crate) fn reflect(&self, core: &Core, seq: Seq, record: &Record) {
+        match record {
+            Record::KeyCreated(key) | Record::KeyUpdated(key) => {
+                self.keys.write().insert(Arc::clone(key));
+            }
+            Record::KeyLimited { key, limits, .. } => self.keys.write().limit(*key, *limits),
+            Record::AccountLimited { account, rates, .. } => {
+                self.keys.write().rates.insert(*account, *rates);
+            }
+            Record::AccountSuspended { account, suspended, .. } => {
+                let mut keys = self.keys.write();
+                if *suspended {
+                    keys.suspended.insert(*account);
+                } else {
+                    keys.suspended.remove(account);
+                }
+            }
+            Record::LoginSet(login) => {
+                let state = core.accounts.get(&login.account);
+                let before = state.and_then(|state| state.people.login.as_ref());
+                let mut emails = self.emails.lock();
+                if let Some(before) = before {
+                    emails.remove(&before.email);
+                }
+                emails.insert(login.email.clone(), login.account);
+            }
+            Record::Acted(act) if act.id.is_some() => self.ids.lock().remember(seq, act),
+            // The rest, and so all that calls write, is in the core alone.
+            _ => {}
+        }
+    }
+}
+
+impl By<'_> {
+    /// Makes a write on an account, unless this caller made it before under the same id, and waits
+    /// until it is on disk: a repeated call may overtake the first one's flush.
+    pub(crate) async fn write<T>(
+        &self,
+        what: &'static str,
+        account: AccountId,
+        decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
+    ) -> Result<Once<T>, LedgerError> {
+        let once = match self.ledger.write_log() {
+            Some(directory) => self.write_shared(directory, (what, account), decide).await?,
+            None => self.write_now(what, account, decide)?,
+        };
+        self.ledger.journal.durable(once.place().0).await?;
+        Ok(once)
+    }
+
+    /// The same, without waiting for the disk. Writes come one after the other, for all of them lock
+    /// the house; people make few.
+    pub(crate) fn write_now<T>(
+        &self,
+        what: &'static str,
+        account: AccountId,
+        decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
+    ) -> Result<Once<T>, LedgerError> {
+        let pen = Pen::new(self, what);
+        let mut locked = self.ledger.lock([account]);
+        if let Some((account, subject, seq)) = self.done(what, account)? {
+            return Ok(Once::Again { account, subject, seq });
+        }
+        let (value, records) = decide(&locked, &pen)?;
+        Ok(Once::First(value, self.ledger.commit_group(&mut locked, records)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::memory::act::Asked;
+    use crate::records::act::Actor;
+    use crate::records::key_limits::KeyLimits;
+    use crate::records::login::Login;
+    use crate::records::record::Key;
+    use crate::{NewKey, Options};
+    use tollgate_money::limit::Rates;
+
+    fn login(account: AccountId, email: &str) -> Record {
+        let password = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA".to_owned();
+        Record::LoginSet(Arc::new(Login {
+            account,
+            email: email.to_owned(),
+            password,
+            since: UnixMs(9),
+        }))
+    }
+
+    /// Records that no write of this process decided take effect all the same.
+    #[tokio::test]
+    async fn what_memory_keeps_beside_the_cores_follows_from_the_records() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ledger, _) = Ledger::open(Options::new(dir.path())).expect("opens");
+        let account = ledger.create_account("a").await.expect("creates").id;
+        let (_, key) = ledger
+            .create_key(account, NewKey { name: "k".to_owned(), ..NewKey::default() })
+            .await
+            .expect("creates");
+        let rates = Rates { requests_per_minute: NonZeroU32::new(7), ..Rates::NONE };
+        let limits = KeyLimits { rates, ..KeyLimits::default() };
+        let at = UnixMs(9);
+        let changed = Arc::new(Key { disabled: true, ..Key::clone(&key) });
+        let act = Act {
+            account,
+            by: Actor::Gateway,
+            what: "key.update".to_owned(),
+            subject: key.id.to_string(),
+            id: Some("one".to_owned()),
+            digest: [1; 32],
+            at: UnixMs::now(),
+        };
+        let records = vec![
+            Record::KeyUpdated(changed),
+            Record::KeyLimited { account, key: key.id, limits, at },
+            Record::AccountLimited { account, rates, at },
+            Record::AccountSuspended { account, suspended: true, at },
+            login(account, "old@example.com"),
+            login(account, "new@example.com"),
+            Record::Acted(Arc::new(act)),
+        ];
+        let seq = ledger.commit_group(&mut ledger.lock([account]), records).expect("open");
+        let (found, is_suspended) = ledger.presented(&key.hash).expect("is known");
+        assert!(found.disabled && is_suspended);
+        assert_eq!(ledger.rates(&key), (rates, rates));
+        assert_eq!(
+            ledger.login_by_email("new@example.com").map(|login| login.account),
+            Some(account)
+        );
+        assert_eq!(ledger.emails.lock().len(), 1, "the old address is free");
+        let asked = Asked { id: Some("one".to_owned()), digest: [1; 32] };
+        let by = ledger.by(&Actor::Gateway).asked(asked);
+        let done = by.done("key.update", account).expect("the same request");
+        assert_eq!(done, Some((account, key.id.to_string(), seq)));
+        let resumed = Record::AccountSuspended { account, suspended: false, at };
+        ledger.commit_group(&mut ledger.lock([account]), vec![resumed]).expect("open");
+        assert_eq!(ledger.presented(&key.hash).map(|(_, is_suspended)| is_suspended), Some(false));
+    }
+}

@@ -1,0 +1,10 @@
+//! A ledger from its files: opened with what a crash left, repaired, restored from a backup, and moved
+//! into a fleet or out of it.
+//!
+//! The topmost layer: it may import all others.
+
+pub mod moving;
+pub(crate) mod options;
+pub(crate) mod recovery;
+pub(crate) mod repair;
+pub(crate) mod restore;

@@ -1,0 +1,138 @@
+//! What is counted on both sides of a move: the same, or nothing has moved.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::projection::window::UsageTotal;
+use tollgate_money::ids::AccountId;
+use tollgate_money::money::Nanousd;
+
+/// What is counted of an account, or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Everything that was ever paid in.
+    pub granted: Nanousd,
+    /// What can be spent.
+    pub available: Nanousd,
+    /// What open tasks hold.
+    pub held: Nanousd,
+    /// What calls have cost, less refunds.
+    pub spent: Nanousd,
+    /// What the account owes.
+    #[serde(default)]
+    pub debt: Nanousd,
+    /// What calls cost and is not owed any more.
+    pub written_off: Nanousd,
+    /// Keys, whatever became of them.
+    pub keys: u64,
+    /// Grants.
+    pub grants: u64,
+    /// Refunds.
+    pub refunds: u64,
+    /// Debts that were given up, wholly or in part.
+    #[serde(default)]
+    pub write_offs: u64,
+    /// What calls may have cost the operator, one by one.
+    #[serde(default)]
+    pub losses: u64,
+    /// Calls in doubt that nobody has looked into.
+    pub doubts: u64,
+    /// Tasks.
+    pub tasks: u64,
+    /// Lines of the statement.
+    pub lines: u64,
+    /// Settled calls.
+    pub calls: u64,
+    /// What they cost, whoever bore it.
+    pub cost: Nanousd,
+    /// All units that they used, whatever they are.
+    pub units: u64,
+}
+
+/// What is counted on one side.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tallies {
+    /// By account.
+    pub accounts: BTreeMap<AccountId, Tally>,
+    /// Codes.
+    pub codes: u64,
+    /// Uses of them.
+    pub uses: u64,
+}
+
+impl Tally {
+    /// Adds usage.
+    pub fn add_usage(&mut self, total: &UsageTotal) {
+        self.calls = self.calls.saturating_add(total.calls);
+        self.cost = [total.charged, total.owed, total.written_off].into_iter().fold(self.cost, sum);
+        self.units = total.usage.counts().into_iter().fold(self.units, u64::saturating_add);
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (mine, more) in [
+            (&mut self.granted, other.granted),
+            (&mut self.available, other.available),
+            (&mut self.held, other.held),
+            (&mut self.spent, other.spent),
+            (&mut self.debt, other.debt),
+            (&mut self.written_off, other.written_off),
+            (&mut self.cost, other.cost),
+        ] {
+            *mine = sum(*mine, more);
+        }
+        for (mine, more) in [
+            (&mut self.keys, other.keys),
+            (&mut self.grants, other.grants),
+            (&mut self.refunds, other.refunds),
+            (&mut self.write_offs, other.write_offs),
+            (&mut self.losses, other.losses),
+            (&mut self.doubts, other.doubts),
+            (&mut self.tasks, other.tasks),
+            (&mut self.lines, other.lines),
+            (&mut self.calls, other.calls),
+            (&mut self.units, other.units),
+        ] {
+            *mine = mine.saturating_add(more);
+        }
+    }
+}
+
+impl Tallies {
+    /// All accounts together.
+    #[must_use]
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.accounts.values().for_each(|tally| total.add(tally));
+        total
+    }
+
+    /// The tally of an account.
+    pub fn of(&mut self, account: AccountId) -> &mut Tally {
+        self.accounts.entry(account).or_default()
+    }
+
+    /// Where two sides differ, in words; empty when they are the same.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let ids: BTreeSet<_> = self.accounts.keys().chain(other.accounts.keys()).collect();
+        let differ = ids.into_iter().filter_map(|id| {
+            let (one, two) = (self.accounts.get(id), other.accounts.get(id));
+            (one != two).then(|| format!("{id}: {one:?} is not {two:?}"))
+        });
+        let mut found: Vec<_> = differ.collect();
+        if (self.codes, self.uses) != (other.codes, other.uses) {
+            found.push(format!(
+                "{} codes with {} uses are not {} with {}",
+                self.codes, self.uses, other.codes, other.uses
+            ));
+        }
+        found
+    }
+}
+
+/// Money past the range stays at its end: the sums only compare.
+fn sum(one: Nanousd, two: Nanousd) -> Nanousd {
+    one.checked_add(two).unwrap_or(Nanousd::MAX)
+}

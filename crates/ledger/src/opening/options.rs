@@ -1,0 +1,56 @@
+//! How a ledger is opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::projection::projector::Pruning;
+use crate::seam::funds::SharedFunds;
+use crate::upkeep::keeper::Keeping;
+use crate::{OnCommit, journal};
+use tollgate_options::ledger::RecoveryPolicy;
+
+/// How to open a ledger.
+pub struct Options {
+    /// The data directory; made if it does not exist. One process at a time.
+    pub dir: PathBuf,
+    /// What happens to holds that a crash left open.
+    pub recovery: RecoveryPolicy,
+    /// Told about each group commit.
+    pub on_commit: Option<OnCommit>,
+    /// New holds are refused while fewer bytes than this are free.
+    pub disk_free_bytes_min: u64,
+    /// A file of the journal that has reached this length is followed by a new one.
+    pub segment_bytes_max: u64,
+    /// The fleet that it is to be a node of. A journal that is there already must be this node's.
+    pub fleet: Option<Arc<dyn SharedFunds>>,
+    /// Whether a directory that is a copy of another one goes on, under a name of its own.
+    pub accept_fork: bool,
+    /// What becomes of the journal's closed segments.
+    pub keeping: Keeping,
+    /// How long lines of statements stay where they are read fastest.
+    pub pruning: Pruning,
+}
+
+impl Options {
+    /// The usual options for the ledger in `dir`.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            recovery: RecoveryPolicy::default(),
+            on_commit: None,
+            disk_free_bytes_min: journal::FREE_BYTES_MIN,
+            segment_bytes_max: journal::segment::SEGMENT_BYTES_MAX,
+            fleet: None,
+            accept_fork: false,
+            keeping: Keeping::default(),
+            pruning: Pruning::default(),
+        }
+    }
+
+    /// The usual options for the ledger in `dir` that shares its money with others.
+    #[must_use]
+    pub fn with_funds(dir: impl Into<PathBuf>, funds: Arc<impl SharedFunds>) -> Self {
+        Self { fleet: Some(funds), ..Self::new(dir) }
+    }
+}

@@ -1,0 +1,359 @@
+//! Opening: load what sled has, replay the rest of the journal, end what a crash left open.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
+use tollgate_journal::committer::Group;
+use tollgate_journal::space::{Space, is_full};
+
+use crate::archive;
+use crate::files::directory::sync_directory;
+use crate::files::lock::DirectoryLock;
+use crate::files::moved;
+use crate::journal::head::{Fork, Head, HeadFile};
+use crate::journal::segment::{self, Position, Writer};
+use crate::journal::{Committer, Journal, LedgerFormat};
+use crate::memory::act::Ids;
+use crate::memory::ledger::{Keys, Ledger};
+use crate::memory::sent::{Left, Sent};
+use crate::opening::options::Options;
+use crate::opening::repair;
+use crate::projection::load::{Loaded, load_or_rebuild, store_error};
+use crate::projection::projected::Projected;
+use crate::projection::projector::{self, Backlog, Projector, Pruning};
+use crate::projection::store::Store;
+use crate::projection::window::Window;
+use crate::reading::scan::SCANS_MAX;
+use crate::reading::statement::{InDoubt, in_doubt};
+use crate::records::error::OpenError;
+use crate::records::record::Journaled;
+use crate::rules::core::Core;
+use crate::rules::shards::shard_index;
+use crate::upkeep::keeper::{Keeper, Keeping};
+use crate::{Commit, OnCommit};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, NodeId, Seq};
+use tollgate_options::ledger::RecoveryPolicy;
+
+/// What opening found and did.
+#[derive(Debug)]
+pub struct Recovery {
+    /// Records that were read from the journal. After a clean stop there are none.
+    pub records_replayed: u64,
+    /// Bytes of an unfinished write that were cut off the journal. Nobody was told that they were
+    /// durable.
+    pub torn_bytes_cut: u64,
+    /// Where that was: the journal's file, and the byte from which it was cut.
+    pub torn_at: Option<(PathBuf, u64)>,
+    /// Whether the sled ledger was empty or unusable and was made anew from the whole journal.
+    pub sled_rebuilt: bool,
+    /// Calls that were in flight when the process died, now ended by the recovery policy.
+    pub in_doubt: Vec<InDoubt>,
+    /// How many of them had no record before: their upstreams were asked while it was on its way.
+    pub unrecorded: usize,
+    /// How long opening took.
+    pub took: Duration,
+}
+
+impl Ledger {
+    /// Opens the ledger of a directory, or makes one: loads what sled has, replays the rest of the
+    /// journal, and ends the holds that a crash left open.
+    ///
+    /// Blocks; call it before requests are served.
+    ///
+    /// # Errors
+    /// [`OpenError`]. Nothing is changed then, apart from a sled ledger that was moved aside to be
+    /// rebuilt.
+    pub fn open(options: Options) -> Result<(Arc<Self>, Recovery), OpenError> {
+        open(options)
+    }
+}
+
+fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
+    let began = Instant::now();
+    let dir = options.dir.clone();
+    let lock = DirectoryLock::take(&dir)?;
+    archive::begin(&dir, options.keeping.archive.as_ref())?;
+    let (mut state, head) = begin(&options)?;
+    let torn_at = (state.torn_bytes > 0)
+        .then(|| (segment::path(&dir.join("journal"), state.end.segment), state.end.offset));
+    let writer = Writer::open(&dir.join("journal"), state.end)?;
+    let mut writer = writer.with_segments(options.segment_bytes_max);
+    let mut left = Left::read(&dir, state.end.seq);
+    let mut ended = left.unrecorded(&mut state.cores, state.end.seq);
+    let unrecorded = ended.len();
+    // Of a fleet's node the treasury may have taken some; it is asked when the node joins.
+    if options.fleet.is_none() {
+        let last = ended.last().map_or(state.end.seq, |journaled| journaled.seq);
+        ended.extend(end_open_holds(&mut state.cores, last, options.recovery)?);
+    }
+    let unwritten = write_ended(&mut state, &mut writer, &ended)?;
+    let end = writer.position();
+    let head = Arc::new(HeadFile::begin::<LedgerFormat>(&dir, head, end)?);
+    let sent = match unwritten.is_empty() {
+        true => Sent::begin(&dir, end),
+        // Until they are on disk, what the last process noted is their only trace.
+        false => Sent::none(&dir),
+    };
+    let journal = Arc::new(Journal::new(end.seq));
+    for Journaled { record, hold, .. } in unwritten {
+        journal.enqueue(|seq| Journaled { seq, record, hold }).map_err(|_| OpenError::Closed)?;
+    }
+    let ids = ids_of(&mut state)?;
+    let (keys, emails) = beside(&state.cores);
+    let recovery = Recovery {
+        records_replayed: state.records_replayed,
+        torn_bytes_cut: state.torn_bytes,
+        torn_at,
+        unrecorded,
+        sled_rebuilt: state.is_rebuilt,
+        in_doubt: ended.iter().filter_map(in_doubt).collect(),
+        took: began.elapsed(),
+    };
+    let writing = Writing {
+        journal: Arc::clone(&journal),
+        writer,
+        space: Space::new(dir.clone(), options.disk_free_bytes_min),
+        on_commit: options.on_commit,
+    };
+    let threads = start(&dir, state.store, writing, head, (options.keeping, options.pruning))?;
+    let Threads { backlog, projected, keeper, threads } = threads;
+    let ledger = Arc::new(Ledger {
+        shards: shards(state.cores, options.fleet.is_some()),
+        keys: RwLock::new(keys),
+        ids: Mutex::new(ids),
+        emails: Mutex::new(emails),
+        journal,
+        backlog,
+        projected,
+        sent,
+        left,
+        threads: Mutex::new(threads),
+        dir,
+        scans: Arc::new(Semaphore::new(SCANS_MAX)),
+        past: Semaphore::new(1),
+        fleet: options.fleet,
+        _lock: lock,
+        keeper,
+    });
+    ledger.pay_debts();
+    Ok((ledger, recovery))
+}
+
+/// Finds what is in the directory, or makes it, and that it is this node's.
+fn begin(options: &Options) -> Result<(Loaded, Option<Head>), OpenError> {
+    let dir = &options.dir;
+    moved::check(dir)?;
+    journal_of(dir)?;
+    let head = Head::examine::<LedgerFormat>(dir, fork(options))?;
+    let checkpoints = head.as_ref().map_or(&[][..], |head| &head.notes.checkpoints);
+    let mut state = load_or_rebuild(dir, checkpoints)?;
+    let node = options.fleet.as_ref().map_or(NodeId::SINGLE, |fleet| fleet.node());
+    if state.end == Position::default() {
+        state.end = Position::beginning(node.begin());
+    }
+    let found = NodeId::of(state.end.seq);
+    if found != node {
+        return Err(OpenError::OtherNode { dir: dir.clone(), found, expected: node });
+    }
+    Ok((state, head))
+}
+
+/// What the thread has that writes the journal.
+struct Writing {
+    journal: Arc<Journal>,
+    writer: Writer,
+    space: Space,
+    on_commit: Option<OnCommit>,
+}
+
+impl Writing {
+    /// Writes the journal until it stops, and notes where it ended. What is on disk goes to `backlog`.
+    fn run(self, backlog: &Backlog, head: &HeadFile) {
+        let Self { journal, writer, space, on_commit } = self;
+        let on_group = |group: Group<Journaled>| {
+            let Group { entries: records, end, bytes, took } = group;
+            if let Some(on_commit) = &on_commit {
+                on_commit(Commit { records: records.len(), bytes, took });
+            }
+            backlog.push(projector::Group { records, end });
+        };
+        let end = Committer { journal, writer, space, on_group }.run();
+        backlog.stop();
+        if let Err(error) = head.reached(end) {
+            log::error!("where the journal ends is not noted: {error}");
+        }
+    }
+}
+
+/// What works beside those who ask.
+struct Threads {
+    backlog: Arc<Backlog>,
+    projected: Arc<Projected>,
+    keeper: Arc<Keeper>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Starts the threads behind the journal.
+fn start(
+    dir: &Path,
+    store: Result<Store, String>,
+    writing: Writing,
+    head: Arc<HeadFile>,
+    (keeping, pruning): (Keeping, Pruning),
+) -> Result<Threads, OpenError> {
+    let backlog = Arc::new(Backlog::new(head.now().seq));
+    let projected = Arc::new(Projected::default());
+    let absence = match store {
+        Ok(store) => {
+            projected.put(store);
+            None
+        }
+        Err(cause) => {
+            // From the first query on.
+            backlog.leave(&cause);
+            projected.take_away(&cause);
+            Some(cause)
+        }
+    };
+    let projector = Projector {
+        backlog: Arc::clone(&backlog),
+        projected: Arc::clone(&projected),
+        dir: dir.to_owned(),
+        head: Arc::clone(&head),
+        pruning,
+    };
+    let keeper = Arc::new(Keeper::new(dir, keeping, Arc::clone(&head)));
+    let journal = Arc::clone(&writing.journal);
+    let keeping = keeper.at_work(journal, Arc::clone(&backlog), Arc::clone(&projected));
+    let mover = keeper.mover();
+    let written = Arc::clone(&backlog);
+    let mut threads = vec![
+        spawn("ledger-sled", dir, move || projector.run(absence))?,
+        spawn("ledger-journal", dir, move || writing.run(&written, &head))?,
+        spawn("ledger-keeper", dir, move || keeping.run())?,
+    ];
+    if let Some(mover) = mover {
+        threads.push(spawn("ledger-archive", dir, move || mover.run())?);
+    }
+    Ok(Threads { backlog, projected, keeper, threads })
+}
+
+/// Makes the directory of the journal if it does not exist.
+fn journal_of(dir: &Path) -> Result<(), OpenError> {
+    let journal_dir = dir.join("journal");
+    if !journal_dir.exists() {
+        repair::check_whole(dir)?;
+        fs::create_dir(&journal_dir).map_err(OpenError::io(&journal_dir))?;
+        sync_directory(dir).map_err(OpenError::io(dir))?;
+    }
+    Ok(())
+}
+
+/// What becomes of a directory that is a copy.
+fn fork(options: &Options) -> Fork {
+    match (&options.fleet, options.accept_fork) {
+        (Some(_), _) => Fork::NotAsked,
+        (None, true) => Fork::Accepted,
+        (None, false) => Fork::Refused,
+    }
+}
+
+/// The ids of writes that are still remembered.
+fn ids_of(state: &mut Loaded) -> Result<Ids, OpenError> {
+    let acts = match &state.store {
+        Ok(store) => store.acts_with_ids(UnixMs::now()).map_err(store_error)?,
+        Err(_) => std::mem::take(&mut state.acts),
+    };
+    let mut ids = Ids::default();
+    acts.iter().for_each(|(seq, act)| ids.remember(*seq, act));
+    Ok(ids)
+}
+
+/// What memory keeps beside the cores: keys and addresses.
+fn beside(cores: &[Core]) -> (Keys, HashMap<String, AccountId>) {
+    let mut keys = Keys::default();
+    let mut emails = HashMap::new();
+    for account in cores.iter().flat_map(|core| core.accounts.values()) {
+        account.keys.values().for_each(|key| keys.insert(Arc::clone(key)));
+        keys.restore_limits(account);
+        let email = account.people.login.as_ref().map(|login| login.email.clone());
+        emails.extend(email.map(|email| (email, account.account.id)));
+    }
+    (keys, emails)
+}
+
+fn spawn(
+    name: &str,
+    dir: &Path,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, OpenError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(OpenError::io(dir))
+}
+
+fn shards(cores: Vec<Core>, is_shared: bool) -> Vec<Mutex<Core>> {
+    cores.into_iter().map(|core| Mutex::new(Core { is_shared, ..core })).collect()
+}
+
+/// Decides the end of every hold that a crash left open, and makes it so in memory.
+fn end_open_holds(
+    cores: &mut [Core],
+    last: Seq,
+    policy: RecoveryPolicy,
+) -> Result<Vec<Journaled>, OpenError> {
+    let at = UnixMs::now();
+    let mut open: Vec<_> = cores
+        .iter()
+        .flat_map(|core| {
+            // A task outlives the process, and so does its hold.
+            let of_tasks: HashSet<HoldId> = core.tasks().map(|task| task.intent.hold).collect();
+            let holds = core.holds().filter(move |(id, _)| !of_tasks.contains(id));
+            holds.map(move |(id, hold)| (id, core, hold.clone()))
+        })
+        .filter_map(|(id, core, hold)| Some((id, core.decide_recovery(id, policy, at)?, hold)))
+        .collect();
+    open.sort_by_key(|(id, ..)| *id);
+    let ended: Vec<Journaled> = (last.saturating_add(1)..)
+        .zip(open)
+        .map(|(seq, (_, record, hold))| Journaled { seq, record, hold: Some(hold) })
+        .collect();
+    for Journaled { seq, record, .. } in &ended {
+        let core = &mut cores[shard_index(record.account())];
+        core.apply(*seq, record).map_err(OpenError::Violation)?;
+    }
+    Ok(ended)
+}
+
+/// Writes these to the journal and to sled. Gives back what the journal has no room for: that waits as
+/// everything does that comes to a full disk, and until then a crash would end the same holds again.
+fn write_ended(
+    state: &mut Loaded,
+    writer: &mut Writer,
+    ended: &[Journaled],
+) -> Result<Vec<Journaled>, OpenError> {
+    if ended.is_empty() {
+        return Ok(Vec::new());
+    }
+    match writer.write(ended) {
+        Err(error) if is_full(&error) => return Ok(ended.to_vec()),
+        written => written.and_then(|end| writer.flush(end)),
+    }
+    .map_err(|source| OpenError::Io { path: "the journal".into(), source })?;
+    let Ok(store) = &state.store else { return Ok(Vec::new()) };
+    let mut window = Window::default();
+    for journaled in ended {
+        window.add(journaled.clone()).map_err(OpenError::Violation)?;
+    }
+    let applied = store.apply(window, writer.position()).and_then(|()| store.flush());
+    match applied {
+        Err(error) if error.is_full => state.store = Err(error.to_string()),
+        applied => applied.map_err(store_error)?,
+    }
+    Ok(Vec::new())
+}

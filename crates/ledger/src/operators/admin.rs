@@ -1,0 +1,310 @@
+//! What operators do: open accounts, give and give back money, make and change keys.
+//!
+//! Each of these is on disk before it returns.
+
+use std::sync::Arc;
+
+use crate::memory::act::{By, Written};
+use crate::memory::ledger::Ledger;
+use crate::memory::write::{Locked, Once};
+use crate::people::limit::KeyLimitsPatch;
+use crate::records::error::LedgerError;
+use crate::records::key_limits::KeyLimits;
+use crate::records::record::{Key, Record};
+use crate::rules::account::Account;
+use crate::rules::core::Decision;
+use crate::rules::key_rules::check_key_models;
+use crate::rules::text::{check_text, parsed};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, Seq};
+use tollgate_money::money::Nanousd;
+use tollgate_money::secret::{KeyHash, Secret};
+
+/// A grant or refund that is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Its place in the journal.
+    pub seq: Seq,
+    /// Whether it was made by an earlier call with the same id; nothing happened now.
+    pub repeated: bool,
+}
+
+/// A key to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewKey {
+    /// What its owner calls it.
+    pub name: String,
+    /// The models that it may call; `None` for all.
+    pub models: Option<Vec<String>>,
+    /// When it ends; `None` for never.
+    pub expires_at: Option<UnixMs>,
+    /// What it may use.
+    pub limits: KeyLimits,
+}
+
+/// Changes to a key; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyPatch {
+    /// A new name.
+    pub name: Option<String>,
+    /// Another choice of models; `Some(None)` for all.
+    pub models: Option<Option<Vec<String>>>,
+    /// Another end; `Some(None)` for never.
+    pub expires_at: Option<Option<UnixMs>>,
+    /// Switched off, or on again.
+    pub disabled: Option<bool>,
+    /// Other limits.
+    pub limits: KeyLimitsPatch,
+}
+
+impl By<'_> {
+    /// Opens an account without money.
+    ///
+    /// # Errors
+    /// [`LedgerError::Invalid`] for a name that is empty or longer than 256 bytes,
+    /// [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn create_account(&self, name: &str) -> Result<Written<Account>, LedgerError> {
+        check_text(name)?;
+        let (id, at) = (AccountId::random(), UnixMs::now());
+        let once = self.write("account.create", id, |_, pen| {
+            let created = Record::AccountCreated { account: id, name: name.to_owned(), at };
+            Ok((id, vec![created, pen.act(id, id)]))
+        });
+        let once = once.await?;
+        let (_, repeated) = once.place();
+        let (Once::First(id, _) | Once::Again { account: id, .. }) = once;
+        let value = self.ledger.account(id).ok_or(LedgerError::UnknownAccount(id))?;
+        Ok(Written { value, repeated })
+    }
+
+    /// Gives `amount` to an account, once per `id`: repeating a call is safe.
+    ///
+    /// # Errors
+    /// [`LedgerError::Conflict`] when the id was used with another amount,
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
+    /// [`LedgerError::Stopped`].
+    pub async fn grant(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+    ) -> Result<Granted, LedgerError> {
+        check_text(id)?;
+        if id.parse::<CodeId>().is_ok() {
+            return Err(LedgerError::Invalid("ids of codes name what was given for them"));
+        }
+        let decide = |locked: &Locked<'_>| locked.decide_grant(account, id, amount, UnixMs::now());
+        self.give(("grant", account, id), decide).await
+    }
+
+    /// Gives back `amount` of what the settled `hold` cost, once per `id`.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownHold`] when the account has no settled hold of this id,
+    /// [`LedgerError::RefundTooLarge`], and what [`By::grant`] fails with.
+    pub async fn refund(
+        &self,
+        account: AccountId,
+        id: &str,
+        hold: HoldId,
+        amount: Nanousd,
+    ) -> Result<Granted, LedgerError> {
+        check_text(id)?;
+        let opened = self.ledger.fresh(|| self.ledger.account(account)).await?;
+        opened.ok_or(LedgerError::UnknownAccount(account))?;
+        let known = self.ledger.shard(account).lock().refund(account, id);
+        let charged = match known {
+            // Whether it is the same refund is decided below; its charge is not asked for again.
+            Some(_) => Some(Nanousd::ZERO),
+            None => self.ledger.charged(account, hold).await?,
+        };
+        let charged = charged.ok_or(LedgerError::UnknownHold(hold))?;
+        let decide = |locked: &Locked<'_>| {
+            let (core, at) = (locked.core(account), UnixMs::now());
+            core.decide_refund((account, id), (hold, charged), amount, at)
+        };
+        self.give(("refund", account, id), decide).await
+    }
+
+    /// Makes an API key. The secret is shown this once, and not at all to a caller that repeats
+    /// itself; only its hash is kept.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
+    /// [`LedgerError::Stopped`].
+    pub async fn create_key(
+        &self,
+        account: AccountId,
+        new: NewKey,
+    ) -> Result<Written<(Option<Secret>, Arc<Key>)>, LedgerError> {
+        check_text(&new.name)?;
+        check_key_models(new.models.as_deref())?;
+        check_limits(&new.limits)?;
+        let (secret, at) = (Secret::new_api_key(), UnixMs::now());
+        let key = Arc::new(Key {
+            id: KeyId::random(),
+            account,
+            hash: KeyHash::of(secret.expose().as_bytes()),
+            name: new.name,
+            models: new.models,
+            expires_at: new.expires_at,
+            disabled: false,
+            created_at: at,
+            updated_at: at,
+        });
+        let once = self.write("key.create", account, |locked, pen| {
+            locked.state(account)?;
+            let limited = (new.limits != KeyLimits::default()).then_some(new.limits);
+            let created = Record::KeyCreated(Arc::clone(&key));
+            let records = [Some(created), limits_of(&key, limited), Some(pen.act(account, key.id))];
+            Ok(((), records.into_iter().flatten().collect()))
+        });
+        let once = once.await?;
+        let (_, repeated) = once.place();
+        let value = match once {
+            Once::First((), _) => (Some(secret), key),
+            Once::Again { subject, .. } => (None, self.ledger.known_key(parsed(&subject)?)?),
+        };
+        Ok(Written { value, repeated })
+    }
+
+    /// Changes a key. The change counts for calls that begin from now on.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownKey`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
+    /// [`LedgerError::Stopped`].
+    pub async fn update_key(
+        &self,
+        id: KeyId,
+        patch: KeyPatch,
+    ) -> Result<Written<Arc<Key>>, LedgerError> {
+        if let Some(name) = &patch.name {
+            check_text(name)?;
+        }
+        check_key_models(patch.models.as_ref().and_then(Option::as_deref))?;
+        let key = self.ledger.fresh(|| self.ledger.key_by_id(id)).await?;
+        let account = key.ok_or(LedgerError::UnknownKey(id))?.account;
+        let once = self.write("key.update", account, |_, pen| {
+            // Read again under the lock, so that no change made meanwhile is undone.
+            let mut key = Key::clone(&*self.ledger.known_key(id)?);
+            key.name = patch.name.clone().unwrap_or(key.name);
+            key.models = patch.models.clone().unwrap_or(key.models);
+            key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
+            key.disabled = patch.disabled.unwrap_or(key.disabled);
+            key.updated_at = UnixMs::now();
+            let key = Arc::new(key);
+            let limits = patch.limits.of(self.ledger.key_limits(id));
+            check_limits(&limits)?;
+            let limited = (patch.limits != KeyLimitsPatch::default()).then_some(limits);
+            let updated = Record::KeyUpdated(Arc::clone(&key));
+            let records = [Some(updated), limits_of(&key, limited), Some(pen.act(account, id))];
+            Ok((key, records.into_iter().flatten().collect()))
+        });
+        let once = once.await?;
+        let (_, repeated) = once.place();
+        let value = match once {
+            Once::First(key, _) => key,
+            Once::Again { .. } => self.ledger.known_key(id)?,
+        };
+        Ok(Written { value, repeated })
+    }
+
+    /// Does what `decide` says unless it was done before.
+    pub(crate) async fn give(
+        &self,
+        (what, account, id): (&'static str, AccountId, &str),
+        decide: impl Fn(&Locked<'_>) -> Result<Decision, LedgerError>,
+    ) -> Result<Granted, LedgerError> {
+        let once = self.write(what, account, |locked, pen| {
+            Ok(match decide(locked)? {
+                Decision::Repeated(seq) => (Some(seq), Vec::new()),
+                Decision::New(record) => (None, vec![record, pen.act(account, id)]),
+            })
+        });
+        // The act stands behind it.
+        Ok(match once.await? {
+            Once::First(Some(seq), _) => Granted { seq, repeated: true },
+            Once::First(None, last) => Granted { seq: last.saturating_sub(1), repeated: false },
+            Once::Again { seq, .. } => Granted { seq: seq.saturating_sub(1), repeated: true },
+        })
+    }
+}
+
+/// The same, for tests and the demo: nobody in particular does it.
+impl Ledger {
+    /// See [`By::create_account`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_account(&self, name: &str) -> Result<Account, LedgerError> {
+        Ok(self.by_gateway().create_account(name).await?.value)
+    }
+
+    /// See [`By::grant`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn grant(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+    ) -> Result<Granted, LedgerError> {
+        self.by_gateway().grant(account, id, amount).await
+    }
+
+    /// See [`By::refund`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn refund(
+        &self,
+        account: AccountId,
+        id: &str,
+        hold: HoldId,
+        amount: Nanousd,
+    ) -> Result<Granted, LedgerError> {
+        self.by_gateway().refund(account, id, hold, amount).await
+    }
+
+    /// See [`By::create_key`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_key(
+        &self,
+        account: AccountId,
+        new: NewKey,
+    ) -> Result<(Secret, Arc<Key>), LedgerError> {
+        match self.by_gateway().create_key(account, new).await?.value {
+            (Some(secret), key) => Ok((secret, key)),
+            // Without an id nothing is taken for a repetition.
+            (None, _) => Err(LedgerError::OtherRequest),
+        }
+    }
+
+    /// See [`By::update_key`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn update_key(&self, id: KeyId, patch: KeyPatch) -> Result<Arc<Key>, LedgerError> {
+        Ok(self.by_gateway().update_key(id, patch).await?.value)
+    }
+
+    fn known_key(&self, id: KeyId) -> Result<Arc<Key>, LedgerError> {
+        self.key_by_id(id).ok_or(LedgerError::UnknownKey(id))
+    }
+}
+
+/// The record of what a key may use from here on, if that changes.
+fn limits_of(key: &Key, limits: Option<KeyLimits>) -> Option<Record> {
+    let Key { account, id, updated_at, .. } = *key;
+    limits.map(|limits| Record::KeyLimited { account, key: id, limits, at: updated_at })
+}
+
+fn check_limits(limits: &KeyLimits) -> Result<(), LedgerError> {
+    if limits.are_sound() {
+        return Ok(());
+    }
+    Err(LedgerError::Invalid("a limit of spending cannot be below zero"))
+}

@@ -1,0 +1,120 @@
+//! What operators make of doubts: calls that a crash left open, and submits of which nobody knows
+//! whether their upstream took them.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use crate::memory::act::{By, Written};
+use crate::memory::write::Once;
+use crate::records::error::LedgerError;
+use crate::records::record::Record;
+use crate::records::task::{Stage, Task};
+use crate::rules::core::Decision;
+use crate::rules::text::{check_note, check_text};
+use crate::tasks::shared::resolution;
+use crate::tasks::task::ending;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, TaskId};
+use tollgate_money::money::Nanousd;
+
+/// A refund that goes with a resolved doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoubtRefund {
+    /// The caller's id of the refund.
+    pub id: String,
+    /// How much; above zero, and within what the hold was charged.
+    pub amount: Nanousd,
+}
+
+impl By<'_> {
+    /// Takes a call that a crash left open off the list of those in doubt, and gives money back for
+    /// it where that is due. The statement keeps both. Says whether it was done before.
+    ///
+    /// # Errors
+    /// [`LedgerError::NotInDoubt`], and what [`By::refund`] fails with.
+    pub async fn resolve_doubt(
+        &self,
+        (account, hold): (AccountId, HoldId),
+        note: &str,
+        refund: Option<DoubtRefund>,
+    ) -> Result<Written<()>, LedgerError> {
+        check_note(note)?;
+        refund.as_ref().map_or(Ok(()), |refund| check_text(&refund.id))?;
+        let charged = match refund {
+            Some(_) => self.ledger.charged(account, hold).await?,
+            None => None,
+        };
+        let once = self.write("doubt.resolve", account, |locked, pen| {
+            let core = locked.core(account);
+            if !locked.may_be_in_doubt(account, hold) {
+                return Err(LedgerError::NotInDoubt(hold));
+            }
+            let at = UnixMs::now();
+            let given = refund.as_ref().map(|refund| {
+                let charged = charged.ok_or(LedgerError::UnknownHold(hold))?;
+                core.decide_refund((account, &refund.id), (hold, charged), refund.amount, at)
+            });
+            let given = match given.transpose()? {
+                Some(Decision::New(record)) => Some(record),
+                Some(Decision::Repeated(_)) | None => None,
+            };
+            let resolved = Record::DoubtResolved { account, hold, note: note.to_owned(), at };
+            let records = [Some(resolved), given, Some(pen.act(account, hold))];
+            Ok(((), records.into_iter().flatten().collect()))
+        });
+        let (_, repeated) = once.await?.place();
+        Ok(Written { value: (), repeated })
+    }
+
+    /// Ends a task whose submit is in doubt, and its hold with it: with a charge of at most the hold,
+    /// or without one. Gives the task, unless the same request has ended it before. It is on disk when
+    /// this returns.
+    ///
+    /// # Errors
+    /// [`LedgerError::NoDoubt`], [`LedgerError::Invalid`] for a charge that is not above zero or
+    /// beyond the hold, [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn resolve_task(
+        &self,
+        (account, id): (AccountId, TaskId),
+        (state, document): (&str, String),
+        charge: Option<Nanousd>,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        if let Some(shared) = self.ledger.shared_tasks() {
+            return self.resolve_shared(&*shared, (account, id), (state, document), charge).await;
+        }
+        let once = self.write("task.resolve", account, |locked, pen| {
+            let core = locked.core(account);
+            let task = core
+                .task(id)
+                .filter(|task| task.intent.account == account && task.stage == Stage::InDoubt);
+            let before = Arc::clone(task.ok_or(LedgerError::NoDoubt(id))?);
+            let held = core.hold(before.intent.hold).map_or(Nanousd::ZERO, |hold| hold.amount);
+            let settlement = resolution(charge, held)?;
+            let end = (state, document.clone());
+            let (mut records, task) = ending(core, &before, end, settlement, UnixMs::now());
+            records.push(pen.act(account, id));
+            Ok((task, records))
+        });
+        Ok(match once.await? {
+            Once::First(task, _) => Some(task),
+            Once::Again { .. } => None,
+        })
+    }
+
+    /// Takes a task that has ended into work again, for its announcement. It is on disk when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`LedgerError::OtherRequest`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
+    pub async fn announce_again(&self, task: Task) -> Result<(), LedgerError> {
+        if let Some(shared) = self.ledger.shared_tasks() {
+            return self.announce_shared(&*shared, &task).await;
+        }
+        let (account, id) = (task.intent.account, task.id());
+        let task = Arc::new(task);
+        let once = self.write("task.announce", account, |_, pen| {
+            Ok(((), vec![Record::Task(Arc::clone(&task)), pen.act(account, id)]))
+        });
+        once.await.map(|_| ())
+    }
+}

@@ -1,0 +1,9 @@
+//! What operators write: accounts, grants, refunds and keys, debts, calls in doubt, and money in
+//! suspense.
+//!
+//! It may import `people` and the layers below.
+
+pub(crate) mod admin;
+pub(crate) mod debt;
+pub(crate) mod doubt;
+pub(crate) mod suspense;

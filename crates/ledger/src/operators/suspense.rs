@@ -1,0 +1,83 @@
+//! What operators make of money that a node of a fleet had out when it fell silent.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use crate::memory::act::{By, Written};
+use crate::memory::ledger::Ledger;
+use crate::memory::write::Once;
+use crate::records::error::LedgerError;
+use crate::records::record::{Record, SuspenseEnd};
+use crate::rules::text::check_note;
+use tollgate_money::ids::{AccountId, NodeId, Seq};
+use tollgate_money::money::Nanousd;
+
+/// What an act on suspense is called.
+const RESOLVE: &str = "suspense.resolve";
+
+/// Money that is in suspense no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedSuspense {
+    /// Which node had it out.
+    pub node: NodeId,
+    /// Whose it was.
+    pub account: AccountId,
+    /// How much.
+    pub amount: Nanousd,
+    /// What became of it.
+    pub end: SuspenseEnd,
+}
+
+impl By<'_> {
+    /// Takes all that a silent node has out of an account out of suspense: it can be spent again, or
+    /// counts as spent. Whatever runs as that node is shut out with it, and must join anew. Done once:
+    /// of two at the same moment, one finds nothing in suspense any more.
+    ///
+    /// # Errors
+    /// [`LedgerError::NoFleet`], [`LedgerError::NotInSuspense`], also where the node has come back
+    /// meanwhile, [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`] for the note,
+    /// [`LedgerError::OtherRequest`], [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
+    pub async fn resolve_suspense(
+        &self,
+        (node, account): (NodeId, AccountId),
+        end: SuspenseEnd,
+        note: &str,
+    ) -> Result<Written<ResolvedSuspense>, LedgerError> {
+        check_note(note)?;
+        let funds = self.ledger.shared_funds().ok_or(LedgerError::NoFleet)?;
+        let amount = funds.in_suspense(node, account).await?;
+        self.ledger.fresh(|| self.ledger.account(account)).await?;
+        let once = self.write(RESOLVE, account, |locked, pen| {
+            locked.state(account)?;
+            // The transaction takes this amount, or nothing.
+            let amount = amount.ok_or(LedgerError::NotInSuspense(node, account))?;
+            let (note, at) = (note.to_owned(), pen.at());
+            let resolved = Record::SuspenseResolved { account, node, amount, end, note, at };
+            Ok((amount, vec![resolved, pen.act(account, node)]))
+        });
+        match once.await? {
+            Once::First(amount, _) => {
+                let value = ResolvedSuspense { node, account, amount, end };
+                Ok(Written { value, repeated: false })
+            }
+            Once::Again { seq, .. } => {
+                let value = self.ledger.resolved_before(seq).await?;
+                Ok(Written { value, repeated: true })
+            }
+        }
+    }
+}
+
+impl Ledger {
+    /// What stands before the act at `act`, which was the resolution of a suspense.
+    async fn resolved_before(&self, act: Seq) -> Result<ResolvedSuspense, LedgerError> {
+        let mut scan = self.scan(act.saturating_sub(1)).await?;
+        let found = tokio::task::spawn_blocking(move || scan.next()).await;
+        let missing = || LedgerError::Journal(format!("nothing stands before {act}"));
+        match found.ok().flatten().ok_or_else(missing)? {
+            Ok((_, Record::SuspenseResolved { account, node, amount, end, .. })) => {
+                Ok(ResolvedSuspense { node, account, amount, end })
+            }
+            Ok(_) => Err(missing()),
+            Err(error) => Err(LedgerError::Journal(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Codes that operators hand out: for credit, or to sign up with. They are the house's, not a
+//! customer's, and live in its shard.
+//!
+//! A use of a code touches two accounts, and both records reach the disk in one group: one counts the
+//! use, the other gives what the code is good for.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use crate::records::code::Code;
+use crate::records::code::CodeKind;
+use crate::records::code::CodeRefusal;
+use crate::records::code::IssuedCode;
+use crate::rules::key_rules;
+use crate::rules::text::check_note;
+use crate::rules::text::parsed;
+use std::sync::Arc;
+
+use crate::memory::act::{By, Written};
+use crate::memory::ledger::Ledger;
+use crate::memory::write::{Decided, Locked, Once, Pen};
+use crate::records::error::LedgerError;
+use crate::records::record::Record;
+use crate::rules::core::Decision;
+use crate::rules::house::CodeState;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, CodeId};
+use tollgate_money::money::Nanousd;
+use tollgate_money::secret::{KeyHash, Secret};
+
+/// The most codes that there can be, revoked and used ones included: they are held in memory, some
+/// 300 bytes each and 30 for each use.
+const CODES_MAX: usize = 100_000;
+
+/// A code to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCode {
+    /// What it is good for.
+    pub kind: CodeKind,
+    /// What each use gives. A code for credit needs one.
+    pub amount: Option<Nanousd>,
+    /// How often it can be used, by as many accounts.
+    pub uses_max: u32,
+    /// From when on nobody can use it; `None` for never.
+    pub expires_at: Option<UnixMs>,
+    /// What the operator notes of it; may be empty.
+    pub note: String,
+}
+
+impl Ledger {
+    /// All codes, oldest first.
+    #[must_use]
+    pub fn codes(&self) -> Vec<IssuedCode> {
+        let core = self.shard(AccountId::HOUSE).lock();
+        let mut codes: Vec<_> = core.house.codes.values().map(CodeState::issued).collect();
+        drop(core);
+        codes.sort_by_key(|issued| (issued.code.created_at, issued.code.id));
+        codes
+    }
+
+    /// The code of this id.
+    #[must_use]
+    pub fn code(&self, id: CodeId) -> Option<IssuedCode> {
+        self.shard(AccountId::HOUSE).lock().house.codes.get(&id).map(CodeState::issued)
+    }
+
+    /// What an invite would give, if it can be used now: for the page on which one signs up.
+    ///
+    /// # Errors
+    /// [`LedgerError::Code`].
+    pub fn check_invite(&self, presented: &str) -> Result<Arc<Code>, LedgerError> {
+        let core = self.shard(AccountId::HOUSE).lock();
+        let found = core.house.usable(presented, CodeKind::Invite, (None, UnixMs::now()));
+        found.map_err(LedgerError::Code)
+    }
+}
+
+impl By<'_> {
+    /// Makes a code. It is shown this once, and not at all to a caller that repeats itself; only its
+    /// hash is kept.
+    ///
+    /// # Errors
+    /// [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn create_code(
+        &self,
+        new: NewCode,
+    ) -> Result<Written<(Option<Secret>, IssuedCode)>, LedgerError> {
+        check_code(&new)?;
+        let (secret, at) = (Secret::new_code(), UnixMs::now());
+        let code = Arc::new(Code {
+            id: CodeId::random(),
+            hash: KeyHash::of(secret.expose().as_bytes()),
+            kind: new.kind,
+            amount: new.amount,
+            uses_max: new.uses_max,
+            expires_at: new.expires_at,
+            note: new.note,
+            created_at: at,
+        });
+        let once = self.write("code.create", AccountId::HOUSE, |locked, pen| {
+            if locked.house().codes.len() >= CODES_MAX {
+                return Err(LedgerError::Invalid("there are too many codes"));
+            }
+            let created = Record::CodeCreated(Arc::clone(&code));
+            Ok((code.id, vec![created, pen.act(AccountId::HOUSE, code.id)]))
+        });
+        let (id, repeated) = match once.await? {
+            Once::First(id, _) => (id, false),
+            Once::Again { subject, .. } => (parsed(&subject)?, true),
+        };
+        let issued = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
+        Ok(Written { value: ((!repeated).then_some(secret), issued), repeated })
+    }
+
+    /// Revokes a code: nobody can use it any more. What it gave stays given.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownCode`], [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn revoke_code(&self, id: CodeId) -> Result<Written<IssuedCode>, LedgerError> {
+        let once = self.write("code.revoke", AccountId::HOUSE, |locked, pen| {
+            if !locked.house().codes.contains_key(&id) {
+                return Err(LedgerError::UnknownCode(id));
+            }
+            let revoked = Record::CodeRevoked { code: id, at: UnixMs::now() };
+            Ok(((), vec![revoked, pen.act(AccountId::HOUSE, id)]))
+        });
+        let (_, repeated) = once.await?.place();
+        let value = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
+        Ok(Written { value, repeated })
+    }
+
+    /// Gives an account what a code is good for, once for each account. Gives the amount.
+    ///
+    /// # Errors
+    /// [`LedgerError::Code`], [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`] where the
+    /// amount does not fit the account, [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn redeem(
+        &self,
+        account: AccountId,
+        presented: &str,
+    ) -> Result<Written<Nanousd>, LedgerError> {
+        let decide =
+            |locked: &Locked<'_>, pen: &Pen<'_>| redeeming(locked, pen, account, presented);
+        let once = self.write("code.redeem", account, decide).await?;
+        let (_, repeated) = once.place();
+        let amount = match once {
+            Once::First(amount, _) => amount,
+            Once::Again { subject, .. } => {
+                let id: CodeId = parsed(&subject)?;
+                let issued = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
+                issued.code.amount.unwrap_or(Nanousd::ZERO)
+            }
+        };
+        Ok(Written { value: amount, repeated })
+    }
+}
+
+/// What a use of a code for credit comes to.
+fn redeeming(
+    locked: &Locked<'_>,
+    pen: &Pen<'_>,
+    account: AccountId,
+    presented: &str,
+) -> Decided<Nanousd> {
+    locked.state(account)?;
+    let at = UnixMs::now();
+    let code = locked.house().usable(presented, CodeKind::Credit, (Some(account), at));
+    let code = code.map_err(LedgerError::Code)?;
+    let amount = code.amount.unwrap_or(Nanousd::ZERO);
+    let grant = match locked.decide_grant(account, &code.id.to_string(), amount, at)? {
+        Decision::New(grant) => grant,
+        // Its use would stand with it.
+        Decision::Repeated(_) => return Err(LedgerError::Code(CodeRefusal::UsedBefore)),
+    };
+    let used = Record::CodeUsed { code: code.id, by: account, at };
+    Ok((amount, vec![used, grant, pen.act(account, code.id)]))
+}
+
+fn check_code(new: &NewCode) -> Result<(), LedgerError> {
+    if new.amount.is_some_and(|amount| amount <= Nanousd::ZERO) {
+        return Err(LedgerError::Invalid("the amount of a code must be above zero"));
+    }
+    if new.kind == CodeKind::Credit && new.amount.is_none() {
+        return Err(LedgerError::Invalid("a code for credit needs an amount"));
+    }
+    if !(1..=key_rules::CODE_USES_MAX).contains(&new.uses_max) {
+        return Err(LedgerError::Invalid("a code can be used 1 to 100,000 times"));
+    }
+    check_note(&new.note)
+}

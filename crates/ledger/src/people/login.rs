@@ -1,0 +1,256 @@
+//! Customers as people: their logins, their sessions, and whether their account is suspended.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use crate::records::login::Login;
+use crate::records::login::SessionId;
+use std::sync::Arc;
+
+use crate::memory::act::{By, Written};
+use crate::memory::ledger::Ledger;
+use crate::people::limit::RatesPatch;
+use crate::records::error::LedgerError;
+use crate::records::record::{Key, Record};
+use crate::rules::account::Account;
+use crate::rules::core::Core;
+use crate::rules::text::check_text;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::AccountId;
+use tollgate_money::secret::KeyHash;
+
+/// The longest address of a login, in bytes (RFC 5321, section 4.5.3.1.3, without the brackets).
+const EMAIL_BYTES_MAX: usize = 254;
+/// The longest PHC string of a password, in bytes; those of Argon2id take some 100.
+const PASSWORD_BYTES_MAX: usize = 512;
+/// How every password's hash begins: nothing else is taken, so that no plain text is stored by
+/// mistake.
+const PASSWORD_PREFIX: &str = "$argon2id$";
+/// Ended sessions of one account that are kept. Whoever logs out more often within the life of a
+/// session logs out everywhere.
+const ENDED_SESSIONS_MAX: usize = 1000;
+
+/// A change to an account; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountPatch {
+    /// Another name.
+    pub name: Option<String>,
+    /// Suspended, or taken up again.
+    pub suspended: Option<bool>,
+    /// What all its keys together may use.
+    pub rates: RatesPatch,
+}
+
+/// An address as it is stored and compared: trimmed and in lower case.
+///
+/// # Errors
+/// [`LedgerError::Invalid`] for what has not exactly one `@` with something on both sides, has white
+/// space or control characters, or is longer than 254 bytes.
+pub fn normal_email(typed: &str) -> Result<String, LedgerError> {
+    let email = typed.trim().to_lowercase();
+    let is_one = email.split_once('@').is_some_and(|(local, domain)| {
+        !local.is_empty() && !domain.is_empty() && !domain.contains('@')
+    });
+    let is_odd = |c: char| c.is_control() || c.is_whitespace();
+    if !is_one || email.len() > EMAIL_BYTES_MAX || email.contains(is_odd) {
+        return Err(LedgerError::Invalid(
+            "an e-mail address has one `@`, no spaces and at most 254 bytes",
+        ));
+    }
+    Ok(email)
+}
+
+/// Refuses what is not an Argon2id hash.
+pub(crate) fn check_password(hash: &str) -> Result<(), LedgerError> {
+    if hash.starts_with(PASSWORD_PREFIX)
+        && hash.len() <= PASSWORD_BYTES_MAX
+        && hash.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return Ok(());
+    }
+    Err(LedgerError::Invalid("a password is stored as the PHC string of its Argon2id hash"))
+}
+
+impl Ledger {
+    /// The key that was presented, if it exists, and whether its account is suspended.
+    #[must_use]
+    pub fn presented(&self, hash: &KeyHash) -> Option<(Arc<Key>, bool)> {
+        let keys = self.keys.read();
+        let key = Arc::clone(keys.by_hash.get(hash)?);
+        let suspended = keys.suspended.contains(&key.account);
+        Some((key, suspended))
+    }
+
+    /// The login of an account, if it has one.
+    #[must_use]
+    pub fn login(&self, account: AccountId) -> Option<Arc<Login>> {
+        let core = self.shard(account).lock();
+        core.accounts.get(&account)?.people.login.clone()
+    }
+
+    /// The login of this address, however it is written.
+    #[must_use]
+    pub fn login_by_email(&self, email: &str) -> Option<Arc<Login>> {
+        let email = normal_email(email).ok()?;
+        let account = self.emails.lock().get(&email).copied()?;
+        self.login(account).filter(|login| login.email == email)
+    }
+
+    /// Whether a session that was issued at a moment must be refused: it was logged out, the login
+    /// was set since, or there is none.
+    #[must_use]
+    pub fn is_session_over(
+        &self,
+        account: AccountId,
+        session: &SessionId,
+        issued_at: UnixMs,
+    ) -> bool {
+        let core = self.shard(account).lock();
+        let Some(state) = core.accounts.get(&account) else { return true };
+        let is_void = state.people.login.as_ref().is_none_or(|login| issued_at < login.since);
+        is_void || state.people.ended.contains_key(session)
+    }
+
+    /// Whether a session of an operator was logged out.
+    #[must_use]
+    pub fn is_operators_session_over(&self, session: &SessionId) -> bool {
+        self.shard(AccountId::HOUSE).lock().house.ended.contains_key(session)
+    }
+
+    /// Forgets what is not recognised any more.
+    pub(crate) fn forget_people(&self, now: UnixMs) {
+        self.ids.lock().forget(now);
+        for shard in &self.shards {
+            let mut core = shard.lock();
+            core.house.ended.retain(|_, until| *until > now);
+            for state in core.accounts.values_mut() {
+                state.people.ended.retain(|_, until| *until > now);
+            }
+        }
+    }
+}
+
+impl By<'_> {
+    /// Changes an account: all of it together. The keys of a suspended account are refused from now
+    /// on; calls in flight end as they began.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
+    /// [`LedgerError::Stopped`].
+    pub async fn update_account(
+        &self,
+        account: AccountId,
+        patch: AccountPatch,
+    ) -> Result<Written<Account>, LedgerError> {
+        patch.name.as_deref().map_or(Ok(()), check_text)?;
+        let what = match patch.suspended {
+            Some(true) => "account.suspend",
+            Some(false) => "account.resume",
+            None => "account.update",
+        };
+        let once = self.write(what, account, |locked, pen| {
+            locked.state(account)?;
+            let at = UnixMs::now();
+            let rates = self.ledger.rates_with(account, &patch.rates);
+            let (name, suspended) = (patch.name.clone(), patch.suspended);
+            let records = [
+                name.map(|name| Record::AccountRenamed { account, name, at }),
+                suspended.map(|suspended| Record::AccountSuspended { account, suspended, at }),
+                rates.map(|rates| Record::AccountLimited { account, rates, at }),
+                Some(pen.act(account, account)),
+            ];
+            Ok(((), records.into_iter().flatten().collect()))
+        });
+        let (_, repeated) = once.await?.place();
+        let value = self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        Ok(Written { value, repeated })
+    }
+
+    /// Sets how the customer of an account logs in: the address, and the PHC string of the password's
+    /// Argon2id hash. Sessions from before are void.
+    ///
+    /// # Errors
+    /// [`LedgerError::EmailTaken`], [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`],
+    /// [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    pub async fn set_login(
+        &self,
+        account: AccountId,
+        email: &str,
+        password: &str,
+    ) -> Result<Written<Arc<Login>>, LedgerError> {
+        check_password(password)?;
+        let email = normal_email(email)?;
+        let once = self.write("login.set", account, |locked, pen| {
+            let before = locked.state(account)?.people.login.as_ref();
+            // All who give or take an address have locked the house.
+            if self.ledger.emails.lock().get(&email).is_some_and(|owner| *owner != account) {
+                return Err(LedgerError::EmailTaken);
+            }
+            let since = UnixMs::now().max(before.map_or(UnixMs(0), |login| login.since));
+            let password = password.to_owned();
+            let login = Login { account, email: email.clone(), password, since };
+            Ok(((), vec![Record::LoginSet(Arc::new(login)), pen.act(account, account)]))
+        });
+        let (_, repeated) = once.await?.place();
+        let value = self.ledger.login(account).ok_or(LedgerError::UnknownAccount(account))?;
+        Ok(Written { value, repeated })
+    }
+
+    /// Logs a session out: it is refused until it would have ended, and forgotten after that.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`] where the account has no login, and [`LedgerError::Stopped`].
+    pub async fn end_session(
+        &self,
+        account: AccountId,
+        session: SessionId,
+        until: UnixMs,
+    ) -> Result<(), LedgerError> {
+        self.write("session.end", account, |locked, pen| {
+            let record = ending(locked.core(account), account, session, until)?;
+            Ok(((), vec![record, pen.act(account, account)]))
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+impl By<'_> {
+    /// Logs a session of an operator out, for every node and over every restart: it is refused until it
+    /// would have ended, and forgotten after that.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
+    pub async fn end_operators_session(
+        &self,
+        session: SessionId,
+        until: UnixMs,
+    ) -> Result<(), LedgerError> {
+        let account = AccountId::HOUSE;
+        self.write("session.end", account, |_, pen| {
+            let ended = Record::SessionEnded { account, session, until, at: pen.at() };
+            Ok(((), vec![ended, pen.act(account, account)]))
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+/// The record that ends a session; where too many have ended, the one that ends all.
+fn ending(
+    core: &Core,
+    account: AccountId,
+    session: SessionId,
+    until: UnixMs,
+) -> Result<Record, LedgerError> {
+    let unknown = LedgerError::UnknownAccount(account);
+    let people = &core.accounts.get(&account).ok_or(unknown.clone())?.people;
+    let login = people.login.as_ref().ok_or(unknown)?;
+    let at = UnixMs::now();
+    let open = people.ended.values().filter(|until| **until > at).count();
+    Ok(if open < ENDED_SESSIONS_MAX {
+        Record::SessionEnded { account, session, until, at }
+    } else {
+        // Sessions that were issued within this millisecond end as well.
+        let since = UnixMs(at.0.saturating_add(1)).max(login.since);
+        Record::LoginSet(Arc::new(Login { since, ..Login::clone(login) }))
+    })
+}

@@ -1,0 +1,12 @@
+//! Sled, which is derived from the journal for queries: windows of records summed up, the store with
+//! its layout, checkpoints of it, the state of a start, and the thread that writes it.
+//!
+//! It may import `records`, `rules`, `files` and the journal.
+
+pub(crate) mod checkpoint;
+pub(crate) mod grain;
+pub(crate) mod load;
+pub(crate) mod projected;
+pub(crate) mod projector;
+pub(crate) mod store;
+pub(crate) mod window;

@@ -1,0 +1,159 @@
+//! Where the open sled ledger is: most of the time there is one, and meanwhile it is said that there
+//! is none.
+//!
+//! Queries share it; the projector takes it away when it has failed, and puts back what it has opened
+//! again or made anew.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::projection::store::{self, Store, StoreError};
+use crate::records::error::LedgerError;
+use tollgate_money::ids::Seq;
+
+/// The place of the sled ledger of an open ledger.
+#[derive(Default)]
+pub(crate) struct Projected {
+    /// Held for reading by queries, for as long as they last.
+    store: RwLock<Option<Store>>,
+    /// Why there is none, while there is none.
+    away: Mutex<Option<String>>,
+    /// What a query has met that the projector has yet to look at.
+    suspicion: Mutex<Option<StoreError>>,
+    /// How often it came back.
+    mended: AtomicU64,
+    /// How often it was packed.
+    packed: AtomicU64,
+}
+
+/// How the part of the ledger is doing that queries read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProjectionState {
+    /// Why it cannot be read at the moment; it is being mended then.
+    pub away: Option<String>,
+    /// How often it was mended since the start.
+    pub mended: u64,
+    /// How often it was made anew of its own rows since the start.
+    pub packed: u64,
+}
+
+impl Projected {
+    /// Asks it.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] while there is none, and when it fails: then it soon is none.
+    pub(crate) fn ask<T>(
+        &self,
+        ask: impl FnOnce(&Store) -> Result<T, StoreError>,
+    ) -> Result<T, LedgerError> {
+        let slot = self.store.read();
+        let Some(store) = &*slot else { return Err(self.absence()) };
+        store.wear();
+        // Sled panics on some kinds of corruption that it does not expect.
+        let answer = catch_unwind(AssertUnwindSafe(|| ask(store)));
+        let answer = answer.unwrap_or_else(|_| Err(StoreError::new("sled panicked")));
+        answer.map_err(|error| {
+            let cause = error.to_string();
+            self.suspicion.lock().get_or_insert(error);
+            LedgerError::Store(cause)
+        })
+    }
+
+    /// What is answered while there is none.
+    pub(crate) fn absence(&self) -> LedgerError {
+        let away = self.away.lock().clone();
+        LedgerError::Store(away.unwrap_or_else(|| "it is being opened again".to_owned()))
+    }
+
+    /// What a query has met, once.
+    pub(crate) fn suspected(&self) -> Option<StoreError> {
+        self.suspicion.lock().take()
+    }
+
+    /// Lets the projector write.
+    pub(crate) fn write<T>(
+        &self,
+        write: impl FnOnce(&Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match &*self.store.read() {
+            Some(store) => write(store),
+            None => Err(StoreError::new("it is away")),
+        }
+    }
+
+    /// It is here from now on.
+    pub(crate) fn put(&self, store: Store) {
+        *self.store.write() = Some(store);
+        *self.away.lock() = None;
+        self.suspicion.lock().take();
+    }
+
+    /// The same after it had failed.
+    pub(crate) fn put_back(&self, store: Store) {
+        self.put(store);
+        self.mended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is not to be used any more, because of `cause`. Waits for the queries that use it.
+    pub(crate) fn take_away(&self, cause: &str) {
+        *self.away.lock() = Some(cause.to_owned());
+        let store = self.store.write().take();
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(store)));
+        if dropped.is_err() {
+            log::warn!("sled panicked while it was closed");
+        }
+    }
+
+    /// Opens it again if its cache has grown: queries wait meanwhile, for some hundredths of a second.
+    /// All of it is flushed, up to the record at `applied`.
+    pub(crate) fn renew(&self, dir: &Path, applied: Seq) -> Result<(), StoreError> {
+        if !self.write(|store| Ok(store.is_worn()))? {
+            return Ok(());
+        }
+        let mut slot = self.store.write();
+        let begun = slot.as_ref().map(Store::begun);
+        drop(slot.take());
+        let store = Self::reopened(dir, applied)?;
+        if let Some(begun) = begun {
+            store.go_on(begun);
+        }
+        *slot = Some(store);
+        Ok(())
+    }
+
+    fn reopened(dir: &Path, applied: Seq) -> Result<Store, StoreError> {
+        let store = Store::open(dir)?;
+        let end = store.end()?.map_or(0, |end| end.seq);
+        if end != applied {
+            return Err(StoreError::new(format!("it has record {end} last, not {applied}")));
+        }
+        Ok(store)
+    }
+
+    /// Exchanges it for the one that was packed: queries wait meanwhile. All of it has the record at
+    /// `applied` last. False if the old one stays.
+    pub(crate) fn exchange(&self, ledger_dir: &Path, applied: Seq) -> Result<bool, StoreError> {
+        let mut slot = self.store.write();
+        let Some(store) = &*slot else { return Ok(false) };
+        if !store.end_packing()? {
+            return Ok(false);
+        }
+        drop(slot.take());
+        store::settle(ledger_dir)?;
+        *slot = Some(Self::reopened(&ledger_dir.join("sled"), applied)?);
+        self.packed.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// How it is doing.
+    pub(crate) fn state(&self) -> ProjectionState {
+        ProjectionState {
+            away: self.away.lock().clone(),
+            mended: self.mended.load(Ordering::Relaxed),
+            packed: self.packed.load(Ordering::Relaxed),
+        }
+    }
+}

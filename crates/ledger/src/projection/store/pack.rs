@@ -1,0 +1,491 @@
+//! Another sled in the place of this one, with the rows that are still wanted: sled 0.34 does not use
+//! again what is removed or replaced in its file, so a file that lasts is made anew from time to time.
+//!
+//! The rows are copied in the order of their keys, some at a time, while the old one goes on. What is
+//! written meanwhile to rows that were copied already is written to both. The new one is in a directory
+//! of its own until it is whole and on disk; then it is named so that any start takes it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use sled::IVec;
+
+use super::usage::hour_of;
+use super::{
+    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, load, open_sled,
+    people, put, read_chunk, value,
+};
+use crate::files::directory::sync_directory;
+use crate::rules::audit;
+use crate::rules::shards::new_cores;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::Seq;
+
+/// One that is being made.
+const NEW: &str = "sled.new";
+/// One that is whole, and takes the place of `sled` at once or at the next start.
+const WHOLE: &str = "sled.packed";
+/// The one that it takes the place of, until that is gone.
+const OLD: &str = "sled.old";
+/// What is copied at one time: a few milliseconds, for which nothing else is written.
+const STEP_BYTES: usize = 128 << 10;
+/// Less than one alone may have in its cache: there are two.
+pub(super) const WORN_BYTES: u64 = 2 << 20;
+/// Turns of the collector behind each batch. Sled frees the pages that a batch replaces through it, and
+/// it takes no more than eight bags of 64 in a turn, of which sled itself makes one in 128 reads.
+const COLLECTIONS: usize = 64;
+
+/// What is written together.
+#[derive(Default)]
+pub(super) struct Batch(HashMap<IVec, Option<IVec>>);
+
+impl Batch {
+    pub(super) fn insert(&mut self, key: impl Into<IVec>, value: impl Into<IVec>) {
+        self.0.insert(key.into(), Some(value.into()));
+    }
+
+    pub(super) fn remove(&mut self, key: impl Into<IVec>) {
+        self.0.insert(key.into(), None);
+    }
+
+    fn of_sled(self) -> sled::Batch {
+        let mut batch = sled::Batch::default();
+        for (key, value) in self.0 {
+            match value {
+                Some(value) => batch.insert(key, value),
+                None => batch.remove(key),
+            }
+        }
+        batch
+    }
+}
+
+/// What is left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Lines of statements and single losses from before this record: they are in sealed segments.
+    pub(crate) lines: Seq,
+    /// Usage by the hour from before this hour, counted from 1970. It is the first of a day.
+    pub(crate) hours: u32,
+    /// Ids of writes from before.
+    pub(crate) ids: UnixMs,
+}
+
+impl Cut {
+    /// Whether a row is wanted on.
+    fn keeps(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        let number = |from: usize| key.get(from..).and_then(|rest| rest.first_chunk());
+        let number = |from| number(from).map(|bytes| u64::from_be_bytes(*bytes));
+        Ok(match key.first() {
+            Some(&ENTRIES) if number(9).is_some_and(|first_seq| first_seq < self.lines) => {
+                read_chunk(value)?.last().is_some_and(|line| line.seq >= self.lines)
+            }
+            Some(&super::losses::LOSS) => number(1).is_none_or(|seq| seq >= self.lines),
+            Some(&people::ACT_ID) => number(1).is_none_or(|at| at >= self.ids.0),
+            _ if key == ENTRIES_FROM || key == HOURS_FROM || key == PACKED => false,
+            _ => hour_of(key).is_none_or(|hour| hour >= self.hours),
+        })
+    }
+}
+
+/// A sled that is being made.
+pub(super) struct Packing {
+    /// The ledger's directory.
+    dir: PathBuf,
+    db: sled::Db,
+    cut: Cut,
+    /// The rows up to this key are there.
+    copied: IVec,
+    /// Whether all rows are there: what is written behind the last of them has to follow too.
+    is_whole: bool,
+    /// Bytes that have gone through its cache.
+    cached_bytes: u64,
+}
+
+impl Packing {
+    fn begin(dir: &Path, cut: Cut) -> Result<Self, StoreError> {
+        remove(&dir.join(NEW))?;
+        let db = open_sled(&dir.join(NEW))?;
+        let mut first = Batch::default();
+        put(&mut first, ENTRIES_FROM.to_vec(), &cut.lines)?;
+        put(&mut first, HOURS_FROM.to_vec(), &cut.hours)?;
+        db.apply_batch(first.of_sled())?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            db,
+            cut,
+            copied: IVec::default(),
+            is_whole: false,
+            cached_bytes: 0,
+        })
+    }
+
+    /// Takes the part of `batch` over that is of rows which were copied.
+    fn follow(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let mut following = Batch::default();
+        let is_copied = |key: &IVec| self.is_whole || *key <= self.copied;
+        for (key, value) in batch.0.iter().filter(|(key, _)| is_copied(key)) {
+            match value {
+                Some(value) if self.cut.keeps(key, value)? => following.insert(key, value),
+                Some(_) => {}
+                None => following.remove(key),
+            }
+        }
+        self.write(following)
+    }
+
+    fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
+        let length = |(key, value): (&IVec, &Option<IVec>)| {
+            key.len() + value.as_ref().map_or(0, |value| value.len())
+        };
+        self.cached_bytes += batch.0.iter().map(length).sum::<usize>() as u64;
+        self.db.apply_batch(batch.of_sled())?;
+        collect();
+        Ok(())
+    }
+
+    /// Opens it again, when its cache has grown.
+    fn renewed(self) -> Result<Self, StoreError> {
+        if self.cached_bytes < WORN_BYTES {
+            return Ok(self);
+        }
+        let Self { dir, db, cut, copied, is_whole, .. } = self;
+        db.flush()?;
+        drop(db);
+        collect();
+        let db = open_sled(&dir.join(NEW))?;
+        Ok(Self { dir, db, cut, copied, is_whole, cached_bytes: 0 })
+    }
+
+    /// Puts all of it on disk, and notes how long it is.
+    fn seal(&self) -> Result<(), StoreError> {
+        let path = self.dir.join(NEW);
+        self.db.flush()?;
+        let length = fs::metadata(path.join("db"))?.len();
+        let mut last = Batch::default();
+        put(&mut last, PACKED.to_vec(), &length)?;
+        self.db.apply_batch(last.of_sled())?;
+        self.db.flush()?;
+        for entry in fs::read_dir(&path)? {
+            let entry = entry?.path();
+            if entry.is_dir() { sync_directory(&entry)? } else { File::open(&entry)?.sync_all()? }
+        }
+        Ok(sync_directory(&path)?)
+    }
+}
+
+impl Store {
+    /// Writes all of `batch`, or nothing.
+    pub(super) fn write(&self, batch: Batch) -> Result<(), StoreError> {
+        let mut packing = self.packing.lock();
+        if let Some(Err(error)) = packing.as_mut().map(|packing| packing.follow(&batch)) {
+            give_up(&mut packing, &error);
+        }
+        self.db.apply_batch(batch.of_sled())?;
+        collect();
+        Ok(())
+    }
+
+    /// The file's length now, and after it was packed.
+    pub(crate) fn lengths(&self) -> Result<(u64, u64), StoreError> {
+        Ok((self.log.metadata()?.len(), self.value(PACKED)?.unwrap_or(0)))
+    }
+
+    /// Begins another one in its place.
+    pub(crate) fn pack(&self, dir: &Path, cut: Cut) -> Result<(), StoreError> {
+        *self.packing.lock() = Some(Packing::begin(dir, cut)?);
+        Ok(())
+    }
+
+    /// Whether another one is being made.
+    pub(crate) fn is_packing(&self) -> bool {
+        self.packing.lock().is_some()
+    }
+
+    /// Copies some rows, and says whether these were the last. What fails of the new one ends it, and
+    /// not the old one.
+    pub(crate) fn copy_some(&self) -> Result<bool, StoreError> {
+        let mut slot = self.packing.lock();
+        let Some(packing) = slot.take() else { return Ok(false) };
+        let (mut rows, mut bytes, mut copied) = (Batch::default(), 0_usize, None);
+        let begin: Bound<&[u8]> = Bound::Excluded(&packing.copied);
+        let mut is_over = true;
+        for row in self.db.range::<&[u8], _>((begin, Bound::Unbounded)) {
+            let (key, value) = row?;
+            bytes += key.len() + value.len();
+            if packing.cut.keeps(&key, &value)? {
+                rows.insert(key.clone(), value);
+            }
+            copied = Some(key);
+            if bytes >= STEP_BYTES {
+                is_over = false;
+                break;
+            }
+        }
+        self.cached_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let written = packing.renewed().and_then(|mut packing| {
+            packing.write(rows)?;
+            packing.copied = copied.unwrap_or_else(|| packing.copied.clone());
+            packing.is_whole = is_over;
+            Ok(packing)
+        });
+        match written {
+            Ok(packing) => *slot = Some(packing),
+            Err(error) => {
+                give_up(&mut slot, &error);
+                return Ok(false);
+            }
+        }
+        Ok(is_over)
+    }
+
+    /// Compares what was copied with what is here, and puts it on disk under the name that counts at a
+    /// start. From here on nothing may be written to this one. False if it was given up.
+    pub(crate) fn end_packing(&self) -> Result<bool, StoreError> {
+        let mut slot = self.packing.lock();
+        let Some(packing) = slot.take() else { return Ok(false) };
+        let (mut old, mut new) = (new_cores(), new_cores());
+        load(&self.db, &mut old)?;
+        let sealed = load(&packing.db, &mut new).and_then(|()| {
+            let hashes = [audit::state_hash(old.iter()), audit::state_hash(new.iter())];
+            if hashes[0] != hashes[1] || packing.db.get(super::META)? != self.db.get(super::META)? {
+                return Err(StoreError::new("the copy gives another state"));
+            }
+            packing.seal()
+        });
+        let dir = packing.dir.clone();
+        drop(packing);
+        let named = sealed.and_then(|()| {
+            fs::rename(dir.join(NEW), dir.join(WHOLE))?;
+            Ok(sync_directory(&dir)?)
+        });
+        match named {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                give_up(&mut slot, &error);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Goes on with what `before` has begun, which is closed.
+    pub(crate) fn go_on(&self, begun: Begun) {
+        *self.packing.lock() = begun.0;
+    }
+
+    /// What is being made, for one that is opened in its place.
+    pub(crate) fn begun(&self) -> Begun {
+        Begun(self.packing.lock().take())
+    }
+
+    /// The first hour of which usage is here by the hour.
+    pub(super) fn hours_from(&self) -> Result<u32, StoreError> {
+        Ok(value(&self.db, HOURS_FROM)?.unwrap_or(0))
+    }
+}
+
+/// A sled that is being made, between two of which the first has begun it.
+pub(crate) struct Begun(Option<Packing>);
+
+/// The old one goes on as it is; what was made is removed when it is tried again.
+fn give_up(packing: &mut Option<Packing>, error: &StoreError) {
+    *packing = None;
+    log::error!("the sled ledger could not be packed, and goes on as it was: {error}");
+}
+
+/// Frees what nobody reads any more.
+pub(super) fn collect() {
+    for _ in 0..COLLECTIONS {
+        crossbeam_epoch::pin().flush();
+    }
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    if path.exists() { fs::remove_dir_all(path) } else { Ok(()) }
+}
+
+/// Puts a sled that is whole in the place of the one in `dir`, and removes what was not finished.
+///
+/// # Errors
+/// When something cannot be moved: the one that counts stays what it was.
+pub(crate) fn settle(dir: &Path) -> std::io::Result<()> {
+    let (whole, here, old) = (dir.join(WHOLE), dir.join("sled"), dir.join(OLD));
+    if whole.exists() {
+        if here.exists() {
+            remove(&old)?;
+            fs::rename(&here, &old)?;
+        }
+        fs::rename(&whole, &here)?;
+        sync_directory(dir)?;
+    }
+    remove(&old)?;
+    remove(&dir.join(NEW))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::journal::segment::Position;
+    use crate::projection::grain::Grain;
+    use crate::projection::window::{UsageCell, UsageTotal, Window};
+    use crate::records::record::{Journaled, Record};
+    use tollgate_money::ids::{AccountId, KeyId};
+    use tollgate_money::money::Nanousd;
+
+    const ACCOUNTS: u64 = 5;
+
+    fn write(store: &Store, random: &mut fastrand::Rng, seq: &mut Seq) {
+        write_at(store, random, seq, 480_000);
+    }
+
+    /// Grants to some account at a record's place, and usage of an hour from `hour` on.
+    fn write_at(store: &Store, random: &mut fastrand::Rng, seq: &mut Seq, hour: u32) {
+        let mut window = Window::default();
+        let first = *seq;
+        while *seq < first + 60 {
+            *seq += 1;
+            let account = AccountId::from_number(random.u64(1..=ACCOUNTS));
+            let (id, amount) = (format!("{:0>200}", *seq), Nanousd::new(1));
+            let record = if *seq <= ACCOUNTS {
+                let account = AccountId::from_number(*seq);
+                Record::AccountCreated { account, name: "a".into(), at: UnixMs(0) }
+            } else {
+                Record::Granted { account, id, amount, at: UnixMs(*seq) }
+            };
+            window.add(Journaled { seq: *seq, record, hold: None }).expect("allowed");
+            let cell = UsageCell {
+                account,
+                time: hour + random.u32(..24 * 20),
+                key: KeyId::from_number(1),
+                model: Arc::from(["a", "b"][random.usize(..2)]),
+            };
+            let more = UsageTotal { calls: 1, charged: amount, ..UsageTotal::default() };
+            window.usage.entry(cell).or_default().add(&more);
+        }
+        let end = Position { seq: *seq, ..Position::default() };
+        store.apply(window, end).expect("applied");
+    }
+
+    /// What queries tell: lines from `from` on, days, and the sums of hours.
+    fn told(store: &Store, from: Seq) -> String {
+        let mut told = format!("{:?}", store.end().expect("an end").map(|end| end.seq));
+        for account in (1..=ACCOUNTS).map(AccountId::from_number) {
+            let mut lines = store.entries(account, Seq::MAX, usize::MAX).expect("lines");
+            lines.retain(|line| line.seq >= from);
+            told.push_str(&format!("{lines:?}\n"));
+            for times in [0..u32::MAX, 480_100..480_200, 480_200..480_300] {
+                let hours = store.usage(account, Grain::Hour, times.clone()).expect("hours");
+                let calls: u64 = hours.iter().map(|(_, total)| total.calls).sum();
+                let all = store.usage_of_all(Grain::Hour, times.clone()).expect("hours");
+                let calls_of_all: u64 = all.iter().map(|(.., total)| total.calls).sum();
+                if times.start == 0 {
+                    told.push_str(&format!("{calls} {calls_of_all}\n"));
+                }
+            }
+            let days = store.usage(account, Grain::Day, 0..u32::MAX).expect("days");
+            let all = store.usage_of_all(Grain::Day, 0..u32::MAX).expect("days");
+            told.push_str(&format!("{days:?}\n{all:?}\n"));
+        }
+        told
+    }
+
+    fn settled(dir: &Path) -> Store {
+        settle(dir).expect("settled");
+        Store::open(&dir.join("sled")).expect("opens")
+    }
+
+    /// What is written while rows are copied is in both, wherever the copy is; what is cut is gone, and
+    /// days and sums stay as they were.
+    #[test]
+    fn a_packed_store_tells_the_same_without_what_was_cut() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(&dir.path().join("sled")).expect("opens");
+        let mut seq = 0;
+        for _ in 0..40 {
+            write(&store, &mut random, &mut seq);
+        }
+        let cut = Cut { lines: 1_000, hours: 480_240, ids: UnixMs(0) };
+        store.pack(dir.path(), cut).expect("begun");
+        let mut steps = 0;
+        while !store.copy_some().expect("copied") {
+            write(&store, &mut random, &mut seq);
+            steps += 1;
+        }
+        assert!(steps > 3, "{steps} steps");
+        // Also behind the last row that there was.
+        write_at(&store, &mut random, &mut seq, 480_480);
+        let expected = told(&store, cut.lines);
+        assert!(store.end_packing().expect("ended"));
+        assert!(!store.is_packing());
+        drop(store);
+        let store = settled(dir.path());
+        assert_eq!(told(&store, cut.lines), expected);
+        assert_eq!(store.entries_from().expect("read"), cut.lines);
+        for account in (1..=ACCOUNTS).map(AccountId::from_number) {
+            let old = store.entries(account, cut.lines - 60, 1).expect("lines");
+            assert_eq!(old, Vec::new(), "{account}");
+            let hours =
+                store.db.range(super::super::key(b'u', &[&account.number().to_be_bytes()])..);
+            let hours: Vec<u32> =
+                hours.map_while(|row| hour_of(&row.expect("a row").0)).take(5).collect();
+            assert!(hours.iter().all(|hour| *hour >= cut.hours), "{hours:?}");
+        }
+        let (length, packed) = store.lengths().expect("lengths");
+        assert!(packed > 0 && length >= packed, "{length} {packed}");
+        // Hours of a stretch of days, of which some are told by the day.
+        let sum = |times| -> u64 {
+            let rows = store.usage_of_all(Grain::Hour, times).expect("hours");
+            rows.iter().map(|(.., total)| total.calls).sum()
+        };
+        assert_eq!(sum(480_000..480_215) + sum(480_215..480_960), sum(0..u32::MAX));
+        // And it goes on.
+        write(&store, &mut random, &mut seq);
+    }
+
+    /// Whatever a crash leaves behind, one of the two is there, whole.
+    #[test]
+    fn a_crash_while_packing_leaves_one_that_is_whole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let sled = dir.path().join("sled");
+        let (mut random, mut seq) = (fastrand::Rng::new(), 0);
+        let store = Store::open(&sled).expect("opens");
+        for _ in 0..10 {
+            write(&store, &mut random, &mut seq);
+        }
+        let cut = Cut { lines: 100, hours: 480_000, ids: UnixMs(0) };
+        let from = |store: Store| store.entries_from().expect("read");
+        let expected = told(&store, cut.lines);
+        // In the middle of the copy.
+        store.pack(dir.path(), cut).expect("begun");
+        store.copy_some().expect("copied");
+        assert!(dir.path().join(NEW).exists());
+        store.flush().expect("on disk");
+        drop(store);
+        let store = settled(dir.path());
+        assert!(!dir.path().join(NEW).exists() && told(&store, cut.lines) == expected);
+        // Whole, and not yet in its place; between the two renames; before the old one is removed.
+        store.pack(dir.path(), cut).expect("begun");
+        while !store.copy_some().expect("copied") {}
+        assert!(store.end_packing().expect("ended"));
+        assert_eq!(from(store), 0);
+        let (whole, old) = (dir.path().join(WHOLE), dir.path().join(OLD));
+        let store = settled(dir.path());
+        assert!(told(&store, cut.lines) == expected && !whole.exists() && !old.exists());
+        assert_eq!(from(store), cut.lines);
+        fs::rename(&sled, &whole).expect("renamed");
+        fs::create_dir(&old).expect("made");
+        let store = settled(dir.path());
+        assert!(told(&store, cut.lines) == expected && !old.exists());
+        drop(store);
+        fs::create_dir(&old).expect("made");
+        assert!(told(&settled(dir.path()), cut.lines) == expected && !old.exists());
+    }
+}

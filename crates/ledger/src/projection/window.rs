@@ -1,0 +1,359 @@
+//! What a stretch of the journal changes in the sled ledger, summed up before it is written.
+//!
+//! A hold that is opened and ended within one window leaves no trace among the open holds; balances
+//! and usage are written once per window and account, entries as one value per account.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+mod people;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::people::PeopleChanges;
+
+use crate::records::error::Violation;
+use crate::records::key_limits::KeyLimits;
+use crate::records::loss::Lost;
+use crate::records::record::{Charge, Journaled, Key, OpenHold, Record, Reservation};
+use crate::records::task::Task;
+use crate::rules::account::{Account, Movement};
+use crate::rules::core::{Grant, Refund};
+use crate::rules::spend;
+use tollgate_money::clock::{MS_PER_HOUR, UnixMs};
+use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
+use tollgate_money::limit::Rates;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::Usage;
+
+/// A chunk of entries that has reached this length takes no more. It stays below the largest row for
+/// which the store's segments are made.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// The hour of `at`, counted from 1970.
+fn hour(at: UnixMs) -> u32 {
+    u32::try_from(at.0.div_euclid(MS_PER_HOUR)).unwrap_or(u32::MAX)
+}
+
+/// Everything that one window changes.
+#[derive(Default)]
+pub(crate) struct Window {
+    pub(crate) created: HashMap<AccountId, Account>,
+    pub(crate) movements: HashMap<AccountId, Movement>,
+    pub(crate) keys: HashMap<KeyId, Arc<Key>>,
+    pub(crate) grants: Vec<(AccountId, String, Grant)>,
+    pub(crate) refunds: Vec<(AccountId, String, Refund)>,
+    pub(crate) write_offs: Vec<(AccountId, String, Grant)>,
+    /// What calls may have cost the operator.
+    pub(crate) losses: Vec<(Seq, Arc<Lost>)>,
+    /// Holds as they are at the window's end; `None` for those that ended.
+    pub(crate) holds: HashMap<HoldId, Option<OpenHold>>,
+    /// Tasks as they are at the window's end.
+    pub(crate) tasks: HashMap<TaskId, Arc<Task>>,
+    /// Holds that a crash had left open.
+    pub(crate) in_doubt: Vec<Journaled>,
+    pub(crate) entries: HashMap<AccountId, Vec<Chunk>>,
+    pub(crate) usage: HashMap<UsageCell, UsageTotal>,
+    pub(crate) key_limits: HashMap<KeyId, (AccountId, KeyLimits)>,
+    pub(crate) rates: HashMap<AccountId, Rates>,
+    /// What keys were charged, summed by day for as long as the day is the same: the order of days
+    /// counts where a clock was set back.
+    pub(crate) charges: HashMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
+    /// What is known of people.
+    pub(crate) people: PeopleChanges,
+    /// When keys were last charged for a call, be it nothing.
+    pub(crate) used: HashMap<(AccountId, KeyId), UnixMs>,
+    first_seq: Option<Seq>,
+}
+
+/// Entries of one account, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    pub first_seq: Seq,
+    pub last_seq: Seq,
+    /// When the last of them happened.
+    pub last_at: UnixMs,
+    pub bytes: Vec<u8>,
+}
+
+/// What usage is summed by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UsageCell {
+    /// The account whose calls they are.
+    pub account: AccountId,
+    /// The hour, counted from 1970; in rows by the day, the day.
+    pub time: u32,
+    /// The key that was shown.
+    pub key: KeyId,
+    /// The model that was asked for.
+    pub model: Arc<str>,
+}
+
+/// What some calls used and cost together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageTotal {
+    /// Settled calls.
+    pub calls: u64,
+    /// What customers paid for them when they were settled.
+    pub charged: Nanousd,
+    /// What they cost beyond that and customers owed then.
+    pub owed: Nanousd,
+    /// What they cost beyond both, borne by the operator.
+    pub written_off: Nanousd,
+    /// What they used.
+    pub usage: Usage,
+}
+
+impl UsageTotal {
+    /// Adds `other`. Figures past the range stay at its end: they are statistics, not balances.
+    pub fn add(&mut self, other: &Self) {
+        let money = |a: Nanousd, b: Nanousd| a.checked_add(b).unwrap_or(Nanousd::MAX);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.charged = money(self.charged, other.charged);
+        self.owed = money(self.owed, other.owed);
+        self.written_off = money(self.written_off, other.written_off);
+        self.usage = self.usage.plus(&other.usage);
+    }
+}
+
+/// Whether a statement has a line for it for ever. An open hold has one while it is open; its end
+/// says all that it said.
+pub(crate) fn is_entry(record: &Record) -> bool {
+    record.ends_hold()
+        || matches!(
+            record,
+            Record::Granted { .. }
+                | Record::Refunded { .. }
+                | Record::DebtPaid { .. }
+                | Record::WrittenOff { .. }
+        )
+}
+
+impl Window {
+    /// Adds the next record of the journal.
+    ///
+    /// # Errors
+    /// For a record that no [`Core`](crate::rules::core::Core) would have taken.
+    pub(crate) fn add(&mut self, journaled: Journaled) -> Result<(), Violation> {
+        let Journaled { seq, record, hold } = &journaled;
+        let (seq, account) = (*seq, record.account());
+        let first_seq = *self.first_seq.get_or_insert(seq);
+        let movement = Movement::of(record, hold.as_ref())
+            .map_err(|rule| Violation::new(seq, record, rule))?;
+        if account != AccountId::HOUSE {
+            let sum = self.movements.entry(account).or_default();
+            *sum = sum
+                .plus(&movement)
+                .ok_or_else(|| Violation::new(seq, record, "the amounts of a window overflow"))?;
+        }
+        self.people.add(seq, record);
+        self.add_hold(seq, record, hold.as_ref(), first_seq);
+        match record.said() {
+            Record::AccountCreated { name, at, .. } => {
+                self.created.insert(account, Account::new(account, name.clone(), *at));
+            }
+            Record::KeyCreated(key) | Record::KeyUpdated(key) => {
+                self.keys.insert(key.id, Arc::clone(key));
+            }
+            Record::Granted { id, amount, .. } => {
+                self.grants.push((account, id.clone(), Grant { seq, amount: *amount }));
+            }
+            Record::Refunded { id, hold, amount, .. } => {
+                let refund = Refund { seq, hold: *hold, amount: *amount };
+                self.refunds.push((account, id.clone(), refund));
+            }
+            Record::WrittenOff { id, amount, .. } => {
+                self.write_offs.push((account, id.clone(), Grant { seq, amount: *amount }));
+            }
+            Record::Lost(lost) => self.losses.push((seq, Arc::clone(lost))),
+            Record::Posted { .. } | Record::PostedOwing { .. } => {
+                self.add_usage(record, hold.as_ref());
+            }
+            Record::Recovered { .. } => {
+                self.add_usage(record, hold.as_ref());
+                self.in_doubt.push(journaled.clone());
+            }
+            Record::HandedOver { .. } => {
+                hold.iter().for_each(|hold| self.add_charge(record, hold));
+            }
+            Record::Task(task) => {
+                self.tasks.insert(task.id(), Arc::clone(task));
+            }
+            Record::KeyLimited { key, limits, .. } => {
+                self.key_limits.insert(*key, (account, *limits));
+            }
+            Record::AccountLimited { rates, .. } => {
+                self.rates.insert(account, *rates);
+            }
+            // The rest is about holds and people.
+            _ => {}
+        }
+        if is_entry(record) {
+            self.add_entry(account, &journaled)
+                .map_err(|rule| Violation::new(seq, &journaled.record, rule))?;
+        }
+        Ok(())
+    }
+
+    /// About how many rows of the store it changes: most are holds, four for each task, and
+    /// three for each act.
+    pub(crate) fn rows(&self) -> usize {
+        let tasks = self.tasks.len().saturating_mul(4);
+        let losses = self.losses.len();
+        self.holds
+            .len()
+            .saturating_add(tasks)
+            .saturating_add(losses)
+            .saturating_add(self.people.rows())
+    }
+
+    fn add_hold(&mut self, seq: Seq, record: &Record, before: Option<&OpenHold>, first_seq: Seq) {
+        match (record, before) {
+            (Record::Reserved(reservation), _) => {
+                let hold =
+                    OpenHold { reservation: Arc::clone(reservation), amount: reservation.amount };
+                self.holds.insert(HoldId::from_number(seq), Some(hold));
+            }
+            (Record::Extended { hold, amount, .. }, Some(before)) => {
+                // The core has added the same two without overflow.
+                let amount = before.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                self.holds.insert(*hold, Some(OpenHold { amount, ..before.clone() }));
+            }
+            _ => match record.open_hold() {
+                Some(hold) if hold.number() >= first_seq => {
+                    self.holds.remove(&hold);
+                }
+                Some(hold) => {
+                    self.holds.insert(hold, None);
+                }
+                None => {}
+            },
+        }
+    }
+
+    /// What counts for the key's limits of spending, and that the key was used.
+    fn add_charge(&mut self, record: &Record, hold: &OpenHold) {
+        let Reservation { account, key, .. } = *hold.reservation;
+        let used = self.used.entry((account, key)).or_default();
+        *used = (*used).max(record.at());
+        let Some((day, charged)) = spend::charge(record, hold) else { return };
+        let of = (hold.reservation.account, hold.reservation.key);
+        let days = self.charges.entry(of).or_default();
+        match days.last_mut() {
+            Some((last, sum)) if *last == day => {
+                *sum = sum.checked_add(charged).unwrap_or(Nanousd::MAX);
+            }
+            _ => days.push((day, charged)),
+        }
+    }
+
+    fn add_usage(&mut self, record: &Record, hold: Option<&OpenHold>) {
+        let Some((hold, charged)) = hold.zip(record.charged()) else { return };
+        let charge = record.charge();
+        let borne = |of: fn(Charge) -> Nanousd| charge.map(of).unwrap_or_default();
+        let reservation = &hold.reservation;
+        let cell = UsageCell {
+            account: reservation.account,
+            time: hour(record.at()),
+            key: reservation.key,
+            model: Arc::clone(&reservation.model),
+        };
+        let total = UsageTotal {
+            calls: 1,
+            charged,
+            owed: borne(|charge| charge.owed),
+            written_off: borne(|charge| charge.written_off),
+            usage: charge.map(|charge| charge.usage).unwrap_or_default(),
+        };
+        self.add_charge(record, hold);
+        self.usage.entry(cell).or_default().add(&total);
+    }
+
+    fn add_entry(&mut self, account: AccountId, journaled: &Journaled) -> Result<(), &'static str> {
+        let chunks = self.entries.entry(account).or_default();
+        if chunks.last().is_none_or(|chunk| chunk.bytes.len() >= CHUNK_BYTES) {
+            let (seq, at) = (journaled.seq, journaled.record.at());
+            let bytes = Vec::new();
+            chunks.push(Chunk { first_seq: seq, last_seq: seq, last_at: at, bytes });
+        }
+        match chunks.last_mut() {
+            Some(chunk) => {
+                (chunk.last_seq, chunk.last_at) = (journaled.seq, journaled.record.at());
+                postcard::to_io(journaled, &mut chunk.bytes)
+                    .map(|_| ())
+                    .map_err(|_| "the entry cannot be encoded")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::spend::{Spending, Spendings, Spent};
+    use tollgate_money::ids::{KeyId, RequestId};
+    use tollgate_money::price::UsageSource;
+
+    const DAY_MS: u64 = 86_400_000;
+
+    /// A call that was charged so much on this day.
+    fn call(seq: Seq, day: u64, amount: i64) -> Journaled {
+        let (account, at) = (AccountId::from_number(1), UnixMs(day.saturating_mul(DAY_MS)));
+        let charged = Nanousd::new(amount);
+        let reservation = Arc::new(Reservation {
+            account,
+            key: KeyId::from_number(2),
+            model: "m".into(),
+            request: RequestId::from_number(3),
+            amount: charged,
+            floor: charged,
+            at,
+        });
+        let record = Record::Posted {
+            account,
+            hold: HoldId::from_number(seq),
+            charged,
+            written_off: Nanousd::ZERO,
+            usage: Usage::default(),
+            source: UsageSource::Upstream,
+            at,
+        };
+        Journaled { seq, record, hold: Some(OpenHold { reservation, amount: charged }) }
+    }
+
+    /// What sled adds up window by window is what memory adds up call by call, wherever the windows
+    /// end, over days and months, and when the clock is set back.
+    #[test]
+    fn windows_add_up_to_what_keys_have_spent() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..500 {
+            let (mut memory, mut sled) = (Spendings::default(), Spent::default());
+            let (mut window, mut day) = (Window::default(), 20_480_u64);
+            for seq in 1..40 {
+                if random.u8(..4) == 0 {
+                    day = day.saturating_add(random.u64(..20));
+                }
+                let is_back = random.u8(..6) == 0;
+                let charged = random.i64(0..100);
+                let journaled = call(seq, day.saturating_sub(u64::from(is_back)), charged);
+                memory.apply(&journaled.record, journaled.hold.as_ref());
+                window.add(journaled).expect("allowed");
+                if random.u8(..5) == 0 || seq == 39 {
+                    for (day, charged) in
+                        std::mem::take(&mut window).charges.into_values().flatten()
+                    {
+                        sled.add(day, charged);
+                    }
+                }
+            }
+            let spendings: Vec<(KeyId, Spending)> =
+                memory.iter().map(|(key, spending)| (key, *spending)).collect();
+            let [(_, spending)] = spendings.as_slice() else { panic!("{spendings:?}") };
+            assert_eq!(spending.spent, sled);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a stretch of the journal says of people: logins, codes, acts and the like.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::records::act::Act;
+use crate::records::code::Code;
+use crate::records::login::{Login, SessionId};
+use crate::records::record::Record;
+use crate::records::task::{Stage, Tried};
+use crate::rules::account::Account;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, CodeId, HoldId, Seq, TaskId};
+
+/// Everything about people that one window changes.
+#[derive(Default)]
+pub(crate) struct PeopleChanges {
+    renamed: HashMap<AccountId, String>,
+    suspended: HashMap<AccountId, bool>,
+    pub(crate) logins: HashMap<AccountId, Arc<Login>>,
+    pub(crate) ended: Vec<(AccountId, SessionId, UnixMs)>,
+    pub(crate) codes: Vec<Arc<Code>>,
+    pub(crate) revoked: HashMap<CodeId, UnixMs>,
+    pub(crate) uses: Vec<(CodeId, AccountId, UnixMs)>,
+    pub(crate) acts: Vec<(Seq, Arc<Act>)>,
+    /// Holds that are in doubt no more.
+    pub(crate) resolved: Vec<HoldId>,
+    /// The last try of each task's announcement.
+    pub(crate) tried: HashMap<TaskId, Arc<Tried>>,
+    /// How far the fleet's directory was followed.
+    pub(crate) followed: Option<Seq>,
+    /// Tasks that were submitted.
+    pub(crate) begun: HashMap<TaskId, (AccountId, UnixMs)>,
+}
+
+impl PeopleChanges {
+    /// Takes a record, if it is about people.
+    pub(super) fn add(&mut self, seq: Seq, record: &Record) {
+        let account = record.account();
+        match record.said() {
+            Record::AccountRenamed { name, .. } => {
+                self.renamed.insert(account, name.clone());
+            }
+            Record::AccountSuspended { suspended, .. } => {
+                self.suspended.insert(account, *suspended);
+            }
+            Record::LoginSet(login) => {
+                self.logins.insert(account, Arc::clone(login));
+            }
+            Record::SessionEnded { session, until, .. } => {
+                self.ended.push((account, *session, *until));
+            }
+            Record::CodeCreated(code) => self.codes.push(Arc::clone(code)),
+            Record::CodeRevoked { code, at } => {
+                self.revoked.entry(*code).or_insert(*at);
+            }
+            Record::CodeUsed { code, by, at } => self.uses.push((*code, *by, *at)),
+            Record::Followed { seq, .. } => self.followed = Some(*seq),
+            Record::Acted(act) => self.acts.push((seq, Arc::clone(act))),
+            Record::DoubtResolved { hold, .. } => self.resolved.push(*hold),
+            Record::Announced { task, tried, .. } => {
+                self.tried.insert(*task, Arc::clone(tried));
+            }
+            Record::Task(task) if task.stage == Stage::Submitting => {
+                self.begun.insert(task.id(), (account, task.intent.at));
+            }
+            _ => {}
+        }
+    }
+
+    /// About how many rows of the store it changes: three for each act, which stands beside each of
+    /// the others.
+    pub(super) fn rows(&self) -> usize {
+        self.acts.len().saturating_mul(3)
+    }
+
+    /// Changes an account as this window does.
+    pub(crate) fn change(&self, account: &mut Account) {
+        if let Some(name) = self.renamed.get(&account.id) {
+            account.name.clone_from(name);
+        }
+        account.suspended = self.suspended.get(&account.id).copied().unwrap_or(account.suspended);
+    }
+}

@@ -1,0 +1,551 @@
+//! The journal's records for other programs: one JSON object a line, or one row of CSV.
+//!
+//! What is secret stays: hashes of keys, codes and passwords, what protocols note of a request, and where webhooks go.
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::records::act::Act;
+use crate::records::code::{Code, CodeKind};
+use crate::records::key_limits::KeyLimits;
+use crate::records::record::{Charge, Key, Record, Reservation, SuspenseEnd, VoidReason};
+use crate::records::task::{Stage, Task};
+use tollgate_journal::checked::hex;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
+use tollgate_money::limit::Rates;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{UNITS, Unit, Usage, UsageSource};
+
+/// How records are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "ExportFormat")]
+#[serde(rename_all = "snake_case")]
+pub enum ExportFormat {
+    /// One JSON object a line.
+    #[default]
+    Jsonl,
+    /// A line of names, then one row a record.
+    Csv,
+}
+
+/// The columns of a row before those of the units.
+const BEFORE: [&str; 16] = [
+    "seq",
+    "at",
+    "account_id",
+    "kind",
+    "id",
+    "name",
+    "amount",
+    "charged",
+    "written_off",
+    "hold",
+    "key_id",
+    "request_id",
+    "task_id",
+    "model",
+    "reason",
+    "usage_source",
+];
+/// The columns behind them.
+const BEHIND: [&str; 2] = ["owed", "details"];
+
+/// The columns of a row. What a record says beyond them stands in `details`, as JSON.
+pub const CSV_COLUMNS: [&str; BEFORE.len() + Unit::COUNT + BEHIND.len()] = {
+    let mut columns = [""; BEFORE.len() + Unit::COUNT + BEHIND.len()];
+    let mut at = 0;
+    while at < columns.len() {
+        columns[at] = if at < BEFORE.len() {
+            BEFORE[at]
+        } else if at < BEFORE.len() + Unit::COUNT {
+            UNITS[at - BEFORE.len()].name
+        } else {
+            BEHIND[at - BEFORE.len() - Unit::COUNT]
+        };
+        at += 1;
+    }
+    columns
+};
+
+impl ExportFormat {
+    /// The media type.
+    #[must_use]
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Jsonl => "application/jsonl",
+            Self::Csv => "text/csv; charset=utf-8",
+        }
+    }
+
+    /// What stands before the first record.
+    #[must_use]
+    pub fn head(self) -> Vec<u8> {
+        match self {
+            Self::Jsonl => Vec::new(),
+            Self::Csv => row(CSV_COLUMNS.iter().map(ToString::to_string)),
+        }
+    }
+
+    /// The record at `seq`, with the end of its line.
+    #[must_use]
+    pub fn line(self, seq: Seq, record: &Record) -> Vec<u8> {
+        match self {
+            Self::Jsonl => {
+                let mut line = serde_json::to_vec(&Exported::of(seq, record)).unwrap_or_default();
+                line.push(b'\n');
+                line
+            }
+            Self::Csv => row(cells(seq, record)),
+        }
+    }
+}
+
+/// One record as it is exported.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LedgerRecord")]
+pub struct Exported<'a> {
+    /// Its place in the journal.
+    seq: Seq,
+    /// When it happened.
+    at: At,
+    /// Whose it is.
+    account_id: AccountId,
+    #[serde(flatten)]
+    what: What<'a>,
+}
+
+/// What happened. The words are those of an account's entries, where it is one.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum What<'a> {
+    /// An account was opened.
+    AccountCreated { name: &'a str },
+    /// Credit was given.
+    Grant { id: &'a str, amount: Nanousd },
+    /// Some of a charge was given back.
+    Refund { id: &'a str, hold: HoldId, amount: Nanousd },
+    /// A key was made.
+    KeyCreated(KeyLine<'a>),
+    /// A key was changed; this is what it is from here on.
+    KeyUpdated(KeyLine<'a>),
+    /// The most that a call can cost was set aside.
+    Hold { hold: HoldId, key_id: KeyId, request_id: RequestId, model: &'a str, amount: Nanousd },
+    /// More was set aside.
+    Extension { hold: HoldId, amount: Nanousd },
+    /// A call was paid.
+    Settlement {
+        hold: HoldId,
+        charged: Nanousd,
+        /// What the account could not pay of it: its debt.
+        owed: Nanousd,
+        written_off: Nanousd,
+        usage: Usage,
+        usage_source: UsageSource,
+    },
+    /// A call cost nothing.
+    Void { hold: HoldId, reason: VoidReason },
+    /// A crash ended a call.
+    InDoubt { hold: HoldId, charged: Nanousd },
+    /// A task was opened or changed.
+    Task(TaskLine<'a>),
+    /// What a key may use was set.
+    KeyLimited { key_id: KeyId, limits: LimitsLine },
+    /// What all keys of an account together may use was set.
+    AccountLimited { limits: Rates },
+    /// Someone did what stands before it.
+    Act(ActLine<'a>),
+    /// An account got another name.
+    AccountRenamed { name: &'a str },
+    /// An account was suspended, or taken up again.
+    AccountSuspended { suspended: bool },
+    /// How a customer logs in was set.
+    LoginSet { email: &'a str },
+    /// A customer logged out.
+    SessionEnded,
+    /// A code was made.
+    CodeCreated(CodeLine<'a>),
+    /// A code was revoked.
+    CodeRevoked { code_id: CodeId },
+    /// A code was used by this account.
+    CodeUsed { code_id: CodeId, by: AccountId },
+    /// Someone has looked into a call that a crash had left in doubt.
+    DoubtResolved { hold: HoldId, note: &'a str },
+    /// The end of a task was announced, or was tried to be.
+    Announced { task_id: TaskId, status: Option<u16>, error: Option<&'a str> },
+    /// A node of a fleet has taken over what the fleet's directory says up to this place.
+    Followed { directory: Seq },
+    /// A node of a fleet got money to spend.
+    Lease { amount: Nanousd },
+    /// A node of a fleet gave money back that it had not spent.
+    LeaseReturned { amount: Nanousd },
+    /// A hold went to the fleet's treasury with its task.
+    HandedOver { hold: HoldId },
+    /// Somebody has said what became of money that a silent node of a fleet had out.
+    SuspenseResolved { node: u16, amount: Nanousd, end: SuspenseEnd, note: &'a str },
+    /// Money that became available has paid a debt, or a part of it.
+    DebtPayment { amount: Nanousd },
+    /// The operator has given up a debt, or a part of it.
+    WriteOff { id: &'a str, amount: Nanousd, note: &'a str },
+    /// A call may have cost the operator what no customer pays.
+    Loss(LossLine<'a>),
+    /// A checkpoint was written.
+    Checkpoint(CheckpointLine),
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CheckpointLine {
+    /// The last record that it knows of.
+    last_seq: Seq,
+    /// The hash of its file, in hex.
+    sha256: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LossLine<'a> {
+    key_id: KeyId,
+    request_id: RequestId,
+    model: &'a str,
+    upstream: &'a str,
+    cause: &'a str,
+    /// The most that it can be.
+    amount: Nanousd,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ActLine<'a> {
+    /// `operator`, `customer` or `gateway`.
+    by: &'static str,
+    /// The operator's name.
+    operator: Option<&'a str>,
+    act: &'a str,
+    subject: &'a str,
+    idempotency_key: Option<&'a str>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CodeLine<'a> {
+    code_id: CodeId,
+    code_kind: CodeKind,
+    amount: Option<Nanousd>,
+    uses_max: u32,
+    expires_at: Option<At>,
+    note: &'a str,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct KeyLine<'a> {
+    key_id: KeyId,
+    name: &'a str,
+    models: Option<&'a [String]>,
+    expires_at: Option<At>,
+    disabled: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TaskLine<'a> {
+    task_id: TaskId,
+    hold: HoldId,
+    key_id: KeyId,
+    model: &'a str,
+    upstream: &'a str,
+    upstream_model: &'a str,
+    upstream_id: Option<&'a str>,
+    /// `submitting`, `in_doubt`, `submitted`, or how it ended.
+    state: &'a str,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LimitsLine {
+    #[serde(flatten)]
+    rates: Rates,
+    spend_per_day: Option<Nanousd>,
+    spend_per_month: Option<Nanousd>,
+}
+
+/// A time in RFC 3339.
+#[derive(Clone, Copy, JsonSchema)]
+#[schemars(inline, transparent)]
+struct At(#[schemars(with = "String", extend("format" = "date-time"))] UnixMs);
+
+impl Serialize for At {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.to_rfc3339())
+    }
+}
+
+impl<'a> Exported<'a> {
+    /// The record at `seq`.
+    #[must_use]
+    pub fn of(seq: Seq, record: &'a Record) -> Self {
+        Self { seq, at: At(record.at()), account_id: record.account(), what: What::of(seq, record) }
+    }
+}
+
+impl<'a> What<'a> {
+    fn of(seq: Seq, record: &'a Record) -> Self {
+        match record {
+            Record::Central(record) => Self::of(seq, record),
+            Record::Followed { seq, .. } => Self::Followed { directory: *seq },
+            Record::Leased { amount, .. } => Self::Lease { amount: *amount },
+            Record::Returned { amount, .. } => Self::LeaseReturned { amount: *amount },
+            Record::HandedOver { hold, .. } => Self::HandedOver { hold: *hold },
+            Record::SuspenseResolved { node, amount, end, note, .. } => {
+                let (node, amount, end) = (node.number(), *amount, *end);
+                Self::SuspenseResolved { node, amount, end, note }
+            }
+            Record::AccountCreated { name, .. } => Self::AccountCreated { name },
+            Record::Granted { id, amount, .. } => Self::Grant { id, amount: *amount },
+            Record::Refunded { id, hold, amount, .. } => {
+                Self::Refund { id, hold: *hold, amount: *amount }
+            }
+            Record::KeyCreated(key) => Self::KeyCreated(KeyLine::of(key)),
+            Record::KeyUpdated(key) => Self::KeyUpdated(KeyLine::of(key)),
+            Record::Reserved(reservation) => Self::set_aside(seq, reservation),
+            Record::Extended { hold, amount, .. } => {
+                Self::Extension { hold: *hold, amount: *amount }
+            }
+            Record::Posted { hold, .. } | Record::PostedOwing { hold, .. } => {
+                Self::settled(*hold, record)
+            }
+            Record::DebtPaid { amount, .. } => Self::DebtPayment { amount: *amount },
+            Record::WrittenOff { id, amount, note, .. } => {
+                Self::WriteOff { id, amount: *amount, note }
+            }
+            Record::Lost(lost) => Self::Loss(LossLine {
+                key_id: lost.key,
+                request_id: lost.request,
+                model: &lost.model,
+                upstream: &lost.upstream,
+                cause: &lost.cause,
+                amount: lost.amount,
+            }),
+            Record::Voided { hold, reason, .. } => Self::Void { hold: *hold, reason: *reason },
+            Record::Recovered { hold, charged, .. } => {
+                Self::InDoubt { hold: *hold, charged: *charged }
+            }
+            Record::Task(task) => Self::Task(TaskLine::of(task)),
+            Record::KeyLimited { key, limits, .. } => {
+                Self::KeyLimited { key_id: *key, limits: (*limits).into() }
+            }
+            Record::AccountLimited { rates, .. } => Self::AccountLimited { limits: *rates },
+            Record::Announced { task, tried, .. } => Self::Announced {
+                task_id: *task,
+                status: tried.status,
+                error: tried.error.as_deref(),
+            },
+            Record::AccountRenamed { name, .. } => Self::AccountRenamed { name },
+            Record::AccountSuspended { suspended, .. } => {
+                Self::AccountSuspended { suspended: *suspended }
+            }
+            Record::LoginSet(login) => Self::LoginSet { email: &login.email },
+            Record::SessionEnded { .. } => Self::SessionEnded,
+            Record::CodeCreated(code) => Self::CodeCreated(CodeLine::of(code)),
+            Record::CodeRevoked { code, .. } => Self::CodeRevoked { code_id: *code },
+            Record::CodeUsed { code, by, .. } => Self::CodeUsed { code_id: *code, by: *by },
+            Record::DoubtResolved { hold, note, .. } => Self::DoubtResolved { hold: *hold, note },
+            Record::Acted(act) => Self::Act(ActLine::of(act)),
+            Record::Checkpointed(checkpoint) => {
+                let (last_seq, sha256) = (checkpoint.seq, hex(&checkpoint.sha256));
+                Self::Checkpoint(CheckpointLine { last_seq, sha256 })
+            }
+        }
+    }
+
+    fn settled(hold: HoldId, record: &Record) -> Self {
+        let charge = record.charge();
+        let amount = |of: fn(Charge) -> Nanousd| charge.map(of).unwrap_or_default();
+        Self::Settlement {
+            hold,
+            charged: amount(|charge| charge.charged),
+            owed: amount(|charge| charge.owed),
+            written_off: amount(|charge| charge.written_off),
+            usage: charge.map(|charge| charge.usage).unwrap_or_default(),
+            usage_source: charge.map_or(UsageSource::Estimated, |charge| charge.source),
+        }
+    }
+
+    fn set_aside(seq: Seq, reservation: &'a Reservation) -> Self {
+        Self::Hold {
+            hold: HoldId::from_number(seq),
+            key_id: reservation.key,
+            request_id: reservation.request,
+            model: &reservation.model,
+            amount: reservation.amount,
+        }
+    }
+}
+
+impl<'a> ActLine<'a> {
+    fn of(act: &'a Act) -> Self {
+        Self {
+            by: act.by.kind(),
+            operator: act.by.name(),
+            act: &act.what,
+            subject: &act.subject,
+            idempotency_key: act.id.as_deref(),
+        }
+    }
+}
+
+impl<'a> CodeLine<'a> {
+    fn of(code: &'a Code) -> Self {
+        Self {
+            code_id: code.id,
+            code_kind: code.kind,
+            amount: code.amount,
+            uses_max: code.uses_max,
+            expires_at: code.expires_at.map(At),
+            note: &code.note,
+        }
+    }
+}
+
+impl<'a> KeyLine<'a> {
+    fn of(key: &'a Key) -> Self {
+        Self {
+            key_id: key.id,
+            name: &key.name,
+            models: key.models.as_deref(),
+            expires_at: key.expires_at.map(At),
+            disabled: key.disabled,
+        }
+    }
+}
+
+impl<'a> TaskLine<'a> {
+    fn of(task: &'a Task) -> Self {
+        let state = match &task.stage {
+            Stage::Submitting => "submitting",
+            Stage::InDoubt => "in_doubt",
+            Stage::Submitted { .. } => "submitted",
+            Stage::Ended(ended) => &ended.state,
+        };
+        Self {
+            task_id: task.id(),
+            hold: task.intent.hold,
+            key_id: task.intent.key,
+            model: &task.intent.model,
+            upstream: &task.upstream,
+            upstream_model: &task.upstream_model,
+            upstream_id: task.upstream_id(),
+            state,
+        }
+    }
+}
+
+impl From<KeyLimits> for LimitsLine {
+    fn from(limits: KeyLimits) -> Self {
+        let KeyLimits { rates, spend_per_day, spend_per_month } = limits;
+        Self { rates, spend_per_day, spend_per_month }
+    }
+}
+
+/// A record's cells, in the order of [`CSV_COLUMNS`].
+fn cells(seq: Seq, record: &Record) -> Vec<String> {
+    let mut fields = match serde_json::to_value(Exported::of(seq, record)) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    // The counts of what was used have columns of their own.
+    if let Some(Value::Object(usage)) = fields.remove("usage") {
+        fields.extend(usage);
+    }
+    let (details, columns) = CSV_COLUMNS.split_last().map_or(("", &[][..]), |(a, b)| (*a, b));
+    let mut cells: Vec<String> =
+        columns.iter().map(|name| text(fields.remove(*name).unwrap_or_default())).collect();
+    fields.retain(|_, value| !value.is_null());
+    debug_assert_eq!(details, "details", "the last column takes what is left");
+    cells.push(if fields.is_empty() { String::new() } else { Value::Object(fields).to_string() });
+    cells
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+/// One row, quoted where it must be. Writing into memory does not fail.
+fn row(cells: impl IntoIterator<Item = String>) -> Vec<u8> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    match writer.write_record(cells) {
+        Ok(()) => writer.into_inner().unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use tollgate_money::secret::Secret;
+
+    fn settlement() -> Record {
+        Record::Posted {
+            account: AccountId::from_number(1),
+            hold: HoldId::from_number(7),
+            charged: Nanousd::new(150_000),
+            written_off: Nanousd::ZERO,
+            usage: Usage { input_tokens: 9, output_tokens: 12, ..Usage::ZERO },
+            source: UsageSource::Upstream,
+            at: UnixMs(1_769_860_800_123),
+        }
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_words_of_the_api() {
+        let line = ExportFormat::Jsonl.line(8, &settlement());
+        let json: Value = serde_json::from_slice(&line).expect("JSON");
+        assert_eq!(line.last(), Some(&b'\n'));
+        assert_eq!(json["seq"], 8);
+        assert_eq!(json["at"], "2026-01-31T12:00:00.123Z");
+        assert_eq!(json["account_id"], "acct_0000000000000001");
+        assert_eq!(json["kind"], "settlement");
+        assert_eq!(json["charged"], "0.00015");
+        assert_eq!(json["usage"]["output_tokens"], 12);
+    }
+
+    #[test]
+    fn a_row_has_a_cell_for_each_column_and_says_the_same() {
+        let head = String::from_utf8(ExportFormat::Csv.head()).expect("text");
+        assert_eq!(head.trim_end().split(',').collect::<Vec<_>>(), CSV_COLUMNS);
+        let row = String::from_utf8(ExportFormat::Csv.line(8, &settlement())).expect("text");
+        let cells: Vec<_> = row.trim_end_matches('\n').split(',').collect();
+        assert_eq!(cells.len(), CSV_COLUMNS.len(), "{row}");
+        let cell = |name: &str| {
+            CSV_COLUMNS.iter().position(|column| *column == name).and_then(|at| cells.get(at))
+        };
+        assert_eq!(cell("charged"), Some(&"0.00015"));
+        assert_eq!(cell("output_tokens"), Some(&"12"));
+        assert_eq!(cell("details"), Some(&""));
+    }
+
+    #[test]
+    fn what_could_break_a_row_is_quoted_and_no_hash_leaves() {
+        let secret = Secret::new_api_key();
+        let key = Key {
+            id: KeyId::from_number(2),
+            account: AccountId::from_number(1),
+            hash: tollgate_money::secret::KeyHash::of(secret.expose().as_bytes()),
+            name: "a \"quoted\",\nname".to_owned(),
+            models: Some(vec!["m".to_owned()]),
+            expires_at: None,
+            disabled: false,
+            created_at: UnixMs(1),
+            updated_at: UnixMs(1),
+        };
+        let record = Record::KeyCreated(Arc::new(key));
+        let row = ExportFormat::Csv.line(3, &record);
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(row.as_slice());
+        let row = reader.records().next().expect("a row").expect("CSV");
+        assert_eq!(row.get(5), Some("a \"quoted\",\nname"));
+        assert_eq!(row.get(CSV_COLUMNS.len() - 1), Some(r#"{"disabled":false,"models":["m"]}"#));
+        let line = String::from_utf8(ExportFormat::Jsonl.line(3, &record)).expect("text");
+        assert!(!line.contains("hash"), "{line}");
+    }
+}

@@ -1,0 +1,112 @@
+//! What calls may have cost the operator that no customer pays: by cause, and one by one.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use crate::records::loss::LossCause;
+use crate::records::loss::LossSums;
+use crate::records::loss::Losses;
+use crate::records::loss::Lost;
+use std::sync::Arc;
+
+use crate::memory::ledger::Ledger;
+use crate::records::error::LedgerError;
+use crate::records::record::Record;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, KeyId, RequestId};
+use tollgate_money::money::Nanousd;
+
+/// The most losses that are listed at a time.
+const LISTED_MAX: usize = 1000;
+
+/// A loss as the gateway declares it.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// Whose call it was. Nothing of theirs moves.
+    pub account: AccountId,
+    /// With which key.
+    pub key: KeyId,
+    /// The public id of the model that was called.
+    pub model: Arc<str>,
+    /// The upstream that may bill for it.
+    pub upstream: String,
+    /// The call.
+    pub request: RequestId,
+    /// Why.
+    pub cause: LossCause,
+    /// The most that it can be.
+    pub amount: Nanousd,
+}
+
+impl Ledger {
+    /// Writes down that a call may have cost the operator what no customer pays. In memory; it is on
+    /// disk one group commit later. A loss of nothing is none. What cannot be written is logged.
+    pub fn record_loss(&self, loss: Loss) {
+        let Loss { account, key, model, upstream, request, cause, amount } = loss;
+        if amount <= Nanousd::ZERO {
+            return;
+        }
+        let (cause, at) = (cause.as_str().to_owned(), UnixMs::now());
+        let lost = Lost { account, key, model, upstream, request, cause, amount, at };
+        let mut core = self.shard(account).lock();
+        if core.account(account).is_none() {
+            log::error!("a loss of {amount} ({}) is of {account}, which is not here", lost.cause);
+            return;
+        }
+        let cause = lost.cause.clone();
+        if self.commit(&mut core, Record::Lost(Arc::new(lost))).is_err() {
+            log::error!("a loss of {amount} ({cause}) came after the ledger had closed: {request}");
+        }
+    }
+
+    /// What calls of this node may have cost the operator, by cause.
+    #[must_use]
+    pub fn loss_sums(&self) -> LossSums {
+        let mut sums = LossSums::new();
+        for shard in &self.shards {
+            let core = shard.lock();
+            for (cause, sum) in core.accounts.values().flat_map(|state| &state.losses) {
+                sums.entry(cause.clone()).or_default().add(*sum);
+            }
+        }
+        sums
+    }
+
+    /// What calls may have cost the operator: all of it by cause, and the last `limit` (never more than
+    /// 1,000) losses. In a fleet those that all nodes have reported.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].
+    pub async fn losses(&self, limit: usize) -> Result<Losses, LedgerError> {
+        let limit = limit.min(LISTED_MAX);
+        if let Some(funds) = self.shared_funds() {
+            return funds.losses(limit).await;
+        }
+        let sums = self.loss_sums();
+        let last = self.query(move |store| store.losses(limit)).await?;
+        Ok(Losses { sums, last })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_causes_are_short_words() {
+        for cause in LossCause::ALL {
+            let lost = Lost {
+                account: AccountId::from_number(1),
+                key: KeyId::from_number(1),
+                model: "m".into(),
+                upstream: "u".to_owned(),
+                request: RequestId::from_number(1),
+                cause: cause.to_string(),
+                amount: Nanousd::new(1),
+                at: UnixMs(1),
+            };
+            assert!(lost.is_sound(), "{cause}");
+            assert!(!Lost { cause: "Retry again".to_owned(), ..lost.clone() }.is_sound());
+            assert!(!Lost { cause: String::new(), ..lost.clone() }.is_sound());
+            assert!(!Lost { amount: Nanousd::ZERO, ..lost }.is_sound());
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What is read of a ledger: statements, usage, figures, losses, exports, reports, and the check of the
+//! whole journal. Nothing is decided here.
+//!
+//! It may import `memory` and the layers below.
+
+pub(crate) mod call;
+pub(crate) mod export;
+pub(crate) mod figures;
+pub(crate) mod loss;
+pub(crate) mod offline;
+pub(crate) mod past;
+pub(crate) mod report;
+pub(crate) mod scan;
+pub(crate) mod standing;
+pub(crate) mod statement;
+pub(crate) mod usage;
+pub(crate) mod verify;

@@ -1,0 +1,93 @@
+//! The whole journal read while the ledger is open: to export it, and to check it.
+//!
+//! What is on disk does not change any more, so it is read beside the thread that appends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::journal::records::Records;
+use crate::memory::ledger::Ledger;
+use crate::reading::verify::{self, Report};
+use crate::records::error::{LedgerError, OpenError};
+use crate::records::record::Record;
+use tollgate_money::ids::Seq;
+
+/// Readings of the whole journal at one time: each keeps a segment (64 MiB) in memory and takes the
+/// disk's and one core's time from the customers.
+pub(crate) const SCANS_MAX: usize = 2;
+
+/// The journal's records, up to the last one that was there when it was asked for. Iterating blocks.
+pub struct Scan {
+    records: Records,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Iterator for Scan {
+    type Item = Result<(Seq, Record), OpenError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.records.next()
+    }
+}
+
+/// Ends a check whose caller has gone.
+struct Abandoned(Arc<AtomicBool>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Ledger {
+    /// The records from `from` on.
+    ///
+    /// # Errors
+    /// [`LedgerError::Busy`], [`LedgerError::Stopped`] and [`LedgerError::Journal`].
+    pub async fn scan(&self, from: Seq) -> Result<Scan, LedgerError> {
+        let (place, last) = self.begin_scan().await?;
+        let dir = self.dir.clone();
+        let open = move || Records::open(&dir, from, Some(last));
+        let records = off_the_runtime(open).await?;
+        Ok(Scan { records, _place: place })
+    }
+
+    /// Checks the journal up to the last record that is there now: every checksum, the hash chain,
+    /// and every rule of money. Nothing is compared with sled. It rebuilds the state beside the one
+    /// in memory, and ends early when the future is dropped.
+    ///
+    /// # Errors
+    /// [`LedgerError::Busy`], [`LedgerError::Stopped`] and [`LedgerError::Journal`]; what can be read
+    /// and is wrong is in the report.
+    pub async fn check_journal(&self) -> Result<Report, LedgerError> {
+        let (place, last) = self.begin_scan().await?;
+        let (dir, is_abandoned) = (self.dir.clone(), Arc::new(AtomicBool::new(false)));
+        let abandoned = Abandoned(Arc::clone(&is_abandoned));
+        let check = move || {
+            let _place = place;
+            verify::check(&dir, Some(last), &|| !is_abandoned.load(Ordering::Relaxed))
+        };
+        let report = off_the_runtime(check).await;
+        drop(abandoned);
+        report
+    }
+
+    /// A place among those who read the whole journal, and the last record on disk.
+    async fn begin_scan(&self) -> Result<(OwnedSemaphorePermit, Seq), LedgerError> {
+        let place = Arc::clone(&self.scans).try_acquire_owned().map_err(|_| LedgerError::Busy)?;
+        let last = self.journal.last_seq();
+        self.journal.durable(last).await?;
+        Ok((place, last))
+    }
+}
+
+pub(crate) async fn off_the_runtime<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, LedgerError> {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(read) => read.map_err(|error| LedgerError::Journal(error.to_string())),
+        Err(error) => Err(LedgerError::Journal(error.to_string())),
+    }
+}

@@ -1,0 +1,291 @@
+//! What happened to an account's money, for people and for the API: read from sled, or from the
+//! database that the nodes of a fleet share.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::memory::ledger::Ledger;
+use crate::projection::store::{Store, StoreError};
+use crate::records::error::LedgerError;
+use crate::records::record::{Charge, Journaled, OpenHold, Record, SuspenseEnd, VoidReason};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
+
+/// The most entries that one query gives.
+const ENTRIES_MAX: usize = 1000;
+
+/// One line of an account's statement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Its place in the journal, or in a fleet's statement: what the next page is asked for with.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: UnixMs,
+    /// The call that it belongs to.
+    pub call: Option<Call>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EntryKind,
+}
+
+/// The call that an entry belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Call {
+    /// The hold that pays for it.
+    pub hold: HoldId,
+    /// The request.
+    pub request: RequestId,
+    /// The key that was used.
+    pub key: KeyId,
+    /// The public id of the model.
+    pub model: Arc<str>,
+    /// What was set aside when the entry was made, extensions included.
+    pub held: Nanousd,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EntryKind {
+    /// The operator gave money.
+    Grant {
+        /// The caller's id.
+        id: String,
+        /// How much.
+        amount: Nanousd,
+    },
+    /// Money is set aside for a call that has not ended. Its end takes the place of this entry.
+    Hold,
+    /// A call was paid.
+    Settlement {
+        /// What the customer paid.
+        charged: Nanousd,
+        /// What the customer owed beyond that: the account had not so much.
+        owed: Nanousd,
+        /// What it cost beyond both, borne by the operator.
+        written_off: Nanousd,
+        /// What was used.
+        usage: Usage,
+        /// Who says so.
+        usage_source: UsageSource,
+    },
+    /// A call cost nothing.
+    Void {
+        /// Why.
+        reason: VoidReason,
+    },
+    /// The operator gave back what a call had cost.
+    Refund {
+        /// The caller's id.
+        id: String,
+        /// The settled hold.
+        hold: HoldId,
+        /// How much.
+        amount: Nanousd,
+    },
+    /// Money that became available has paid what was owed, or a part of it.
+    DebtPayment {
+        /// How much.
+        amount: Nanousd,
+    },
+    /// The operator has given up what was owed, or a part of it.
+    WriteOff {
+        /// The caller's id.
+        id: String,
+        /// How much.
+        amount: Nanousd,
+        /// Why.
+        note: String,
+    },
+    /// A crash ended a call, and it is in doubt what it cost.
+    InDoubt {
+        /// What the customer paid under the recovery policy.
+        charged: Nanousd,
+    },
+    /// A node of a fleet fell silent, and the operator has what it had out count as spent.
+    SuspenseCharged {
+        /// The node.
+        node: u16,
+        /// How much.
+        amount: Nanousd,
+    },
+    /// The node came back. What was charged for its silence is given back: its calls are charged
+    /// instead. So is what these cost beyond money that was released meanwhile and is gone, borne by
+    /// the operator.
+    SuspenseReturned {
+        /// The node.
+        node: u16,
+        /// How much.
+        amount: Nanousd,
+    },
+}
+
+/// A call that was in flight when the process died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InDoubt {
+    /// Whose call it was.
+    pub account: AccountId,
+    /// The call.
+    pub call: Call,
+    /// When its money was set aside.
+    pub reserved_at: UnixMs,
+    /// When the hold was ended, at the start after the crash.
+    pub resolved_at: UnixMs,
+    /// What the customer paid under the recovery policy.
+    pub charged: Nanousd,
+}
+
+impl Ledger {
+    /// At most `limit` (and never more than 1,000) entries of an account, newest first, from before
+    /// `before`. Everything that happened before the call is in it. Holds are listed while they are
+    /// open; the entry of a hold's end says what was held.
+    ///
+    /// In a fleet these are the entries of all nodes, in the order in which they were reported: within
+    /// a second, unless a node is cut off. Holds that are open, of which only their own nodes know, are
+    /// not listed there.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet
+    /// [`LedgerError::Unavailable`].
+    pub async fn entries(
+        &self,
+        account: AccountId,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, LedgerError> {
+        self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        let limit = limit.min(ENTRIES_MAX);
+        let before = before.unwrap_or(Seq::MAX);
+        if let Some(funds) = self.shared_funds() {
+            let found = funds.entries(account, before, limit).await?;
+            return Ok(found.into_iter().filter_map(entry).collect());
+        }
+        let open = self.open_entries(account, before);
+        let ended = self.lines(account, before, limit).await?;
+        let mut entries: Vec<_> = ended.into_iter().filter_map(entry).collect();
+        // A hold may have ended since it was found open.
+        let has_ended = |hold: &Entry| entries.iter().any(|entry| entry.ends(hold));
+        let open: Vec<_> = open.into_iter().filter(|hold| !has_ended(hold)).collect();
+        entries.extend(open);
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.seq));
+        entries.truncate(limit);
+        Ok(entries)
+    }
+
+    fn open_entries(&self, account: AccountId, before: Seq) -> Vec<Entry> {
+        let core = self.shard(account).lock();
+        core.holds()
+            .filter(|(id, hold)| hold.reservation.account == account && id.number() < before)
+            .map(|(id, hold)| Entry {
+                seq: id.number(),
+                at: hold.reservation.at,
+                call: Some(call_of(id, hold)),
+                kind: EntryKind::Hold,
+            })
+            .collect()
+    }
+
+    /// The calls that were in flight in crashes, of any node, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].
+    pub async fn in_doubt(&self) -> Result<Vec<InDoubt>, LedgerError> {
+        let found = match self.shared_funds() {
+            Some(funds) => funds.in_doubt().await?,
+            None => self.query(Store::in_doubt).await?,
+        };
+        Ok(found.iter().filter_map(in_doubt).collect())
+    }
+
+    /// Asks sled, off the async threads, once it has everything that was recorded before the call.
+    pub(crate) async fn query<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let seq = self.journal.last_seq();
+        self.journal.durable(seq).await?;
+        self.backlog.applied(seq).await?;
+        self.ask(ask).await
+    }
+
+    /// Asks sled as it is, off the async threads.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let projected = Arc::clone(&self.projected);
+        let answer = tokio::task::spawn_blocking(move || projected.ask(ask)).await;
+        let answer = answer.unwrap_or_else(|error| Err(LedgerError::Store(error.to_string())));
+        if let Err(LedgerError::Store(_)) = answer {
+            self.backlog.suspect();
+        }
+        answer
+    }
+}
+
+impl Entry {
+    /// Whether this is the end of `hold`.
+    fn ends(&self, hold: &Self) -> bool {
+        let id = |entry: &Self| entry.call.as_ref().map(|call| call.hold);
+        self.seq != hold.seq && id(self) == id(hold)
+    }
+}
+
+pub(crate) fn entry(journaled: Journaled) -> Option<Entry> {
+    let Journaled { seq, record, hold } = journaled;
+    let at = record.at();
+    let call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
+    if let Some(Charge { charged, owed, written_off, usage, source }) = record.charge() {
+        let kind =
+            EntryKind::Settlement { charged, owed, written_off, usage, usage_source: source };
+        return Some(Entry { seq, at, call, kind });
+    }
+    let kind = match record {
+        Record::Central(record) => {
+            return entry(Journaled { seq, record: (*record).clone(), hold });
+        }
+        Record::Granted { id, amount, .. } => EntryKind::Grant { id, amount },
+        Record::Refunded { id, hold, amount, .. } => EntryKind::Refund { id, hold, amount },
+        Record::DebtPaid { amount, .. } => EntryKind::DebtPayment { amount },
+        Record::WrittenOff { id, amount, note, .. } => EntryKind::WriteOff { id, amount, note },
+        Record::Voided { reason, .. } => EntryKind::Void { reason },
+        Record::Recovered { charged, .. } => EntryKind::InDoubt { charged },
+        // What a statement says of suspense is what was charged, and what was given back of it.
+        Record::SuspenseResolved { node, amount, end, .. } => {
+            let node = node.number();
+            match end {
+                SuspenseEnd::Charge => EntryKind::SuspenseCharged { node, amount },
+                SuspenseEnd::Release => EntryKind::SuspenseReturned { node, amount },
+            }
+        }
+        _ => return None,
+    };
+    Some(Entry { seq, at, call, kind })
+}
+
+pub(crate) fn call_of(id: HoldId, hold: &OpenHold) -> Call {
+    Call {
+        hold: id,
+        request: hold.reservation.request,
+        key: hold.reservation.key,
+        model: Arc::clone(&hold.reservation.model),
+        held: hold.amount,
+    }
+}
+
+/// What a [`Record::Recovered`] says about the call.
+pub(crate) fn in_doubt(journaled: &Journaled) -> Option<InDoubt> {
+    let hold = journaled.hold.as_ref()?;
+    let Record::Recovered { hold: id, charged, at, .. } = &journaled.record else { return None };
+    Some(InDoubt {
+        account: hold.reservation.account,
+        call: call_of(*id, hold),
+        reserved_at: hold.reservation.at,
+        resolved_at: *at,
+        charged: *charged,
+    })
+}

@@ -1,0 +1,356 @@
+//! The whole journal checked: every checksum, the hash chain, every rule of money, and, while no
+//! gateway has it open, that sled says the same.
+
+use crate::projection::load::load;
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use tollgate_journal::checked::hex;
+
+use crate::files::lock::DirectoryLock;
+use crate::files::seal;
+use crate::journal::LedgerFormat;
+use crate::journal::head::{Checkpoint, Fork, Head};
+use crate::journal::segment::{self, Position, Reader};
+use crate::projection::checkpoint;
+use crate::records::checkpointed::Checkpointed;
+use crate::records::error::OpenError;
+use crate::records::loss::LossSums;
+use crate::records::record::Record;
+use crate::rules::account::{Account, Balance};
+use crate::rules::audit;
+use crate::rules::core::Core;
+use crate::rules::shards::{new_cores, shard_index};
+use tollgate_money::ids::{AccountId, HoldId, NodeId, Seq};
+use tollgate_money::money::Nanousd;
+
+/// A contradiction is followed by others; this many are listed.
+const VIOLATIONS_MAX: usize = 100;
+
+/// What a ledger says, and whether it can be trusted.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Journal files, those in the archive included.
+    pub segments: usize,
+    /// Those in the archive.
+    pub archived: usize,
+    /// Checkpoints whose state is the one that the journal gives.
+    pub checkpoints: usize,
+    /// Group commits.
+    pub frames: u64,
+    /// Records.
+    pub records: u64,
+    /// The length of an unfinished write at the journal's end; it is cut at the next start.
+    pub torn_bytes: u64,
+    /// The hash chain over everything, in hex. Noted elsewhere, it proves later that nothing before
+    /// it was changed.
+    pub chain: String,
+    /// The hash of the state that the journal gives, in hex.
+    pub state_hash: String,
+    /// The hash of the state that sled gives, with what it lacks replayed; `None` without sled.
+    pub sled_hash: Option<String>,
+    /// All accounts together.
+    pub total: Balance,
+    /// What all calls cost and nobody owes any more, borne by the operator.
+    pub written_off: Nanousd,
+    /// What calls may have cost the operator that no customer pays, by cause.
+    pub losses: LossSums,
+    /// Holds that have not ended.
+    pub open_holds: usize,
+    /// Every account.
+    pub accounts: Vec<Account>,
+    /// What is wrong; empty when all is well.
+    pub violations: Vec<String>,
+}
+
+/// Checks the ledger in `dir`, which no process may have open.
+///
+/// # Errors
+/// [`OpenError`] when it cannot be read at all; what can be read and is wrong is in the report.
+pub fn verify(dir: &Path) -> Result<Report, OpenError> {
+    // Before the lock, which would make a directory that is not there.
+    segment::list(&dir.join("journal"))?;
+    let _lock = DirectoryLock::take(dir)?;
+    let Checked { mut report, state_hash, acts, is_whole, .. } = read(dir, None, &|| true)?;
+    if is_whole {
+        report.compare_sled(dir, state_hash, acts);
+    }
+    Ok(report)
+}
+
+/// Checks the journal in `dir` up to the record at `to`, which is on disk, for as long as `goes_on`.
+/// A gateway may have it open.
+///
+/// # Errors
+/// As [`verify`].
+pub(crate) fn check(
+    dir: &Path,
+    to: Option<Seq>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Report, OpenError> {
+    Ok(read(dir, to, goes_on)?.report)
+}
+
+/// What the journal says.
+pub(crate) struct Checked {
+    pub(crate) report: Report,
+    /// The state at its end.
+    pub(crate) cores: Vec<Core>,
+    state_hash: [u8; 32],
+    /// The hash of who did what, not finished.
+    acts: Sha256,
+    /// Whether all of it could be read.
+    is_whole: bool,
+}
+
+/// Reads the journal in `dir` as [`check`] does, and keeps the state.
+pub(crate) fn read(
+    dir: &Path,
+    to: Option<Seq>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Checked, OpenError> {
+    let journal_dir = dir.join("journal");
+    let segments = segment::list(&journal_dir)?.len();
+    let mut audit = Audit {
+        cores: new_cores(),
+        refunds: HashMap::new(),
+        acts: Sha256::new(),
+        checkpoints: Checkpoints::default(),
+        violations: Vec::new(),
+    };
+    let archived = audit.take_notes(dir);
+    let mut reader = Reader::open(&journal_dir, Position::default())?;
+    let (mut frames, mut is_whole) = (0, true);
+    while goes_on() && to.is_none_or(|to| reader.position().seq < to) {
+        match reader.next_frame() {
+            Ok(Some(frame)) => {
+                frames += 1;
+                for (record, seq) in frame.records.iter().zip(frame.first_seq..) {
+                    audit.take(seq, record);
+                }
+                audit.reach(reader.position().seq);
+            }
+            Ok(None) => break,
+            Err(error) => {
+                audit.violations.push(OpenError::from(error).to_string());
+                is_whole = false;
+                break;
+            }
+        }
+    }
+    let end = reader.position();
+    if let Some(to) = to.filter(|to| is_whole && goes_on() && end.seq < *to) {
+        audit.violations.push(format!("the journal ends with record {}, not {to}", end.seq));
+        is_whole = false;
+    }
+    if is_whole {
+        audit.check_refunds(&journal_dir, end.seq)?;
+    }
+    audit.check_checkpoints(dir);
+    audit.violations.extend(audit::violations(audit.cores.iter()));
+    let state_hash = audit::state_hash(audit.cores.iter());
+    let open_holds = audit.cores.iter().map(Core::open_holds).sum();
+    let mut accounts: Vec<_> = audit.cores.iter().flat_map(Core::accounts).cloned().collect();
+    accounts.sort_by_key(|account| (account.created_at, account.id));
+    let report = Report {
+        segments,
+        archived,
+        checkpoints: audit.checkpoints.confirmed,
+        frames,
+        records: NodeId::count(end.seq),
+        torn_bytes: reader.torn_bytes(),
+        chain: hex(&end.chain),
+        state_hash: hex(&state_hash),
+        sled_hash: None,
+        total: total(&accounts),
+        written_off: sum(&accounts, |account| account.written_off),
+        losses: losses(&audit.cores),
+        open_holds,
+        accounts,
+        violations: audit.violations,
+    };
+    Ok(Checked { report, cores: audit.cores, state_hash, acts: audit.acts, is_whole })
+}
+
+/// All accounts together.
+fn total(accounts: &[Account]) -> Balance {
+    Balance {
+        granted: sum(accounts, |account| account.balance.granted),
+        available: sum(accounts, |account| account.balance.available),
+        held: sum(accounts, |account| account.balance.held),
+        spent: sum(accounts, |account| account.balance.spent),
+        debt: sum(accounts, |account| account.balance.debt),
+    }
+}
+
+/// What calls may have cost the operator, by cause.
+fn losses(cores: &[Core]) -> LossSums {
+    let mut sums = LossSums::new();
+    for (cause, sum) in cores.iter().flat_map(|core| core.accounts.values()).flat_map(|s| &s.losses)
+    {
+        sums.entry(cause.clone()).or_default().add(*sum);
+    }
+    sums
+}
+
+fn sum(accounts: &[Account], part: fn(&Account) -> Nanousd) -> Nanousd {
+    let sum =
+        accounts.iter().try_fold(Nanousd::ZERO, |sum, account| sum.checked_add(part(account)));
+    sum.unwrap_or(Nanousd::MAX)
+}
+
+struct Audit {
+    cores: Vec<Core>,
+    /// Refunded holds: what the refund says that they were charged, and where it says so.
+    refunds: HashMap<HoldId, (AccountId, Nanousd, Seq)>,
+    /// Over who did what: it is in no state, but sled has it.
+    acts: Sha256,
+    checkpoints: Checkpoints,
+    violations: Vec<String>,
+}
+
+/// The checkpoints that are kept, and what the journal says of them.
+#[derive(Default)]
+struct Checkpoints {
+    kept: Vec<Checkpoint>,
+    /// The hashes of the states up to which they know of the journal.
+    states: HashMap<Seq, [u8; 32]>,
+    told: HashMap<Seq, Checkpointed>,
+    confirmed: usize,
+}
+
+impl Audit {
+    /// Reads what is noted of the journal beside it, and gives how many segments are in the archive.
+    fn take_notes(&mut self, dir: &Path) -> usize {
+        // A copy is checked like what it was made of.
+        match Head::examine::<LedgerFormat>(dir, Fork::NotAsked) {
+            Ok(head) => {
+                self.checkpoints.kept = head.map(|h| h.notes.checkpoints).unwrap_or_default()
+            }
+            Err(error) => self.violations.push(OpenError::from(error).to_string()),
+        }
+        match seal::all(&dir.join("journal")) {
+            Ok(seals) => seals.iter().filter(|seal| seal.archived.is_some()).count(),
+            Err(error) => {
+                self.violations.push(error.to_string());
+                0
+            }
+        }
+    }
+
+    /// The journal was read up to here.
+    fn reach(&mut self, seq: Seq) {
+        if self.checkpoints.kept.iter().any(|checkpoint| checkpoint.seq == seq) {
+            let hash = audit::state_hash(self.cores.iter());
+            self.checkpoints.states.insert(seq, hash);
+        }
+    }
+
+    /// Compares the checkpoints with what the journal says of them, and with the states that it gives.
+    fn check_checkpoints(&mut self, dir: &Path) {
+        for kept in std::mem::take(&mut self.checkpoints.kept) {
+            // The journal was not read so far.
+            let Some(told) = self.checkpoints.told.get(&kept.seq) else { continue };
+            let path = checkpoint::path(dir, kept.seq);
+            let wrong = match checkpoint::hash_of(dir, kept.seq) {
+                Err(error) => Some(error.to_string()),
+                Ok(found) if found != told.sha256 => {
+                    Some("this is not the checkpoint that the journal tells of".to_owned())
+                }
+                Ok(_) if self.checkpoints.states.get(&kept.seq) != Some(&told.state_hash) => {
+                    Some("the journal gives another state than this checkpoint".to_owned())
+                }
+                Ok(_) => None,
+            };
+            match wrong {
+                None => self.checkpoints.confirmed += 1,
+                Some(wrong) => self.violations.push(format!("{}: {wrong}", path.display())),
+            }
+        }
+    }
+
+    fn take(&mut self, seq: Seq, record: &Record) {
+        if let Err(violation) = self.cores[shard_index(record.account())].apply(seq, record)
+            && self.violations.len() < VIOLATIONS_MAX
+        {
+            self.violations.push(violation.to_string());
+        }
+        if let Record::Checkpointed(told) = record {
+            self.checkpoints.told.insert(told.seq, Checkpointed::clone(told));
+        }
+        if let Record::Acted(act) = record {
+            audit::add_act(&mut self.acts, seq, act);
+        }
+        if let Record::Refunded { account, hold, charged, .. } = record {
+            let said = *self.refunds.entry(*hold).or_insert((*account, *charged, seq));
+            if (said.0, said.1) != (*account, *charged) {
+                self.violations.push(format!("record {seq}: contradicts the refund of {}", said.2));
+            }
+        }
+    }
+
+    /// A refund notes what its hold was charged. Reads the journal again, up to where it was read
+    /// before, and compares.
+    fn check_refunds(&mut self, journal_dir: &Path, end: Seq) -> Result<(), OpenError> {
+        if self.refunds.is_empty() {
+            return Ok(());
+        }
+        let mut reader = Reader::open(journal_dir, Position::default())?;
+        while reader.position().seq < end {
+            let Some(frame) = reader.next_frame()? else { break };
+            for (record, seq) in frame.records.iter().zip(frame.first_seq..) {
+                let Some((hold, charged)) = record.open_hold().zip(record.charged()) else {
+                    continue;
+                };
+                let account = record.account();
+                // A refund that stands before the charge is as wrong as one of another amount.
+                let is_confirmed =
+                    self.refunds.get(&hold).is_some_and(|(of, noted, refunded_at)| {
+                        (*of, *noted) == (account, charged) && *refunded_at > seq
+                    });
+                if is_confirmed {
+                    self.refunds.remove(&hold);
+                }
+            }
+        }
+        for (hold, (account, charged, seq)) in self.refunds.drain() {
+            self.violations.push(format!(
+                "record {seq} of {account}: refunds {hold} as charged {charged}, which it was not"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    /// Compares the state that the journal gives with what sled gives, if there is sled.
+    fn compare_sled(&mut self, dir: &Path, state_hash: [u8; 32], acts: Sha256) {
+        if !dir.join("sled").exists() {
+            return;
+        }
+        match load(dir, &[], None) {
+            Ok(state) => {
+                let sled_hash = audit::state_hash(state.cores.iter());
+                if sled_hash != state_hash {
+                    self.violations.push(
+                        "sled and the journal give different states: move the directory `sled` \
+                         aside, and it is rebuilt at the next start"
+                            .to_owned(),
+                    );
+                }
+                let mut told = Sha256::new();
+                let listed = state.store.each_act(|seq, act| audit::add_act(&mut told, seq, act));
+                if listed.is_err() || told.finalize() != acts.finalize() {
+                    self.violations
+                        .push("sled and the journal tell differently who did what".to_owned());
+                }
+                self.sled_hash = Some(hex(&sled_hash));
+            }
+            // A full disk says nothing of money.
+            Err(OpenError::NoRoom(cause)) => log::error!("sled is not compared: {cause}"),
+            Err(error) => self.violations.push(format!("sled: {error}")),
+        }
+    }
+}

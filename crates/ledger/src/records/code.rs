@@ -1,0 +1,81 @@
+//! Codes that operators hand out, as the journal has them, and why one cannot be used.
+
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::CodeId;
+use tollgate_money::money::Nanousd;
+use tollgate_money::secret::KeyHash;
+
+/// What a code is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CodeKind {
+    /// Money for the account that redeems it.
+    Credit,
+    /// An account of one's own, perhaps with money to try it.
+    Invite,
+}
+
+/// A code, without the code itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Code {
+    /// Its id.
+    pub id: CodeId,
+    /// What a presented code is compared with.
+    pub hash: KeyHash,
+    /// What it is good for.
+    pub kind: CodeKind,
+    /// What each use gives; above zero.
+    pub amount: Option<Nanousd>,
+    /// How often it can be used, by as many accounts; above zero.
+    pub uses_max: u32,
+    /// From when on nobody can use it; `None` for never.
+    pub expires_at: Option<UnixMs>,
+    /// What the operator notes of it.
+    pub note: String,
+    /// When it was made.
+    pub created_at: UnixMs,
+}
+
+/// A code and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuedCode {
+    /// The code.
+    pub code: Arc<Code>,
+    /// How often it was used.
+    pub used: usize,
+    /// When it was revoked.
+    pub revoked_at: Option<UnixMs>,
+}
+
+/// Why a code cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeRefusal {
+    /// There is no such code, or it is good for something else.
+    Unknown,
+    /// It was revoked.
+    Revoked,
+    /// Its time is over.
+    Expired,
+    /// It was used as often as it can be.
+    UsedUp,
+    /// This account has used it.
+    UsedBefore,
+}
+
+impl fmt::Display for CodeRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "there is no such code",
+            Self::Revoked => "the code was revoked",
+            Self::Expired => "the code has expired",
+            Self::UsedUp => "the code was used as often as it can be",
+            Self::UsedBefore => "the account has used this code before",
+        })
+    }
+}

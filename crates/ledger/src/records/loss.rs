@@ -1,0 +1,136 @@
+//! What a call may have cost the operator that no customer pays, as the journal has it, and sums of it.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, KeyId, RequestId, Seq};
+use tollgate_money::money::Nanousd;
+
+/// The longest word for a cause, in bytes.
+pub const CAUSE_BYTES_MAX: usize = 32;
+
+/// Why a call may have cost the operator what no customer pays. In the journal it is a word: versions
+/// to come have others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LossCause {
+    /// The same work was sent again, where the operator has allowed it, and may have been done twice.
+    Retry,
+    /// The upstream broke after it had the request, and nothing of use came of it.
+    ConnectionLost,
+    /// The upstream has not said what it used, and the customer was charged less than it can have been.
+    Untold,
+    /// The upstream did the work, and its answer could not be given to the customer.
+    Undelivered,
+    /// The upstream has used what has no price, such as another tier.
+    Unpriced,
+}
+
+impl LossCause {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Retry, Self::ConnectionLost, Self::Untold, Self::Undelivered, Self::Unpriced];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::ConnectionLost => "connection_lost",
+            Self::Untold => "untold",
+            Self::Undelivered => "undelivered",
+            Self::Unpriced => "unpriced",
+        }
+    }
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A loss as the journal has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Whose call it was.
+    pub account: AccountId,
+    /// With which key.
+    pub key: KeyId,
+    /// The public id of the model that was called.
+    pub model: Arc<str>,
+    /// The upstream that may bill for it.
+    pub upstream: String,
+    /// The call.
+    pub request: RequestId,
+    /// Why, in a word of at most [`CAUSE_BYTES_MAX`] bytes.
+    pub cause: String,
+    /// The most that it can be; above zero.
+    pub amount: Nanousd,
+    /// When.
+    pub at: UnixMs,
+}
+
+/// Some losses together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LossSum {
+    /// How many.
+    pub count: u64,
+    /// The most that they can be together.
+    pub amount: Nanousd,
+}
+
+/// Losses by cause.
+pub type LossSums = BTreeMap<String, LossSum>;
+
+/// A loss with its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedLoss {
+    /// Its place in the journal.
+    pub seq: Seq,
+    /// What happened.
+    pub lost: Arc<Lost>,
+}
+
+/// What the operator has lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// All of it, by cause.
+    pub sums: LossSums,
+    /// The last ones, newest first.
+    pub last: Vec<ListedLoss>,
+}
+
+impl LossSum {
+    /// Adds `other`. Figures past the range stay at its end: they are statistics, not balances.
+    pub fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.amount = self.amount.checked_add(other.amount).unwrap_or(Nanousd::MAX);
+    }
+}
+
+impl Lost {
+    /// Adds it to the sums by cause.
+    pub(crate) fn add_to(&self, sums: &mut LossSums) {
+        let one = LossSum { count: 1, amount: self.amount };
+        match sums.get_mut(&self.cause) {
+            Some(sum) => sum.add(one),
+            None => {
+                sums.insert(self.cause.clone(), one);
+            }
+        }
+    }
+
+    /// Whether the amount is above zero, and the cause is a word.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        self.amount > Nanousd::ZERO
+            && (1..=CAUSE_BYTES_MAX).contains(&self.cause.len())
+            && self.cause.bytes().all(is_word)
+    }
+}

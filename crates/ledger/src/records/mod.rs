@@ -1,0 +1,13 @@
+//! What the journal says: records and why a record or a request is refused.
+//!
+//! The lowest layer: it imports nothing of the ledger.
+
+pub(crate) mod act;
+pub(crate) mod checkpointed;
+pub(crate) mod code;
+pub(crate) mod error;
+pub(crate) mod key_limits;
+pub(crate) mod login;
+pub(crate) mod loss;
+pub(crate) mod record;
+pub(crate) mod task;

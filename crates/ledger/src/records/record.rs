@@ -1,0 +1,604 @@
+//! What the journal says: one [`Record`] per thing that happened to money or to a key.
+//!
+//! Records are encoded with postcard, so the order of variants and fields *is* the format: variants
+//! are only ever appended, and a variant that was ever written never changes.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::records::act::Act;
+use crate::records::checkpointed::Checkpointed;
+use crate::records::code::Code;
+use crate::records::key_limits::KeyLimits;
+use crate::records::login::{Login, SessionId};
+use crate::records::loss::Lost;
+use crate::records::task::{Task, Tried};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, RequestId, Seq, TaskId};
+use tollgate_money::limit::Rates;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
+use tollgate_money::secret::KeyHash;
+
+/// One thing that happened. Every record belongs to exactly one account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Record {
+    /// An account was opened, without money.
+    AccountCreated {
+        /// Its id.
+        account: AccountId,
+        /// What the operator calls it.
+        name: String,
+        /// When.
+        at: UnixMs,
+    },
+    /// The operator gave money.
+    Granted {
+        /// Who got it.
+        account: AccountId,
+        /// The caller's id of this grant: the same id is granted once.
+        id: String,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// The operator gave back what a settled hold had cost.
+    Refunded {
+        /// Who got it.
+        account: AccountId,
+        /// The caller's id of this refund.
+        id: String,
+        /// The settled hold.
+        hold: HoldId,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// What that hold was charged: all refunds of it together stay within this.
+        charged: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// An API key was made.
+    KeyCreated(Arc<Key>),
+    /// An API key was changed; this is what it is from here on.
+    KeyUpdated(Arc<Key>),
+    /// Money was set aside for a call. The record's place names the hold.
+    Reserved(Arc<Reservation>),
+    /// More money was set aside under an open hold.
+    Extended {
+        /// Whose.
+        account: AccountId,
+        /// The open hold.
+        hold: HoldId,
+        /// How much more; above zero.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold ended with a charge; what it did not need is available again.
+    Posted {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends.
+        hold: HoldId,
+        /// What the customer pays; within the hold.
+        charged: Nanousd,
+        /// What the call cost beyond that, borne by the operator.
+        written_off: Nanousd,
+        /// What was used.
+        usage: Usage,
+        /// Who says so.
+        source: UsageSource,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold ended without a charge.
+    Voided {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends.
+        hold: HoldId,
+        /// Why.
+        reason: VoidReason,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold that a crash had left open was ended at the next start. It is in doubt what the call
+    /// really cost.
+    Recovered {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends.
+        hold: HoldId,
+        /// What the customer pays under the recovery policy; within the hold.
+        charged: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// A task was opened or changed; this is what it is from here on.
+    Task(Arc<Task>),
+    /// What a key may use was set; this is what holds from here on.
+    KeyLimited {
+        /// Whose key.
+        account: AccountId,
+        /// The key.
+        key: KeyId,
+        /// All that is said of it.
+        limits: KeyLimits,
+        /// When.
+        at: UnixMs,
+    },
+    /// What all keys of an account together may use was set; this is what holds from here on.
+    AccountLimited {
+        /// Whose.
+        account: AccountId,
+        /// All that is said of it.
+        rates: Rates,
+        /// When.
+        at: UnixMs,
+    },
+    /// Someone did something; what it changed stands before it in the same group.
+    Acted(Arc<Act>),
+    /// An account got another name.
+    AccountRenamed {
+        /// Whose.
+        account: AccountId,
+        /// What it is called from here on.
+        name: String,
+        /// When.
+        at: UnixMs,
+    },
+    /// An account was suspended, or taken up again.
+    AccountSuspended {
+        /// Whose.
+        account: AccountId,
+        /// Whether its keys are refused from here on.
+        suspended: bool,
+        /// When.
+        at: UnixMs,
+    },
+    /// How a customer logs in was set; this is what holds from here on.
+    LoginSet(Arc<Login>),
+    /// A session of a customer was logged out; of an operator, where the account is the house.
+    SessionEnded {
+        /// Whose.
+        account: AccountId,
+        /// Which.
+        session: SessionId,
+        /// When it would have ended: until then it is refused.
+        until: UnixMs,
+        /// When.
+        at: UnixMs,
+    },
+    /// A code was made.
+    CodeCreated(Arc<Code>),
+    /// A code was revoked: nobody can use it any more.
+    CodeRevoked {
+        /// Which.
+        code: CodeId,
+        /// When.
+        at: UnixMs,
+    },
+    /// A code was used once more. What it gives stands beside it in the same group.
+    CodeUsed {
+        /// Which.
+        code: CodeId,
+        /// By whom; the record itself is the house's.
+        by: AccountId,
+        /// When.
+        at: UnixMs,
+    },
+    /// Someone has looked into a call that a crash had left in doubt.
+    DoubtResolved {
+        /// Whose call.
+        account: AccountId,
+        /// The hold that the crash left open.
+        hold: HoldId,
+        /// What came of it.
+        note: String,
+        /// When.
+        at: UnixMs,
+    },
+    /// The end of a task was announced, or was tried to be.
+    Announced {
+        /// Whose task.
+        account: AccountId,
+        /// Which.
+        task: TaskId,
+        /// What came of it.
+        tried: Arc<Tried>,
+    },
+    /// Something was given, given back or resolved where a fleet keeps its money: known here, and
+    /// moving nothing here.
+    Central(Arc<Record>),
+    /// A node of a fleet has taken over what the fleet's directory says up to this place.
+    Followed {
+        /// The place in the directory.
+        seq: Seq,
+        /// When.
+        at: UnixMs,
+    },
+    /// A node got money to spend.
+    Leased {
+        /// Whose.
+        account: AccountId,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// A node gave money back that it had not spent.
+    Returned {
+        /// Whose.
+        account: AccountId,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold went with its task to where the fleet keeps its money.
+    HandedOver {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends here.
+        hold: HoldId,
+        /// When.
+        at: UnixMs,
+    },
+    /// Somebody has said what became of money that a silent node of a fleet had out. It moves in the
+    /// treasury, and nothing here.
+    SuspenseResolved {
+        /// Whose.
+        account: AccountId,
+        /// Which node had it.
+        node: NodeId,
+        /// How much; above zero.
+        amount: Nanousd,
+        /// What becomes of it.
+        end: SuspenseEnd,
+        /// What was found out.
+        note: String,
+        /// When.
+        at: UnixMs,
+    },
+    /// A hold ended with a charge of which the account could not pay all: the rest is its debt.
+    PostedOwing {
+        /// Whose.
+        account: AccountId,
+        /// The hold that ends.
+        hold: HoldId,
+        /// What the customer pays now; within the hold.
+        charged: Nanousd,
+        /// What the customer owes beyond that; above zero.
+        owed: Nanousd,
+        /// What the call cost beyond both, borne by the operator.
+        written_off: Nanousd,
+        /// What was used.
+        usage: Usage,
+        /// Who says so.
+        source: UsageSource,
+        /// When.
+        at: UnixMs,
+    },
+    /// Money that became available has paid a debt, or a part of it.
+    DebtPaid {
+        /// Whose.
+        account: AccountId,
+        /// How much; above zero and within the debt.
+        amount: Nanousd,
+        /// When.
+        at: UnixMs,
+    },
+    /// The operator has given up a debt, or a part of it.
+    WrittenOff {
+        /// Whose debt.
+        account: AccountId,
+        /// The caller's id of this write-off.
+        id: String,
+        /// How much; above zero and within the debt.
+        amount: Nanousd,
+        /// Why.
+        note: String,
+        /// When.
+        at: UnixMs,
+    },
+    /// A call may have cost the operator what no customer pays. No customer's money moves.
+    Lost(Arc<Lost>),
+    /// A checkpoint was written: everything that a start needs of the records up to some place.
+    Checkpointed(Arc<Checkpointed>),
+}
+
+/// How a hold ended that was settled with what its call cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// What the customer paid.
+    pub charged: Nanousd,
+    /// What the customer owes beyond that.
+    pub owed: Nanousd,
+    /// What falls on the operator.
+    pub written_off: Nanousd,
+    /// What was used.
+    pub usage: Usage,
+    /// Who says so.
+    pub source: UsageSource,
+}
+
+/// What becomes of money in suspense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspenseEnd {
+    /// The customer can spend it again.
+    Release,
+    /// It counts as spent.
+    Charge,
+}
+
+/// Money set aside for one call, as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Who pays.
+    pub account: AccountId,
+    /// With which key.
+    pub key: KeyId,
+    /// The public id of the model that is called.
+    pub model: Arc<str>,
+    /// The call.
+    pub request: RequestId,
+    /// The most that it can cost.
+    pub amount: Nanousd,
+    /// The least that it costs once an upstream has begun on it; within `amount`.
+    pub floor: Nanousd,
+    /// When.
+    pub at: UnixMs,
+}
+
+/// A customer's API key, without the key itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// Its id.
+    pub id: KeyId,
+    /// Who pays for what it calls.
+    pub account: AccountId,
+    /// What a presented key is compared with.
+    pub hash: KeyHash,
+    /// What its owner calls it.
+    pub name: String,
+    /// The models that it may call; `None` for all.
+    pub models: Option<Vec<String>>,
+    /// When it ends; `None` for never.
+    pub expires_at: Option<UnixMs>,
+    /// Whether it was switched off.
+    pub disabled: bool,
+    /// When it was made.
+    pub created_at: UnixMs,
+    /// When it was last changed.
+    pub updated_at: UnixMs,
+}
+
+impl Key {
+    /// Whether its list of models, if it has one, has this name or the model's id.
+    #[must_use]
+    pub fn may_use(&self, name: &str, model: &str) -> bool {
+        let is_listed =
+            |models: &Vec<String>| models.iter().any(|listed| listed == name || listed == model);
+        self.models.as_ref().is_none_or(is_listed)
+    }
+
+    /// Whether it was ended for good: switched off, with an end that had come by then. It is no key
+    /// any more, and kept so that what it was charged has a name.
+    #[must_use]
+    pub fn is_revoked(&self) -> bool {
+        self.disabled && self.is_expired(self.updated_at)
+    }
+
+    /// Whether its time is over.
+    #[must_use]
+    pub fn is_expired(&self, now: UnixMs) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
+}
+
+/// Why a hold ended without a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VoidReason {
+    /// No upstream could be reached, or none took the request.
+    Unreached,
+    /// The upstream answered with an error and no usage.
+    UpstreamError,
+    /// The customer left before the upstream had begun.
+    ClientGone,
+    /// The hold was let go without a word: a bug, and logged as one.
+    Abandoned,
+}
+
+impl VoidReason {
+    /// The word used in logs and the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreached => "unreached",
+            Self::UpstreamError => "upstream_error",
+            Self::ClientGone => "client_gone",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// A hold that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenHold {
+    /// What it was made for.
+    pub reservation: Arc<Reservation>,
+    /// What is set aside now, extensions included.
+    pub amount: Nanousd,
+}
+
+/// A record with its place, and the hold that it touches as it stood just before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Journaled {
+    /// The place.
+    pub seq: Seq,
+    /// What happened.
+    pub record: Record,
+    /// The hold that is extended or ended.
+    pub hold: Option<OpenHold>,
+}
+
+/// The largest record that says what a customer or an operator has said, in bytes. Every text in one
+/// has a limit of its own, and the largest of them, a key with a hundred models, comes to 13 KiB.
+pub(crate) const SAID_BYTES_MAX: usize = 16 << 10;
+/// The largest end of a task, in bytes: what its upstream answered stands in it, of which answers of
+/// 1 MiB are read, and which is spelt anew where the gateway cannot keep it as it came.
+pub(crate) const RESULT_BYTES_MAX: usize = 4 << 20;
+
+impl Record {
+    /// The most bytes that such a record can come to.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        match self {
+            Self::Task(task) if task.ended().is_some() => RESULT_BYTES_MAX,
+            _ => SAID_BYTES_MAX,
+        }
+    }
+
+    /// Whose record it is.
+    #[must_use]
+    pub fn account(&self) -> AccountId {
+        match self {
+            Self::AccountCreated { account, .. }
+            | Self::Granted { account, .. }
+            | Self::Refunded { account, .. }
+            | Self::Extended { account, .. }
+            | Self::Posted { account, .. }
+            | Self::Voided { account, .. }
+            | Self::Recovered { account, .. }
+            | Self::KeyLimited { account, .. }
+            | Self::AccountLimited { account, .. }
+            | Self::AccountRenamed { account, .. }
+            | Self::AccountSuspended { account, .. }
+            | Self::SessionEnded { account, .. }
+            | Self::DoubtResolved { account, .. }
+            | Self::Announced { account, .. }
+            | Self::Leased { account, .. }
+            | Self::Returned { account, .. }
+            | Self::HandedOver { account, .. }
+            | Self::SuspenseResolved { account, .. }
+            | Self::PostedOwing { account, .. }
+            | Self::DebtPaid { account, .. }
+            | Self::WrittenOff { account, .. } => *account,
+            Self::Lost(lost) => lost.account,
+            Self::Central(record) => record.account(),
+            Self::Acted(act) => act.account,
+            Self::LoginSet(login) => login.account,
+            Self::CodeCreated(_)
+            | Self::CodeRevoked { .. }
+            | Self::CodeUsed { .. }
+            | Self::Checkpointed(_)
+            | Self::Followed { .. } => AccountId::HOUSE,
+            Self::KeyCreated(key) | Self::KeyUpdated(key) => key.account,
+            Self::Reserved(reservation) => reservation.account,
+            Self::Task(task) => task.intent.account,
+        }
+    }
+
+    /// When it happened.
+    #[must_use]
+    pub fn at(&self) -> UnixMs {
+        match self {
+            Self::AccountCreated { at, .. }
+            | Self::Granted { at, .. }
+            | Self::Refunded { at, .. }
+            | Self::Extended { at, .. }
+            | Self::Posted { at, .. }
+            | Self::Voided { at, .. }
+            | Self::Recovered { at, .. }
+            | Self::KeyLimited { at, .. }
+            | Self::AccountLimited { at, .. }
+            | Self::AccountRenamed { at, .. }
+            | Self::AccountSuspended { at, .. }
+            | Self::SessionEnded { at, .. }
+            | Self::CodeRevoked { at, .. }
+            | Self::CodeUsed { at, .. }
+            | Self::DoubtResolved { at, .. }
+            | Self::Followed { at, .. }
+            | Self::Leased { at, .. }
+            | Self::Returned { at, .. }
+            | Self::HandedOver { at, .. }
+            | Self::SuspenseResolved { at, .. }
+            | Self::PostedOwing { at, .. }
+            | Self::DebtPaid { at, .. }
+            | Self::WrittenOff { at, .. } => *at,
+            Self::Lost(lost) => lost.at,
+            Self::Checkpointed(checkpoint) => checkpoint.at,
+            Self::Central(record) => record.at(),
+            Self::Acted(act) => act.at,
+            Self::LoginSet(login) => login.since,
+            Self::CodeCreated(code) => code.created_at,
+            Self::Announced { tried, .. } => tried.at,
+            Self::KeyCreated(key) | Self::KeyUpdated(key) => key.updated_at,
+            Self::Reserved(reservation) => reservation.at,
+            Self::Task(task) => task.ended().map_or(task.intent.at, |ended| ended.at),
+        }
+    }
+
+    /// The open hold that it extends or ends.
+    #[must_use]
+    pub fn open_hold(&self) -> Option<HoldId> {
+        match self {
+            Self::Extended { hold, .. }
+            | Self::Posted { hold, .. }
+            | Self::PostedOwing { hold, .. }
+            | Self::Voided { hold, .. }
+            | Self::Recovered { hold, .. }
+            | Self::HandedOver { hold, .. } => Some(*hold),
+            _ => None,
+        }
+    }
+
+    /// What it says, wherever the money of it moved.
+    #[must_use]
+    pub fn said(&self) -> &Self {
+        match self {
+            Self::Central(record) => record,
+            record => record,
+        }
+    }
+
+    /// Whether it settles the hold that it names.
+    #[must_use]
+    pub fn ends_hold(&self) -> bool {
+        matches!(
+            self,
+            Self::Posted { .. }
+                | Self::PostedOwing { .. }
+                | Self::Voided { .. }
+                | Self::Recovered { .. }
+        )
+    }
+
+    /// What a settled call was charged; `None` for every other record.
+    pub fn charge(&self) -> Option<Charge> {
+        match *self {
+            Self::Posted { charged, written_off, usage, source, .. } => {
+                Some(Charge { charged, owed: Nanousd::ZERO, written_off, usage, source })
+            }
+            Self::PostedOwing { charged, owed, written_off, usage, source, .. } => {
+                Some(Charge { charged, owed, written_off, usage, source })
+            }
+            _ => None,
+        }
+    }
+
+    /// What the end of a hold took from the account's money; `None` for a record that took nothing.
+    #[must_use]
+    pub fn charged(&self) -> Option<Nanousd> {
+        match self {
+            Self::Recovered { charged, .. } => Some(*charged),
+            record => record.charge().map(|charge| charge.charged),
+        }
+    }
+}

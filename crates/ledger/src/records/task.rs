@@ -1,0 +1,262 @@
+//! A task as it is: what never changes of it, the stages that it goes through, its end and the
+//! announcement of that.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, KeyId, TaskId};
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Prices, Usage};
+
+/// A task as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// What never changes.
+    pub intent: Arc<Intent>,
+    /// The upstream that was asked last, by its name in `routes.yaml`; where it has several
+    /// credentials, the name of the one that was used behind a slash.
+    pub upstream: String,
+    /// What that upstream calls the model.
+    pub upstream_model: String,
+    /// How far it is.
+    pub stage: Stage,
+    /// The announcement of its end.
+    pub webhook: Webhook,
+}
+
+/// What is known of a task when it is submitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// Its id.
+    pub id: TaskId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// With which key it was submitted.
+    pub key: KeyId,
+    /// What pays for it.
+    pub hold: HoldId,
+    /// The public id of the model.
+    pub model: Arc<str>,
+    /// The word of the protocol that its upstream speaks.
+    pub protocol: String,
+    /// What a unit costs, whatever is reloaded meanwhile.
+    pub prices: Prices,
+    /// What the protocol keeps of the request, in its own encoding.
+    pub facts: Vec<u8>,
+    /// Where its end is announced.
+    pub webhook_url: Option<String>,
+    /// What marks a repetition of the submit.
+    pub repeat: Option<Repeat>,
+    /// When it was submitted.
+    pub at: UnixMs,
+    /// When it is given up.
+    pub expires_at: UnixMs,
+}
+
+/// What marks a repetition of a submit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeat {
+    /// The SHA-256 of what the customer calls the submit.
+    pub key: [u8; 32],
+    /// The SHA-256 of its body.
+    pub body: [u8; 32],
+}
+
+/// How far a task is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// The upstream is about to be asked, or has been and has not answered. Found at a start, it is in
+    /// doubt: the upstream may be at work.
+    Submitting,
+    /// The upstream did not answer a submit that it may have taken: in doubt until it expires.
+    InDoubt,
+    /// The upstream has it.
+    Submitted {
+        /// What it is there.
+        upstream_id: Taken,
+    },
+    /// It is over, and its hold with it.
+    Ended(Ended),
+}
+
+/// What an upstream said that took a task: its id of it, and the answer to the submit where that is kept.
+///
+/// It is written as one text, the id and behind a line feed the answer: journals from before it was kept
+/// have the id alone. Ids become a part of paths, and have no line feed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Taken(String);
+
+impl Taken {
+    /// The longest answer that is kept, in bytes. Real ones have a hundred.
+    pub const ANSWER_BYTES_MAX: usize = 4096;
+
+    /// An id, and the answer that it stood in.
+    #[must_use]
+    pub fn with_answer(id: &str, answer: &str) -> Self {
+        if answer.len() > Self::ANSWER_BYTES_MAX {
+            return Self::from(id);
+        }
+        Self(format!("{id}\n{answer}"))
+    }
+
+    /// The upstream's id of the task.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.0.split_once('\n').map_or(&self.0, |(id, _)| id)
+    }
+
+    /// The answer to the submit, if it is kept.
+    #[must_use]
+    pub fn answer(&self) -> Option<&str> {
+        self.0.split_once('\n').map(|(_, answer)| answer)
+    }
+}
+
+impl From<&str> for Taken {
+    /// An id alone.
+    fn from(id: &str) -> Self {
+        Self(id.to_owned())
+    }
+}
+
+/// The end of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// What it was at its upstream, if one took it.
+    pub upstream_id: Option<Taken>,
+    /// How it ended, in the customers' words.
+    pub state: String,
+    /// What the upstream said last, as the customer's record needs it: JSON.
+    pub document: String,
+    /// What the customer paid.
+    pub charged: Nanousd,
+    /// What was used.
+    pub usage: Usage,
+    /// When.
+    pub at: UnixMs,
+}
+
+/// The announcement of a task's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Webhook {
+    /// Nobody is told.
+    None,
+    /// It is due, or will be when the task ends.
+    Due {
+        /// Tries that failed.
+        tries: u32,
+        /// When to try; not before the end.
+        at: UnixMs,
+    },
+    /// It was delivered.
+    Delivered,
+    /// It could not be delivered, and is not tried again.
+    GivenUp,
+}
+
+impl Task {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> TaskId {
+        self.intent.id
+    }
+
+    /// The upstream's id of it, once there is one.
+    #[must_use]
+    pub fn upstream_id(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Submitting | Stage::InDoubt => None,
+            Stage::Submitted { upstream_id } => Some(upstream_id.id()),
+            Stage::Ended(ended) => ended.upstream_id.as_ref().map(Taken::id),
+        }
+    }
+
+    /// What its upstream said of it, once one took it.
+    #[must_use]
+    pub fn taken(&self) -> Option<&Taken> {
+        match &self.stage {
+            Stage::Submitting | Stage::InDoubt => None,
+            Stage::Submitted { upstream_id } => Some(upstream_id),
+            Stage::Ended(ended) => ended.upstream_id.as_ref(),
+        }
+    }
+
+    /// The name of its upstream.
+    #[must_use]
+    pub fn upstream_name(&self) -> &str {
+        self.upstream.split_once('/').map_or(&self.upstream, |(name, _)| name)
+    }
+
+    /// The name of the credential that the upstream knows it by; empty where there is only one.
+    #[must_use]
+    pub fn credential_name(&self) -> &str {
+        self.upstream.split_once('/').map_or("", |(_, name)| name)
+    }
+
+    /// Its end, if it is over.
+    #[must_use]
+    pub fn ended(&self) -> Option<&Ended> {
+        match &self.stage {
+            Stage::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing remains to be done for it.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.ended().is_some() && !matches!(self.webhook, Webhook::Due { .. })
+    }
+
+    /// Whether `self` can become `next`: the table of a task's stages.
+    #[must_use]
+    pub fn can_become(&self, next: &Self) -> bool {
+        use Stage::{Ended, InDoubt, Submitted, Submitting};
+        let stages = match (&self.stage, &next.stage) {
+            // Another upstream is asked; it was taken; nobody knows; nobody took it.
+            (Submitting, _)
+            | (InDoubt, Submitted { .. } | Ended(_))
+            | (Submitted { .. }, Ended(_)) => true,
+            // The announcement goes on.
+            (Ended(before), Ended(after)) => before == after,
+            _ => false,
+        };
+        stages && self.intent == next.intent
+    }
+}
+
+/// The longest reason for a failed try that is kept, in bytes.
+const ERROR_BYTES_MAX: usize = 256;
+
+/// The last try of an announcement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The status that the receiver answered; `None` where it did not answer.
+    pub status: Option<u16>,
+    /// Why it was not reached.
+    pub error: Option<String>,
+    /// When.
+    pub at: UnixMs,
+}
+
+impl Tried {
+    /// A try that was answered, or failed for a reason, now.
+    #[must_use]
+    pub fn now(came_of_it: Result<u16, String>) -> Self {
+        let at = UnixMs::now();
+        match came_of_it {
+            Ok(status) => Self { status: Some(status), error: None, at },
+            Err(mut error) => {
+                let fits = (0..=ERROR_BYTES_MAX.min(error.len()))
+                    .rev()
+                    .find(|end| error.is_char_boundary(*end));
+                error.truncate(fits.unwrap_or(0));
+                Self { status: None, error: Some(error), at }
+            }
+        }
+    }
+}

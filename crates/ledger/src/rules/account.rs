@@ -1,0 +1,233 @@
+//! An account's money, and how a record moves it.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use serde::{Deserialize, Serialize};
+
+use crate::records::record::{OpenHold, Record};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::AccountId;
+use tollgate_money::money::Nanousd;
+
+/// Where an account's money is. Always `granted = available + held + spent`, and nothing negative.
+///
+/// What calls have cost beyond the account's money is its debt: no part of the sum until it is paid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Balance {
+    /// Everything that was ever paid in.
+    pub granted: Nanousd,
+    /// What can be held for new calls.
+    pub available: Nanousd,
+    /// What open holds cover.
+    pub held: Nanousd,
+    /// What settled calls have cost, less refunds, as far as it was paid.
+    pub spent: Nanousd,
+    /// What settled calls have cost beyond that: what becomes available pays it first, and nothing is
+    /// held for new calls until then.
+    pub debt: Nanousd,
+}
+
+/// An account as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Its id.
+    pub id: AccountId,
+    /// What the operator calls it.
+    pub name: String,
+    /// When it was opened.
+    pub created_at: UnixMs,
+    /// Its money.
+    pub balance: Balance,
+    /// What its calls cost and it does not owe any more, borne by the operator.
+    pub written_off: Nanousd,
+    /// Whether its keys are refused.
+    pub suspended: bool,
+}
+
+impl Balance {
+    /// Whether `granted = available + held + spent` and nothing is negative (I1, I2).
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let parts = [self.available, self.held, self.spent];
+        let sum = parts.iter().try_fold(Nanousd::ZERO, |sum, part| sum.checked_add(*part));
+        sum == Some(self.granted)
+            && parts.iter().chain([&self.debt]).all(|part| !part.is_negative())
+    }
+
+    /// What of the debt can be paid now; zero where nothing can, or nothing is owed.
+    #[must_use]
+    pub fn payable(&self) -> Nanousd {
+        self.available.min(self.debt)
+    }
+}
+
+impl Account {
+    /// An account without money.
+    #[must_use]
+    pub fn new(id: AccountId, name: String, created_at: UnixMs) -> Self {
+        Self {
+            id,
+            name,
+            created_at,
+            balance: Balance::default(),
+            written_off: Nanousd::ZERO,
+            suspended: false,
+        }
+    }
+
+    /// This account after `movement`.
+    ///
+    /// # Errors
+    /// The rule that it would break.
+    pub fn after(&self, movement: &Movement) -> Result<(Balance, Nanousd), &'static str> {
+        const OVERFLOW: &str = "the amount does not fit the account";
+        let moved = |from: Nanousd, by: Nanousd| from.checked_add(by).ok_or(OVERFLOW);
+        let balance = Balance {
+            granted: moved(self.balance.granted, movement.granted)?,
+            available: moved(self.balance.available, movement.available)?,
+            held: moved(self.balance.held, movement.held)?,
+            spent: moved(self.balance.spent, movement.spent)?,
+            debt: moved(self.balance.debt, movement.debt)?,
+        };
+        if balance.debt.is_negative() {
+            return Err("more is paid or written off than is owed");
+        }
+        if !balance.is_sound() {
+            return Err("the account would be overdrawn");
+        }
+        Ok((balance, moved(self.written_off, movement.written_off)?))
+    }
+}
+
+/// What a record adds to each part of an account; negative where it takes away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Movement {
+    granted: Nanousd,
+    available: Nanousd,
+    held: Nanousd,
+    spent: Nanousd,
+    debt: Nanousd,
+    written_off: Nanousd,
+}
+
+impl Movement {
+    /// What `record` moves, where `hold` is the hold that it extends or ends, as it stood before.
+    ///
+    /// # Errors
+    /// The rule that the record breaks.
+    pub fn of(record: &Record, hold: Option<&OpenHold>) -> Result<Self, &'static str> {
+        let held = hold.map_or(Nanousd::ZERO, |hold| hold.amount);
+        match record {
+            Record::AccountCreated { .. }
+            | Record::KeyCreated(_)
+            | Record::KeyUpdated(_)
+            | Record::Task(_)
+            | Record::KeyLimited { .. }
+            | Record::AccountLimited { .. }
+            | Record::Acted(_)
+            | Record::AccountRenamed { .. }
+            | Record::AccountSuspended { .. }
+            | Record::LoginSet(_)
+            | Record::SessionEnded { .. }
+            | Record::CodeCreated(_)
+            | Record::CodeRevoked { .. }
+            | Record::CodeUsed { .. }
+            | Record::DoubtResolved { .. }
+            | Record::Announced { .. }
+            | Record::Central(_)
+            | Record::Followed { .. }
+            | Record::SuspenseResolved { .. }
+            | Record::Lost(_)
+            | Record::Checkpointed(_) => Ok(Self::default()),
+            Record::Granted { amount, .. } | Record::Leased { amount, .. } => {
+                Ok(Self { granted: *amount, available: *amount, ..Self::default() })
+            }
+            Record::Refunded { amount, .. } => {
+                Ok(Self { available: *amount, spent: negated(*amount)?, ..Self::default() })
+            }
+            Record::Reserved(reservation) => Self::set_aside(reservation.amount),
+            Record::Extended { amount, .. } => Self::set_aside(*amount),
+            Record::Posted { charged, written_off, .. } => {
+                Ok(Self { written_off: *written_off, ..Self::ended(held, *charged)? })
+            }
+            Record::PostedOwing { charged, owed, written_off, .. } => {
+                let ended = Self::ended(held, *charged)?;
+                Ok(Self { debt: *owed, written_off: *written_off, ..ended })
+            }
+            Record::DebtPaid { amount, .. } => {
+                let gone = negated(*amount)?;
+                Ok(Self { available: gone, spent: *amount, debt: gone, ..Self::default() })
+            }
+            Record::WrittenOff { amount, .. } => {
+                Ok(Self { debt: negated(*amount)?, written_off: *amount, ..Self::default() })
+            }
+            Record::Recovered { charged, .. } => Self::ended(held, *charged),
+            Record::Voided { .. } => Self::ended(held, Nanousd::ZERO),
+            Record::Returned { amount, .. } => {
+                let gone = negated(*amount)?;
+                Ok(Self { granted: gone, available: gone, ..Self::default() })
+            }
+            Record::HandedOver { .. } => {
+                let gone = negated(held)?;
+                Ok(Self { granted: gone, held: gone, ..Self::default() })
+            }
+        }
+    }
+
+    fn set_aside(amount: Nanousd) -> Result<Self, &'static str> {
+        Ok(Self { available: negated(amount)?, held: amount, ..Self::default() })
+    }
+
+    fn ended(held: Nanousd, charged: Nanousd) -> Result<Self, &'static str> {
+        let released = held.checked_sub(charged).filter(|released| !released.is_negative());
+        Ok(Self {
+            available: released.ok_or("more was charged than the hold covers")?,
+            held: negated(held)?,
+            spent: charged,
+            ..Self::default()
+        })
+    }
+
+    /// Both movements together, or `None` past the range.
+    pub fn plus(&self, other: &Self) -> Option<Self> {
+        Some(Self {
+            granted: self.granted.checked_add(other.granted)?,
+            available: self.available.checked_add(other.available)?,
+            held: self.held.checked_add(other.held)?,
+            spent: self.spent.checked_add(other.spent)?,
+            debt: self.debt.checked_add(other.debt)?,
+            written_off: self.written_off.checked_add(other.written_off)?,
+        })
+    }
+}
+
+fn negated(amount: Nanousd) -> Result<Nanousd, &'static str> {
+    Nanousd::ZERO.checked_sub(amount).ok_or("the amount is out of range")
+}
+
+/// What all accounts have together. Figures past the range stay at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// How many there are.
+    pub accounts: usize,
+    /// Their money.
+    pub balance: Balance,
+    /// What their calls cost beyond it, borne by the operator.
+    pub written_off: Nanousd,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, account: &Account) {
+        let Balance { granted, available, held, spent, debt } = account.balance;
+        for (sum, more) in [
+            (&mut self.balance.granted, granted),
+            (&mut self.balance.available, available),
+            (&mut self.balance.held, held),
+            (&mut self.balance.spent, spent),
+            (&mut self.balance.debt, debt),
+            (&mut self.written_off, account.written_off),
+        ] {
+            *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
+        }
+        self.accounts = self.accounts.saturating_add(1);
+    }
+}

@@ -1,0 +1,447 @@
+//! The rules of money as a pure state machine: no I/O, no clock, no randomness.
+//!
+//! `decide_…`, in `decide`, looks at the state and gives the record of what may happen, or why it
+//! may not; [`Core::apply`] makes it so and checks every rule again. The running ledger keeps one
+//! `Core` per shard of accounts; replay and tests use the same type, so what a journal means is
+//! written once.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+mod decide;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::records::error::{LedgerError, Violation};
+use crate::records::loss::LossSums;
+use crate::records::record::{Key, OpenHold, Record};
+use crate::records::task::Task;
+use crate::rules::account::{Account, Movement};
+use crate::rules::house::House;
+use crate::rules::people::People;
+use crate::rules::spend::Spendings;
+use crate::rules::submit::{Submit, check_task, submit_of};
+use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
+use tollgate_money::limit::Rates;
+use tollgate_money::money::Nanousd;
+
+pub(crate) use decide::Beside;
+pub use decide::UNFIT_GRANT;
+pub use decide::{Decision, Post};
+
+/// The state of some accounts: all of them, or a shard.
+#[derive(Debug, Default)]
+pub struct Core {
+    pub(crate) accounts: HashMap<AccountId, AccountState>,
+    pub(crate) holds: HashMap<HoldId, OpenHold>,
+    /// Tasks for which something remains to be done.
+    pub(crate) tasks: HashMap<TaskId, Arc<Task>>,
+    /// What is no customer's; empty in all shards but the house's.
+    pub(crate) house: House,
+    /// Whether other nodes spend of the same accounts, and let keys spend of the same limits.
+    pub(crate) is_shared: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct AccountState {
+    pub(crate) account: Account,
+    pub(crate) keys: HashMap<KeyId, Arc<Key>>,
+    pub(crate) grants: HashMap<String, Grant>,
+    pub(crate) refunds: HashMap<String, Refund>,
+    /// Debts that were written off, by the callers' ids.
+    pub(crate) write_offs: HashMap<String, Grant>,
+    /// What its calls may have cost the operator, by cause.
+    pub(crate) losses: LossSums,
+    /// What was given back of each hold: the sum over `refunds`.
+    refunded: HashMap<HoldId, Nanousd>,
+    /// The tasks in work that an upstream has given an id, by that id.
+    native_tasks: HashMap<String, TaskId>,
+    /// Submits that are recognised when they are repeated, by what the customer calls them.
+    pub(crate) submits: HashMap<[u8; 32], Submit>,
+    /// What all keys together may use.
+    pub(crate) rates: Rates,
+    /// What each key may use, and spends.
+    pub(crate) spendings: Spendings,
+    /// What is known of the customer.
+    pub(crate) people: People,
+    /// How fast a node of a fleet spends it.
+    pub(crate) pace: Pace,
+}
+
+/// How fast money is set aside: what a node of a fleet borrows by. Not kept over a start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// The sum of all that was set aside.
+    pub(crate) reserved: Nanousd,
+    /// With less than this available the borrower is told, once.
+    pub(crate) low: Nanousd,
+}
+
+/// A grant or a write-off that was made, kept so that it is made once for its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Grant {
+    pub(crate) seq: Seq,
+    pub(crate) amount: Nanousd,
+}
+
+/// A refund that was made, kept so that its id is refunded once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Refund {
+    pub(crate) seq: Seq,
+    pub(crate) hold: HoldId,
+    pub(crate) amount: Nanousd,
+}
+
+impl Core {
+    /// The empty state of a node of a fleet: other nodes have parts of the same accounts, and what
+    /// these owe is known where the fleet's money is.
+    #[must_use]
+    pub fn of_node() -> Self {
+        Self { is_shared: true, ..Self::default() }
+    }
+
+    /// The account, if it is here.
+    #[must_use]
+    pub fn account(&self, id: AccountId) -> Option<&Account> {
+        self.accounts.get(&id).map(|state| &state.account)
+    }
+
+    /// All accounts that are here, in no order.
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.values().map(|state| &state.account)
+    }
+
+    /// The keys of an account, in no order.
+    pub fn keys(&self, account: AccountId) -> impl Iterator<Item = &Arc<Key>> {
+        self.accounts.get(&account).into_iter().flat_map(|state| state.keys.values())
+    }
+
+    /// The hold, while it is open.
+    #[must_use]
+    pub fn hold(&self, id: HoldId) -> Option<&OpenHold> {
+        self.holds.get(&id)
+    }
+
+    /// All open holds, in no order.
+    pub fn holds(&self) -> impl Iterator<Item = (HoldId, &OpenHold)> {
+        self.holds.iter().map(|(id, hold)| (*id, hold))
+    }
+
+    /// How many holds are open.
+    #[must_use]
+    pub fn open_holds(&self) -> usize {
+        self.holds.len()
+    }
+
+    /// The task, while something remains to be done for it.
+    #[must_use]
+    pub fn task(&self, id: TaskId) -> Option<&Arc<Task>> {
+        self.tasks.get(&id)
+    }
+
+    /// The account's task of this upstream's id, while something remains to be done for it.
+    #[must_use]
+    pub fn native_task(&self, account: AccountId, upstream_id: &str) -> Option<&Arc<Task>> {
+        let state = self.accounts.get(&account)?;
+        self.task(*state.native_tasks.get(upstream_id)?)
+    }
+
+    /// All such tasks, in no order.
+    pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.tasks.values()
+    }
+
+    /// What became of the refund `id` of an account, if there is one: its hold, amount and place.
+    pub(crate) fn refund(&self, account: AccountId, id: &str) -> Option<Refund> {
+        self.accounts.get(&account)?.refunds.get(id).copied()
+    }
+
+    /// The places of the refunds of an account's hold, in no order.
+    pub(crate) fn refunds_of(&self, account: AccountId, hold: HoldId) -> Vec<Seq> {
+        let refunds = self.accounts.get(&account).map(|state| state.refunds.values());
+        let refunds = refunds.into_iter().flatten();
+        refunds.filter(|refund| refund.hold == hold).map(|refund| refund.seq).collect()
+    }
+
+    /// Makes `record`, which stands at `seq`, so.
+    ///
+    /// # Errors
+    /// The rule that it breaks; the state is then as it was.
+    pub fn apply(&mut self, seq: Seq, record: &Record) -> Result<(), Violation> {
+        let violation = |rule| Violation::new(seq, record, rule);
+        if record.account() == AccountId::HOUSE {
+            return self.house.apply(record).map_err(violation);
+        }
+        if let Record::AccountCreated { account, name, at } = record {
+            if self.accounts.contains_key(account) {
+                return Err(violation("the account exists already"));
+            }
+            self.restore_account(Account::new(*account, name.clone(), *at));
+            return Ok(());
+        }
+        let account = record.account();
+        let state =
+            self.accounts.get_mut(&account).ok_or_else(|| violation("there is no such account"))?;
+        let hold = match record.open_hold() {
+            None => None,
+            Some(id) => {
+                let open = self.holds.get(&id).filter(|hold| hold.reservation.account == account);
+                Some(open.ok_or_else(|| violation("the hold is not open, or another account's"))?)
+            }
+        };
+        check_amounts(record).map_err(violation)?;
+        state.check(record).map_err(violation)?;
+        if let Record::Task(task) = record {
+            check_task(task, self.tasks.get(&task.id()), &self.holds).map_err(violation)?;
+        }
+        let (balance, written_off) = Movement::of(record, hold)
+            .and_then(|movement| state.account.after(&movement))
+            .map_err(violation)?;
+        state.account.balance = balance;
+        state.account.written_off = written_off;
+        state.spendings.apply(record, hold);
+        state.remember(seq, record);
+        match record {
+            Record::Reserved(reservation) => {
+                let hold =
+                    OpenHold { reservation: Arc::clone(reservation), amount: reservation.amount };
+                self.holds.insert(HoldId::from_number(seq), hold);
+            }
+            Record::Extended { hold, amount, .. } => {
+                if let Some(open) = self.holds.get_mut(hold) {
+                    // `held` has just taken the same sum without overflow.
+                    open.amount = open.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                }
+            }
+            Record::Posted { hold, .. }
+            | Record::PostedOwing { hold, .. }
+            | Record::Voided { hold, .. }
+            | Record::Recovered { hold, .. }
+            | Record::HandedOver { hold, .. } => {
+                self.holds.remove(hold);
+            }
+            Record::Task(task) => self.restore_task(Arc::clone(task)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn restore_account(&mut self, account: Account) {
+        self.accounts.insert(account.id, AccountState::new(account));
+    }
+
+    /// Takes a task as it is now; one for which nothing remains to be done is let go.
+    pub(crate) fn restore_task(&mut self, task: Arc<Task>) {
+        let id = task.id();
+        let state = self.accounts.get_mut(&task.intent.account);
+        if let Some((state, native)) = state.zip(task.upstream_id()) {
+            if !task.is_done() {
+                state.native_tasks.insert(native.to_owned(), id);
+            } else if state.native_tasks.get(native) == Some(&id) {
+                state.native_tasks.remove(native);
+            }
+        }
+        if task.is_done() {
+            self.tasks.remove(&id);
+        } else {
+            self.tasks.insert(id, task);
+        }
+    }
+
+    pub(crate) fn restore_hold(&mut self, id: HoldId, hold: OpenHold) {
+        if let Some(state) = self.accounts.get_mut(&hold.reservation.account) {
+            state.spendings.restore_held(hold.reservation.key, hold.amount);
+        }
+        self.holds.insert(id, hold);
+    }
+
+    /// How fast an account is spent here.
+    pub(crate) fn pace(&self, account: AccountId) -> Pace {
+        self.accounts.get(&account).map(|state| state.pace).unwrap_or_default()
+    }
+
+    /// Whoever sets money aside is to say when less than `below` is left.
+    pub(crate) fn watch(&mut self, account: AccountId, below: Nanousd) {
+        if let Some(state) = self.accounts.get_mut(&account) {
+            state.pace.low = below;
+        }
+    }
+
+    /// Counts what was set aside. Says whether the account runs low, once.
+    pub(crate) fn passed(&mut self, account: AccountId, amount: Nanousd) -> bool {
+        let Some(state) = self.accounts.get_mut(&account) else { return false };
+        let pace = &mut state.pace;
+        pace.reserved = pace.reserved.checked_add(amount).unwrap_or(Nanousd::MAX);
+        let is_low = state.account.balance.available < pace.low;
+        if is_low {
+            pace.low = Nanousd::ZERO;
+        }
+        is_low
+    }
+
+    pub(crate) fn state_mut(&mut self, account: AccountId) -> Option<&mut AccountState> {
+        self.accounts.get_mut(&account)
+    }
+
+    fn state(&self, account: AccountId) -> Result<&AccountState, LedgerError> {
+        self.accounts.get(&account).ok_or(LedgerError::UnknownAccount(account))
+    }
+}
+
+impl AccountState {
+    fn new(account: Account) -> Self {
+        Self {
+            account,
+            keys: HashMap::new(),
+            grants: HashMap::new(),
+            refunds: HashMap::new(),
+            write_offs: HashMap::new(),
+            losses: LossSums::new(),
+            refunded: HashMap::new(),
+            native_tasks: HashMap::new(),
+            submits: HashMap::new(),
+            rates: Rates::NONE,
+            spendings: Spendings::default(),
+            people: People::default(),
+            pace: Pace::default(),
+        }
+    }
+
+    /// As much of it as the rules look at for these records of the directory, however much there is.
+    pub(crate) fn excerpt(&self, records: &[Record]) -> Self {
+        let mut excerpt = Self {
+            rates: self.rates,
+            people: self.people.excerpt(),
+            pace: self.pace,
+            ..Self::new(self.account.clone())
+        };
+        for record in records {
+            match record.said() {
+                Record::Granted { id, .. } => {
+                    let known = self.grants.get_key_value(id);
+                    excerpt.grants.extend(known.map(|(id, grant)| (id.clone(), *grant)));
+                }
+                Record::WrittenOff { id, .. } => {
+                    let known = self.write_offs.get_key_value(id);
+                    excerpt.write_offs.extend(known.map(|(id, known)| (id.clone(), *known)));
+                }
+                Record::Refunded { id, hold, .. } => {
+                    let known = self.refunds.get_key_value(id);
+                    excerpt.refunds.extend(known.map(|(id, refund)| (id.clone(), *refund)));
+                    let refunded = self.refunded.get(hold);
+                    excerpt.refunded.extend(refunded.map(|refunded| (*hold, *refunded)));
+                }
+                Record::KeyCreated(key) | Record::KeyUpdated(key) => {
+                    let known = self.keys.get(&key.id);
+                    excerpt.keys.extend(known.map(|known| (key.id, Arc::clone(known))));
+                }
+                Record::KeyLimited { key, .. } => {
+                    let known = self.keys.get(key);
+                    excerpt.keys.extend(known.map(|known| (*key, Arc::clone(known))));
+                }
+                _ => {}
+            }
+        }
+        excerpt
+    }
+
+    fn can_refund(&self, hold: HoldId, charged: Nanousd, amount: Nanousd) -> bool {
+        let before = self.refunded.get(&hold).copied().unwrap_or_default();
+        before.checked_add(amount).is_some_and(|sum| sum <= charged)
+    }
+
+    /// Rules beyond the movement of money.
+    fn check(&self, record: &Record) -> Result<(), &'static str> {
+        match record.said() {
+            Record::Granted { id, .. } if self.grants.contains_key(id) => {
+                Err("the grant was made before")
+            }
+            Record::WrittenOff { id, .. } if self.write_offs.contains_key(id) => {
+                Err("the write-off was made before")
+            }
+            Record::Refunded { id, .. } if self.refunds.contains_key(id) => {
+                Err("the refund was made before")
+            }
+            Record::Refunded { hold, charged, amount, .. }
+                if !self.can_refund(*hold, *charged, *amount) =>
+            {
+                Err("the refunds of a hold exceed its charge")
+            }
+            Record::KeyCreated(key) if self.keys.contains_key(&key.id) => {
+                Err("the key exists already")
+            }
+            Record::KeyUpdated(key) => match self.keys.get(&key.id) {
+                Some(known) if known.hash == key.hash => Ok(()),
+                _ => Err("there is no such key"),
+            },
+            Record::KeyLimited { key, .. } if !self.keys.contains_key(key) => {
+                Err("there is no such key")
+            }
+            // The crash that left it in doubt may have been another node's.
+            Record::DoubtResolved { .. } if matches!(record, Record::Central(_)) => Ok(()),
+            record => self.people.check(record),
+        }
+    }
+
+    fn remember(&mut self, seq: Seq, record: &Record) {
+        match record.said() {
+            Record::Granted { id, amount, .. } => {
+                self.grants.insert(id.clone(), Grant { seq, amount: *amount });
+            }
+            Record::WrittenOff { id, amount, .. } => {
+                self.write_offs.insert(id.clone(), Grant { seq, amount: *amount });
+            }
+            Record::Lost(lost) => lost.add_to(&mut self.losses),
+            Record::Refunded { id, hold, amount, .. } => {
+                self.restore_refund(id.clone(), Refund { seq, hold: *hold, amount: *amount });
+            }
+            Record::KeyCreated(key) | Record::KeyUpdated(key) => {
+                self.keys.insert(key.id, Arc::clone(key));
+            }
+            Record::AccountLimited { rates, .. } => self.rates = *rates,
+            Record::Task(task) => match submit_of(task) {
+                Some((key, Some(submit))) => {
+                    self.submits.insert(key, submit);
+                }
+                Some((key, None)) => {
+                    self.submits.remove(&key);
+                }
+                None => {}
+            },
+            record => self.remember_people(record),
+        }
+    }
+
+    pub(crate) fn restore_refund(&mut self, id: String, refund: Refund) {
+        let sum = self.refunded.entry(refund.hold).or_default();
+        // Bounded by the hold's charge, which is an amount itself.
+        *sum = sum.checked_add(refund.amount).unwrap_or(Nanousd::MAX);
+        self.refunds.insert(id, refund);
+    }
+}
+
+/// Amounts that are given must be positive; amounts that are set aside or charged, not negative.
+fn check_amounts(record: &Record) -> Result<(), &'static str> {
+    let sound = match record.said() {
+        Record::Granted { amount, .. }
+        | Record::Refunded { amount, .. }
+        | Record::Leased { amount, .. }
+        | Record::Returned { amount, .. }
+        | Record::DebtPaid { amount, .. }
+        | Record::WrittenOff { amount, .. }
+        | Record::Extended { amount, .. } => *amount > Nanousd::ZERO,
+        Record::Lost(lost) => lost.is_sound(),
+        Record::PostedOwing { charged, owed, written_off, .. } => {
+            !charged.is_negative() && *owed > Nanousd::ZERO && !written_off.is_negative()
+        }
+        Record::Reserved(reservation) => {
+            Nanousd::ZERO <= reservation.floor && reservation.floor <= reservation.amount
+        }
+        Record::Posted { charged, written_off, .. } => {
+            !charged.is_negative() && !written_off.is_negative()
+        }
+        Record::Recovered { charged, .. } => !charged.is_negative(),
+        Record::KeyLimited { limits, .. } => limits.are_sound(),
+        _ => true,
+    };
+    if sound { Ok(()) } else { Err("the amount is out of range") }
+}

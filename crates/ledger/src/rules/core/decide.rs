@@ -1,0 +1,328 @@
+//! What may happen: the record of it, or why it may not. Nothing changes here.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use super::Core;
+use crate::records::error::{LedgerError, Refusal};
+use crate::records::record::{OpenHold, Record, Reservation};
+use crate::rules::account::{Balance, Movement};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
+use tollgate_options::ledger::RecoveryPolicy;
+
+/// Why a grant is refused for its amount.
+pub const UNFIT_GRANT: LedgerError =
+    LedgerError::Invalid("a grant must be above zero and fit the account");
+
+/// What a request that carries its own id comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is new: this happens.
+    New(Record),
+    /// It was done before, at this place.
+    Repeated(Seq),
+}
+
+/// How a charge is covered: see [`Core::decide_post`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Post {
+    /// What must be set aside first, when the charge exceeds the hold.
+    pub extension: Option<Record>,
+    /// The end of the hold.
+    pub record: Record,
+    /// What the customer pays now.
+    pub charged: Nanousd,
+    /// What the customer owes beyond that.
+    pub owed: Nanousd,
+}
+
+/// What of a bill is paid by whom, beyond what was held for it: the one rule for calls and for tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Split {
+    /// What the customer pays now, within the hold and what was available.
+    charged: Nanousd,
+    /// What of that was not held, and is taken from what was available.
+    taken: Nanousd,
+    /// What the customer owes beyond that.
+    owed: Nanousd,
+}
+
+impl Split {
+    /// Splits a bill. What the hold does not cover is taken from what is available, whatever the key
+    /// may spend: its limits bind what is admitted, and this was. What the account cannot pay adds to
+    /// its debt.
+    fn of(charge: Nanousd, held: Nanousd, (available, debt): (Nanousd, Nanousd)) -> Self {
+        let charge = charge.max(Nanousd::ZERO);
+        let excess = charge.saturating_sub(held).max(Nanousd::ZERO);
+        let taken = excess.min(available);
+        let missing = excess.saturating_sub(taken);
+        // An upstream can report any usage, and a debt has no balance that bounds it: the sum stays at
+        // the end of its range, as absurd as it is there, rather than past it.
+        let owed = missing.min(Nanousd::MAX.saturating_sub(debt));
+        Self { charged: charge.saturating_sub(missing), taken, owed }
+    }
+
+    /// The end of a hold that was split so.
+    fn record(
+        &self,
+        (account, hold): (AccountId, HoldId),
+        (usage, source): (Usage, UsageSource),
+        at: UnixMs,
+    ) -> Record {
+        let Self { charged, owed, .. } = *self;
+        let written_off = Nanousd::ZERO;
+        if owed.is_zero() {
+            return Record::Posted { account, hold, charged, written_off, usage, source, at };
+        }
+        Record::PostedOwing { account, hold, charged, owed, written_off, usage, source, at }
+    }
+}
+
+/// What an account has and owes beside a hold that ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside {
+    /// What it has available.
+    pub(crate) available: Nanousd,
+    /// What it owes.
+    pub(crate) debt: Nanousd,
+}
+
+impl Post {
+    /// How an open hold is settled for `charge`: for calls and for tasks, wherever the account's money
+    /// is. What the hold does not cover is set aside first as far as the account can pay it, and the
+    /// rest is its debt, up to [`Nanousd::MAX`].
+    pub(crate) fn over(
+        hold: HoldId,
+        open: &OpenHold,
+        beside: Beside,
+        charge: Nanousd,
+        used: (Usage, UsageSource),
+        at: UnixMs,
+    ) -> Self {
+        let account = open.reservation.account;
+        // A clock may have been set back; what counts for a day was checked against that day.
+        let at = at.max(open.reservation.at);
+        let split = Split::of(charge, open.amount, (beside.available, beside.debt));
+        let extension = (split.taken > Nanousd::ZERO).then_some(Record::Extended {
+            account,
+            hold,
+            amount: split.taken,
+            at,
+        });
+        let record = split.record((account, hold), used, at);
+        Self { extension, record, charged: split.charged, owed: split.owed }
+    }
+
+    /// What is set aside under the hold when it ends, which had `amount`.
+    pub(crate) fn held(&self, amount: Nanousd) -> Nanousd {
+        match &self.extension {
+            Some(Record::Extended { amount: more, .. }) => {
+                amount.checked_add(*more).unwrap_or(Nanousd::MAX)
+            }
+            _ => amount,
+        }
+    }
+}
+
+impl Core {
+    /// A grant of `amount` under the caller's `id`.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Conflict`], and [`LedgerError::Invalid`] for
+    /// an amount that is not positive or does not fit the account.
+    pub fn decide_grant(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        let decision = self.decide_grant_elsewhere(account, id, amount, at)?;
+        if let Decision::New(record) = &decision {
+            let account = &self.state(account)?.account;
+            let fits = Movement::of(record, None).and_then(|movement| account.after(&movement));
+            fits.map_err(|_| UNFIT_GRANT)?;
+        }
+        Ok(decision)
+    }
+
+    /// The same where only a part of the account's money is here: whether the amount fits the account
+    /// is decided where all of it is.
+    ///
+    /// # Errors
+    /// As [`Core::decide_grant`].
+    pub fn decide_grant_elsewhere(
+        &self,
+        account: AccountId,
+        id: &str,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        if let Some(grant) = self.state(account)?.grants.get(id) {
+            return repeated(grant.amount == amount, grant.seq);
+        }
+        if amount <= Nanousd::ZERO {
+            return Err(UNFIT_GRANT);
+        }
+        Ok(Decision::New(Record::Granted { account, id: id.to_owned(), amount, at }))
+    }
+
+    /// A refund of `amount` on `hold`, which was settled for `charged`.
+    ///
+    /// # Errors
+    /// As for a grant, and [`LedgerError::RefundTooLarge`].
+    pub fn decide_refund(
+        &self,
+        (account, id): (AccountId, &str),
+        (hold, charged): (HoldId, Nanousd),
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        let state = self.state(account)?;
+        if let Some(refund) = state.refunds.get(id) {
+            return repeated((refund.hold, refund.amount) == (hold, amount), refund.seq);
+        }
+        if amount <= Nanousd::ZERO {
+            return Err(LedgerError::Invalid("a refund must be above zero"));
+        }
+        if !state.can_refund(hold, charged, amount) {
+            let refunded = state.refunded.get(&hold).copied().unwrap_or_default();
+            return Err(LedgerError::RefundTooLarge { charged, refunded });
+        }
+        Ok(Decision::New(Record::Refunded {
+            account,
+            id: id.to_owned(),
+            hold,
+            amount,
+            charged,
+            at,
+        }))
+    }
+
+    /// Gives up `amount` of what an account owes, under the caller's `id`.
+    ///
+    /// # Errors
+    /// As for a grant, and [`LedgerError::NotOwed`].
+    pub fn decide_write_off(
+        &self,
+        (account, id): (AccountId, &str),
+        amount: Nanousd,
+        note: &str,
+        at: UnixMs,
+    ) -> Result<Decision, LedgerError> {
+        let state = self.state(account)?;
+        if let Some(known) = state.write_offs.get(id) {
+            return repeated(known.amount == amount, known.seq);
+        }
+        // What an account of a fleet owes is known where the fleet's money is.
+        if amount <= Nanousd::ZERO {
+            return Err(LedgerError::Invalid("a write-off must be above zero"));
+        }
+        if !self.is_shared && amount > state.account.balance.debt {
+            return Err(LedgerError::NotOwed);
+        }
+        let (id, note) = (id.to_owned(), note.to_owned());
+        Ok(Decision::New(Record::WrittenOff { account, id, amount, note, at }))
+    }
+
+    /// The payment of a debt out of what is available; `None` where nothing is owed, or nothing is
+    /// there to pay it. At a node of a fleet, which has a part of the account's money, nothing is paid.
+    #[must_use]
+    pub fn decide_payment(&self, account: AccountId, at: UnixMs) -> Option<Record> {
+        let amount = self.accounts.get(&account)?.account.balance.payable();
+        let is_due = !self.is_shared && amount > Nanousd::ZERO;
+        is_due.then_some(Record::DebtPaid { account, amount, at })
+    }
+
+    /// Sets money aside for a call.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownAccount`], [`Refusal::InDebt`], [`Refusal::Insufficient`], [`Refusal::Capped`] or
+    /// [`Refusal::Held`].
+    pub fn decide_reserve(&self, reservation: Arc<Reservation>) -> Result<Record, Refusal> {
+        let Reservation { account, key, amount, at, .. } = *reservation;
+        self.can_hold(account, Some(key), amount, at)?;
+        Ok(Record::Reserved(reservation))
+    }
+
+    /// Sets `amount` more aside under an open hold of `account`.
+    ///
+    /// # Errors
+    /// As for a reservation.
+    pub fn decide_extend(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<Record, Refusal> {
+        let key = self.hold(hold).map(|hold| hold.reservation.key);
+        self.can_hold(account, key, amount, at)?;
+        Ok(Record::Extended { account, hold, amount, at })
+    }
+
+    /// Settles an open hold for `charge`. What the hold does not cover is set aside first as far as
+    /// the account can pay it, whatever its key may spend, and the rest is the account's debt, up to
+    /// [`Nanousd::MAX`]. `None` if the hold is not open.
+    #[must_use]
+    pub fn decide_post(
+        &self,
+        hold: HoldId,
+        charge: Nanousd,
+        used: (Usage, UsageSource),
+        at: UnixMs,
+    ) -> Option<Post> {
+        let open = self.holds.get(&hold)?;
+        let before = &self.accounts.get(&open.reservation.account)?.account.balance;
+        let beside = Beside { available: before.available, debt: before.debt };
+        Some(Post::over(hold, open, beside, charge, used, at))
+    }
+
+    /// Ends a hold that a crash left open. `None` if it is not open.
+    #[must_use]
+    pub fn decide_recovery(
+        &self,
+        hold: HoldId,
+        policy: RecoveryPolicy,
+        at: UnixMs,
+    ) -> Option<Record> {
+        let open = self.holds.get(&hold)?;
+        let charged = match policy {
+            RecoveryPolicy::Void => Nanousd::ZERO,
+            RecoveryPolicy::Floor => open.reservation.floor.min(open.amount),
+        };
+        let at = at.max(open.reservation.at);
+        Some(Record::Recovered { account: open.reservation.account, hold, charged, at })
+    }
+
+    /// Of several reasons against it the one that lasts longest is told.
+    fn can_hold(
+        &self,
+        account: AccountId,
+        key: Option<KeyId>,
+        amount: Nanousd,
+        at: UnixMs,
+    ) -> Result<(), Refusal> {
+        let state = self.accounts.get(&account).ok_or(Refusal::UnknownAccount)?;
+        let Balance { available, held, debt, .. } = state.account.balance;
+        // A node of a fleet has what it was lent; the treasury lends nothing to who owes.
+        if !self.is_shared && debt > Nanousd::ZERO {
+            return Err(Refusal::InDebt { debt, available });
+        }
+        if amount > available.checked_add(held).unwrap_or(Nanousd::MAX) {
+            return Err(Refusal::Insufficient { available });
+        }
+        match key.and_then(|key| state.spendings.room(key, at, self.is_shared)) {
+            Some(room) if amount > room.amount => return Err(room.refusal(amount)),
+            _ => {}
+        }
+        if amount <= available { Ok(()) } else { Err(Refusal::Held { available, held }) }
+    }
+}
+
+fn repeated(same: bool, seq: Seq) -> Result<Decision, LedgerError> {
+    if same { Ok(Decision::Repeated(seq)) } else { Err(LedgerError::Conflict) }
+}

@@ -1,0 +1,16 @@
+//! The rules of money as pure state: what a record does to an account, what may happen, and what must
+//! hold of the whole. No disk, no lock.
+//!
+//! It may import `records`.
+
+pub(crate) mod account;
+pub mod audit;
+pub(crate) mod cap_shares;
+pub mod core;
+pub(crate) mod house;
+pub mod key_rules;
+pub(crate) mod people;
+pub(crate) mod shards;
+pub(crate) mod spend;
+pub(crate) mod submit;
+pub(crate) mod text;

@@ -1,0 +1,67 @@
+//! What is known of an account's customer beyond money and keys, and the rules of it: logins, ended
+//! sessions, and calls in doubt.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::records::login::{Login, SessionId};
+use crate::records::record::Record;
+use crate::rules::core::AccountState;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::HoldId;
+
+/// What is known of an account beyond its money and keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct People {
+    pub(crate) login: Option<Arc<Login>>,
+    /// Sessions that were logged out, and when they would have ended.
+    pub(crate) ended: HashMap<SessionId, UnixMs>,
+    /// Holds that a crash had left open and that nobody has looked into.
+    pub(crate) doubts: BTreeSet<HoldId>,
+}
+
+impl People {
+    /// As much of it as the rules look at.
+    pub(crate) fn excerpt(&self) -> Self {
+        let (login, doubts) = (self.login.clone(), self.doubts.clone());
+        Self { login, ended: HashMap::new(), doubts }
+    }
+
+    /// Rules of what is said of people.
+    pub(crate) fn check(&self, record: &Record) -> Result<(), &'static str> {
+        match record {
+            Record::DoubtResolved { hold, .. } if !self.doubts.contains(hold) => {
+                Err("the hold is not in doubt")
+            }
+            Record::LoginSet(login)
+                if self.login.as_ref().is_some_and(|before| before.since > login.since) =>
+            {
+                Err("a login cannot become older")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AccountState {
+    /// Takes a record that is about people.
+    pub(crate) fn remember_people(&mut self, record: &Record) {
+        match record {
+            Record::AccountRenamed { name, .. } => self.account.name.clone_from(name),
+            Record::AccountSuspended { suspended, .. } => self.account.suspended = *suspended,
+            Record::LoginSet(login) => self.people.login = Some(Arc::clone(login)),
+            Record::SessionEnded { session, until, at, .. } => {
+                self.people.ended.retain(|_, until| *until > *at);
+                self.people.ended.insert(*session, *until);
+            }
+            Record::Recovered { hold, .. } => {
+                self.people.doubts.insert(*hold);
+            }
+            Record::DoubtResolved { hold, .. } => {
+                self.people.doubts.remove(hold);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What a key may spend a day and a month, and what it has spent.
+//!
+//! Days and months are UTC's. What counts is when a call is settled, and until then its hold: a hold
+//! is made, or made larger, if what the key has spent in the period and what its open holds could still
+//! cost stay together within its limit. What a call costs beyond its hold is charged all the same, so
+//! the sum may pass the limit by that.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use crate::records::key_limits::Capped;
+use crate::records::key_limits::KeyLimits;
+use crate::records::key_limits::Period;
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use time::{Date, OffsetDateTime};
+
+use crate::records::record::{OpenHold, Record};
+use crate::rules::cap_shares::CapShares;
+use tollgate_money::clock::{MS_PER_DAY, UnixMs};
+use tollgate_money::ids::KeyId;
+use tollgate_money::money::Nanousd;
+
+/// What a key has spent on the last day, and in the last month, on which it was charged. Earlier ones
+/// are in the usage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spent {
+    day: u32,
+    on_day: Nanousd,
+    /// Months since the year 0.
+    month: u32,
+    in_month: Nanousd,
+}
+
+/// The day of `at`, counted from 1970.
+pub(crate) fn day(at: UnixMs) -> u32 {
+    u32::try_from(at.0.div_euclid(MS_PER_DAY)).unwrap_or(u32::MAX)
+}
+
+fn date(day: u32) -> Date {
+    let seconds = i64::from(day).saturating_mul(86_400);
+    OffsetDateTime::from_unix_timestamp(seconds).map_or(Date::MAX, OffsetDateTime::date)
+}
+
+fn month(day: u32) -> u32 {
+    let date = date(day);
+    let year = u32::try_from(date.year()).unwrap_or(0);
+    year.saturating_mul(12).saturating_add(u32::from(u8::from(date.month()))).saturating_sub(1)
+}
+
+/// The first day of the month behind the one that `day` is in.
+fn next_month(day: u32) -> u32 {
+    let date = date(day);
+    let left = date.month().length(date.year()).saturating_sub(date.day());
+    day.saturating_add(u32::from(left)).saturating_add(1)
+}
+
+fn begin(day: u32) -> UnixMs {
+    UnixMs(u64::from(day).saturating_mul(MS_PER_DAY))
+}
+
+/// A day, or a month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub(crate) period: Period,
+    /// Days since 1970, or months since the year 0.
+    number: u32,
+    day: u32,
+}
+
+impl Span {
+    /// The one that a moment is in.
+    pub fn of(period: Period, at: UnixMs) -> Self {
+        let day = day(at);
+        let number = match period {
+            Period::Day => day,
+            Period::Month => month(day),
+        };
+        Self { period, number, day }
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.period, self.number) == (other.period, other.number)
+    }
+
+    /// Its first day that is not in it any more, since 1970.
+    pub(crate) fn ends_on(&self) -> u32 {
+        match self.period {
+            Period::Day => self.day.saturating_add(1),
+            Period::Month => next_month(self.day),
+        }
+    }
+
+    /// When it is over, in unix seconds.
+    pub fn ends_at_s(&self) -> i64 {
+        i64::try_from(begin(self.ends_on()).seconds()).unwrap_or(i64::MAX)
+    }
+
+    /// Such as `day/2026-11-22` or `month/2026-11`.
+    pub(crate) fn name(&self) -> String {
+        let date = date(self.day);
+        let (year, month) = (date.year(), u8::from(date.month()));
+        match self.period {
+            Period::Day => format!("day/{year:04}-{month:02}-{:02}", date.day()),
+            Period::Month => format!("month/{year:04}-{month:02}"),
+        }
+    }
+}
+
+/// What may still be held, and the limit that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) amount: Nanousd,
+    pub(crate) capped: Capped,
+    /// Where it is not the limit but this node's share of it: what may still be had of the limit.
+    pub(crate) left: Option<Nanousd>,
+}
+
+/// Amounts of one account, which fit.
+pub(crate) fn sum(left: Nanousd, right: Nanousd) -> Nanousd {
+    left.checked_add(right).unwrap_or(Nanousd::MAX)
+}
+
+impl Spent {
+    /// Adds a charge. One from before the last day, by a clock that was set back, counts for the last:
+    /// no limit is passed for it.
+    pub(crate) fn add(&mut self, day: u32, charged: Nanousd) {
+        let month = month(day);
+        if day > self.day {
+            (self.day, self.on_day) = (day, Nanousd::ZERO);
+        }
+        if month > self.month {
+            (self.month, self.in_month) = (month, Nanousd::ZERO);
+        }
+        let sum = |spent: Nanousd| spent.checked_add(charged).unwrap_or(Nanousd::MAX);
+        self.on_day = sum(self.on_day);
+        self.in_month = sum(self.in_month);
+    }
+
+    pub(crate) fn in_span(&self, span: Span) -> Nanousd {
+        match span.period {
+            Period::Day => self.on(span.number),
+            Period::Month => self.within(span.number),
+        }
+    }
+
+    fn on(&self, day: u32) -> Nanousd {
+        if self.day >= day { self.on_day } else { Nanousd::ZERO }
+    }
+
+    fn within(&self, month: u32) -> Nanousd {
+        if self.month >= month { self.in_month } else { Nanousd::ZERO }
+    }
+}
+
+impl KeyLimits {
+    /// What this key may still hold at a moment, and the limit that says so; `None` without limits.
+    /// Of two limits the tighter one, and of two as tight the one that lasts longer.
+    /// In a fleet, `shares` are what this node may let the key spend of its limits.
+    pub(crate) fn room(
+        &self,
+        spent: &Spent,
+        held: Nanousd,
+        at: UnixMs,
+        shares: Option<&CapShares>,
+    ) -> Option<Room> {
+        let room = |period| {
+            let limit = self.of(period)?;
+            let span = Span::of(period, at);
+            let capped = Capped {
+                period,
+                limit,
+                spent: spent.in_span(span),
+                held,
+                resets_at: begin(span.ends_on()),
+            };
+            Some(match shares {
+                None => Room {
+                    amount: limit.saturating_sub(sum(capped.spent, held)).max(Nanousd::ZERO),
+                    capped,
+                    left: None,
+                },
+                Some(shares) => shares.room(span, capped),
+            })
+        };
+        match (room(Period::Day), room(Period::Month)) {
+            (Some(by_day), Some(by_month)) if by_day.amount < by_month.amount => Some(by_day),
+            (by_day, by_month) => by_month.or(by_day),
+        }
+    }
+
+    /// The limit of a period.
+    pub(crate) fn of(&self, period: Period) -> Option<Nanousd> {
+        match period {
+            Period::Day => self.spend_per_day,
+            Period::Month => self.spend_per_month,
+        }
+    }
+
+    /// Whether a limit of spending is below zero, which no amount can be.
+    pub(crate) fn are_sound(&self) -> bool {
+        let limits = [self.spend_per_day, self.spend_per_month];
+        limits.into_iter().flatten().all(|limit| !limit.is_negative())
+    }
+}
+
+/// What one key may use and spends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spending {
+    pub(crate) limits: KeyLimits,
+    pub(crate) spent: Spent,
+    /// What the key's open holds cover: their sum.
+    pub(crate) held: Nanousd,
+}
+
+/// The same for the keys of an account.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spendings {
+    of: HashMap<KeyId, Spending>,
+    /// What a node of a fleet may let each spend. Not kept over a start.
+    shares: HashMap<KeyId, CapShares>,
+}
+
+impl Spendings {
+    /// See [`KeyLimits::room`]; `is_shared` in a fleet.
+    pub(crate) fn room(&self, key: KeyId, at: UnixMs, is_shared: bool) -> Option<Room> {
+        let Spending { limits, spent, held } = self.of.get(&key)?;
+        let shares = is_shared.then(|| self.shares.get(&key).unwrap_or(&CapShares::NONE));
+        limits.room(spent, *held, at, shares)
+    }
+
+    /// What a key may use and spends, and what of it is this node's to let it spend.
+    pub(crate) fn shares(&mut self, key: KeyId) -> Option<(Spending, &mut CapShares)> {
+        let spending = *self.of.get(&key)?;
+        Some((spending, self.shares.entry(key).or_default()))
+    }
+
+    /// This node has nothing of a key's limits.
+    pub(crate) fn forget_shares(&mut self, key: KeyId) {
+        self.shares.remove(&key);
+    }
+
+    /// Takes a record, where `hold` is the hold that it extends or ends, as it stood before.
+    pub(crate) fn apply(&mut self, record: &Record, hold: Option<&OpenHold>) {
+        match (record, hold) {
+            (Record::KeyLimited { key, limits, .. }, _) => self.restore_limits(*key, *limits),
+            (Record::Reserved(reservation), _) => {
+                self.restore_held(reservation.key, reservation.amount);
+            }
+            (Record::Extended { amount, .. }, Some(hold)) => {
+                self.restore_held(hold.reservation.key, *amount);
+            }
+            (_, Some(hold)) => {
+                let spending = self.of.entry(hold.reservation.key).or_default();
+                spending.held = spending.held.saturating_sub(hold.amount);
+                if let Some((day, charged)) = charge(record, hold) {
+                    spending.spent.add(day, charged);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn restore_limits(&mut self, key: KeyId, limits: KeyLimits) {
+        self.of.entry(key).or_default().limits = limits;
+    }
+
+    pub(crate) fn restore_spent(&mut self, key: KeyId, spent: Spent) {
+        self.of.entry(key).or_default().spent = spent;
+    }
+
+    pub(crate) fn restore_held(&mut self, key: KeyId, amount: Nanousd) {
+        let spending = self.of.entry(key).or_default();
+        // The account's `held` has taken the same sum without overflow.
+        spending.held = spending.held.checked_add(amount).unwrap_or(Nanousd::MAX);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &Spending)> {
+        self.of.iter().map(|(key, spending)| (*key, spending))
+    }
+}
+
+/// What the end of a hold charges, owed or paid, and on which day; `None` for nothing. What leaves a node with its
+/// task counts as a charge of all of it there: what the task comes to, the node does not hear.
+pub(crate) fn charge(record: &Record, hold: &OpenHold) -> Option<(u32, Nanousd)> {
+    match record {
+        Record::HandedOver { at, .. } => Some((day(*at), hold.amount)),
+        record => {
+            let owed = record.charge().map_or(Nanousd::ZERO, |charge| charge.owed);
+            let cost = sum(record.charged()?, owed);
+            Some((day(record.at()), cost)).filter(|_| !cost.is_zero())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> UnixMs {
+        UnixMs::parse_rfc3339(text).expect("a time")
+    }
+
+    fn money(nanousd: i64) -> Nanousd {
+        Nanousd::new(nanousd)
+    }
+
+    #[test]
+    fn days_and_months_begin_at_midnight_utc() {
+        let limits = KeyLimits {
+            spend_per_day: Some(money(100)),
+            spend_per_month: Some(money(150)),
+            ..KeyLimits::default()
+        };
+        let mut spent = Spent::default();
+        let room = |spent: &Spent, time: &str| {
+            let Room { amount, capped, .. } =
+                limits.room(spent, money(10), at(time), None).expect("limits");
+            (amount.get(), capped.period, capped.resets_at.to_rfc3339())
+        };
+        let last = "2028-02-28T23:59:59.999Z";
+        let next_day = "2028-02-29T00:00:00Z";
+        assert_eq!(room(&spent, last), (90, Period::Day, "2028-02-29T00:00:00Z".to_owned()));
+        spent.add(day(at(last)), money(80));
+        assert_eq!(room(&spent, last).0, 10);
+        let month_end = "2028-03-01T00:00:00Z".to_owned();
+        assert_eq!(room(&spent, next_day), (60, Period::Month, month_end));
+        spent.add(day(at(next_day)), money(5));
+        assert_eq!(room(&spent, next_day).0, 55);
+        let march = "2028-03-01T00:00:00Z";
+        assert_eq!(room(&spent, march), (90, Period::Day, "2028-03-02T00:00:00Z".to_owned()));
+        assert_eq!(room(&spent, "2028-12-31T12:00:00Z").1, Period::Day);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_gives_no_second_day() {
+        let mut spent = Spent::default();
+        spent.add(10, money(7));
+        spent.add(9, money(5));
+        assert_eq!((spent.on(10), spent.on(9), spent.on(11)), (money(12), money(12), money(0)));
+    }
+
+    #[test]
+    fn the_end_of_time_is_no_trouble() {
+        let limits = KeyLimits { spend_per_month: Some(money(1)), ..KeyLimits::default() };
+        let mut spent = Spent::default();
+        spent.add(u32::MAX, Nanousd::MAX);
+        spent.add(u32::MAX, Nanousd::MAX);
+        let room = limits.room(&spent, Nanousd::MAX, UnixMs(u64::MAX), None).expect("a limit");
+        assert_eq!(room.amount, Nanousd::ZERO);
+    }
+}

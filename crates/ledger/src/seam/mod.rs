@@ -1,0 +1,10 @@
+//! Where money, tasks and what people write are, when several ledgers share them: traits that whoever
+//! shares them implements, chosen when the ledger is opened. A ledger that is given none has all of it
+//! itself.
+//!
+//! It may import the layers below, from `upkeep` on.
+
+pub(crate) mod funds;
+pub(crate) mod standing;
+pub(crate) mod tasks;
+pub(crate) mod writes;

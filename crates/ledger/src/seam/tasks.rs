@@ -1,0 +1,220 @@
+//! Where tasks stand when several ledgers share them.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::records::error::LedgerError;
+use crate::records::record::{Journaled, OpenHold};
+use crate::records::task::{Repeat, Stage, Task, Tried};
+use crate::rules::submit::Repeated;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, TaskId};
+use tollgate_money::money::Nanousd;
+
+/// What becomes of a [`PreparedOpening`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskOpened {
+    /// Task and money are there.
+    Done,
+    /// A submit of the same name came before. Nothing has changed.
+    Repeated,
+    /// The term is over, or what was lent does not cover the hold. Nothing has changed.
+    Refused,
+}
+
+/// A task that has not ended, and the money that its end is decided over.
+#[derive(Clone, Debug)]
+pub struct OpenTask {
+    /// The task.
+    pub task: Arc<Task>,
+    /// What pays for it.
+    pub hold: OpenHold,
+    /// What its account has beside.
+    pub available: Nanousd,
+    /// What its account owes.
+    pub debt: Nanousd,
+}
+
+/// How a task ends.
+#[derive(Clone, Debug)]
+pub struct TaskEnding {
+    /// The task as it is then.
+    pub task: Task,
+    /// The end of its hold, and the line of the statement: `Posted` or `Voided`, at the place of the
+    /// hold.
+    pub journaled: Journaled,
+}
+
+/// Which tasks are listed, newest first.
+#[derive(Clone, Debug)]
+pub struct TaskQuery {
+    /// Those of one account, or all.
+    pub account: Option<AccountId>,
+    /// Those of some stage, or all.
+    pub filter: Option<TaskFilter>,
+    /// From behind this one on.
+    pub after: Option<TaskId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Which tasks are listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskFilter {
+    /// Those that have not ended, and are not in doubt.
+    Open,
+    /// Those whose submit is in doubt.
+    InDoubt,
+    /// Those that ended so, in the customers' words.
+    Ended(String),
+    /// Those whose end is announced, or will be.
+    Announced,
+}
+
+impl TaskFilter {
+    pub(crate) fn wants(&self, task: &Task) -> bool {
+        match (self, &task.stage) {
+            (Self::Open, Stage::Submitting | Stage::Submitted { .. })
+            | (Self::InDoubt, Stage::InDoubt) => true,
+            (Self::Ended(state), Stage::Ended(ended)) => ended.state == *state,
+            (Self::Announced, _) => task.intent.webhook_url.is_some(),
+            _ => false,
+        }
+    }
+}
+
+/// A task in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedTask {
+    /// The task.
+    pub task: Task,
+    /// The last try to announce its end.
+    pub tried: Option<Tried>,
+}
+
+/// A part of a list of tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskPage {
+    /// Newest first.
+    pub tasks: Vec<ListedTask>,
+    /// Behind which task the list goes on; `None` at its end.
+    pub next_after: Option<TaskId>,
+}
+
+/// Why the store did not do what it was asked, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskStoreError {
+    /// It cannot be done, and not later either.
+    Failed(String),
+    /// Nothing has changed; it may be tried again.
+    Unavailable(String),
+    /// It may have been done.
+    Unknown(String),
+}
+
+impl fmt::Display for TaskStoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Failed(why) | Self::Unavailable(why) | Self::Unknown(why)) = self;
+        f.write_str(why)
+    }
+}
+
+/// For whoever gives up. A failure is a mistake or a wrong database, of which the log tells more
+/// than the caller is told.
+impl From<TaskStoreError> for LedgerError {
+    fn from(error: TaskStoreError) -> Self {
+        if let TaskStoreError::Failed(why) = &error {
+            log::error!("the fleet's database: {why}");
+        }
+        Self::Unavailable(error.to_string())
+    }
+}
+
+/// What a task becomes.
+pub type ChangeTask<'a> = dyn Fn(&Task) -> Task + Send + Sync + 'a;
+
+/// How an end is decided over a task that is locked.
+pub type DecideEnd<'a> = dyn Fn(&OpenTask) -> Result<TaskEnding, LedgerError> + Send + Sync + 'a;
+
+/// A task that is to be opened, encoded as the store has it.
+#[async_trait]
+pub trait PreparedOpening: Send + Sync {
+    /// Opens the task: its money leaves what this ledger was lent. After [`TaskStoreError::Unknown`]
+    /// ask [`PreparedOpening::settle`].
+    async fn open(&self) -> Result<TaskOpened, TaskStoreError>;
+
+    /// Whether an opening of which nobody knew was done. If not, it never will be.
+    async fn settle(&self) -> Result<bool, TaskStoreError>;
+}
+
+/// The tasks that several ledgers share, as one of them sees them.
+#[async_trait]
+pub trait TaskStore: Send + Sync {
+    /// Makes ready what opens a task that `hold` pays for, without asking anybody. A submit that
+    /// repeats one within `repeat_within` is refused later.
+    ///
+    /// # Errors
+    /// [`TaskStoreError::Failed`] for what cannot be encoded.
+    fn prepare(
+        &self,
+        task: &Task,
+        hold: OpenHold,
+        repeat_within: Duration,
+    ) -> Result<Box<dyn PreparedOpening>, TaskStoreError>;
+
+    /// Which of these holds have gone there with their tasks.
+    async fn with_holds(&self, holds: &[HoldId]) -> Result<HashSet<HoldId>, TaskStoreError>;
+
+    /// Changes a task, and notes the last try to announce its end; `None` when it cannot become so. A
+    /// change that an earlier try of the same made counts as made.
+    async fn change(
+        &self,
+        account: AccountId,
+        id: TaskId,
+        change: &ChangeTask<'_>,
+        tried: Option<&Tried>,
+    ) -> Result<Option<Arc<Task>>, TaskStoreError>;
+
+    /// Ends a task and settles what it held, as `decide` says; `None` when it has ended before. An error
+    /// of `decide` is handed on and changes nothing.
+    async fn end(
+        &self,
+        account: AccountId,
+        id: TaskId,
+        decide: &DecideEnd<'_>,
+    ) -> Result<Result<Option<Arc<Task>>, LedgerError>, TaskStoreError>;
+
+    /// The account's task of this id, or of this upstream's id.
+    async fn task(&self, account: AccountId, id: &str)
+    -> Result<Option<Arc<Task>>, TaskStoreError>;
+
+    /// The task of this id, whosever it is.
+    async fn any_task(&self, id: TaskId) -> Result<Option<ListedTask>, TaskStoreError>;
+
+    /// Whether a submit was made less than `within` before `at`.
+    async fn repeated(
+        &self,
+        account: AccountId,
+        repeat: &Repeat,
+        at: UnixMs,
+        within: Duration,
+    ) -> Result<Repeated, TaskStoreError>;
+
+    /// A part of a list; `None` if there is no such task as the one that it begins behind.
+    async fn list(&self, query: &TaskQuery) -> Result<Option<TaskPage>, TaskStoreError>;
+
+    /// The tasks of which nobody knows whether their upstreams took them, oldest first.
+    async fn in_doubt(&self) -> Result<Vec<Arc<Task>>, TaskStoreError>;
+
+    /// Forgets tasks that ended before `ended_before`, at most `limit` of them, and says how many.
+    async fn forget(
+        &self,
+        ended_before: UnixMs,
+        repeated_within: Duration,
+        limit: usize,
+    ) -> Result<usize, TaskStoreError>;
+}

@@ -1,0 +1,341 @@
+//! Tasks of a fleet: they stand in its database, and the money that pays for them goes there with
+//! them. What this node's journal has of a task is the hold, until the database has taken it over.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::calls::hold::{Hold, Settlement};
+use crate::memory::act::By;
+use crate::memory::ledger::Ledger;
+use crate::records::error::LedgerError;
+use crate::records::record::{Journaled, OpenHold, Record, VoidReason};
+use crate::records::task::{Stage, Task, Tried};
+use crate::rules::core::{Beside, Post};
+use crate::seam::funds::SharedFunds;
+use crate::seam::tasks::{
+    OpenTask, PreparedOpening, TaskEnding, TaskOpened, TaskStore, TaskStoreError,
+};
+use crate::tasks::task::{TaskSettlement, ended_as};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, TaskId};
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
+
+/// For so long what an upstream has said of a task is tried to be written, while its customer or the
+/// next question waits: a database that fails over is back by then.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The wait before the second try; it doubles with each.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest wait between two tries.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What a write came to that was tried several times.
+struct Persisted<T> {
+    value: T,
+    /// One of the tries before may have done it.
+    was_unknown: bool,
+}
+
+/// Asks until there is an answer, for at most [`PATIENCE`].
+async fn persist<T, F: Future<Output = Result<T, TaskStoreError>> + Send>(
+    mut ask: impl FnMut() -> F + Send,
+) -> Result<Persisted<T>, TaskStoreError> {
+    let (begun, mut wait, mut was_unknown) = (Instant::now(), FIRST_WAIT, false);
+    loop {
+        let error = match ask().await {
+            Ok(value) => return Ok(Persisted { value, was_unknown }),
+            Err(error @ TaskStoreError::Failed(_)) => return Err(error),
+            Err(error) => error,
+        };
+        was_unknown |= matches!(error, TaskStoreError::Unknown(_));
+        if begun.elapsed() >= PATIENCE {
+            return Err(error);
+        }
+        log::warn!("a task could not be written, which is tried again: {error}");
+        tokio::time::sleep(wait).await;
+        wait = wait.saturating_mul(2).min(WAIT_MAX);
+    }
+}
+
+impl Ledger {
+    /// Where tasks stand, in a fleet.
+    pub(crate) fn shared_tasks(&self) -> Option<Arc<dyn TaskStore>> {
+        self.shared_funds().cloned().map(SharedFunds::tasks)
+    }
+
+    /// Which of the open holds have gone to the treasury with their tasks. To be asked when the node has
+    /// joined.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`].
+    pub async fn handed_over(&self) -> Result<HashSet<HoldId>, LedgerError> {
+        match self.shared_tasks() {
+            None => Ok(HashSet::new()),
+            Some(shared) => Ok(shared.with_holds(&self.open_hold_ids()).await?),
+        }
+    }
+
+    /// Opens a task where the fleet has its tasks, and hands its hold over. All of it goes on when the
+    /// caller does not wait for it any more.
+    pub(crate) async fn open_shared(
+        shared: Arc<dyn TaskStore>,
+        hold: Hold,
+        task: &Task,
+        repeat_within: Duration,
+    ) -> Result<(), LedgerError> {
+        let ledger = hold.ledger();
+        let account = task.intent.account;
+        let open = ledger.shard(account).lock().hold(hold.id()).cloned();
+        let Some(open) = open else { return Err(LedgerError::UnknownHold(hold.id())) };
+        let opening = match shared.prepare(task, open, repeat_within) {
+            Ok(opening) => opening,
+            Err(error) => {
+                hold.void(VoidReason::Unreached);
+                return Err(error.into());
+            }
+        };
+        let transfer = Transfer { ledger, shared, opening, task: task.clone() };
+        let transferred = tokio::spawn(transfer.run(hold)).await;
+        transferred.unwrap_or(Err(LedgerError::Stopped))
+    }
+
+    /// See [`Ledger::change_task`] and [`Ledger::announced`].
+    pub(crate) async fn change_shared(
+        shared: &dyn TaskStore,
+        id: (AccountId, TaskId),
+        change: &(dyn Fn(&Task) -> Task + Send + Sync),
+        tried: Option<&Tried>,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        Ok(persist(|| shared.change(id.0, id.1, change, tried)).await?.value)
+    }
+
+    /// See [`Ledger::end_task`].
+    pub(crate) async fn end_shared(
+        shared: &dyn TaskStore,
+        id: (AccountId, TaskId),
+        (state, document): (&str, String),
+        settlement: TaskSettlement,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let at = UnixMs::now();
+        let decide = |open: &OpenTask| -> Result<TaskEnding, LedgerError> {
+            Ok(ending(open, (state, &document), settlement, at))
+        };
+        let Persisted { value, was_unknown } = persist(|| shared.end(id.0, id.1, &decide)).await?;
+        let ended = value?;
+        if ended.is_some() || !was_unknown {
+            return Ok(ended);
+        }
+        // The try that was not answered may have ended it.
+        let known = shared.any_task(id.1).await?.map(|found| Arc::new(found.task));
+        Ok(known.filter(|task| {
+            task.ended().is_some_and(|ended| ended.at == at && ended.state == state)
+        }))
+    }
+
+    fn end_here(&self, record: Record) -> Result<(), LedgerError> {
+        let mut core = self.shard(record.account()).lock();
+        self.commit(&mut core, record)?;
+        Ok(())
+    }
+}
+
+/// A task and its money on their way into the database.
+struct Transfer {
+    ledger: Arc<Ledger>,
+    shared: Arc<dyn TaskStore>,
+    opening: Box<dyn PreparedOpening>,
+    task: Task,
+}
+
+impl Transfer {
+    async fn run(self, hold: Hold) -> Result<(), LedgerError> {
+        if let Err(error) = hold.durable().await {
+            hold.void(VoidReason::Unreached);
+            return Err(error);
+        }
+        // From here on only what the database says ends it; after a crash the next start asks.
+        hold.pass_on();
+        match self.opening.open().await {
+            Ok(TaskOpened::Done) => {
+                self.ledger.hand_over(self.task.intent.account, self.task.intent.hold);
+                Ok(())
+            }
+            Ok(TaskOpened::Repeated) => {
+                self.ledger.end_here(voided(&self.task))?;
+                Err(LedgerError::Conflict)
+            }
+            Ok(TaskOpened::Refused) => {
+                self.ledger.end_here(voided(&self.task))?;
+                let cause = "this node's term is over, or what it was lent is not there";
+                Err(LedgerError::Unavailable(cause.to_owned()))
+            }
+            Err(error @ TaskStoreError::Unknown(_)) => {
+                log::warn!("{} may be opened, and is given up: {error}", self.task.id());
+                tokio::spawn(self.find_out());
+                Err(error.into())
+            }
+            Err(error) => {
+                self.ledger.end_here(voided(&self.task))?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Asks until the database says whether it has the task, for as long as the ledger is open. No
+    /// upstream was asked: a task that is there ends without a charge.
+    async fn find_out(self) {
+        let Self { ledger, shared, opening, task } = self;
+        let ledger = Arc::downgrade(&ledger);
+        let settle = || opening.settle();
+        let Some(is_open) = until_known(&ledger, settle).await else { return };
+        let (account, hold) = (task.intent.account, task.intent.hold);
+        if is_open {
+            let at = UnixMs::now();
+            let decide = |open: &OpenTask| -> Result<TaskEnding, LedgerError> {
+                Ok(ending(open, ("failed", NOT_OPENED), TaskSettlement::Void, at))
+            };
+            let end = || shared.end(account, task.id(), &decide);
+            if until_known(&ledger, end).await.is_none() {
+                return;
+            }
+        }
+        let Some(ledger) = ledger.upgrade() else { return };
+        if is_open {
+            ledger.hand_over(account, hold);
+        } else if let Err(error) = ledger.end_here(voided(&task)) {
+            log::warn!("{hold} is left to the next start: {error}");
+        }
+    }
+}
+
+/// What the record of a task says that was opened without anybody knowing.
+const NOT_OPENED: &str = r#"{"error":{"code":"rejected","message":"No upstream took the task."}}"#;
+
+/// Asks until there is an answer; `None` once the ledger is gone.
+async fn until_known<T, F: Future<Output = Result<T, TaskStoreError>>>(
+    ledger: &Weak<Ledger>,
+    mut ask: impl FnMut() -> F,
+) -> Option<T> {
+    let mut wait = FIRST_WAIT;
+    while ledger.strong_count() > 0 {
+        match ask().await {
+            Ok(known) => return Some(known),
+            Err(error) => log::warn!("it is not known yet whether a task was opened: {error}"),
+        }
+        tokio::time::sleep(wait).await;
+        wait = wait.saturating_mul(2).min(WAIT_MAX);
+    }
+    None
+}
+
+fn voided(task: &Task) -> Record {
+    let (account, hold) = (task.intent.account, task.intent.hold);
+    Record::Voided { account, hold, reason: VoidReason::Unreached, at: UnixMs::now() }
+}
+
+/// How a task ends that holds money of a fleet's account. A charge above the hold takes what the
+/// account has that no node was lent, and the rest is its debt: see [`Post::over`].
+fn ending(
+    open: &OpenTask,
+    (state, document): (&str, &str),
+    settlement: TaskSettlement,
+    at: UnixMs,
+) -> TaskEnding {
+    let OpenTask { task, hold, available, debt } = open;
+    let (account, id) = (task.intent.account, task.intent.hold);
+    // A clock may have been set back, or be another node's.
+    let at = at.max(hold.reservation.at);
+    let (record, charged, usage, amount) = match settlement {
+        TaskSettlement::Void => {
+            let reason = VoidReason::UpstreamError;
+            let record = Record::Voided { account, hold: id, reason, at };
+            (record, Nanousd::ZERO, Usage::ZERO, hold.amount)
+        }
+        TaskSettlement::Post(Settlement { charge, usage, source }) => {
+            let beside = Beside { available: *available, debt: *debt };
+            let post = Post::over(id, hold, beside, charge, (usage, source), at);
+            let amount = post.held(hold.amount);
+            (post.record, post.charged, usage, amount)
+        }
+    };
+    let hold = OpenHold { amount, ..hold.clone() };
+    let journaled = Journaled { seq: id.number(), record, hold: Some(hold) };
+    TaskEnding { task: ended_as(task, (state, document), (charged, usage), at), journaled }
+}
+
+impl By<'_> {
+    /// See [`By::resolve_task`], for a task of a fleet. The task ends first: when the act cannot be
+    /// noted then, the same request notes it.
+    pub(crate) async fn resolve_shared(
+        &self,
+        shared: &dyn TaskStore,
+        (account, id): (AccountId, TaskId),
+        (state, document): (&str, String),
+        charge: Option<Nanousd>,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        if self.was_done("task.resolve", account)? {
+            return Ok(None);
+        }
+        let at = UnixMs::now();
+        let decide = |open: &OpenTask| {
+            if open.task.stage != Stage::InDoubt {
+                return Err(LedgerError::NoDoubt(id));
+            }
+            let settlement = resolution(charge, open.hold.amount)?;
+            Ok(ending(open, (state, &document), settlement, at))
+        };
+        let Persisted { value, .. } = persist(|| shared.end(account, id, &decide)).await?;
+        let task = match value? {
+            Some(task) => task,
+            None => {
+                let known = shared.any_task(id).await?.map(|found| Arc::new(found.task));
+                let is_same = |task: &Arc<Task>| {
+                    task.intent.account == account
+                        && task.ended().is_some_and(|ended| {
+                            (&*ended.state, &ended.document, ended.charged)
+                                == (state, &document, charge.unwrap_or_default())
+                        })
+                };
+                let known = known.filter(|task| self.asked.id.is_some() && is_same(task));
+                known.ok_or(LedgerError::NoDoubt(id))?
+            }
+        };
+        self.note("task.resolve", account, &id.to_string()).await?;
+        Ok(Some(task))
+    }
+
+    /// See [`By::announce_again`], for a task of a fleet.
+    pub(crate) async fn announce_shared(
+        &self,
+        shared: &dyn TaskStore,
+        task: &Task,
+    ) -> Result<(), LedgerError> {
+        let (account, id) = (task.intent.account, task.id());
+        if self.was_done("task.announce", account)? {
+            return Ok(());
+        }
+        let webhook = task.webhook;
+        let change = move |known: &Task| Task { webhook, ..known.clone() };
+        Ledger::change_shared(shared, (account, id), &change, None).await?;
+        self.note("task.announce", account, &id.to_string()).await?;
+        Ok(())
+    }
+}
+
+/// How a task in doubt is settled with this charge.
+pub(crate) fn resolution(
+    charge: Option<Nanousd>,
+    held: Nanousd,
+) -> Result<TaskSettlement, LedgerError> {
+    match charge {
+        None => Ok(TaskSettlement::Void),
+        Some(charge) if Nanousd::ZERO < charge && charge <= held => {
+            let (usage, source) = (Usage::ZERO, UsageSource::Estimated);
+            Ok(TaskSettlement::Post(Settlement { charge, usage, source }))
+        }
+        Some(_) => Err(LedgerError::Invalid("the charge must be above zero and within the hold")),
+    }
+}
