@@ -177,7 +177,7 @@ fn the_container_builds_from_what_it_copies() {
     let shown = build.strip_suffix(" --locked").expect("the versions of Cargo.lock");
     assert!(text("README.md").contains(&format!("\n{shown}\n")), "the README builds otherwise");
     let from_build = copied.iter().find(|arguments| arguments.starts_with("--from=build"));
-    assert!(from_build.expect("a copy").contains("/build/target/release/tollgate "), "{copied:?}");
+    assert!(from_build.expect("a copy").contains("/build/target/dist/tollgate "), "{copied:?}");
     // The packages that the build needs are those of `.ci/install`.
     assert!(run.iter().any(|command| command.contains(" cmake ")), "{run:?}");
     assert!(text(".ci/install").contains("missing+=(cmake)"), "what the build needs");

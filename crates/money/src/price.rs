@@ -368,29 +368,16 @@ mod tests {
     #[test]
     fn every_kind_of_unit_is_priced() {
         let rate = |nanousd: i64| Rate::from_femtousd(nanousd * 1_000_000);
-        let prices = Prices {
-            input: rate(1),
-            cache_read: rate(10),
-            cache_write: rate(100),
-            cache_write_1h: rate(1_000),
-            output: rate(10_000),
-            image: rate(100_000),
-            second: rate(1_000_000),
-            character: rate(10_000_000),
-        };
-        let one_of_each = Usage {
-            input_tokens: 1,
-            cache_read_tokens: 1,
-            cache_write_tokens: 1,
-            cache_write_1h_tokens: 1,
-            output_tokens: 1,
-            images: 1,
-            seconds: 1,
-            characters: 1,
-        };
-        assert_eq!(prices.cost(&one_of_each), Nanousd::new(11_111_111), "one unit of every kind");
+        let (mut prices, mut one_of_each, mut sum) = (Prices::default(), Usage::default(), 0);
+        for (place, unit) in (0..).zip(Unit::ALL) {
+            let nanousd = 2_i64.pow(place);
+            prices[*unit] = rate(nanousd);
+            one_of_each[*unit] = 1;
+            sum += nanousd;
+        }
+        assert_eq!(prices.cost(&one_of_each), Nanousd::new(sum), "one unit of every kind");
         let dearest = |writes| prices.input_dearest(writes);
-        assert_eq!(dearest(CacheWrites::Any), rate(1_000), "the one-hour cache write is dearest");
+        assert_eq!(dearest(CacheWrites::Any), prices.cache_write_1h, "the one-hour cache write is dearest");
         assert_eq!(dearest(CacheWrites::Short), prices.cache_write.max(prices.input));
         assert_eq!(dearest(CacheWrites::None), prices.input.max(prices.cache_read));
     }

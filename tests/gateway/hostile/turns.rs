@@ -11,8 +11,9 @@ use crate::harness::{Gateway, Recorder, ask, connect};
 const FLOODS: usize = 12;
 
 /// Sends the beginning once and the rest again and again over many connections, and says how long an
-/// honest request took meanwhile, mostly.
-fn median_under(gateway: &Gateway, begin: &[u8], again: &[u8]) -> Duration {
+/// honest request took meanwhile: the medians of this gateway and of one that nobody floods, which shows
+/// how busy the machine is.
+fn medians_under(gateway: &Gateway, other: &Gateway, begin: &[u8], again: &[u8]) -> [Duration; 2] {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..FLOODS {
@@ -31,15 +32,19 @@ fn median_under(gateway: &Gateway, begin: &[u8], again: &[u8]) -> Duration {
         }
         std::thread::sleep(Duration::from_millis(500));
         let began = Instant::now();
-        let mut took = Vec::new();
-        while began.elapsed() < Duration::from_secs(3) || took.is_empty() {
-            let answer = ask(gateway.address, &gateway.get("/v1/models"));
-            assert_eq!(answer.status(), 200, "{answer:?}");
-            took.push(answer.took);
+        let mut took = [Vec::new(), Vec::new()];
+        while began.elapsed() < Duration::from_secs(3) || took[0].is_empty() {
+            for (gateway, took) in [gateway, other].into_iter().zip(&mut took) {
+                let answer = ask(gateway.address, &gateway.get("/v1/models"));
+                assert_eq!(answer.status(), 200, "{answer:?}");
+                took.push(answer.took);
+            }
         }
         is_over.store(true, Ordering::Relaxed);
-        took.sort_unstable();
-        took[took.len() / 2]
+        took.map(|mut took| {
+            took.sort_unstable();
+            took[took.len() / 2]
+        })
     })
 }
 
@@ -47,11 +52,13 @@ fn median_under(gateway: &Gateway, begin: &[u8], again: &[u8]) -> Duration {
 fn floods_of_frames_that_ask_for_nothing_delay_nobody() {
     let recorder = Recorder::start();
     let gateway = Gateway::start(recorder.address);
+    let other = Gateway::start(recorder.address);
     let [preface, pings, settings] = http2::idle_frames(2_000);
     for (what, again) in [("PING", pings), ("SETTINGS", settings)] {
-        let median = median_under(&gateway, &preface, &again);
-        println!("{what}: {median:?}");
-        // Without turns it is 0.3 s to a second, as the machine is.
-        assert!(median < Duration::from_millis(250), "{what}: {median:?}");
+        let [median, elsewhere] = medians_under(&gateway, &other, &preface, &again);
+        println!("{what}: {median:?}, and {elsewhere:?} at a gateway without a flood");
+        // Without turns it is 0.3 s to a second longer, as the machine is.
+        let most = elsewhere + Duration::from_millis(250);
+        assert!(median < most, "{what}: {median:?} of at most {most:?}");
     }
 }
