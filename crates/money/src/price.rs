@@ -377,7 +377,11 @@ mod tests {
         }
         assert_eq!(prices.cost(&one_of_each), Nanousd::new(sum), "one unit of every kind");
         let dearest = |writes| prices.input_dearest(writes);
-        assert_eq!(dearest(CacheWrites::Any), prices.cache_write_1h, "the one-hour cache write is dearest");
+        assert_eq!(
+            dearest(CacheWrites::Any),
+            prices.cache_write_1h,
+            "the one-hour cache write is dearest"
+        );
         assert_eq!(dearest(CacheWrites::Short), prices.cache_write.max(prices.input));
         assert_eq!(dearest(CacheWrites::None), prices.input.max(prices.cache_read));
     }
