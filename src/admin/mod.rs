@@ -36,6 +36,7 @@ mod tasks;
 mod upstreams;
 mod usage;
 mod value;
+mod version;
 
 use std::sync::Arc;
 

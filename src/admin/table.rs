@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use super::route::{AdminRoute, Title, get, patch, post, put};
 use super::{
     accounts, audit, codes, config, entries, explain, fleet, keys, ledger, login, models, openapi,
-    probes, requests, resolve, task_list, tasks, upstreams, usage,
+    probes, requests, resolve, task_list, tasks, upstreams, usage, version,
 };
 
 const ACCOUNTS: &str = "Accounts";
@@ -280,6 +280,15 @@ fn gateway() -> Vec<AdminRoute> {
             "/admin/v1/config",
             Title("showConfig", CONFIGURATION, "What is in force, as it was typed"),
             config::show,
+        ),
+        get(
+            "/admin/v1/version",
+            Title(
+                "showVersion",
+                CONFIGURATION,
+                "Which version answers, and with which configuration",
+            ),
+            version::show,
         ),
         post(
             "/admin/v1/reload",

@@ -697,6 +697,9 @@ async fn the_files_are_tried_out_and_put_in_force() {
     let audit = pages.get("/operator/audit").await;
     assert_eq!(audit.body.matches("<code>reload</code>").count(), 1, "once: {}", audit.body);
     let running = gateway.admin("GET", "/admin/v1/config", &Value::Null);
+    let version = gateway.admin("GET", "/admin/v1/version", &Value::Null);
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"), "{version}");
+    assert_eq!(version["configuration"], running["hash"], "{version}");
     assert!(running["config"]["models"]["two"].is_object(), "{running}");
     // The customers' listener knows nothing of all that.
     let answer = ask(

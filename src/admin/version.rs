@@ -1,0 +1,24 @@
+//! Which gateway answers: for deployments that wait until all of their gateways are of one version.
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::AdminState;
+
+/// Which gateway answers, and what it has in force.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Version")]
+pub(super) struct VersionView {
+    /// The version of the program, as `tollgate --version` says it.
+    version: &'static str,
+    /// The hash of both files of the configuration that is in force, as in `GET /admin/v1/config`.
+    configuration: String,
+}
+
+/// `GET /admin/v1/version`
+pub(super) async fn show(State(state): State<AdminState>) -> Json<VersionView> {
+    let configuration = state.config.load().hash.clone();
+    Json(VersionView { version: env!("CARGO_PKG_VERSION"), configuration })
+}
