@@ -21,6 +21,7 @@ use crate::journal::segment::{self, Position, Writer};
 use crate::journal::{Committer, Journal, LedgerFormat};
 use crate::memory::act::Ids;
 use crate::memory::ledger::{Keys, Ledger};
+use crate::memory::registry::TaskRegistry;
 use crate::memory::sent::{Left, Sent};
 use crate::opening::options::Options;
 use crate::opening::repair;
@@ -35,6 +36,9 @@ use crate::records::error::OpenError;
 use crate::records::record::Journaled;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
+use crate::seam::funds::SharedFunds;
+use crate::tasks::local::LocalRegistry;
+use crate::tasks::shared::SharedRegistry;
 use crate::upkeep::keeper::{Keeper, Keeping};
 use crate::{Commit, OnCommit};
 use tollgate_money::clock::UnixMs;
@@ -138,12 +142,21 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         dir,
         scans: Arc::new(Semaphore::new(SCANS_MAX)),
         past: Semaphore::new(1),
+        tasks: registry(options.fleet.as_ref()),
         fleet: options.fleet,
         _lock: lock,
         keeper,
     });
     ledger.pay_debts();
     Ok((ledger, recovery))
+}
+
+/// Where the tasks stand of a ledger that is opened so.
+fn registry(fleet: Option<&Arc<dyn SharedFunds>>) -> Box<dyn TaskRegistry> {
+    match fleet {
+        None => Box::new(LocalRegistry),
+        Some(funds) => Box::new(SharedRegistry(Arc::clone(funds).tasks())),
+    }
 }
 
 /// Finds what is in the directory, or makes it, and that it is this node's.
