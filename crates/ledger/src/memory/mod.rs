@@ -5,6 +5,7 @@
 //! It may import the layers below, from `upkeep` on.
 
 pub(crate) mod act;
+pub(crate) mod books;
 pub(crate) mod follow;
 pub(crate) mod hold;
 pub(crate) mod ledger;
