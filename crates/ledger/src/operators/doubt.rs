@@ -43,7 +43,7 @@ impl By<'_> {
         };
         let once = self.write("doubt.resolve", account, |locked, pen| {
             let core = locked.core(account);
-            if !locked.may_be_in_doubt(account, hold) {
+            if !core.may_be_in_doubt(account, hold) {
                 return Err(LedgerError::NotInDoubt(hold));
             }
             let at = UnixMs::now();

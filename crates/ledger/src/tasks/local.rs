@@ -82,9 +82,7 @@ impl TaskRegistry for LocalRegistry {
     ) -> Result<Option<Arc<Task>>, LedgerError> {
         let once = by.write("task.resolve", account, |locked, pen| {
             let core = locked.core(account);
-            let task = core
-                .task(id)
-                .filter(|task| task.intent.account == account && task.stage == Stage::InDoubt);
+            let task = task_of(core, account, id).filter(|task| task.stage == Stage::InDoubt);
             let before = Arc::clone(task.ok_or(LedgerError::NoDoubt(id))?);
             let held = core.hold(before.intent.hold).map_or(Nanousd::ZERO, |hold| hold.amount);
             let settlement = resolution(charge, held)?;
@@ -118,7 +116,7 @@ impl TaskRegistry for LocalRegistry {
         {
             let core = ledger.shard(account).lock();
             let found = match own {
-                Some(id) => core.task(id).filter(|task| task.intent.account == account),
+                Some(id) => task_of(&core, account, id),
                 None => core.native_task(account, id),
             };
             if let Some(task) = found {
@@ -135,7 +133,7 @@ impl TaskRegistry for LocalRegistry {
         ledger: &Ledger,
         (account, id): (AccountId, TaskId),
     ) -> Result<Option<Arc<Task>>, LedgerError> {
-        Ok(ledger.shard(account).lock().task(id).cloned())
+        Ok(task_of(&ledger.shard(account).lock(), account, id).cloned())
     }
 
     async fn listed(&self, ledger: &Ledger, id: TaskId) -> Result<Option<ListedTask>, LedgerError> {
@@ -198,6 +196,11 @@ impl TaskRegistry for LocalRegistry {
     }
 }
 
+/// The account's task of this id: a shard has those of several accounts.
+fn task_of(core: &Core, account: AccountId, id: TaskId) -> Option<&Arc<Task>> {
+    core.task(id).filter(|task| task.intent.account == account)
+}
+
 /// Opens a task in memory, unless it repeats another.
 fn enter(
     ledger: &Ledger,
@@ -233,7 +236,7 @@ fn alter(
     beside: Option<Record>,
 ) -> Result<Option<(Arc<Task>, Seq)>, LedgerError> {
     let mut core = ledger.shard(account).lock();
-    let Some(before) = core.task(id) else { return Ok(None) };
+    let Some(before) = task_of(&core, account, id) else { return Ok(None) };
     let after = change(before);
     if !before.can_become(&after) {
         return Ok(None);
@@ -253,9 +256,8 @@ fn finish(
 ) -> Result<Option<(Arc<Task>, Seq)>, LedgerError> {
     let at = UnixMs::now();
     let mut core = ledger.shard(account).lock();
-    let Some(before) = core.task(id).filter(|task| task.ended().is_none()).cloned() else {
-        return Ok(None);
-    };
+    let before = task_of(&core, account, id).filter(|task| task.ended().is_none()).cloned();
+    let Some(before) = before else { return Ok(None) };
     let (records, task) = ending(&core, &before, end, settlement, at);
     let seq = ledger.commit_all(&mut core, records)?;
     Ok(Some((task, seq)))
