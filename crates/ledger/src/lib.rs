@@ -14,7 +14,7 @@
 //! | `projection` | sled, derived from the journal for queries |
 //! | `upkeep` | seals, checkpoints, and the way of closed files to the archive |
 //! | `seam` | where money, tasks and what people write are, when several ledgers share them |
-//! | `memory` | the open ledger: decided under locks, committed, applied |
+//! | `memory` | the open ledger: decided under locks, committed, applied; what is asked of where its tasks stand and its money is added up |
 //! | `reading` | statements, usage, figures, losses, exports, and the check of the whole journal |
 //! | `calls` | holds: made, extended, posted, voided |
 //! | `tasks` | work that outlives its request, and the hold that pays for it |

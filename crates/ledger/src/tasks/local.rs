@@ -76,10 +76,12 @@ impl TaskRegistry for LocalRegistry {
     async fn resolve(
         &self,
         by: &By<'_>,
-        (account, id): (AccountId, TaskId),
-        (state, document): (&str, String),
+        id: (AccountId, TaskId),
+        end: (&str, String),
         charge: Option<Nanousd>,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (account, id) = id;
+        let (state, document) = end;
         let once = by.write("task.resolve", account, |locked, pen| {
             let core = locked.core(account);
             let task = task_of(core, account, id).filter(|task| task.stage == Stage::InDoubt);
@@ -131,8 +133,9 @@ impl TaskRegistry for LocalRegistry {
     async fn in_work(
         &self,
         ledger: &Ledger,
-        (account, id): (AccountId, TaskId),
+        id: (AccountId, TaskId),
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (account, id) = id;
         Ok(task_of(&ledger.shard(account).lock(), account, id).cloned())
     }
 
@@ -231,10 +234,11 @@ fn enter(
 /// Changes a task in memory, together with a record that goes before; `None` when it cannot become so.
 fn alter(
     ledger: &Ledger,
-    (account, id): (AccountId, TaskId),
+    id: (AccountId, TaskId),
     change: &ChangeTask<'_>,
     beside: Option<Record>,
 ) -> Result<Option<(Arc<Task>, Seq)>, LedgerError> {
+    let (account, id) = id;
     let mut core = ledger.shard(account).lock();
     let Some(before) = task_of(&core, account, id) else { return Ok(None) };
     let after = change(before);
@@ -250,10 +254,11 @@ fn alter(
 /// Ends a task and its hold in memory; `None` when it has ended before.
 fn finish(
     ledger: &Ledger,
-    (account, id): (AccountId, TaskId),
+    id: (AccountId, TaskId),
     end: (&str, String),
     settlement: TaskSettlement,
 ) -> Result<Option<(Arc<Task>, Seq)>, LedgerError> {
+    let (account, id) = id;
     let at = UnixMs::now();
     let mut core = ledger.shard(account).lock();
     let before = task_of(&core, account, id).filter(|task| task.ended().is_none()).cloned();
@@ -267,10 +272,11 @@ fn finish(
 fn ending(
     core: &Core,
     before: &Arc<Task>,
-    (state, document): (&str, String),
+    end: (&str, String),
     settlement: TaskSettlement,
     at: UnixMs,
 ) -> (Vec<Record>, Arc<Task>) {
+    let (state, document) = end;
     let Intent { account, hold, .. } = *before.intent;
     let (mut records, charged, usage) = end_hold(core, account, hold, settlement, at);
     let task = Arc::new(ended_as(before, (state, &document), (charged, usage), at));

@@ -112,9 +112,10 @@ impl TaskRegistry for SharedRegistry {
         &self,
         _ledger: &Ledger,
         id: (AccountId, TaskId),
-        (state, document): (&str, String),
+        end: (&str, String),
         settlement: TaskSettlement,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (state, document) = end;
         let at = UnixMs::now();
         let decide = |open: &OpenTask| -> Result<TaskEnding, LedgerError> {
             Ok(ending(open, (state, &document), settlement, at))
@@ -135,10 +136,12 @@ impl TaskRegistry for SharedRegistry {
     async fn resolve(
         &self,
         by: &By<'_>,
-        (account, id): (AccountId, TaskId),
-        (state, document): (&str, String),
+        id: (AccountId, TaskId),
+        end: (&str, String),
         charge: Option<Nanousd>,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (account, id) = id;
+        let (state, document) = end;
         if by.was_done("task.resolve", account)? {
             return Ok(None);
         }
@@ -194,8 +197,9 @@ impl TaskRegistry for SharedRegistry {
     async fn in_work(
         &self,
         _ledger: &Ledger,
-        (account, id): (AccountId, TaskId),
+        id: (AccountId, TaskId),
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (account, id) = id;
         let found = self.0.any_task(id).await?.map(|found| Arc::new(found.task));
         Ok(found.filter(|task| !task.is_done() && task.intent.account == account))
     }
@@ -355,10 +359,11 @@ fn voided(task: &Task) -> Record {
 /// account has that no node was lent, and the rest is its debt: see [`Post::over`].
 fn ending(
     open: &OpenTask,
-    (state, document): (&str, &str),
+    end: (&str, &str),
     settlement: TaskSettlement,
     at: UnixMs,
 ) -> TaskEnding {
+    let (state, document) = end;
     let OpenTask { task, hold, available, debt } = open;
     let (account, id) = (task.intent.account, task.intent.hold);
     // A clock may have been set back, or be another node's.
