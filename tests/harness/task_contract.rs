@@ -15,6 +15,9 @@ use tollgate::price::{Prices, Usage, UsageSource};
 
 /// What each task holds, in nano-dollars.
 const HELD: i64 = 1_000;
+/// The ledger keeps accounts in so many parts, by their numbers: what is an account's is nobody's
+/// whose number differs by this, though it is in the same part.
+const PARTS: u64 = 64;
 /// Money that is enough for all tasks of an account here.
 pub(crate) const ENOUGH: Nanousd = Nanousd::new(1_000_000);
 
@@ -132,7 +135,13 @@ impl Subject {
         assert_eq!(self.found(*customer, &id.to_string()).await.as_ref(), Some(&task));
         assert_eq!(self.found(*customer, &TaskId::random().to_string()).await, None);
         assert_eq!(self.in_work(*customer, id).await.as_ref(), Some(&task));
-        assert_eq!(self.in_work(*stranger, id).await, None);
+        let neighbor = AccountId::from_number(customer.number().wrapping_add(PARTS));
+        for other in [*stranger, neighbor] {
+            assert_eq!(self.in_work(other, id).await, None, "not of {other}");
+            assert_eq!(self.to(other, id, Stage::InDoubt).await, None, "not for {other} to change");
+            let ended = self.end(other, id, TaskSettlement::Void).await;
+            assert_eq!(ended, None, "not for {other} to end");
+        }
         let listed = ledger.listed_task(id).await.expect("read").expect("whosever it is");
         assert_eq!((&listed.task, listed.tried), (&*task, None));
         assert_eq!(ledger.listed_task(TaskId::random()).await.expect("read"), None);
@@ -142,8 +151,6 @@ impl Subject {
             assert_eq!(self.found(*stranger, &name).await, None, "{name} is not theirs");
         }
         assert_eq!(self.found(*customer, "found-2").await, None);
-        assert_eq!(self.to(*stranger, id, Stage::InDoubt).await, None, "not theirs to change");
-        assert_eq!(self.end(*stranger, id, TaskSettlement::Void).await, None, "nor to end");
         self.end(*customer, id, TaskSettlement::Void).await.expect("open until then");
     }
 
