@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::harness::postgres::Cut;
+use crate::harness::task_contract::{Subject, check};
 use member::{
     GRANTED, HELD, Member, Place, TIMEOUT, charge, customer, end, hold, opened, submitted, task,
     until,
@@ -23,6 +24,16 @@ use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 
 const ROUNDS: u64 = 50;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_in_a_database_keep_the_contract_of_tasks() {
+    let place = Place::new("tasks").await;
+    let a = Member::join(&place.url, "a").await;
+    let (customer, stranger) = (customer(&a, &[]).await, customer(&a, &[]).await);
+    let ledger = Arc::clone(&a.ledger);
+    check(&Subject { ledger, customer, stranger }).await;
+    a.leave().await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_node_answers_for_a_task_and_only_to_its_account() {

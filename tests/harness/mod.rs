@@ -22,6 +22,7 @@ mod recorder;
 mod rounds;
 mod tool;
 mod simulated;
+pub(crate) mod task_contract;
 pub(crate) mod tls;
 mod visitor;
 mod wait;

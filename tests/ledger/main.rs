@@ -15,5 +15,6 @@ mod money;
 mod people;
 mod prune;
 mod repair;
+mod registry;
 mod rules;
 mod tasks;

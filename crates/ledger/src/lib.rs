@@ -14,7 +14,7 @@
 //! | `projection` | sled, derived from the journal for queries |
 //! | `upkeep` | seals, checkpoints, and the way of closed files to the archive |
 //! | `seam` | where money, tasks and what people write are, when several ledgers share them |
-//! | `memory` | the open ledger: decided under locks, committed, applied |
+//! | `memory` | the open ledger: decided under locks, committed, applied; what is asked of where its tasks stand and its money is added up |
 //! | `reading` | statements, usage, figures, losses, exports, and the check of the whole journal |
 //! | `calls` | holds: made, extended, posted, voided |
 //! | `tasks` | work that outlives its request, and the hold that pays for it |
@@ -43,11 +43,12 @@ mod journal;
 use std::time::Duration;
 
 pub use self::archive::{Archive, ArchiveTo, BucketOptions, buckets_of, connect};
-pub use self::calls::hold::{Hold, Posted, Reserve, Settlement};
+pub use self::calls::hold::{Posted, Reserve};
 pub use self::files::moved;
 pub use self::files::private::write_private;
 pub use self::journal::records::Records;
 pub use self::memory::act::{Asked, By, ListedAct, Written};
+pub use self::memory::hold::Hold;
 pub use self::memory::ledger::Ledger;
 pub use self::opening::moving;
 pub use self::opening::options::Options;
@@ -95,6 +96,7 @@ pub use self::rules::account::{Account, Balance, Totals};
 pub use self::rules::cap_shares::Waiting;
 pub use self::rules::cap_shares::{CapAsk, CapTold};
 pub use self::rules::core::UNFIT_GRANT;
+pub use self::rules::settlement::{Settlement, TaskSettlement};
 pub use self::rules::spend::Span;
 pub use self::rules::submit::Repeated;
 pub use self::rules::{audit, core, key_rules};
@@ -105,7 +107,7 @@ pub use self::seam::tasks::{
     TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError,
 };
 pub use self::seam::writes::{Group, Logged, Page, Turn, WriteLog};
-pub use self::tasks::task::{KEPT_MS, TaskSettlement};
+pub use self::tasks::task::KEPT_MS;
 pub use self::upkeep::keeper::{Keeping, Kept, OnKept};
 pub use tollgate_money::ids::{
     AccountId, CodeId, HoldId, KeyId, NodeId, ParseIdError, RequestId, Seq, TaskId, WriteId,

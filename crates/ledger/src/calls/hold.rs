@@ -1,20 +1,21 @@
 //! The money path: set money aside for a call, and end it exactly once.
 //!
 //! Everything here is decided in memory under the lock of the account's shard, and never waits for
-//! a disk. A [`Hold`] cannot be copied, and ending it consumes it: to settle twice does not compile.
+//! a disk.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
 
 use crate::calls::lend::Want;
+use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
-use crate::records::error::{LedgerError, Refusal};
-use crate::records::record::{Record, Reservation, VoidReason};
+use crate::records::error::Refusal;
+use crate::records::record::{Record, Reservation};
 use crate::rules::core::Core;
+use crate::rules::settlement::Settlement;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{Usage, UsageSource};
 
 /// What a call asks to have set aside.
 #[derive(Clone, Debug)]
@@ -35,17 +36,6 @@ pub struct Reserve {
     pub floor: Nanousd,
 }
 
-/// What a call came to.
-#[derive(Clone, Copy, Debug)]
-pub struct Settlement {
-    /// What it costs. It may exceed the hold: see [`Hold::post`].
-    pub charge: Nanousd,
-    /// What was used.
-    pub usage: Usage,
-    /// Who says so.
-    pub source: UsageSource,
-}
-
 /// What of a call's cost is paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posted {
@@ -59,23 +49,6 @@ pub struct Posted {
 impl Posted {
     /// It cost nothing.
     pub const NOTHING: Self = Self { charged: Nanousd::ZERO, owed: Nanousd::ZERO };
-}
-
-/// Money set aside for one call. Ends with [`Hold::post`] or [`Hold::void`]; dropping it without
-/// either gives the money back and is logged as the bug that it is.
-#[must_use = "a hold that is dropped gives the money back"]
-#[derive(Debug)]
-pub struct Hold {
-    ledger: Arc<Ledger>,
-    account: AccountId,
-    key: KeyId,
-    id: HoldId,
-    amount: Nanousd,
-    /// What it was made for.
-    reservation: Arc<Reservation>,
-    /// The last record that this hold stands on: its own, or its last extension's.
-    last_seq: Seq,
-    is_open: bool,
 }
 
 impl Ledger {
@@ -139,18 +112,6 @@ impl Ledger {
 }
 
 impl Hold {
-    /// Its id.
-    #[must_use]
-    pub fn id(&self) -> HoldId {
-        self.id
-    }
-
-    /// What is set aside, extensions included.
-    #[must_use]
-    pub fn amount(&self) -> Nanousd {
-        self.amount
-    }
-
     /// Sets `amount` more aside of what is here. Nothing happens for an amount that is not above zero.
     ///
     /// # Errors
@@ -192,29 +153,6 @@ impl Hold {
         }
     }
 
-    /// Whether it is on disk, so that bytes that it pays for may be sent.
-    #[must_use]
-    pub fn is_durable(&self) -> bool {
-        self.ledger.journal.is_durable(self.last_seq)
-    }
-
-    /// Leaves a trace of the call that outlives this process, for its upstream is about to be asked:
-    /// the hold on disk, or a note of it. Usually this does not wait.
-    ///
-    /// # Errors
-    /// [`LedgerError::Stopped`]: the call must not be sent then.
-    pub async fn note_sent(&self) -> Result<(), LedgerError> {
-        self.ledger.note_sent(self.id.number(), &self.reservation).await
-    }
-
-    /// Waits until it is on disk. Usually it is by now, and this returns at once.
-    ///
-    /// # Errors
-    /// [`LedgerError::Stopped`] when the ledger closed before that.
-    pub async fn durable(&self) -> Result<(), LedgerError> {
-        Ok(self.ledger.journal.durable(self.last_seq).await?)
-    }
-
     /// Ends the hold with what the call cost. A charge above the hold takes what it can from the
     /// account's available money, whatever the key may spend, and the rest is the account's debt.
     /// Returns at once; the record is on disk one group commit later.
@@ -239,42 +177,5 @@ impl Hold {
             log::error!("{} was posted after the ledger had closed: it is in doubt", self.id);
         }
         Posted { charged: post.charged, owed: post.owed }
-    }
-
-    /// The ledger that it is of.
-    pub(crate) fn ledger(&self) -> Arc<Ledger> {
-        Arc::clone(&self.ledger)
-    }
-
-    /// A task has taken it over: only the task's end ends it from here on.
-    pub(crate) fn pass_on(mut self) {
-        self.is_open = false;
-    }
-
-    /// Ends the hold without a charge.
-    pub fn void(mut self, reason: VoidReason) {
-        self.end(reason);
-    }
-
-    fn end(&mut self, reason: VoidReason) {
-        self.is_open = false;
-        let (account, hold, at) = (self.account, self.id, UnixMs::now());
-        let record = Record::Voided { account, hold, reason, at };
-        let mut core = self.ledger.shard(account).lock();
-        let committed = self.ledger.commit(&mut core, record);
-        self.ledger.pay_debt(&mut core, account);
-        drop(core);
-        if committed.is_err() {
-            log::error!("{hold} was voided after the ledger had closed: it is in doubt");
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.is_open {
-            log::error!("{} of {} was dropped without an end: it is voided", self.id, self.account);
-            self.end(VoidReason::Abandoned);
-        }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::calls::hold::{Hold, Reserve};
+use crate::calls::hold::Reserve;
+use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
 use crate::records::record::Record;

@@ -16,8 +16,7 @@ use crate::records::record::Record;
 use crate::rules::core::Core;
 use crate::seam::writes::{Group, Logged, Turn, WriteLog};
 use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, Seq, WriteId};
-use tollgate_money::money::Nanousd;
+use tollgate_money::ids::{AccountId, Seq, WriteId};
 
 /// How long a write waits for its turn, and then is decided again because other nodes were faster: a
 /// thousand times a round trip.
@@ -116,18 +115,6 @@ impl Ledger {
         self.catch_up().await?;
         Ok(look())
     }
-
-    /// What a settled hold of an account was charged; `None` if there is none of this id.
-    pub(crate) async fn charged(
-        &self,
-        account: AccountId,
-        hold: HoldId,
-    ) -> Result<Option<Nanousd>, LedgerError> {
-        match &self.fleet {
-            Some(funds) => funds.charged(account, hold).await,
-            None => self.charged_here(account, hold).await,
-        }
-    }
 }
 
 impl By<'_> {
@@ -208,7 +195,8 @@ mod tests {
     use super::*;
     use crate::records::key_limits::KeyLimits;
     use crate::records::record::Key;
-    use tollgate_money::ids::KeyId;
+    use tollgate_money::ids::{HoldId, KeyId};
+    use tollgate_money::money::Nanousd;
     use tollgate_money::secret::KeyHash;
 
     const MANY: u64 = 20_000;

@@ -21,6 +21,8 @@ use crate::files::fatal::fatal;
 use crate::files::lock::DirectoryLock;
 use crate::journal::{Journal, Stopped};
 use crate::memory::act::Ids;
+use crate::memory::books::Books;
+use crate::memory::registry::TaskRegistry;
 use crate::memory::sent::{Left, Sent};
 use crate::projection::projected::{Projected, ProjectionState};
 use crate::projection::projector::Backlog;
@@ -62,6 +64,10 @@ pub struct Ledger {
     pub(crate) past: Semaphore,
     /// The money that it shares with other ledgers; `None` when it has all of it.
     pub(crate) fleet: Option<Arc<dyn SharedFunds>>,
+    /// Where the money of its accounts is added up.
+    pub(crate) books: Box<dyn Books>,
+    /// Where its tasks stand.
+    pub(crate) tasks: Box<dyn TaskRegistry>,
     /// Locked for as long as the ledger is open.
     pub(crate) _lock: DirectoryLock,
     /// Seals, checkpoints and the archive.

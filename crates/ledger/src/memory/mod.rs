@@ -1,10 +1,14 @@
-//! The open ledger in memory: how a write is decided under locks and committed, who made it, and what
-//! is noted of calls before they are sent.
+//! The open ledger in memory: how a write is decided under locks and committed, who made it, what is
+//! noted of calls before they are sent, and what is asked of the places where tasks stand and money is
+//! added up.
 //!
 //! It may import the layers below, from `upkeep` on.
 
 pub(crate) mod act;
+pub(crate) mod books;
 pub(crate) mod follow;
+pub(crate) mod hold;
 pub(crate) mod ledger;
+pub(crate) mod registry;
 pub(crate) mod sent;
 pub(crate) mod write;

@@ -19,12 +19,11 @@ use crate::memory::ledger::Ledger;
 use crate::records::act::Act;
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
-use crate::rules::core::{AccountState, Core, Decision};
+use crate::rules::core::{AccountState, Core};
 use crate::rules::house::House;
 use crate::rules::shards::shard_index;
 use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, Seq};
-use tollgate_money::money::Nanousd;
+use tollgate_money::ids::{AccountId, Seq};
 
 /// What a call of [`By::write`] comes to.
 pub(crate) enum Once<T> {
@@ -82,8 +81,6 @@ impl<'a> Pen<'a> {
 /// The shards of some accounts and of the house, locked by their places: the house's is the first.
 pub(crate) struct Locked<'a> {
     shards: Vec<(usize, MutexGuard<'a, Core>)>,
-    /// Whether money is given elsewhere: in a fleet.
-    is_fleet: bool,
 }
 
 impl Locked<'_> {
@@ -117,30 +114,6 @@ impl Locked<'_> {
         let state = self.core(account).accounts.get(&account);
         state.ok_or(LedgerError::UnknownAccount(account))
     }
-
-    /// See [`Core::decide_grant`]. In a fleet the treasury says whether the amount fits the account,
-    /// of which only a part is here.
-    pub(crate) fn decide_grant(
-        &self,
-        account: AccountId,
-        id: &str,
-        amount: Nanousd,
-        at: UnixMs,
-    ) -> Result<Decision, LedgerError> {
-        let core = self.core(account);
-        if self.is_fleet {
-            core.decide_grant_elsewhere(account, id, amount, at)
-        } else {
-            core.decide_grant(account, id, amount, at)
-        }
-    }
-
-    /// Whether a call that a crash left open can be taken off the list of those in doubt. In a fleet
-    /// the treasury has the list.
-    pub(crate) fn may_be_in_doubt(&self, account: AccountId, hold: HoldId) -> bool {
-        let state = self.core(account).accounts.get(&account);
-        self.is_fleet || state.is_some_and(|state| state.people.doubts.contains(&hold))
-    }
 }
 
 impl Ledger {
@@ -149,7 +122,7 @@ impl Ledger {
         let mut places: BTreeSet<_> = accounts.into_iter().map(shard_index).collect();
         places.insert(shard_index(AccountId::HOUSE));
         let shards = places.into_iter().map(|place| (place, self.shards[place].lock())).collect();
-        Locked { shards, is_fleet: self.write_log().is_some() }
+        Locked { shards }
     }
 
     /// Commits records of locked accounts as one group, and gives the place of the last; without any,

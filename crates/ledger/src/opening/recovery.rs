@@ -20,7 +20,9 @@ use crate::journal::head::{Fork, Head, HeadFile};
 use crate::journal::segment::{self, Position, Writer};
 use crate::journal::{Committer, Journal, LedgerFormat};
 use crate::memory::act::Ids;
+use crate::memory::books::Books;
 use crate::memory::ledger::{Keys, Ledger};
+use crate::memory::registry::TaskRegistry;
 use crate::memory::sent::{Left, Sent};
 use crate::opening::options::Options;
 use crate::opening::repair;
@@ -29,12 +31,17 @@ use crate::projection::projected::Projected;
 use crate::projection::projector::{self, Backlog, Projector, Pruning};
 use crate::projection::store::Store;
 use crate::projection::window::Window;
+use crate::reading::local::LocalBooks;
 use crate::reading::scan::SCANS_MAX;
+use crate::reading::shared::SharedBooks;
 use crate::reading::statement::{InDoubt, in_doubt};
 use crate::records::error::OpenError;
 use crate::records::record::Journaled;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
+use crate::seam::funds::SharedFunds;
+use crate::tasks::local::LocalRegistry;
+use crate::tasks::shared::SharedRegistry;
 use crate::upkeep::keeper::{Keeper, Keeping};
 use crate::{Commit, OnCommit};
 use tollgate_money::clock::UnixMs;
@@ -124,6 +131,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     };
     let threads = start(&dir, state.store, writing, head, (options.keeping, options.pruning))?;
     let Threads { backlog, projected, keeper, threads } = threads;
+    let (books, tasks) = places(options.fleet.as_ref());
     let ledger = Arc::new(Ledger {
         shards: shards(state.cores, options.fleet.is_some()),
         keys: RwLock::new(keys),
@@ -138,12 +146,25 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         dir,
         scans: Arc::new(Semaphore::new(SCANS_MAX)),
         past: Semaphore::new(1),
+        books,
+        tasks,
         fleet: options.fleet,
         _lock: lock,
         keeper,
     });
     ledger.pay_debts();
     Ok((ledger, recovery))
+}
+
+/// Where a ledger's money is added up, and where its tasks stand: in itself, or in its fleet.
+fn places(fleet: Option<&Arc<dyn SharedFunds>>) -> (Box<dyn Books>, Box<dyn TaskRegistry>) {
+    match fleet {
+        None => (Box::new(LocalBooks), Box::new(LocalRegistry)),
+        Some(funds) => {
+            let tasks = SharedRegistry(Arc::clone(funds).tasks());
+            (Box::new(SharedBooks(Arc::clone(funds))), Box::new(tasks))
+        }
+    }
 }
 
 /// Finds what is in the directory, or makes it, and that it is this node's.

@@ -93,7 +93,9 @@ impl By<'_> {
         if id.parse::<CodeId>().is_ok() {
             return Err(LedgerError::Invalid("ids of codes name what was given for them"));
         }
-        let decide = |locked: &Locked<'_>| locked.decide_grant(account, id, amount, UnixMs::now());
+        let decide = |locked: &Locked<'_>| {
+            locked.core(account).decide_grant(account, id, amount, UnixMs::now())
+        };
         self.give(("grant", account, id), decide).await
     }
 

@@ -60,16 +60,4 @@ impl Ledger {
             owing.into_iter().for_each(|account| self.pay_debt(&mut core, account));
         }
     }
-
-    /// What all accounts owe of which this process has the books: zero in a fleet, where the treasury
-    /// has them.
-    #[must_use]
-    pub fn debt(&self) -> Nanousd {
-        if self.fleet.is_some() {
-            return Nanousd::ZERO;
-        }
-        self.accounts().iter().fold(Nanousd::ZERO, |sum, account| {
-            sum.checked_add(account.balance.debt).unwrap_or(Nanousd::MAX)
-        })
-    }
 }

@@ -5,14 +5,11 @@
 use std::sync::Arc;
 
 use crate::memory::act::{By, Written};
-use crate::memory::write::Once;
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
-use crate::records::task::{Stage, Task};
+use crate::records::task::Task;
 use crate::rules::core::Decision;
 use crate::rules::text::{check_note, check_text};
-use crate::tasks::shared::resolution;
-use crate::tasks::task::ending;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, TaskId};
 use tollgate_money::money::Nanousd;
@@ -46,7 +43,7 @@ impl By<'_> {
         };
         let once = self.write("doubt.resolve", account, |locked, pen| {
             let core = locked.core(account);
-            if !locked.may_be_in_doubt(account, hold) {
+            if !core.may_be_in_doubt(account, hold) {
                 return Err(LedgerError::NotInDoubt(hold));
             }
             let at = UnixMs::now();
@@ -66,39 +63,21 @@ impl By<'_> {
         Ok(Written { value: (), repeated })
     }
 
-    /// Ends a task whose submit is in doubt, and its hold with it: with a charge of at most the hold,
-    /// or without one. Gives the task, unless the same request has ended it before. It is on disk when
-    /// this returns.
+    /// Ends a task whose submit is in doubt, and its hold with it: with this state and document, and
+    /// with a charge of at most the hold, or without one. Gives the task, unless the same request has
+    /// ended it before. It is on disk when this returns.
     ///
     /// # Errors
     /// [`LedgerError::NoDoubt`], [`LedgerError::Invalid`] for a charge that is not above zero or
-    /// beyond the hold, [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
+    /// beyond the hold, [`LedgerError::OtherRequest`], [`LedgerError::Stopped`] and, in a fleet,
+    /// [`LedgerError::Unavailable`].
     pub async fn resolve_task(
         &self,
-        (account, id): (AccountId, TaskId),
-        (state, document): (&str, String),
+        id: (AccountId, TaskId),
+        end: (&str, String),
         charge: Option<Nanousd>,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
-        if let Some(shared) = self.ledger.shared_tasks() {
-            return self.resolve_shared(&*shared, (account, id), (state, document), charge).await;
-        }
-        let once = self.write("task.resolve", account, |locked, pen| {
-            let core = locked.core(account);
-            let task = core
-                .task(id)
-                .filter(|task| task.intent.account == account && task.stage == Stage::InDoubt);
-            let before = Arc::clone(task.ok_or(LedgerError::NoDoubt(id))?);
-            let held = core.hold(before.intent.hold).map_or(Nanousd::ZERO, |hold| hold.amount);
-            let settlement = resolution(charge, held)?;
-            let end = (state, document.clone());
-            let (mut records, task) = ending(core, &before, end, settlement, UnixMs::now());
-            records.push(pen.act(account, id));
-            Ok((task, records))
-        });
-        Ok(match once.await? {
-            Once::First(task, _) => Some(task),
-            Once::Again { .. } => None,
-        })
+        self.ledger.tasks.resolve(self, id, end, charge).await
     }
 
     /// Takes a task that has ended into work again, for its announcement. It is on disk when this
@@ -107,14 +86,6 @@ impl By<'_> {
     /// # Errors
     /// [`LedgerError::OtherRequest`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
     pub async fn announce_again(&self, task: Task) -> Result<(), LedgerError> {
-        if let Some(shared) = self.ledger.shared_tasks() {
-            return self.announce_shared(&*shared, &task).await;
-        }
-        let (account, id) = (task.intent.account, task.id());
-        let task = Arc::new(task);
-        let once = self.write("task.announce", account, |_, pen| {
-            Ok(((), vec![Record::Task(Arc::clone(&task)), pen.act(account, id)]))
-        });
-        once.await.map(|_| ())
+        self.ledger.tasks.announce_again(self, task).await
     }
 }

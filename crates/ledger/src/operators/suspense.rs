@@ -42,8 +42,7 @@ impl By<'_> {
         note: &str,
     ) -> Result<Written<ResolvedSuspense>, LedgerError> {
         check_note(note)?;
-        let funds = self.ledger.shared_funds().ok_or(LedgerError::NoFleet)?;
-        let amount = funds.in_suspense(node, account).await?;
+        let amount = self.ledger.books.in_suspense(node, account).await?;
         self.ledger.fresh(|| self.ledger.account(account)).await?;
         let once = self.write(RESOLVE, account, |locked, pen| {
             locked.state(account)?;

@@ -165,7 +165,8 @@ fn redeeming(
     let code = locked.house().usable(presented, CodeKind::Credit, (Some(account), at));
     let code = code.map_err(LedgerError::Code)?;
     let amount = code.amount.unwrap_or(Nanousd::ZERO);
-    let grant = match locked.decide_grant(account, &code.id.to_string(), amount, at)? {
+    let core = locked.core(account);
+    let grant = match core.decide_grant(account, &code.id.to_string(), amount, at)? {
         Decision::New(grant) => grant,
         // Its use would stand with it.
         Decision::Repeated(_) => return Err(LedgerError::Code(CodeRefusal::UsedBefore)),

@@ -5,9 +5,8 @@ use crate::projection::store::CallName;
 use crate::reading::statement::{self, Call, Entry};
 use crate::records::error::LedgerError;
 use crate::records::record::{Journaled, OpenHold};
-use crate::seam::funds::SharedFunds;
 use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, Seq};
+use tollgate_money::ids::{AccountId, HoldId};
 use tollgate_money::money::Nanousd;
 
 /// The most refunds of one call that are given, the first ones.
@@ -42,44 +41,24 @@ impl Ledger {
         name: CallName,
     ) -> Result<Option<CallMoney>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        if let Some((id, hold)) = self.open_call(account, name) {
+        let books = &self.books;
+        // In this order a call that ends meanwhile is not missed.
+        if let Some((id, hold)) = books.open_hold_of(self, account, name).await? {
             return Ok(Some(money(id, &hold, None, Vec::new())));
         }
-        if let Some(funds) = self.shared_funds() {
-            return self.ended_call(&**funds, account, name).await;
-        }
-        // What has ended by now is what the query sees.
-        let end = self.end_of_call(account, name).await?;
+        let end = books.end_of_call(self, account, name).await?;
         let Some((ended, hold, id)) = end.and_then(parts) else { return Ok(None) };
-        let places = self.refunds_of(account, id);
-        let refunds = self.lines_at(account, places).await?;
-        let refunds = refunds.into_iter().filter_map(statement::entry);
-        Ok(Some(money(id, &hold, statement::entry(ended), refunds.collect())))
-    }
-
-    /// The same in a fleet, of a call that is not open here: it has ended, or is a task's.
-    async fn ended_call(
-        &self,
-        funds: &dyn SharedFunds,
-        account: AccountId,
-        name: CallName,
-    ) -> Result<Option<CallMoney>, LedgerError> {
-        // In this order a task that ends meanwhile is not missed.
-        if let Some((id, hold)) = funds.open_hold_of(account, name).await? {
-            return Ok(Some(money(id, &hold, None, Vec::new())));
-        }
-        let end = match funds.end_of_call(account, name).await? {
-            Some(end) => Some(end),
-            // This node's own, which it has yet to report.
-            None => self.query(move |store| store.end_of_call(account, name)).await?,
-        };
-        let Some((ended, hold, id)) = end.and_then(parts) else { return Ok(None) };
-        let refunds = funds.refunds_of(account, id, REFUNDS_MAX).await?;
+        let refunds = books.refunds_of(self, account, id, REFUNDS_MAX).await?;
         let refunds = refunds.into_iter().filter_map(statement::entry).collect();
         Ok(Some(money(id, &hold, statement::entry(ended), refunds)))
     }
 
-    fn open_call(&self, account: AccountId, name: CallName) -> Option<(HoldId, OpenHold)> {
+    /// The hold of an account's call that is open here.
+    pub(crate) fn open_call(
+        &self,
+        account: AccountId,
+        name: CallName,
+    ) -> Option<(HoldId, OpenHold)> {
         let core = self.shard(account).lock();
         let is_meant = |id: HoldId, hold: &OpenHold| match name {
             CallName::Hold(meant, _) => id == meant,
@@ -88,14 +67,6 @@ impl Ledger {
         core.holds()
             .find(|(id, hold)| hold.reservation.account == account && is_meant(*id, hold))
             .map(|(id, hold)| (id, hold.clone()))
-    }
-
-    /// The places of a hold's refunds, in order.
-    fn refunds_of(&self, account: AccountId, hold: HoldId) -> Vec<Seq> {
-        let mut places = self.shard(account).lock().refunds_of(account, hold);
-        places.sort_unstable();
-        places.truncate(REFUNDS_MAX);
-        places
     }
 }
 

@@ -4,7 +4,8 @@
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
 use crate::rules::account::{Account, Totals};
-use tollgate_money::ids::AccountId;
+use tollgate_money::ids::{AccountId, HoldId};
+use tollgate_money::money::Nanousd;
 
 impl Ledger {
     /// The account of this id, once all that it shows is on disk: what a crash could still take back
@@ -25,20 +26,8 @@ impl Ledger {
     ///
     /// # Errors
     /// In a fleet [`LedgerError::Unavailable`].
-    pub async fn with_figures(
-        &self,
-        mut accounts: Vec<Account>,
-    ) -> Result<Vec<Account>, LedgerError> {
-        let Some(funds) = self.shared_funds().filter(|_| !accounts.is_empty()) else {
-            return Ok(accounts);
-        };
-        let ids: Vec<AccountId> = accounts.iter().map(|account| account.id).collect();
-        let found = funds.balances(&ids).await?;
-        for account in &mut accounts {
-            let figures = found.get(&account.id).copied().unwrap_or_default();
-            (account.balance, account.written_off) = figures;
-        }
-        Ok(accounts)
+    pub async fn with_figures(&self, accounts: Vec<Account>) -> Result<Vec<Account>, LedgerError> {
+        self.books.figures(accounts).await
     }
 
     /// What all accounts have together.
@@ -46,11 +35,22 @@ impl Ledger {
     /// # Errors
     /// In a fleet [`LedgerError::Unavailable`].
     pub async fn totals(&self) -> Result<Totals, LedgerError> {
-        if let Some(funds) = self.shared_funds() {
-            return funds.totals().await;
-        }
-        let mut totals = Totals::default();
-        self.accounts().iter().for_each(|account| totals.add(account));
-        Ok(totals)
+        self.books.totals(self).await
+    }
+
+    /// What all accounts owe of which this process has the books: zero in a fleet, where the treasury
+    /// has them.
+    #[must_use]
+    pub fn debt(&self) -> Nanousd {
+        self.books.debt(self)
+    }
+
+    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    pub(crate) async fn charged(
+        &self,
+        account: AccountId,
+        hold: HoldId,
+    ) -> Result<Option<Nanousd>, LedgerError> {
+        self.books.charged(self, account, hold).await
     }
 }

@@ -77,12 +77,7 @@ impl Ledger {
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].
     pub async fn losses(&self, limit: usize) -> Result<Losses, LedgerError> {
         let limit = limit.min(LISTED_MAX);
-        if let Some(funds) = self.shared_funds() {
-            return funds.losses(limit).await;
-        }
-        let sums = self.loss_sums();
-        let last = self.query(move |store| store.losses(limit)).await?;
-        Ok(Losses { sums, last })
+        self.books.losses(self, limit).await
     }
 }
 

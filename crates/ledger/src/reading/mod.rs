@@ -1,16 +1,19 @@
 //! What is read of a ledger: statements, usage, figures, losses, exports, reports, and the check of the
-//! whole journal. Nothing is decided here.
+//! whole journal. Nothing is decided here. Where figures are read is `memory`'s `Books`: `local` in this
+//! ledger, `shared` with those of other ledgers.
 //!
 //! It may import `memory` and the layers below.
 
 pub(crate) mod call;
 pub(crate) mod export;
 pub(crate) mod figures;
+pub(crate) mod local;
 pub(crate) mod loss;
 pub(crate) mod offline;
 pub(crate) mod past;
 pub(crate) mod report;
 pub(crate) mod scan;
+pub(crate) mod shared;
 pub(crate) mod standing;
 pub(crate) mod statement;
 pub(crate) mod usage;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::memory::books::StatementLines;
 use crate::memory::ledger::Ledger;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::LedgerError;
@@ -160,32 +161,24 @@ impl Ledger {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let limit = limit.min(ENTRIES_MAX);
         let before = before.unwrap_or(Seq::MAX);
-        if let Some(funds) = self.shared_funds() {
-            let found = funds.entries(account, before, limit).await?;
-            return Ok(found.into_iter().filter_map(entry).collect());
-        }
-        let open = self.open_entries(account, before);
-        let ended = self.lines(account, before, limit).await?;
+        let StatementLines { open, ended } = self.books.lines(self, account, before, limit).await?;
+        let open = open.into_iter().map(|(id, hold)| open_entry(id, &hold));
         let mut entries: Vec<_> = ended.into_iter().filter_map(entry).collect();
         // A hold may have ended since it was found open.
         let has_ended = |hold: &Entry| entries.iter().any(|entry| entry.ends(hold));
-        let open: Vec<_> = open.into_iter().filter(|hold| !has_ended(hold)).collect();
+        let open: Vec<_> = open.filter(|hold| !has_ended(hold)).collect();
         entries.extend(open);
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.seq));
         entries.truncate(limit);
         Ok(entries)
     }
 
-    fn open_entries(&self, account: AccountId, before: Seq) -> Vec<Entry> {
+    /// The holds of an account that are open here, of those from before `before`.
+    pub(crate) fn open_holds_of(&self, account: AccountId, before: Seq) -> Vec<(HoldId, OpenHold)> {
         let core = self.shard(account).lock();
         core.holds()
             .filter(|(id, hold)| hold.reservation.account == account && id.number() < before)
-            .map(|(id, hold)| Entry {
-                seq: id.number(),
-                at: hold.reservation.at,
-                call: Some(call_of(id, hold)),
-                kind: EntryKind::Hold,
-            })
+            .map(|(id, hold)| (id, hold.clone()))
             .collect()
     }
 
@@ -194,10 +187,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].
     pub async fn in_doubt(&self) -> Result<Vec<InDoubt>, LedgerError> {
-        let found = match self.shared_funds() {
-            Some(funds) => funds.in_doubt().await?,
-            None => self.query(Store::in_doubt).await?,
-        };
+        let found = self.books.in_doubt(self).await?;
         Ok(found.iter().filter_map(in_doubt).collect())
     }
 
@@ -233,6 +223,11 @@ impl Entry {
         let id = |entry: &Self| entry.call.as_ref().map(|call| call.hold);
         self.seq != hold.seq && id(self) == id(hold)
     }
+}
+
+fn open_entry(id: HoldId, hold: &OpenHold) -> Entry {
+    let (at, call) = (hold.reservation.at, Some(call_of(id, hold)));
+    Entry { seq: id.number(), at, call, kind: EntryKind::Hold }
 }
 
 pub(crate) fn entry(journaled: Journaled) -> Option<Entry> {

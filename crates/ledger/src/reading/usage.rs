@@ -49,13 +49,7 @@ impl Ledger {
     ) -> Result<Vec<UsageRow>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let hours = Grain::Hour.touched(&range);
-        let found = match self.shared_funds() {
-            Some(funds) => {
-                let found = funds.usage(account, Grain::Hour, hours).await;
-                found?
-            }
-            None => self.query(move |store| store.usage(account, Grain::Hour, hours)).await?,
-        };
+        let found = self.books.usage(self, account, Grain::Hour, hours).await?;
         Ok(rows(Grain::Hour, found))
     }
 
@@ -73,10 +67,7 @@ impl Ledger {
     ) -> Result<Vec<UsageRow>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let times = grain.touched(&range);
-        let found = match self.shared_funds() {
-            Some(funds) => funds.usage(account, grain, times).await?,
-            None => self.ask(move |store| store.usage(account, grain, times)).await?,
-        };
+        let found = self.books.usage_lately(self, account, grain, times).await?;
         Ok(rows(grain, found))
     }
 
@@ -91,10 +82,7 @@ impl Ledger {
         range: Range<UnixMs>,
     ) -> Result<Vec<UsageOfAll>, LedgerError> {
         let times = grain.touched(&range);
-        let found = match self.shared_funds() {
-            Some(funds) => funds.usage_of_all(grain, times).await?,
-            None => self.ask(move |store| store.usage_of_all(grain, times)).await?,
-        };
+        let found = self.books.usage_of_all(self, grain, times).await?;
         let row = |(time, model, total)| UsageOfAll { begin: grain.begin(time), model, total };
         Ok(found.into_iter().map(row).collect())
     }
@@ -109,10 +97,7 @@ impl Ledger {
         account: AccountId,
     ) -> Result<HashMap<KeyId, UnixMs>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        match self.shared_funds() {
-            Some(funds) => Ok(funds.keys_last_used(account).await?),
-            None => self.ask(move |store| store.keys_last_used(account)).await,
-        }
+        self.books.keys_last_used(self, account).await
     }
 }
 

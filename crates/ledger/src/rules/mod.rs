@@ -10,6 +10,7 @@ pub mod core;
 pub(crate) mod house;
 pub mod key_rules;
 pub(crate) mod people;
+pub(crate) mod settlement;
 pub(crate) mod shards;
 pub(crate) mod spend;
 pub(crate) mod submit;

@@ -1,15 +1,12 @@
 //! Tasks in lists, and what came of the last try to announce the end of each: beside the task, whose
 //! own record never changes its form.
 
-use crate::records::task::Tried;
-use crate::seam::tasks::{ListedTask, TaskFilter, TaskPage, TaskQuery};
 use std::sync::Arc;
 
 use crate::memory::ledger::Ledger;
-use crate::projection::store::Store;
 use crate::records::error::LedgerError;
-use crate::records::record::Record;
-use crate::records::task::Task;
+use crate::records::task::{Task, Tried};
+use crate::seam::tasks::{ListedTask, TaskFilter, TaskPage, TaskQuery};
 use tollgate_money::ids::{AccountId, TaskId};
 
 /// The most tasks that one query gives.
@@ -30,18 +27,7 @@ impl Ledger {
         limit: usize,
     ) -> Result<Option<TaskPage>, LedgerError> {
         let limit = limit.min(TASKS_MAX);
-        if let Some(shared) = self.shared_tasks() {
-            let query = TaskQuery { account, filter, after, limit };
-            return Ok(shared.list(&query).await?);
-        }
-        let list = move |store: &Store| {
-            let is_wanted = |task: &Task| filter.as_ref().is_none_or(|filter| filter.wants(task));
-            store.tasks(account, after, limit, is_wanted)
-        };
-        let Some(found) = self.query(list).await? else { return Ok(None) };
-        let listed = |(task, tried)| ListedTask { task, tried };
-        let tasks = found.tasks.into_iter().map(listed).collect();
-        Ok(Some(TaskPage { tasks, next_after: found.next_after }))
+        self.tasks.list(self, TaskQuery { account, filter, after, limit }).await
     }
 
     /// The task of this id, whosever it is, until it is forgotten.
@@ -49,14 +35,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn listed_task(&self, id: TaskId) -> Result<Option<ListedTask>, LedgerError> {
-        if let Some(shared) = self.shared_tasks() {
-            return Ok(shared.any_task(id).await?);
-        }
-        self.query(move |store| {
-            let Some(task) = store.task(AccountId::HOUSE, Some(id), "")? else { return Ok(None) };
-            Ok(Some(ListedTask { task, tried: store.tried(id)? }))
-        })
-        .await
+        self.tasks.listed(self, id).await
     }
 
     /// The last try to announce the end of a task; `None` before the first.
@@ -64,10 +43,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn tried(&self, task: TaskId) -> Result<Option<Tried>, LedgerError> {
-        if let Some(shared) = self.shared_tasks() {
-            return Ok(shared.any_task(task).await?.and_then(|found| found.tried));
-        }
-        self.query(move |store| store.tried(task)).await
+        self.tasks.tried(self, task).await
     }
 
     /// Changes a task after a try to announce its end, and notes what came of the try, together;
@@ -81,13 +57,6 @@ impl Ledger {
         tried: Tried,
         change: impl Fn(&Task) -> Task + Send + Sync,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
-        if let Some(shared) = self.shared_tasks() {
-            return Self::change_shared(&*shared, id, &change, Some(&tried)).await;
-        }
-        let (account, task) = id;
-        let tried = Record::Announced { account, task, tried: Arc::new(tried) };
-        let Some((task, seq)) = self.alter_task(id, change, Some(tried))? else { return Ok(None) };
-        self.task_durable(seq).await?;
-        Ok(Some(task))
+        self.tasks.change(self, id, &change, Some(tried)).await
     }
 }

@@ -7,22 +7,29 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::calls::hold::{Hold, Settlement};
+use async_trait::async_trait;
+use tollgate_options::ledger::REPEATED_WITHIN;
+
 use crate::memory::act::By;
+use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
+use crate::memory::registry::TaskRegistry;
 use crate::records::error::LedgerError;
 use crate::records::record::{Journaled, OpenHold, Record, VoidReason};
-use crate::records::task::{Stage, Task, Tried};
+use crate::records::task::{Repeat, Stage, Task, Tried};
 use crate::rules::core::{Beside, Post};
-use crate::seam::funds::SharedFunds;
+use crate::rules::settlement::{Settlement, TaskSettlement};
+use crate::rules::submit::Repeated;
 use crate::seam::tasks::{
-    OpenTask, PreparedOpening, TaskEnding, TaskOpened, TaskStore, TaskStoreError,
+    ChangeTask, ListedTask, OpenTask, PreparedOpening, TaskEnding, TaskOpened, TaskPage, TaskQuery,
+    TaskStore, TaskStoreError,
 };
-use crate::tasks::task::{TaskSettlement, ended_as};
+use crate::tasks::local::LocalRegistry;
+use crate::tasks::task::{ended_as, resolution};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, TaskId};
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{Usage, UsageSource};
+use tollgate_money::price::Usage;
 
 /// For so long what an upstream has said of a task is tried to be written, while its customer or the
 /// next question waits: a database that fails over is back by then.
@@ -60,85 +67,191 @@ async fn persist<T, F: Future<Output = Result<T, TaskStoreError>> + Send>(
     }
 }
 
-impl Ledger {
-    /// Where tasks stand, in a fleet.
-    pub(crate) fn shared_tasks(&self) -> Option<Arc<dyn TaskStore>> {
-        self.shared_funds().cloned().map(SharedFunds::tasks)
-    }
+/// The tasks of a ledger that stand with those of others.
+pub(crate) struct SharedRegistry(pub(crate) Arc<dyn TaskStore>);
 
-    /// Which of the open holds have gone to the treasury with their tasks. To be asked when the node has
-    /// joined.
-    ///
-    /// # Errors
-    /// [`LedgerError::Unavailable`].
-    pub async fn handed_over(&self) -> Result<HashSet<HoldId>, LedgerError> {
-        match self.shared_tasks() {
-            None => Ok(HashSet::new()),
-            Some(shared) => Ok(shared.with_holds(&self.open_hold_ids()).await?),
-        }
-    }
-
+#[async_trait]
+impl TaskRegistry for SharedRegistry {
     /// Opens a task where the fleet has its tasks, and hands its hold over. All of it goes on when the
     /// caller does not wait for it any more.
-    pub(crate) async fn open_shared(
-        shared: Arc<dyn TaskStore>,
+    async fn open(
+        &self,
+        _ledger: &Ledger,
         hold: Hold,
-        task: &Task,
+        task: Arc<Task>,
         repeat_within: Duration,
     ) -> Result<(), LedgerError> {
         let ledger = hold.ledger();
         let account = task.intent.account;
         let open = ledger.shard(account).lock().hold(hold.id()).cloned();
         let Some(open) = open else { return Err(LedgerError::UnknownHold(hold.id())) };
-        let opening = match shared.prepare(task, open, repeat_within) {
+        let opening = match self.0.prepare(&task, open, repeat_within) {
             Ok(opening) => opening,
             Err(error) => {
                 hold.void(VoidReason::Unreached);
                 return Err(error.into());
             }
         };
-        let transfer = Transfer { ledger, shared, opening, task: task.clone() };
+        let transfer = Transfer { ledger, shared: Arc::clone(&self.0), opening, task };
         let transferred = tokio::spawn(transfer.run(hold)).await;
         transferred.unwrap_or(Err(LedgerError::Stopped))
     }
 
-    /// See [`Ledger::change_task`] and [`Ledger::announced`].
-    pub(crate) async fn change_shared(
-        shared: &dyn TaskStore,
+    async fn change(
+        &self,
+        _ledger: &Ledger,
         id: (AccountId, TaskId),
-        change: &(dyn Fn(&Task) -> Task + Send + Sync),
-        tried: Option<&Tried>,
+        change: &ChangeTask<'_>,
+        tried: Option<Tried>,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
-        Ok(persist(|| shared.change(id.0, id.1, change, tried)).await?.value)
+        let persisted = persist(|| self.0.change(id.0, id.1, change, tried.as_ref())).await?;
+        Ok(persisted.value)
     }
 
-    /// See [`Ledger::end_task`].
-    pub(crate) async fn end_shared(
-        shared: &dyn TaskStore,
+    async fn end(
+        &self,
+        _ledger: &Ledger,
         id: (AccountId, TaskId),
-        (state, document): (&str, String),
+        end: (&str, String),
         settlement: TaskSettlement,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (state, document) = end;
         let at = UnixMs::now();
         let decide = |open: &OpenTask| -> Result<TaskEnding, LedgerError> {
             Ok(ending(open, (state, &document), settlement, at))
         };
-        let Persisted { value, was_unknown } = persist(|| shared.end(id.0, id.1, &decide)).await?;
+        let Persisted { value, was_unknown } = persist(|| self.0.end(id.0, id.1, &decide)).await?;
         let ended = value?;
         if ended.is_some() || !was_unknown {
             return Ok(ended);
         }
         // The try that was not answered may have ended it.
-        let known = shared.any_task(id.1).await?.map(|found| Arc::new(found.task));
+        let known = self.0.any_task(id.1).await?.map(|found| Arc::new(found.task));
         Ok(known.filter(|task| {
             task.ended().is_some_and(|ended| ended.at == at && ended.state == state)
         }))
     }
 
-    fn end_here(&self, record: Record) -> Result<(), LedgerError> {
-        let mut core = self.shard(record.account()).lock();
-        self.commit(&mut core, record)?;
+    /// Ends the task first: when the act cannot be noted then, the same request notes it.
+    async fn resolve(
+        &self,
+        by: &By<'_>,
+        id: (AccountId, TaskId),
+        end: (&str, String),
+        charge: Option<Nanousd>,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (account, id) = id;
+        let (state, document) = end;
+        if by.was_done("task.resolve", account)? {
+            return Ok(None);
+        }
+        let at = UnixMs::now();
+        let decide = |open: &OpenTask| {
+            if open.task.stage != Stage::InDoubt {
+                return Err(LedgerError::NoDoubt(id));
+            }
+            let settlement = resolution(charge, open.hold.amount)?;
+            Ok(ending(open, (state, &document), settlement, at))
+        };
+        let Persisted { value, .. } = persist(|| self.0.end(account, id, &decide)).await?;
+        let task = match value? {
+            Some(task) => task,
+            None => {
+                let known = self.0.any_task(id).await?.map(|found| Arc::new(found.task));
+                let is_same = |task: &Arc<Task>| {
+                    task.intent.account == account
+                        && task.ended().is_some_and(|ended| {
+                            (&*ended.state, &ended.document, ended.charged)
+                                == (state, &document, charge.unwrap_or_default())
+                        })
+                };
+                let known = known.filter(|task| by.asked.id.is_some() && is_same(task));
+                known.ok_or(LedgerError::NoDoubt(id))?
+            }
+        };
+        by.note("task.resolve", account, &id.to_string()).await?;
+        Ok(Some(task))
+    }
+
+    async fn announce_again(&self, by: &By<'_>, task: Task) -> Result<(), LedgerError> {
+        let (account, id) = (task.intent.account, task.id());
+        if by.was_done("task.announce", account)? {
+            return Ok(());
+        }
+        let webhook = task.webhook;
+        let change = move |known: &Task| Task { webhook, ..known.clone() };
+        self.change(by.ledger, (account, id), &change, None).await?;
+        by.note("task.announce", account, &id.to_string()).await?;
         Ok(())
+    }
+
+    async fn find(
+        &self,
+        _ledger: &Ledger,
+        account: AccountId,
+        id: &str,
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        Ok(self.0.task(account, id).await?)
+    }
+
+    async fn in_work(
+        &self,
+        _ledger: &Ledger,
+        id: (AccountId, TaskId),
+    ) -> Result<Option<Arc<Task>>, LedgerError> {
+        let (account, id) = id;
+        let found = self.0.any_task(id).await?.map(|found| Arc::new(found.task));
+        Ok(found.filter(|task| !task.is_done() && task.intent.account == account))
+    }
+
+    async fn listed(
+        &self,
+        _ledger: &Ledger,
+        id: TaskId,
+    ) -> Result<Option<ListedTask>, LedgerError> {
+        Ok(self.0.any_task(id).await?)
+    }
+
+    async fn tried(&self, _ledger: &Ledger, id: TaskId) -> Result<Option<Tried>, LedgerError> {
+        Ok(self.0.any_task(id).await?.and_then(|found| found.tried))
+    }
+
+    async fn list(
+        &self,
+        _ledger: &Ledger,
+        query: TaskQuery,
+    ) -> Result<Option<TaskPage>, LedgerError> {
+        Ok(self.0.list(&query).await?)
+    }
+
+    async fn in_doubt(&self, _ledger: &Ledger) -> Result<Vec<Arc<Task>>, LedgerError> {
+        Ok(self.0.in_doubt().await?)
+    }
+
+    async fn repeated(
+        &self,
+        _ledger: &Ledger,
+        account: AccountId,
+        repeat: &Repeat,
+        at: UnixMs,
+        within: Duration,
+    ) -> Result<Repeated, LedgerError> {
+        Ok(self.0.repeated(account, repeat, at, within).await?)
+    }
+
+    /// Forgets also what the ledger has of the time before it shared its tasks.
+    async fn forget(
+        &self,
+        ledger: &Ledger,
+        ended_before: UnixMs,
+        limit: usize,
+    ) -> Result<usize, LedgerError> {
+        LocalRegistry.forget(ledger, ended_before, limit).await?;
+        Ok(self.0.forget(ended_before, REPEATED_WITHIN, limit).await?)
+    }
+
+    async fn handed_over(&self, ledger: &Ledger) -> Result<HashSet<HoldId>, LedgerError> {
+        Ok(self.0.with_holds(&ledger.open_hold_ids()).await?)
     }
 }
 
@@ -147,7 +260,7 @@ struct Transfer {
     ledger: Arc<Ledger>,
     shared: Arc<dyn TaskStore>,
     opening: Box<dyn PreparedOpening>,
-    task: Task,
+    task: Arc<Task>,
 }
 
 impl Transfer {
@@ -164,11 +277,11 @@ impl Transfer {
                 Ok(())
             }
             Ok(TaskOpened::Repeated) => {
-                self.ledger.end_here(voided(&self.task))?;
+                end_here(&self.ledger, voided(&self.task))?;
                 Err(LedgerError::Conflict)
             }
             Ok(TaskOpened::Refused) => {
-                self.ledger.end_here(voided(&self.task))?;
+                end_here(&self.ledger, voided(&self.task))?;
                 let cause = "this node's term is over, or what it was lent is not there";
                 Err(LedgerError::Unavailable(cause.to_owned()))
             }
@@ -178,7 +291,7 @@ impl Transfer {
                 Err(error.into())
             }
             Err(error) => {
-                self.ledger.end_here(voided(&self.task))?;
+                end_here(&self.ledger, voided(&self.task))?;
                 Err(error.into())
             }
         }
@@ -205,7 +318,7 @@ impl Transfer {
         let Some(ledger) = ledger.upgrade() else { return };
         if is_open {
             ledger.hand_over(account, hold);
-        } else if let Err(error) = ledger.end_here(voided(&task)) {
+        } else if let Err(error) = end_here(&ledger, voided(&task)) {
             log::warn!("{hold} is left to the next start: {error}");
         }
     }
@@ -231,6 +344,12 @@ async fn until_known<T, F: Future<Output = Result<T, TaskStoreError>>>(
     None
 }
 
+fn end_here(ledger: &Ledger, record: Record) -> Result<(), LedgerError> {
+    let mut core = ledger.shard(record.account()).lock();
+    ledger.commit(&mut core, record)?;
+    Ok(())
+}
+
 fn voided(task: &Task) -> Record {
     let (account, hold) = (task.intent.account, task.intent.hold);
     Record::Voided { account, hold, reason: VoidReason::Unreached, at: UnixMs::now() }
@@ -240,10 +359,11 @@ fn voided(task: &Task) -> Record {
 /// account has that no node was lent, and the rest is its debt: see [`Post::over`].
 fn ending(
     open: &OpenTask,
-    (state, document): (&str, &str),
+    end: (&str, &str),
     settlement: TaskSettlement,
     at: UnixMs,
 ) -> TaskEnding {
+    let (state, document) = end;
     let OpenTask { task, hold, available, debt } = open;
     let (account, id) = (task.intent.account, task.intent.hold);
     // A clock may have been set back, or be another node's.
@@ -264,78 +384,4 @@ fn ending(
     let hold = OpenHold { amount, ..hold.clone() };
     let journaled = Journaled { seq: id.number(), record, hold: Some(hold) };
     TaskEnding { task: ended_as(task, (state, document), (charged, usage), at), journaled }
-}
-
-impl By<'_> {
-    /// See [`By::resolve_task`], for a task of a fleet. The task ends first: when the act cannot be
-    /// noted then, the same request notes it.
-    pub(crate) async fn resolve_shared(
-        &self,
-        shared: &dyn TaskStore,
-        (account, id): (AccountId, TaskId),
-        (state, document): (&str, String),
-        charge: Option<Nanousd>,
-    ) -> Result<Option<Arc<Task>>, LedgerError> {
-        if self.was_done("task.resolve", account)? {
-            return Ok(None);
-        }
-        let at = UnixMs::now();
-        let decide = |open: &OpenTask| {
-            if open.task.stage != Stage::InDoubt {
-                return Err(LedgerError::NoDoubt(id));
-            }
-            let settlement = resolution(charge, open.hold.amount)?;
-            Ok(ending(open, (state, &document), settlement, at))
-        };
-        let Persisted { value, .. } = persist(|| shared.end(account, id, &decide)).await?;
-        let task = match value? {
-            Some(task) => task,
-            None => {
-                let known = shared.any_task(id).await?.map(|found| Arc::new(found.task));
-                let is_same = |task: &Arc<Task>| {
-                    task.intent.account == account
-                        && task.ended().is_some_and(|ended| {
-                            (&*ended.state, &ended.document, ended.charged)
-                                == (state, &document, charge.unwrap_or_default())
-                        })
-                };
-                let known = known.filter(|task| self.asked.id.is_some() && is_same(task));
-                known.ok_or(LedgerError::NoDoubt(id))?
-            }
-        };
-        self.note("task.resolve", account, &id.to_string()).await?;
-        Ok(Some(task))
-    }
-
-    /// See [`By::announce_again`], for a task of a fleet.
-    pub(crate) async fn announce_shared(
-        &self,
-        shared: &dyn TaskStore,
-        task: &Task,
-    ) -> Result<(), LedgerError> {
-        let (account, id) = (task.intent.account, task.id());
-        if self.was_done("task.announce", account)? {
-            return Ok(());
-        }
-        let webhook = task.webhook;
-        let change = move |known: &Task| Task { webhook, ..known.clone() };
-        Ledger::change_shared(shared, (account, id), &change, None).await?;
-        self.note("task.announce", account, &id.to_string()).await?;
-        Ok(())
-    }
-}
-
-/// How a task in doubt is settled with this charge.
-pub(crate) fn resolution(
-    charge: Option<Nanousd>,
-    held: Nanousd,
-) -> Result<TaskSettlement, LedgerError> {
-    match charge {
-        None => Ok(TaskSettlement::Void),
-        Some(charge) if Nanousd::ZERO < charge && charge <= held => {
-            let (usage, source) = (Usage::ZERO, UsageSource::Estimated);
-            Ok(TaskSettlement::Post(Settlement { charge, usage, source }))
-        }
-        Some(_) => Err(LedgerError::Invalid("the charge must be above zero and within the hold")),
-    }
 }

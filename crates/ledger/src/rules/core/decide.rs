@@ -128,7 +128,8 @@ impl Post {
 }
 
 impl Core {
-    /// A grant of `amount` under the caller's `id`.
+    /// A grant of `amount` under the caller's `id`. At a node of a fleet, which has a part of the
+    /// account's money, whether the amount fits the account is left to where all of it is.
     ///
     /// # Errors
     /// [`LedgerError::UnknownAccount`], [`LedgerError::Conflict`], and [`LedgerError::Invalid`] for
@@ -140,34 +141,26 @@ impl Core {
         amount: Nanousd,
         at: UnixMs,
     ) -> Result<Decision, LedgerError> {
-        let decision = self.decide_grant_elsewhere(account, id, amount, at)?;
-        if let Decision::New(record) = &decision {
-            let account = &self.state(account)?.account;
-            let fits = Movement::of(record, None).and_then(|movement| account.after(&movement));
-            fits.map_err(|_| UNFIT_GRANT)?;
-        }
-        Ok(decision)
-    }
-
-    /// The same where only a part of the account's money is here: whether the amount fits the account
-    /// is decided where all of it is.
-    ///
-    /// # Errors
-    /// As [`Core::decide_grant`].
-    pub fn decide_grant_elsewhere(
-        &self,
-        account: AccountId,
-        id: &str,
-        amount: Nanousd,
-        at: UnixMs,
-    ) -> Result<Decision, LedgerError> {
-        if let Some(grant) = self.state(account)?.grants.get(id) {
+        let state = self.state(account)?;
+        if let Some(grant) = state.grants.get(id) {
             return repeated(grant.amount == amount, grant.seq);
         }
         if amount <= Nanousd::ZERO {
             return Err(UNFIT_GRANT);
         }
-        Ok(Decision::New(Record::Granted { account, id: id.to_owned(), amount, at }))
+        let record = Record::Granted { account, id: id.to_owned(), amount, at };
+        if !self.is_shared {
+            let fits = Movement::of(&record, None).and_then(|moved| state.account.after(&moved));
+            fits.map_err(|_| UNFIT_GRANT)?;
+        }
+        Ok(Decision::New(record))
+    }
+
+    /// Whether a call that a crash left open can be taken off the list of those in doubt. At a node of
+    /// a fleet every call can, as far as is known here: the list is where the fleet's money is.
+    pub(crate) fn may_be_in_doubt(&self, account: AccountId, hold: HoldId) -> bool {
+        let state = self.accounts.get(&account);
+        self.is_shared || state.is_some_and(|state| state.people.doubts.contains(&hold))
     }
 
     /// A refund of `amount` on `hold`, which was settled for `charged`.

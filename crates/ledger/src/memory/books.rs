@@ -1,0 +1,137 @@
+//! Where the money of a ledger's accounts is added up: what is asked of that place, wherever it is.
+//! `reading::local` and `reading::shared` are the two there are, and the ledger has the one that it was
+//! opened with.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use async_trait::async_trait;
+
+use crate::memory::ledger::Ledger;
+use crate::projection::grain::Grain;
+use crate::projection::store::CallName;
+use crate::projection::window::{UsageCell, UsageTotal};
+use crate::records::error::LedgerError;
+use crate::records::loss::Losses;
+use crate::records::record::{Journaled, OpenHold};
+use crate::rules::account::{Account, Totals};
+use crate::seam::funds::UsageOfModel;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
+use tollgate_money::money::Nanousd;
+
+/// Lines of a statement.
+#[derive(Debug, Default)]
+pub(crate) struct StatementLines {
+    /// Holds that are open, in no order.
+    pub(crate) open: Vec<(HoldId, OpenHold)>,
+    /// What has ended or moved, newest first. A hold that ends meanwhile may stand here as well.
+    pub(crate) ended: Vec<Journaled>,
+}
+
+/// The figures of all who spend the money of a ledger's accounts, and what they are made of. The
+/// ledger that asks is handed in with each call: books that kept it would keep it open. All fail with
+/// [`LedgerError::Store`], [`LedgerError::Stopped`] or [`LedgerError::Unavailable`] where they cannot
+/// be read.
+#[async_trait]
+pub(crate) trait Books: Send + Sync {
+    /// These accounts, as this ledger has them, with the figures that are shown of them.
+    async fn figures(&self, accounts: Vec<Account>) -> Result<Vec<Account>, LedgerError>;
+
+    /// What all accounts have together.
+    async fn totals(&self, ledger: &Ledger) -> Result<Totals, LedgerError>;
+
+    /// What all accounts owe, where this process knows it without asking; else zero.
+    fn debt(&self, ledger: &Ledger) -> Nanousd;
+
+    /// Lines of an account's statement from before `before`: at most `limit` of those that ended.
+    async fn lines(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        before: Seq,
+        limit: usize,
+    ) -> Result<StatementLines, LedgerError>;
+
+    /// Holds that crashes left open, oldest first.
+    async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Journaled>, LedgerError>;
+
+    /// The usage of an account in the hours or days of `times`, with all that was recorded before the
+    /// call.
+    async fn usage(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<(UsageCell, UsageTotal)>, LedgerError>;
+
+    /// The usage of an account in the hours or days of `times`, as of a few seconds ago.
+    async fn usage_lately(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<(UsageCell, UsageTotal)>, LedgerError>;
+
+    /// The usage of everybody in the hours or days of `times`, as of a few seconds ago.
+    async fn usage_of_all(
+        &self,
+        ledger: &Ledger,
+        grain: Grain,
+        times: Range<u32>,
+    ) -> Result<Vec<UsageOfModel>, LedgerError>;
+
+    /// When each key of an account was last charged for a call, as of a few seconds ago.
+    async fn keys_last_used(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+    ) -> Result<HashMap<KeyId, UnixMs>, LedgerError>;
+
+    /// What calls may have cost the operator, with the last `limit` losses.
+    async fn losses(&self, ledger: &Ledger, limit: usize) -> Result<Losses, LedgerError>;
+
+    /// The hold of an account's call that is open.
+    async fn open_hold_of(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<(HoldId, OpenHold)>, LedgerError>;
+
+    /// The line with which a call of an account ended. Asked after [`Books::open_hold_of`], it misses no
+    /// call that ends meanwhile.
+    async fn end_of_call(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        name: CallName,
+    ) -> Result<Option<Journaled>, LedgerError>;
+
+    /// At most `limit` refunds of a hold, the first ones.
+    async fn refunds_of(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        hold: HoldId,
+        limit: usize,
+    ) -> Result<Vec<Journaled>, LedgerError>;
+
+    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    async fn charged(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        hold: HoldId,
+    ) -> Result<Option<Nanousd>, LedgerError>;
+
+    /// What a silent node has out of an account; `None` if it is not silent, or has nothing.
+    /// [`LedgerError::NoFleet`] where nobody else can have anything.
+    async fn in_suspense(
+        &self,
+        node: NodeId,
+        account: AccountId,
+    ) -> Result<Option<Nanousd>, LedgerError>;
+}

@@ -1,0 +1,121 @@
+//! Where a ledger's tasks stand: what is asked of that place, wherever it is. `tasks::local` and
+//! `tasks::shared` are the two there are, and the ledger has the one that it was opened with.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::memory::act::By;
+use crate::memory::hold::Hold;
+use crate::memory::ledger::Ledger;
+use crate::records::error::LedgerError;
+use crate::records::task::{Repeat, Task, Tried};
+use crate::rules::settlement::TaskSettlement;
+use crate::rules::submit::Repeated;
+use crate::seam::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::{AccountId, HoldId, TaskId};
+use tollgate_money::money::Nanousd;
+
+/// A ledger's tasks, in the one place where they stand. The ledger that asks is handed in with each
+/// call: a registry that kept it would keep it open. What a method has changed is on disk when it
+/// returns. All fail with [`LedgerError::Stopped`] once the ledger has closed, and with
+/// [`LedgerError::Store`] or [`LedgerError::Unavailable`] where the place cannot be read.
+#[async_trait]
+pub(crate) trait TaskRegistry: Send + Sync {
+    /// Opens a task that `hold` pays for, which its end ends from here on. The hold is voided where the
+    /// task is not opened: with [`LedgerError::Conflict`] where a submit of the same name has come
+    /// within `repeat_within`.
+    async fn open(
+        &self,
+        ledger: &Ledger,
+        hold: Hold,
+        task: Arc<Task>,
+        repeat_within: Duration,
+    ) -> Result<(), LedgerError>;
+
+    /// Changes a task, and notes with it the last try to announce its end; `None` when it cannot become
+    /// so.
+    async fn change(
+        &self,
+        ledger: &Ledger,
+        id: (AccountId, TaskId),
+        change: &ChangeTask<'_>,
+        tried: Option<Tried>,
+    ) -> Result<Option<Arc<Task>>, LedgerError>;
+
+    /// Ends a task and its hold together, with this state and document; `None` when it has ended before.
+    async fn end(
+        &self,
+        ledger: &Ledger,
+        id: (AccountId, TaskId),
+        end: (&str, String),
+        settlement: TaskSettlement,
+    ) -> Result<Option<Arc<Task>>, LedgerError>;
+
+    /// Ends a task whose submit is in doubt, as [`By::resolve_task`] says, and notes who did it.
+    async fn resolve(
+        &self,
+        by: &By<'_>,
+        id: (AccountId, TaskId),
+        end: (&str, String),
+        charge: Option<Nanousd>,
+    ) -> Result<Option<Arc<Task>>, LedgerError>;
+
+    /// Takes a task that has ended into work again, for its announcement, and notes who did it.
+    async fn announce_again(&self, by: &By<'_>, task: Task) -> Result<(), LedgerError>;
+
+    /// The account's task of this id, or of this upstream's id.
+    async fn find(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        id: &str,
+    ) -> Result<Option<Arc<Task>>, LedgerError>;
+
+    /// The account's task of this id, while something remains to be done for it.
+    async fn in_work(
+        &self,
+        ledger: &Ledger,
+        id: (AccountId, TaskId),
+    ) -> Result<Option<Arc<Task>>, LedgerError>;
+
+    /// The task of this id, whosever it is, with the last try to announce its end.
+    async fn listed(&self, ledger: &Ledger, id: TaskId) -> Result<Option<ListedTask>, LedgerError>;
+
+    /// The last try to announce the end of a task; `None` before the first.
+    async fn tried(&self, ledger: &Ledger, id: TaskId) -> Result<Option<Tried>, LedgerError>;
+
+    /// A part of a list; `None` if there is no such task as the one that it begins behind.
+    async fn list(
+        &self,
+        ledger: &Ledger,
+        query: TaskQuery,
+    ) -> Result<Option<TaskPage>, LedgerError>;
+
+    /// The tasks of which nobody knows whether their upstreams took them, oldest first.
+    async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Arc<Task>>, LedgerError>;
+
+    /// Whether a submit was made less than `within` before `at`.
+    async fn repeated(
+        &self,
+        ledger: &Ledger,
+        account: AccountId,
+        repeat: &Repeat,
+        at: UnixMs,
+        within: Duration,
+    ) -> Result<Repeated, LedgerError>;
+
+    /// Forgets tasks that ended before `ended_before`, at most `limit` of them, and says how many.
+    async fn forget(
+        &self,
+        ledger: &Ledger,
+        ended_before: UnixMs,
+        limit: usize,
+    ) -> Result<usize, LedgerError>;
+
+    /// Which of the ledger's open holds have left it with their tasks.
+    async fn handed_over(&self, ledger: &Ledger) -> Result<HashSet<HoldId>, LedgerError>;
+}
