@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use url::Url;
 
-use super::agenda::{Agenda, Due};
+use super::agenda::{Due, WaitingRules};
 use super::{Tasks, as_ms};
 use crate::clock::UnixMs;
 use crate::config::snapshot::WebhookShares;
@@ -25,11 +25,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(300);
 const SILENT_MAX: usize = 10_000;
 /// When an announcement is looked at again whose receiver gets as many as it can.
 const FULL_WAIT: Duration = Duration::from_secs(1);
-/// In a fleet a task is this node's for half a minute: so many of an account wait here, and so long;
-/// then any node may take them, after this time or twice of it.
-const SHARED_WAITING_MAX: usize = 16;
-const SHARED_WAIT_MAX: Duration = Duration::from_secs(10);
-const SHARED_PAUSE: Duration = Duration::from_secs(10);
 
 /// A receiver: scheme, host and port.
 type Receiver = Arc<str>;
@@ -54,8 +49,7 @@ enum Next {
 
 /// All announcements that are due or being sent.
 pub(super) struct Deliveries {
-    /// Whether the nodes of a fleet share them.
-    is_shared: bool,
+    rules: WaitingRules,
     lines: Mutex<Lines>,
 }
 
@@ -85,8 +79,9 @@ struct Silence {
 }
 
 impl Deliveries {
-    pub(super) fn new(agenda: &Agenda) -> Self {
-        Self { is_shared: matches!(agenda, Agenda::Shared(_)), lines: Mutex::default() }
+    /// None yet; they are to wait by these rules.
+    pub(super) fn new(rules: WaitingRules) -> Self {
+        Self { rules, lines: Mutex::default() }
     }
 
     /// Takes in an announcement. It is given back, with when to look again, where it cannot wait here.
@@ -94,8 +89,8 @@ impl Deliveries {
         let mut lines = self.lines.lock();
         let account = job.due.account;
         let line = lines.accounts.entry(account).or_default();
-        if self.is_shared && line.waiting.len() >= SHARED_WAITING_MAX {
-            return Some((job, shared_pause()));
+        if line.waiting.len() >= self.rules.per_account_max {
+            return Some((job, self.pause()));
         }
         let is_first = line.waiting.is_empty();
         line.waiting.push_back(Job { since: now, ..job });
@@ -124,9 +119,8 @@ impl Deliveries {
             }
             let has_waited = now.saturating_duration_since(job.since);
             let wait = match lines.in_the_way(&job, shares, now) {
-                Some(wait) if self.is_shared => wait.max(shared_pause()),
-                Some(wait) => wait,
-                None if self.is_shared && has_waited > SHARED_WAIT_MAX => shared_pause(),
+                Some(wait) => wait.max(self.pause()),
+                None if has_waited > self.rules.time_max => self.pause(),
                 None => {
                     lines.begin(&job);
                     return Next::Begin(job);
@@ -154,6 +148,11 @@ impl Deliveries {
         }
         lines.let_go(account);
         lines.heard((account, Arc::clone(&job.receiver)), answered, now);
+    }
+
+    /// After which time what is handed back is due again; not all at once.
+    fn pause(&self) -> Duration {
+        self.rules.pause.mul_f64(1.0 + fastrand::f64())
     }
 }
 
@@ -207,10 +206,6 @@ impl Lines {
             (silence.times, silence.until) = (silence.times.saturating_add(1), now + wait);
         }
     }
-}
-
-fn shared_pause() -> Duration {
-    SHARED_PAUSE.mul_f64(1.0 + fastrand::f64())
 }
 
 /// Where a URL leads, as far as its receiver is told apart by it.
@@ -271,15 +266,7 @@ impl Tasks {
 
     async fn deliver_later(&self, job: &Job, wait: Duration) {
         let at = UnixMs(UnixMs::now().0.saturating_add(as_ms(wait)));
-        match &self.agenda {
-            Agenda::Own(timetable) => timetable.push(Due { at, ..job.due }),
-            Agenda::Shared(queue) => {
-                if let Err(error) = queue.tasks.put_off(job.due.task, at).await {
-                    // It is due again when nobody holds it any more.
-                    log::warn!("{} could not be put on the agenda: {error}", job.due.task);
-                }
-            }
-        }
+        self.agenda.hand_back(Due { at, ..job.due }).await;
     }
 }
 

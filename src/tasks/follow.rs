@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 
-use super::agenda::{Agenda, Due};
-use super::queue::Queue;
+use super::agenda::{Due, Look, Occasion, Submitter};
 use super::{Tasks, as_ms, codec_of, facts_of, given_up};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Upstream;
@@ -46,17 +45,6 @@ const FORGET_MAX: usize = 10_000;
 #[must_use]
 pub fn doubt_ends_at(task: &Task) -> UnixMs {
     UnixMs((task.intent.at.0 + DOUBT_MS).min(task.intent.expires_at.0))
-}
-
-/// What came of asking how a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// It has ended.
-    Ended,
-    /// It has not.
-    Unended,
-    /// Nobody told.
-    Unheard,
 }
 
 impl Look {
@@ -129,59 +117,35 @@ impl Tasks {
 
     /// Asks how a task is, and gives it up when its time is long over.
     async fn look_at(&self, task: &Task) {
-        let look = match &self.agenda {
-            Agenda::Own(_) => self.refresh(task, Duration::ZERO).await,
-            // This node holds it, so nobody else asks.
-            Agenda::Shared(queue) => self.ask_for_all(queue, task).await,
-        };
+        let look = self.ask_in_turn(task, Occasion::Due).await;
         if look.gives_up(task.intent.expires_at, UnixMs::now()) {
             self.expire(task).await;
-        } else if look != Look::Ended && matches!(self.agenda, Agenda::Own(_)) {
-            self.schedule(task, self.next_look(task)).await;
+        } else if look != Look::Ended {
+            self.agenda.look_again(task, self.next_look(task));
         }
     }
 
-    /// A submit of which nothing was heard. In a fleet the node that makes it may still be at it;
-    /// else nobody knows whether its upstream took it, and it is not repeated.
+    /// A submit of which nothing was heard. Whoever makes it may still be at it; else nobody knows
+    /// whether its upstream took it, and it is not repeated.
     async fn doubt_submit(&self, task: &Task) {
-        let Agenda::Shared(queue) = &self.agenda else { return self.give_up_doubt(task).await };
         let age = UnixMs::now().0.saturating_sub(task.intent.at.0);
-        // Where it cannot be read, another look will tell.
-        let is_left = queue.tasks.is_orphaned(task).await.unwrap_or(false);
-        if !is_left && age < as_ms(SUBMIT_MAX) {
-            let next = UnixMs(UnixMs::now().0.saturating_add(as_ms(SUBMIT_LOOK)));
-            return self.schedule(task, next).await;
+        match self.agenda.submitter(task).await {
+            Submitter::Own => return self.give_up_doubt(task).await,
+            Submitter::Alive if age < as_ms(SUBMIT_MAX) => {
+                let next = UnixMs(UnixMs::now().0.saturating_add(as_ms(SUBMIT_LOOK)));
+                return self.agenda.schedule(task, next).await;
+            }
+            Submitter::Alive | Submitter::Gone => {}
         }
         let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
         match self.ledger.change_task((task.intent.account, task.id()), doubt).await {
             Ok(Some(task)) => {
                 log::warn!("{} is in doubt: its submit was under way", task.id());
-                self.schedule(&task, doubt_ends_at(&task)).await;
+                self.agenda.schedule(&task, doubt_ends_at(&task)).await;
             }
             Ok(None) => {}
             Err(error) => log::error!("{} cannot be put in doubt: {error}", task.id()),
         }
-    }
-
-    /// Asks how a task is that this node holds, and tells all nodes.
-    async fn ask_for_all(&self, queue: &Queue, task: &Task) -> Look {
-        let heard = match self.ask(task).await {
-            Ok(report) if report.state.is_end() => {
-                self.end(task, report).await;
-                return Look::Ended;
-            }
-            Ok(report) => Some((report.state.as_str(), report.document)),
-            Err(cause) => {
-                log::warn!("{} could not be asked about: {cause}", task.id());
-                None
-            }
-        };
-        let heard = heard.as_ref().map(|(state, document)| (*state, document.as_str()));
-        let noted = queue.tasks.note_asked(task.id(), heard, self.next_look(task)).await;
-        if let Err(error) = noted {
-            log::warn!("what was heard of {} could not be noted: {error}", task.id());
-        }
-        heard.map_or(Look::Unheard, |_| Look::Unended)
     }
 
     /// Takes the next slot in which the upstream may be asked: `None` when that is at once, else how far away it is.
@@ -213,52 +177,29 @@ impl Tasks {
         if expires_at > now { at.min(expires_at) } else { at }
     }
 
-    /// Asks how a task is, unless that was done within `fresh`, and ends it if it has ended. Of many who
+    /// Asks how a task is, where that is up to this process now, and ends it if it has ended. Of many who
     /// want to know, one asks.
-    pub(super) async fn refresh(&self, task: &Task, fresh: Duration) -> Look {
-        if let Agenda::Shared(queue) = &self.agenda {
-            if self.rest_of(task).is_some() {
-                return Look::Unended;
-            }
-            return match queue.tasks.claim_to_ask(task.id(), fresh).await {
-                Ok(true) => self.ask_for_all(queue, task).await,
-                Ok(false) => Look::Unended,
-                Err(error) => {
-                    log::warn!("{} could not be asked about: {error}", task.id());
-                    Look::Unheard
-                }
-            };
-        }
-        let Some(live) = self.live(task).await else { return Look::Ended };
-        let mut asked = live.asked.lock().await;
-        let is_fresh = |asked: Instant| asked.elapsed() < fresh;
-        if asked.is_some_and(is_fresh) || self.rest_of(task).is_some() {
-            return Look::Unended;
-        }
-        if !self.is_open(task).await {
-            return Look::Ended;
-        }
+    pub(super) async fn ask_in_turn(&self, task: &Task, occasion: Occasion) -> Look {
+        let mut asking = match self.agenda.turn_to_ask(task, occasion, &self.slots).await {
+            Ok(asking) => asking,
+            Err(look) => return look,
+        };
         let answer = self.ask(task).await;
-        *asked = Some(Instant::now());
-        match answer {
+        asking.asked();
+        let heard = match answer {
             Ok(report) if report.state.is_end() => {
                 self.end(task, report).await;
-                live.changed.notify_waiters();
-                if self.is_open(task).await { Look::Unended } else { Look::Ended }
+                return asking.ended(task).await;
             }
-            Ok(report) => {
-                let mut said = live.said.lock();
-                if said.state != report.state {
-                    said.changed_at = UnixMs::now();
-                }
-                (said.state, said.document) = (report.state, report.document);
-                Look::Unended
-            }
+            Ok(report) => Some(report),
             Err(cause) => {
                 log::warn!("{} could not be asked about: {cause}", task.id());
-                Look::Unheard
+                None
             }
-        }
+        };
+        let look = if heard.is_some() { Look::Unended } else { Look::Unheard };
+        asking.note(task, heard, self.next_look(task)).await;
+        look
     }
 
     async fn ask(&self, task: &Task) -> Result<Report, String> {
@@ -327,24 +268,12 @@ impl Tasks {
     async fn expire(&self, task: &Task) {
         log::warn!("{} is given up: its upstream does not say that it has ended", task.id());
         let error = Error { code: "Expired", message: "The task was not done in time." };
-        let document = given_up(task, &self.said(task).await, &error);
+        let document = given_up(task, &self.agenda.last_said(task).await.document, &error);
         if self.end_as(task, TaskState::Expired, document, TaskSettlement::Void).await {
             self.note_loss(task, LossCause::Untold, bound_of(task));
         }
     }
 
-    /// The document of what the upstream said last; empty where that is not known.
-    async fn said(&self, task: &Task) -> String {
-        match &self.agenda {
-            Agenda::Own(_) => self.live.said(task).document,
-            Agenda::Shared(queue) => {
-                let found = queue.tasks.any_task(task.id()).await.ok().flatten();
-                found.and_then(|found| found.said).map(|said| said.document).unwrap_or_default()
-            }
-        }
-    }
-
-    /// Nobody could find out what became of a submit: nobody pays.
     /// A submit that the last process had opened and never sent: no upstream has it, and its money is free.
     pub(super) async fn reject_unsent(&self, task: &Task) {
         log::info!("{} was never sent: it is over, and costs nothing", task.id());
@@ -352,9 +281,10 @@ impl Tasks {
         self.end_as(task, TaskState::Failed, document.to_owned(), TaskSettlement::Void).await;
     }
 
+    /// Nobody could find out what became of a submit: nobody pays.
     async fn give_up_doubt(&self, task: &Task) {
         if UnixMs::now() < doubt_ends_at(task) {
-            self.schedule(task, doubt_ends_at(task)).await;
+            self.agenda.schedule(task, doubt_ends_at(task)).await;
             return;
         }
         let message = "It is not known whether the upstream took the task. Nothing was charged.";
@@ -416,9 +346,9 @@ impl Tasks {
         if matches!(settlement, TaskSettlement::Void) {
             self.note_unpaid(task.intent.account);
         }
-        self.live.let_go(task.id());
+        self.agenda.let_go(task.id());
         if let Webhook::Due { at, .. } = task.webhook {
-            self.schedule(task, at).await;
+            self.agenda.schedule(task, at).await;
         }
     }
 

@@ -2,8 +2,7 @@
 //!
 //! | File | What it knows |
 //! |---|---|
-//! | `agenda` | which task must be looked at when; `queue`, in a fleet |
-//! | `live` | what an upstream said last of tasks that have not ended |
+//! | `agenda` | which task must be looked at when, whose turn it is to ask, and what an upstream said last: in this process alone, or shared by a fleet |
 //! | `follow` | asking upstreams, at due times and within a budget, and what the answers mean for the money |
 //! | `slots` | when an upstream may be asked |
 //! | `operate` | what operators do with single tasks |
@@ -19,9 +18,7 @@
 mod agenda;
 mod deliveries;
 mod follow;
-mod live;
 mod operate;
-mod queue;
 mod slots;
 mod unpaid;
 mod webhook;
@@ -34,8 +31,6 @@ use tokio::sync::Semaphore;
 
 use crate::clock::UnixMs;
 use crate::config::ConfigHandle;
-use crate::fleet::InFleet;
-use crate::fleet::postgres::tasks::SharedTasks;
 use crate::ledger::{AccountId, Ledger, LedgerError, Stage, Task, Webhook};
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
@@ -43,12 +38,10 @@ use crate::protocols::Dialect;
 use crate::protocols::task::{Error, Facts, Shown, TaskCodec, TaskState};
 use crate::protocols::task_codec;
 use crate::request_log::RequestLog;
-use agenda::{Agenda, Due, Timetable};
+use agenda::{Agenda, Occasion, Said};
 use deliveries::Deliveries;
 pub use follow::doubt_ends_at as given_up_at;
-use live::{AllLive, Live, Said};
 pub use operate::{Announced, Resolution};
-use queue::Queue;
 use slots::Slots;
 use unpaid::Unpaid;
 use webhook::Signer;
@@ -72,7 +65,6 @@ pub struct Tasks {
     metrics: Arc<Metrics>,
     requests: Arc<RequestLog>,
     signer: Signer,
-    live: AllLive,
     agenda: Agenda,
     parallel: Arc<Semaphore>,
     deliveries: Deliveries,
@@ -99,10 +91,7 @@ impl Tasks {
         data_dir: &Path,
     ) -> std::io::Result<Arc<Self>> {
         let waiting = config.load().tasks.waiting_max as usize;
-        let agenda = match ledger.fleet() {
-            None => Agenda::Own(Timetable::default()),
-            Some(fleet) => Agenda::Shared(Queue::new(SharedTasks::of(fleet))),
-        };
+        let agenda = Agenda::new(&ledger);
         let tasks = Arc::new(Self {
             ledger,
             config,
@@ -110,8 +99,7 @@ impl Tasks {
             metrics,
             requests,
             signer: Signer::kept_in(data_dir)?,
-            live: AllLive::default(),
-            deliveries: Deliveries::new(&agenda),
+            deliveries: Deliveries::new(agenda.waiting_rules()),
             agenda,
             parallel: Arc::new(Semaphore::new(PARALLEL_MAX)),
             waiting: Semaphore::new(waiting),
@@ -150,19 +138,19 @@ impl Tasks {
                 (Stage::Ended(_), Webhook::Due { at, .. }) => at,
                 (Stage::Submitted { .. } | Stage::Ended(_), _) => UnixMs::now(),
             };
-            self.schedule(&task, at).await;
+            self.agenda.schedule(&task, at).await;
         }
     }
 
     /// A task was submitted: it is followed from now on.
     pub async fn follow(&self, task: &Task) {
         let first = self.config.load().tasks.poll_min;
-        self.schedule(task, UnixMs(UnixMs::now().0 + as_ms(first))).await;
+        self.agenda.schedule(task, UnixMs(UnixMs::now().0 + as_ms(first))).await;
     }
 
     /// Nobody knows whether the upstream took a task: it is given up when it can be.
     pub async fn doubt(&self, task: &Task) {
-        self.schedule(task, follow::doubt_ends_at(task)).await;
+        self.agenda.schedule(task, follow::doubt_ends_at(task)).await;
     }
 
     /// The record of an account's task, by the id that the customer knows.
@@ -174,41 +162,17 @@ impl Tasks {
         account: AccountId,
         id: &str,
     ) -> Result<Option<String>, LedgerError> {
-        if let Agenda::Shared(queue) = &self.agenda {
-            return self.shared_record(queue, account, id).await;
-        }
-        let Some(mut task) =
-            self.ledger.task(account, id).await?.filter(|task| is_known_by(task, id))
-        else {
-            return Ok(None);
-        };
-        if task.ended().is_none() {
-            // In time or not, the record is shown.
-            drop(tokio::time::timeout(REFRESH_TIMEOUT, self.refresh(&task, FRESH_FOR)).await);
-            task = self.ledger.task(account, id).await?.unwrap_or(task);
-        }
-        Ok(Some(self.shown(&task).await))
-    }
-
-    async fn shared_record(
-        &self,
-        queue: &Queue,
-        account: AccountId,
-        id: &str,
-    ) -> Result<Option<String>, LedgerError> {
-        let found = queue.tasks.task(account, id).await?;
+        let found = self.agenda.find(account, id, FRESH_FOR).await?;
         let Some(mut found) = found.filter(|found| is_known_by(&found.task, id)) else {
             return Ok(None);
         };
-        let is_fresh = found.asked_ago.is_some_and(|ago| ago < FRESH_FOR);
-        if matches!(found.task.stage, Stage::Submitted { .. }) && !is_fresh {
+        if found.is_worth_asking {
             // In time or not, and whoever asks: the record is shown.
-            let refresh = self.refresh(&found.task, FRESH_FOR);
-            drop(tokio::time::timeout(REFRESH_TIMEOUT, refresh).await);
-            found = queue.tasks.task(account, id).await?.unwrap_or(found);
+            let asking = self.ask_in_turn(&found.task, Occasion::Wanted(FRESH_FOR));
+            drop(tokio::time::timeout(REFRESH_TIMEOUT, asking).await);
+            found = self.agenda.find(account, id, FRESH_FOR).await?.unwrap_or(found);
         }
-        let said = Said::heard(&found.task, found.said.as_ref());
-        Ok(Some(shown_as(&found.task, &said)))
+        Ok(Some(shown_as(&found.task, &found.said)))
     }
 
     /// Waits for the end of a task, for at most [`WAIT_MAX`], and gives its record as it stands then.
@@ -219,24 +183,11 @@ impl Tasks {
         let _place = self.waiting.try_acquire().map_err(|_| TooManyWait)?;
         let deadline = Instant::now() + WAIT_MAX;
         let (account, id) = (task.intent.account, task.id());
-        while matches!(self.agenda, Agenda::Shared(_))
-            && Instant::now() < deadline
-            && self.is_open(task).await
-        {
+        while Instant::now() < deadline && agenda::is_open(&self.ledger, task).await {
             let left = deadline.saturating_duration_since(Instant::now());
-            drop(tokio::time::timeout(left, self.refresh(task, WAITING_POLL)).await);
-            tokio::time::sleep(left.min(WAITING_POLL)).await;
-        }
-        while Instant::now() < deadline
-            && matches!(self.agenda, Agenda::Own(_))
-            && let Some(live) = self.live(task).await
-        {
-            let changed = live.changed.notified();
-            let left = deadline.saturating_duration_since(Instant::now());
-            drop(tokio::time::timeout(left, self.refresh(task, WAITING_POLL)).await);
-            if self.is_open(task).await {
-                drop(tokio::time::timeout(left.min(WAITING_POLL), changed).await);
-            }
+            let asking = self.ask_in_turn(task, Occasion::Wanted(WAITING_POLL));
+            drop(tokio::time::timeout(left, asking).await);
+            self.agenda.wait_for_end(task, left.min(WAITING_POLL)).await;
         }
         let known = self.ledger.task(account, &id.to_string()).await.ok().flatten();
         Ok(self.shown(known.as_deref().unwrap_or(task)).await)
@@ -268,64 +219,14 @@ impl Tasks {
 
     /// The record of a task as it stands: JSON.
     pub async fn shown(&self, task: &Task) -> String {
-        let said = match &self.agenda {
-            Agenda::Own(_) => self.live.said(task),
-            Agenda::Shared(_) if task.ended().is_some() => Said::nothing(task),
-            Agenda::Shared(queue) => match queue.tasks.any_task(task.id()).await {
-                Ok(found) => Said::heard(task, found.and_then(|found| found.said).as_ref()),
-                Err(error) => {
-                    log::warn!("{} could not be read: {error}", task.id());
-                    Said::nothing(task)
-                }
-            },
-        };
+        let said = self.agenda.last_said(task).await;
         shown_as(task, &said)
     }
 
     /// How many tasks have not ended; in a fleet, of those that this node took.
     #[must_use]
     pub fn open(&self) -> u64 {
-        match &self.agenda {
-            Agenda::Own(_) => self.ledger.open_tasks(),
-            Agenda::Shared(queue) => queue.open(),
-        }
-    }
-
-    /// Whether a task has not ended. Where that cannot be read it counts as open: whoever ends it
-    /// finds out.
-    async fn is_open(&self, task: &Task) -> bool {
-        match self.ledger.task_in_work((task.intent.account, task.id())).await {
-            Ok(known) => known.is_some_and(|task| task.ended().is_none()),
-            Err(error) => {
-                log::warn!("{} could not be read: {error}", task.id());
-                true
-            }
-        }
-    }
-
-    /// What is known of a task that has not ended; `None` once it has.
-    async fn live(&self, task: &Task) -> Option<Arc<Live>> {
-        let live = self.live.entry(task);
-        if self.is_open(task).await {
-            return Some(live);
-        }
-        self.live.let_go(task.id());
-        None
-    }
-
-    async fn schedule(&self, task: &Task, at: UnixMs) {
-        let due = Due { at, account: task.intent.account, task: task.id(), has_slot: false };
-        match &self.agenda {
-            Agenda::Own(timetable) => timetable.push(due),
-            // What has ended says itself when it is announced.
-            Agenda::Shared(_) if task.ended().is_some() => {}
-            Agenda::Shared(queue) => {
-                if let Err(error) = queue.tasks.schedule(task, at).await {
-                    // It is due when it was before, or when nobody holds it any more.
-                    log::warn!("{} could not be put on the agenda: {error}", task.id());
-                }
-            }
-        }
+        self.agenda.open_count()
     }
 }
 

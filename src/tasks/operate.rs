@@ -53,7 +53,7 @@ impl Tasks {
         }
         let due = Webhook::Due { tries: 0, at: UnixMs::now() };
         by.announce_again(Task { webhook: due, ..Task::clone(&task) }).await?;
-        self.schedule(&task, UnixMs::now()).await;
+        self.agenda.schedule(&task, UnixMs::now()).await;
         Ok(Announced::Due)
     }
 

@@ -130,7 +130,7 @@ impl Tasks {
             Err(error) => log::warn!("the announcement of {} is forgotten: {error}", task.id()),
             Ok(_) => {
                 if let Webhook::Due { at, .. } = next {
-                    self.schedule(task, at).await;
+                    self.agenda.schedule(task, at).await;
                 }
             }
         }

@@ -3,10 +3,6 @@ use crate::ledger::TaskId;
 
 const SHARES: WebhookShares = WebhookShares { all: 32, per_account: 4, per_receiver: 8 };
 
-fn deliveries(is_shared: bool) -> Deliveries {
-    Deliveries { is_shared, lines: Mutex::default() }
-}
-
 fn job(account: AccountId, url: &str) -> Job {
     let due = Due { at: UnixMs(1), account, task: TaskId::random(), has_slot: false };
     Job { due, receiver: receiver(url), since: Instant::now() }
@@ -34,7 +30,7 @@ fn is_empty(deliveries: &Deliveries) -> bool {
 
 #[test]
 fn four_hundred_of_one_account_leave_room_for_others() {
-    let (deliveries, now) = (deliveries(false), Instant::now());
+    let (deliveries, now) = (Deliveries::new(WaitingRules::LOCAL), Instant::now());
     let [flood, other] = [(); 2].map(|()| AccountId::random());
     for number in 0..400 {
         deliveries.enter(job(flood, &format!("https://{number}.example.com/")), now);
@@ -58,7 +54,7 @@ fn four_hundred_of_one_account_leave_room_for_others() {
 
 #[test]
 fn accounts_take_turns_where_all_places_are_taken() {
-    let (deliveries, now) = (deliveries(false), Instant::now());
+    let (deliveries, now) = (Deliveries::new(WaitingRules::LOCAL), Instant::now());
     let accounts: Vec<AccountId> = (0..40).map(|_| AccountId::random()).collect();
     for (number, account) in accounts.iter().enumerate() {
         for host in 0..10 {
@@ -86,7 +82,7 @@ fn accounts_take_turns_where_all_places_are_taken() {
 
 #[test]
 fn what_a_receiver_leaves_unanswered_waits_longer_each_time_and_for_one_account() {
-    let (deliveries, mut now) = (deliveries(false), Instant::now());
+    let (deliveries, mut now) = (Deliveries::new(WaitingRules::LOCAL), Instant::now());
     let [one, other] = [(); 2].map(|()| AccountId::random());
     let url = "https://hooks.example.com/a";
     for _ in 0..6 {
@@ -129,7 +125,7 @@ fn what_a_receiver_leaves_unanswered_waits_longer_each_time_and_for_one_account(
 
 #[test]
 fn a_receiver_of_many_gets_so_many_at_one_time() {
-    let (deliveries, now) = (deliveries(false), Instant::now());
+    let (deliveries, now) = (Deliveries::new(WaitingRules::LOCAL), Instant::now());
     for _ in 0..20 {
         deliveries.enter(job(AccountId::random(), "https://hooks.example.com/a"), now);
     }
@@ -141,20 +137,20 @@ fn a_receiver_of_many_gets_so_many_at_one_time() {
 
 #[test]
 fn in_a_fleet_little_waits_and_not_for_long() {
-    let (deliveries, now) = (deliveries(true), Instant::now());
+    let (deliveries, now) = (Deliveries::new(WaitingRules::SHARED), Instant::now());
     let account = AccountId::random();
     let given_back = (0..400)
         .filter_map(|number| {
             deliveries.enter(job(account, &format!("https://{number}.example.com/")), now)
         })
         .count();
-    assert_eq!(given_back, 400 - SHARED_WAITING_MAX);
+    assert_eq!(given_back, 400 - WaitingRules::SHARED.per_account_max);
     let (begun, _) = all_next(&deliveries, now);
     assert_eq!(begun.len(), 4);
-    let late = now + SHARED_WAIT_MAX + Duration::from_millis(1);
+    let late = now + WaitingRules::SHARED.time_max + Duration::from_millis(1);
     begun.iter().for_each(|job| deliveries.done(job, true, late));
     let (begun, later) = all_next(&deliveries, late);
-    assert_eq!((begun.len(), later.len()), (0, SHARED_WAITING_MAX - 4));
+    assert_eq!((begun.len(), later.len()), (0, WaitingRules::SHARED.per_account_max - 4));
     assert!(is_empty(&deliveries), "any node may take them");
 }
 
