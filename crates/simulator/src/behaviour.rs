@@ -110,7 +110,7 @@ pub struct Faults {
     /// How usage is reported.
     pub usage: UsageForm,
     /// How a stream ends.
-    pub done: Done,
+    pub done: DoneMarker,
     /// How the lines of a stream end.
     pub line_end: LineEnd,
     /// How a body is cut into writes.
@@ -190,7 +190,7 @@ pub enum UsageForm {
 
 /// How a stream ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Done {
+pub enum DoneMarker {
     /// With one `[DONE]`.
     #[default]
     Once,

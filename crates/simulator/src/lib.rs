@@ -124,7 +124,7 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 pub use behaviour::{
-    BadSetting, Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, TaskEnd, TaskSettings,
+    BadSetting, Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, TaskEnd, TaskSettings,
     UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
 };
 pub use recorded::Recorded;
