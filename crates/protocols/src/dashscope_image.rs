@@ -216,11 +216,11 @@ struct WireAnswer {
     #[serde(default)]
     output: WireOutput,
     #[serde(default)]
-    usage: WireUsage,
+    usage: WireImageUsage,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct WireUsage {
+struct WireImageUsage {
     #[serde(default)]
     image_count: Option<u64>,
     #[serde(default)]

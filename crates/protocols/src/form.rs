@@ -17,7 +17,7 @@ mod error;
 mod head;
 
 pub use error::FormError;
-use head::{Head, Parameter, is_extended, split_parameters};
+use head::{Parameter, PartHead, is_extended, split_parameters};
 
 /// The most parts of a form. Real ones have up to 16 images, a mask and some 12 fields.
 pub const PARTS_MAX: usize = 128;
@@ -199,7 +199,7 @@ impl FormScan {
         };
         let end = self.searched + found;
         let block = whole.get(start..end).unwrap_or_default();
-        let head = Head::read(block, start, self.delimiter.as_bytes())?;
+        let head = PartHead::read(block, start, self.delimiter.as_bytes())?;
         self.searched = end + END.len();
         self.parts.push(Part {
             name: head.name,

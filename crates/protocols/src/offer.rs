@@ -50,7 +50,7 @@ pub(super) enum Field {
     /// It changes no price.
     Plain,
     /// Text, or entries of these kinds.
-    Items(&'static Table),
+    Items(&'static ObjectTable),
     /// Tools.
     Tools,
     /// It stands for input that is not in the body.
@@ -62,7 +62,7 @@ pub(super) enum Field {
 }
 
 /// The objects of an array: messages, items or parts of a content.
-pub(super) struct Table {
+pub(super) struct ObjectTable {
     /// What they are called in a refusal.
     pub(super) what: &'static str,
     /// Keys that say no more than their bytes do; 64 at most.
@@ -80,7 +80,7 @@ pub(super) enum Key {
     /// The type.
     Type,
     /// Text, or entries of these kinds.
-    Items(&'static Table),
+    Items(&'static ObjectTable),
     /// Tools.
     Tools,
     /// Where a picture is. Some upstreams hear what is no picture, at another price.
@@ -190,7 +190,7 @@ pub(super) fn read_without(
     limits: &ModelLimits,
     left_out: Option<&LeftOut>,
 ) -> Result<Prompt, GatewayError> {
-    let mut reader = Reader {
+    let mut reader = OfferReader {
         offer,
         pass: &limits.pass,
         left_out: left_out.map_or(&[], |left_out| &left_out.places),
@@ -228,7 +228,7 @@ pub(super) fn check_fields(
     read(body, offer, limits).map(|prompt| prompt.has_passed)
 }
 
-struct Reader<'a> {
+struct OfferReader<'a> {
     offer: &'static Offer,
     pass: &'a Pass,
     /// The places of tools that do not go upstream, in order.
@@ -248,7 +248,7 @@ struct Reader<'a> {
     refusal: Option<GatewayError>,
 }
 
-impl Reader<'_> {
+impl OfferReader<'_> {
     fn prompt(self, calls_max: Option<u64>) -> Prompt {
         let rounds = match (self.has_server_tools, calls_max) {
             (false, _) => 1,
@@ -331,7 +331,7 @@ impl Reader<'_> {
     }
 
     /// Reads text, or one entry, or an array of them.
-    fn items(&mut self, value: &mut Cursor<'_>, table: &'static Table) -> Option<()> {
+    fn items(&mut self, value: &mut Cursor<'_>, table: &'static ObjectTable) -> Option<()> {
         match value.next_byte()? {
             b'"' => value.skip(),
             b'[' => value.array(|item| self.item(item, table)),
@@ -339,7 +339,7 @@ impl Reader<'_> {
         }
     }
 
-    fn item(&mut self, value: &mut Cursor<'_>, table: &'static Table) -> Option<()> {
+    fn item(&mut self, value: &mut Cursor<'_>, table: &'static ObjectTable) -> Option<()> {
         match value.next_byte()? {
             b'{' => {}
             b'"' | b'n' => return value.skip(),
@@ -368,7 +368,7 @@ impl Reader<'_> {
         item: &mut Item<'a>,
         key: &'a [u8],
         value: &mut Cursor<'a>,
-        table: &'static Table,
+        table: &'static ObjectTable,
     ) -> Option<()> {
         let Some((index, role)) = self.key(key, table) else {
             item.is_odd |= value.non_null()?.is_some();
@@ -416,7 +416,11 @@ impl Reader<'_> {
     }
 
     /// The key's place in the table.
-    fn key(&mut self, written: &[u8], table: &'static Table) -> Option<(usize, &'static Key)> {
+    fn key(
+        &mut self,
+        written: &[u8],
+        table: &'static ObjectTable,
+    ) -> Option<(usize, &'static Key)> {
         let index = self.place(written, table.keys)?;
         table.keys.get(index).map(|(_, role)| (index, role))
     }
@@ -437,7 +441,7 @@ impl Reader<'_> {
 
     /// What bounds an object of the type that is written so; notes a refusal of one that is not
     /// offered.
-    fn size(&mut self, written: &[u8], table: &'static Table) -> Option<&'static Size> {
+    fn size(&mut self, written: &[u8], table: &'static ObjectTable) -> Option<&'static Size> {
         let inner = written.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
         let find = |name: &[u8]| table.kinds.iter().find(|kind| kind.name.as_bytes() == name);
         if let Some(kind) = find(inner.unwrap_or(written)) {
@@ -604,7 +608,7 @@ struct Item<'a> {
 }
 
 impl Item<'_> {
-    fn has_all(&self, table: &Table, needs: &[&str]) -> bool {
+    fn has_all(&self, table: &ObjectTable, needs: &[&str]) -> bool {
         needs.iter().all(|need| {
             let index = table.keys.iter().position(|(known, _)| known == need);
             index.is_some_and(|index| self.seen & 1 << (index & 63) != 0)

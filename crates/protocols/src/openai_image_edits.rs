@@ -4,7 +4,7 @@
 use imagesize::ImageType;
 
 use super::form::{Form, Part};
-use super::images::{Asked, Order, PARTIAL_IMAGES_MAX};
+use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
 use super::limits::{ImageLimits, ModelLimits, ResponseFormat};
 use super::splice::Splice;
 use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request, Terms};
@@ -126,7 +126,7 @@ impl<'a> Fields<'a> {
         number.map(Some).ok_or_else(|| GatewayError::invalid(name, message()))
     }
 
-    fn asked(&self, limits: &ImageLimits) -> Result<Asked, GatewayError> {
+    fn asked(&self, limits: &ImageLimits) -> Result<ImageRequest, GatewayError> {
         let owned = |name| Ok::<_, GatewayError>(self.text(name)?.map(str::to_owned));
         let n = self.integer("n", 1, u64::from(limits.count_max))?.unwrap_or(1);
         let stream = match self.text("stream")? {
@@ -137,7 +137,7 @@ impl<'a> Fields<'a> {
                 return Err(GatewayError::invalid("stream", message));
             }
         };
-        Ok(Asked {
+        Ok(ImageRequest {
             n: u32::try_from(n).unwrap_or(u32::MAX),
             size: owned("size")?,
             quality: owned("quality")?,

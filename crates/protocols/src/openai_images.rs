@@ -2,7 +2,7 @@
 //! it. OpenAI's API reference, "Create image"; Ark's "Image generation API" (Seedream), which adds
 //! images to refer to and series of images. Spec section 4, the variants whose shape is not shown.
 
-use super::images::{Asked, Order, PARTIAL_IMAGES_MAX};
+use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::offer::Prompt;
@@ -171,7 +171,7 @@ fn read(
         return Err(GatewayError::invalid("prompt", "`prompt` must be a non-empty string"));
     }
     let partial_images = super::integer(body, "partial_images", 0..=PARTIAL_IMAGES_MAX)?;
-    let order = Asked {
+    let order = ImageRequest {
         n: u32::try_from(images).unwrap_or(u32::MAX),
         size: super::text(body, "size")?,
         quality: super::text(body, "quality")?,

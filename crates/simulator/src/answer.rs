@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::behaviour::{Behaviour, Break, Withheld};
 use super::error;
-use super::script::{self, EventStream, Protocol, BodyStep};
+use super::script::{self, BodyStep, EventStream, Protocol};
 
 /// Bytes that are neither JSON nor events, nor even text.
 const GARBAGE: &[u8] = b"data: {\"id\":\n\n\xFF\xFE\x00<html>not an answer</html>\x80";

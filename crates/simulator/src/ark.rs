@@ -66,7 +66,11 @@ pub(super) fn task_id(submitted: UnixMs, number: u64) -> String {
 }
 
 /// Answers a `POST` to `…/contents/generations/tasks`.
-pub(super) fn submit(asked: &ReceivedRequest<'_>, behaviour: &Behaviour, tasks: &Arc<TaskStore>) -> Answer {
+pub(super) fn submit(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &Arc<TaskStore>,
+) -> Answer {
     let request = match TaskRequest::read(asked.body) {
         Ok(request) => request,
         Err(invalid) => return refused(&invalid, behaviour),
@@ -100,7 +104,11 @@ pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answe
 }
 
 /// Answers a `GET` of `…/contents/generations/tasks`.
-pub(super) fn list(asked: &ReceivedRequest<'_>, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
+pub(super) fn list(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &TaskStore,
+) -> Answer {
     let mut page = (1, PAGE_SIZE);
     for (name, value) in url::form_urlencoded::parse(asked.query.as_bytes()) {
         let field = match &*name {

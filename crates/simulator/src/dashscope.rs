@@ -72,7 +72,9 @@ pub(super) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
         return Answer::garbage(false);
     }
     match &request.input {
-        GenerationInput::Image { messages } => image(asked, messages, &request.parameters, behaviour),
+        GenerationInput::Image { messages } => {
+            image(asked, messages, &request.parameters, behaviour)
+        }
         GenerationInput::Speech { text, voice } => speech(asked, text, voice, behaviour),
     }
 }
@@ -132,7 +134,12 @@ fn speech(asked: &ReceivedRequest<'_>, text: &str, voice: &str, behaviour: &Beha
     whole(asked, output, usage, &Behaviour { faults, ..behaviour.clone() })
 }
 
-fn whole(asked: &ReceivedRequest<'_>, output: Value, usage: Option<Value>, behaviour: &Behaviour) -> Answer {
+fn whole(
+    asked: &ReceivedRequest<'_>,
+    output: Value,
+    usage: Option<Value>,
+    behaviour: &Behaviour,
+) -> Answer {
     let mut body = json!({"request_id": format!("req_sim_{}", asked.number), "output": output});
     if let Some(usage) = usage {
         body["usage"] = usage;

@@ -124,8 +124,8 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 pub use behaviour::{
-    BadSetting, Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, TaskEnd, TaskSettings,
-    UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
+    BadSetting, Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, TaskEnd,
+    TaskSettings, UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
 };
 pub use recorded::Recorded;
 pub use tasks::{SimTask, TaskProtocol, TaskState};

@@ -156,7 +156,11 @@ pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str
 }
 
 /// Answers a request.
-pub(super) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
+pub(super) fn answer(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    server: &Server,
+) -> Answer {
     let endpoint = Endpoint::of(asked.path);
     // What does not exist is refused as OpenAI would.
     let envelope = endpoint.map_or(Envelope::Openai, Endpoint::envelope);
@@ -199,7 +203,11 @@ fn told_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
 }
 
 /// The refusal of a request that does not carry the key it must.
-fn wrong_key(asked: &ReceivedRequest<'_>, envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
+fn wrong_key(
+    asked: &ReceivedRequest<'_>,
+    envelope: Envelope,
+    behaviour: &Behaviour,
+) -> Option<Answer> {
     let key = behaviour.key.as_ref()?;
     let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
-use super::asked::{ReceivedRequest, PATH_SETTINGS};
+use super::asked::{PATH_SETTINGS, ReceivedRequest};
 use super::behaviour::{BadSetting, Behaviour, Refusal, Withheld};
 use super::connection::Connection;
 use super::in_flight::InFlight;

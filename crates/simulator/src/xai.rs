@@ -50,7 +50,11 @@ pub(super) struct Video {
 }
 
 /// Answers `…/videos/generations`.
-pub(super) fn submit(asked: &ReceivedRequest<'_>, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
+pub(super) fn submit(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &TaskStore,
+) -> Answer {
     let request = match serde_json::from_slice::<VideoRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),

@@ -303,9 +303,9 @@ fn a_long_body_is_looked_at_once() {
 }
 
 /// A part as it was put in: name, file name, content type, content.
-type Made = (String, Option<String>, Option<String>, Vec<u8>);
+type WrittenPart = (String, Option<String>, Option<String>, Vec<u8>);
 
-fn make(delimiter: &str, parts: &[Made], line_ends: (bool, bool)) -> Vec<u8> {
+fn make(delimiter: &str, parts: &[WrittenPart], line_ends: (bool, bool)) -> Vec<u8> {
     let mut body = if line_ends.0 { b"\r\n".to_vec() } else { Vec::new() };
     for (name, filename, content_type, content) in parts {
         let mut head = format!("{delimiter}\r\nContent-Disposition: form-data; name=\"{name}\"");
@@ -347,7 +347,7 @@ fn content(delimiter: String) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn form() -> impl Strategy<Value = (Boundary, Vec<Made>, (bool, bool))> {
+fn form() -> impl Strategy<Value = (Boundary, Vec<WrittenPart>, (bool, bool))> {
     ("[a-z'()+_,./:=? -]{0,8}[a-z-]", any::<(bool, bool)>()).prop_flat_map(|(text, line_ends)| {
         let boundary = Boundary { delimiter: format!("--{text}") };
         let part = (

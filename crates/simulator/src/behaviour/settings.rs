@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{
-    Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures, UsageForm,
-    Withheld, Writes,
+    Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures,
+    UsageForm, Withheld, Writes,
 };
 
 /// The longest delay or interval that can be asked for: longer than any timeout worth a test.

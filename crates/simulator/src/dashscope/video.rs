@@ -88,7 +88,11 @@ pub(crate) struct DashscopeVideo {
 }
 
 /// Answers `…/video-generation/video-synthesis`.
-pub(crate) fn submit(asked: &ReceivedRequest<'_>, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
+pub(crate) fn submit(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &TaskStore,
+) -> Answer {
     if asked.headers.get("x-dashscope-async").is_none_or(|value| value != "enable") {
         return invalid("current user api does not support synchronous calls", behaviour);
     }
@@ -127,7 +131,12 @@ pub(crate) fn submit(asked: &ReceivedRequest<'_>, behaviour: &Behaviour, tasks: 
 }
 
 /// Answers `…/tasks/{id}`.
-pub(crate) fn query(id: &str, asked: &ReceivedRequest<'_>, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
+pub(crate) fn query(
+    id: &str,
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &TaskStore,
+) -> Answer {
     let shown = |task: &mut Task| match &task.work {
         Work::Dashscope(video) => Some(video.record(task)),
         Work::Ark(_) | Work::Xai(_) => None,

@@ -124,7 +124,12 @@ impl Completion {
     }
 
     /// `early` is a usage report for the middle of the content.
-    fn stream_content(&self, stream: &mut EventStream<'_>, no_usage: &str, early: Option<ChatUsage>) {
+    fn stream_content(
+        &self,
+        stream: &mut EventStream<'_>,
+        no_usage: &str,
+        early: Option<ChatUsage>,
+    ) {
         let pieces = &self.reply.pieces;
         let choices = usize::try_from(self.choices).unwrap_or_default();
         let mut sent: Vec<Bytes> = Vec::with_capacity(pieces.len() * choices);
