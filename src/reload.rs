@@ -119,7 +119,7 @@ impl Attempt {
 pub struct Document {
     /// What `tollgate check --format json` says of the files.
     #[serde(flatten)]
-    pub report: config::Report,
+    pub report: config::DiagnosticReport,
     /// Whether these files are in force.
     pub in_force: bool,
     /// The hash of what is in force.

@@ -35,7 +35,7 @@ use crate::clock::UnixMs;
 use crate::finished::{Finished, TaskEnded};
 use crate::ledger::{AccountId, KeyId, RequestId};
 use heads::Heads;
-use queue::Queue;
+use queue::FrameQueue;
 use record::{LAYOUT, NOBODY, Stored};
 use writer::Writer;
 
@@ -160,7 +160,7 @@ pub struct Figures {
 
 /// What the writer and readers share.
 struct Shared {
-    queue: Queue,
+    queue: FrameQueue,
     index: Mutex<Index>,
     opened: Condvar,
     live: broadcast::Sender<Arc<Logged>>,
@@ -226,7 +226,7 @@ impl RequestLog {
     /// When there can be no thread.
     pub fn open(dir: impl Into<PathBuf>, size_max: u64) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared {
-            queue: Queue::default(),
+            queue: FrameQueue::default(),
             index: Mutex::default(),
             opened: Condvar::new(),
             live: broadcast::Sender::new(feed::FEED_RECORDS_MAX),

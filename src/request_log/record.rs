@@ -191,7 +191,7 @@ impl<'a> Stored<'a> {
     }
 
     /// The record as readers get it.
-    pub(super) fn shown(&self, position: Position, head: &Head) -> Logged {
+    pub(super) fn shown(&self, position: Position, head: &FrameHead) -> Logged {
         let text = str::to_owned;
         Logged {
             position,
@@ -237,7 +237,7 @@ fn micros(duration: Duration) -> u64 {
 
 /// What every frame's content begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct FrameHead {
     /// Where the same account's record before is; zero for none.
     pub(super) previous: Position,
     pub(super) account: u64,
@@ -272,11 +272,11 @@ pub(super) fn seal(frame: &mut [u8], previous: Position) {
 }
 
 /// A frame's head, not yet checked for being whole.
-pub(super) fn head(frame: &[u8]) -> Option<Head> {
+pub(super) fn head(frame: &[u8]) -> Option<FrameHead> {
     let (previous, rest) = frame.get(CONTENT_AT..)?.split_first_chunk()?;
     let (account, rest) = rest.split_first_chunk()?;
     let ended_at = rest.first_chunk()?;
-    Some(Head {
+    Some(FrameHead {
         previous: u64::from_le_bytes(*previous),
         account: u64::from_le_bytes(*account),
         ended_at: UnixMs(u64::from_le_bytes(*ended_at)),

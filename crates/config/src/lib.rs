@@ -41,7 +41,7 @@ mod window;
 
 pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
 pub use described::{Change, Described, as_yaml, changes};
-pub use diagnostic::{Diagnostic, Place, Report, Severity, count, report};
+pub use diagnostic::{Diagnostic, DiagnosticReport, Severity, SourceExcerpt, count, report};
 pub use migrate::{Migrated, litellm};
 pub use reload::{ConfigHandle, LastReload, Reloaded, Trigger};
 

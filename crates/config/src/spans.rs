@@ -119,29 +119,29 @@ struct Spot {
     key: Option<Mark>,
     value: Mark,
     /// Where it ends: line, from 1, and column, from 0.
-    end: Place,
+    end: LineColumn,
     /// What was typed, without quotes; `None` for mappings and sequences.
     text: Option<String>,
 }
 
 /// A line, from 1, and a column in characters, from 0.
-pub(super) type Place = (usize, usize);
+pub(super) type LineColumn = (usize, usize);
 
 /// A value that is neither a mapping nor a sequence.
 pub(super) struct Scalar<'a> {
     pub(super) path: &'a Path,
     pub(super) key: Option<Mark>,
     /// Where it begins.
-    pub(super) from: Place,
+    pub(super) from: LineColumn,
     /// Where it ends, the last character not included.
-    pub(super) to: Place,
+    pub(super) to: LineColumn,
     /// What was typed, without quotes.
     pub(super) text: &'a str,
 }
 
 /// Something that may not be in a file, wherever it is.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct SyntaxRefusal {
     pub(super) mark: Mark,
     pub(super) message: String,
     pub(super) help: Option<&'static str>,
@@ -154,7 +154,7 @@ pub(super) struct Spans(HashMap<Path, Spot>);
 impl Spans {
     /// Finds every value of `text`, or everything that is refused in it. After a syntax error there
     /// is nothing more to find.
-    pub(super) fn parse(text: &str) -> Result<Self, Vec<Refusal>> {
+    pub(super) fn parse(text: &str) -> Result<Self, Vec<SyntaxRefusal>> {
         let mut finder = Finder::default();
         for event in Parser::new_from_str(text) {
             match event {
@@ -226,7 +226,7 @@ const DEPTH_MAX: usize = 32;
 #[derive(Default)]
 struct Finder {
     spans: Spans,
-    refused: Vec<Refusal>,
+    refused: Vec<SyntaxRefusal>,
     open: Vec<Open>,
     documents: usize,
 }
@@ -344,7 +344,7 @@ impl Finder {
     }
 
     fn refuse(&mut self, mark: Mark, message: String, help: Option<&'static str>) {
-        self.refused.push(Refusal { mark, message, help });
+        self.refused.push(SyntaxRefusal { mark, message, help });
     }
 }
 

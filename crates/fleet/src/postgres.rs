@@ -115,13 +115,13 @@ pub type Observer = Box<dyn Fn(RoundTrip) + Send + Sync>;
 
 /// For how long things may take.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct DatabaseTimeouts {
     statement: Duration,
     work: Duration,
     silence: Duration,
 }
 
-impl Limits {
+impl DatabaseTimeouts {
     /// For a node.
     const USUAL: Self =
         Self { statement: STATEMENT_TIMEOUT, work: WORK_TIMEOUT, silence: SILENCE_TIMEOUT };
@@ -142,7 +142,7 @@ struct Shared {
     places: Arc<Semaphore>,
     config: Config,
     tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
-    limits: Limits,
+    limits: DatabaseTimeouts,
     /// Where the database is, for messages.
     place: String,
     observer: Option<Observer>,
@@ -163,7 +163,7 @@ impl Db {
         options: &PostgresOptions,
         observer: Option<Observer>,
     ) -> Result<Self, DbError> {
-        let limits = Limits::USUAL;
+        let limits = DatabaseTimeouts::USUAL;
         let db = Self::open(options, observer, limits).await?;
         migrate::check(&db).await?;
         db.check_durability().await?;
@@ -175,7 +175,7 @@ impl Db {
     /// # Errors
     /// As [`Db::connect`].
     pub async fn for_migrations(options: &PostgresOptions) -> Result<Self, DbError> {
-        let limits = Limits {
+        let limits = DatabaseTimeouts {
             statement: MIGRATION_TIMEOUT,
             work: MIGRATION_TIMEOUT,
             silence: MIGRATION_SILENCE_TIMEOUT,
@@ -186,7 +186,7 @@ impl Db {
     async fn open(
         options: &PostgresOptions,
         observer: Option<Observer>,
-        limits: Limits,
+        limits: DatabaseTimeouts,
     ) -> Result<Self, DbError> {
         let hosts = url::hosts_of(&options.url).map_err(|error| no_url(&error))?;
         let place = url::place(&hosts);
@@ -294,7 +294,7 @@ fn no_url(error: &dyn fmt::Display) -> DbError {
 }
 
 /// What the client is told of addresses, names and times.
-fn config(options: &PostgresOptions, limits: Limits) -> Result<Config, DbError> {
+fn config(options: &PostgresOptions, limits: DatabaseTimeouts) -> Result<Config, DbError> {
     let mut config = Config::from_str(&options.url).map_err(|error| no_url(&error))?;
     if let Some(password) = &options.password {
         config.password(password.expose());

@@ -13,7 +13,7 @@ use super::borrower::Verdict;
 use super::directory::Directory;
 use super::lease::Short;
 use super::postgres::DbError;
-use super::postgres::directory::{Appended, Refused};
+use super::postgres::directory::{Appended, WriteRefused};
 use super::postgres::tasks::{Found, Opened, Opening, SharedTask, SharedTasks};
 use tollgate_ledger::{
     AccountId, Balance, CallName, ChangeTask, DecideEnd, Grain, HoldId, Journaled, KeyId,
@@ -350,18 +350,18 @@ impl From<DbError> for LedgerError {
     }
 }
 
-impl From<Refused> for LedgerError {
-    fn from(refused: Refused) -> Self {
+impl From<WriteRefused> for LedgerError {
+    fn from(refused: WriteRefused) -> Self {
         match refused {
-            Refused::UnknownAccount(account) => Self::UnknownAccount(account),
-            Refused::GivenBefore => Self::Conflict,
-            Refused::DoesNotFit => UNFIT_GRANT,
-            Refused::NotSpent => {
+            WriteRefused::UnknownAccount(account) => Self::UnknownAccount(account),
+            WriteRefused::GivenBefore => Self::Conflict,
+            WriteRefused::DoesNotFit => UNFIT_GRANT,
+            WriteRefused::NotSpent => {
                 Self::Invalid("a refund cannot exceed what the account has spent in all")
             }
-            Refused::NotOwed => Self::NotOwed,
-            Refused::NotInDoubt(hold) => Self::NotInDoubt(hold),
-            Refused::NotInSuspense(node, account) => Self::NotInSuspense(node, account),
+            WriteRefused::NotOwed => Self::NotOwed,
+            WriteRefused::NotInDoubt(hold) => Self::NotInDoubt(hold),
+            WriteRefused::NotInSuspense(node, account) => Self::NotInSuspense(node, account),
         }
     }
 }

@@ -79,7 +79,7 @@ impl StateStore for FullAt {
 }
 
 /// So many units a minute, and as many at once.
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     limit: NonZeroU32,
     /// How long a unit takes to come back; rounded up, so that no more come than the limit says.
     interval_ns: u64,
@@ -88,7 +88,7 @@ pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, FullAt, Clock, StateInformationMiddleware>,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// A full bucket.
     pub(super) fn new(limit: NonZeroU32, clock: &Clock) -> Self {
         let interval_ns = MINUTE_NS.div_ceil(u64::from(limit.get()));
@@ -194,7 +194,7 @@ impl Bucket {
     }
 }
 
-impl fmt::Debug for Bucket {
+impl fmt::Debug for TokenBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.gauge(self.limiter.clock().now()))
     }

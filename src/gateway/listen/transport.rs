@@ -19,7 +19,7 @@ use pingora::time::timeout;
 use tokio::io::AsyncReadExt as _;
 
 use crate::gateway::listen::certificates::Certificates;
-use crate::gateway::listen::proxy_protocol::{self, Header};
+use crate::gateway::listen::proxy_protocol::{self, ProxyHeader};
 
 /// The time within which the PROXY header and the handshake must both be done. A handshake over the
 /// worst of networks is three round trips of a second; a load balancer sends its header at once.
@@ -115,9 +115,9 @@ async fn read_proxy_header(stream: &mut TcpStream) -> Option<()> {
         }
         match proxy_protocol::parse(&bytes) {
             // What is still incomplete is shorter than a header may be.
-            Header::Incomplete => {}
-            Header::Complete(end, client) => break (end, client),
-            Header::Invalid => return None,
+            ProxyHeader::Incomplete => {}
+            ProxyHeader::Complete(end, client) => break (end, client),
+            ProxyHeader::Invalid => return None,
         }
     };
     stream.rewind(bytes.get(end..)?);

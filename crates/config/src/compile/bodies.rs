@@ -27,7 +27,7 @@ pub(super) struct Bodies {
 }
 
 /// Compiles what `limits` says of bodies.
-pub(super) fn compile(document: &mut Document, raw: &raw::Limits) -> Bodies {
+pub(super) fn compile(document: &mut Document, raw: &raw::LimitsSection) -> Bodies {
     let memory = memory::limit();
     let is_default = raw.body_memory_max.is_none();
     let all = raw.body_memory_max.map_or_else(|| all_of(memory), |size| size.0);

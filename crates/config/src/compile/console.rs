@@ -35,9 +35,9 @@ pub(super) fn compile(
         enabled: raw.enabled,
         path: raw.path,
         sign_up: match raw.sign_up {
-            raw::SignUp::Closed => SignUp::Closed,
-            raw::SignUp::Invite => SignUp::Invite,
-            raw::SignUp::Open => SignUp::Open,
+            raw::SignUpMode::Closed => SignUp::Closed,
+            raw::SignUpMode::Invite => SignUp::Invite,
+            raw::SignUpMode::Open => SignUp::Open,
         },
         trial_credit: raw.trial_credit.0,
         session: raw.session.0,

@@ -100,7 +100,7 @@ pub(super) fn compile(
     }
 }
 
-fn request_log(document: &mut Document, raw: &raw::RequestLog) -> RequestLog {
+fn request_log(document: &mut Document, raw: &raw::RequestLogSection) -> RequestLog {
     let size_max = raw.size_max.0 as u64;
     if size_max < SIZE_MIN {
         let path = Path::root().key("request_log").key("size_max");
@@ -110,7 +110,7 @@ fn request_log(document: &mut Document, raw: &raw::RequestLog) -> RequestLog {
     RequestLog { enabled: raw.enabled, size_max }
 }
 
-fn limits(document: &mut Document, raw: &raw::Limits, waiting_max: u32) -> Limits {
+fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -> Limits {
     let bodies = bodies::compile(document, raw);
     let (strangers, account) = (&raw.unauthenticated, &raw.per_account);
     let of_account = |all, percent| bodies::part_of(all, percent);
@@ -147,7 +147,7 @@ fn limits(document: &mut Document, raw: &raw::Limits, waiting_max: u32) -> Limit
     }
 }
 
-fn tasks(document: &mut Document, raw: raw::Tasks, overrides: &Overrides) -> Tasks {
+fn tasks(document: &mut Document, raw: raw::TasksSection, overrides: &Overrides) -> Tasks {
     let path = Path::root().key("tasks");
     if raw.poll_min.0 > raw.poll_max.0 {
         let message = "young tasks would be asked about less often than old ones";

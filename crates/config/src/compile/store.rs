@@ -31,7 +31,11 @@ const COVER_MIN: Duration = Duration::from_secs(1);
 const COVER_MAX: Duration = Duration::from_secs(600);
 
 /// Compiles what is in order, and notes the rest.
-pub(super) fn compile(document: &mut Document, raw: raw::Store, overrides: &Overrides) -> Store {
+pub(super) fn compile(
+    document: &mut Document,
+    raw: raw::StoreSection,
+    overrides: &Overrides,
+) -> Store {
     let at = Path::root().key("store");
     if raw.data_dir.is_empty() {
         let fault = Fault::at_value(&at.key("data_dir"), "the data directory has no name");

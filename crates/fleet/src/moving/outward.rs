@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(500);
 const TERMS_MAX: Duration = Duration::from_secs(130);
 
 /// What people wrote, but for what moves money, which waits for its account's turn.
-struct Told {
+struct DirectoryBacklog {
     head: Seq,
     money: BTreeMap<AccountId, VecDeque<Record>>,
     followed: Followed,
@@ -117,8 +117,8 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
 }
 
 /// Adds what people wrote, in its order, but for what moves money.
-async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<Told, MoveError> {
-    let mut told = Told { head: 0, money: BTreeMap::new(), followed: Followed::new() };
+async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
+    let mut told = DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: Followed::new() };
     loop {
         let pulled = db.pull(told.head, PULLED_MAX).await?;
         for group in pulled.groups {
@@ -149,7 +149,7 @@ async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<Told, MoveEr
 async fn tell_accounts(
     db: &Db,
     arriving: &mut Arriving,
-    told: &mut Told,
+    told: &mut DirectoryBacklog,
     nodes: &[NodeOut],
 ) -> Result<Tallies, MoveError> {
     let nodes: Vec<NodeId> =

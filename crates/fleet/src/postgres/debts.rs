@@ -3,7 +3,7 @@
 
 use tokio_postgres::Row;
 
-use super::directory::{Refused, put_line};
+use super::directory::{WriteRefused, put_line};
 use super::exchange::{count, encoded, number};
 use super::{Db, DbError, Transaction};
 use crate::lease::Exchange;
@@ -71,7 +71,7 @@ pub(super) async fn put_paid(
 pub(super) async fn give_up(
     transaction: &Transaction<'_>,
     record: &Record,
-) -> Result<Option<Refused>, DbError> {
+) -> Result<Option<WriteRefused>, DbError> {
     const GIVE_UP: &str = "UPDATE tollgate.accounts
         SET debt = debt - $2,
             written_off = LEAST(written_off::numeric + $2, 9223372036854775807)::bigint
@@ -81,10 +81,10 @@ pub(super) async fn give_up(
     let Record::WrittenOff { account, id, amount, note, at } = record else { return Ok(None) };
     let (account, amount) = (account.to_string(), amount.get());
     if transaction.execute(GIVE_UP, &[&account, &amount]).await? == 0 {
-        return Ok(Some(Refused::NotOwed));
+        return Ok(Some(WriteRefused::NotOwed));
     }
     let noted = transaction.execute(NOTE, &[&account, id, &amount, note, &number(at.0)]).await?;
-    Ok((noted == 0).then_some(Refused::GivenBefore))
+    Ok((noted == 0).then_some(WriteRefused::GivenBefore))
 }
 
 /// Writes down losses that a node has reported.

@@ -10,7 +10,7 @@ use super::exchange::{count, number};
 use super::{Db, DbError, Transaction};
 use crate::caps::{self, CapShare};
 use crate::lease::{Epoch, Turn};
-use crate::shares::{self, Claim, Pool, Settled};
+use crate::shares::{self, Claim, Pool, ShareDecision};
 use tollgate_ledger::{AccountId, KeyId, NodeId};
 use tollgate_ledger::{CapAsk, CapTold};
 use tollgate_limits::{Ask, Subject, Told};
@@ -261,7 +261,7 @@ async fn put(
     tx: &Transaction<'_>,
     exchange: &ShareExchange,
     names: &[String],
-    settled: &[Settled],
+    settled: &[ShareDecision],
 ) -> Result<(), DbError> {
     let node = i32::from(exchange.node.number());
     let pools = |part: fn(&Pool) -> u64| -> Vec<i64> {

@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
-pub use self::due::{Claims, Heard};
+pub use self::due::{Claims, UpstreamProgress};
 pub use self::list::Listing;
 pub use self::open::{Found, Opened, Opening};
 use super::{Db, DbError};

@@ -30,7 +30,7 @@ pub(crate) struct NodeOut {
 
 /// Where the directory ends, and whether it is still in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct DirectoryHead {
     /// The last place.
     pub(crate) seq: Seq,
     /// The move that has taken everything out.
@@ -53,11 +53,11 @@ pub(in crate::postgres) async fn is_still_here(tx: &Transaction<'_>) -> Result<(
 
 impl Db {
     /// The end of the directory.
-    pub(crate) async fn head(&self) -> Result<Head, DbError> {
+    pub(crate) async fn head(&self) -> Result<DirectoryHead, DbError> {
         let rows = self.query("SELECT seq, moved_out FROM tollgate.head WHERE id = 1", &[]).await?;
         let row = rows.first();
         let row = row.ok_or_else(|| DbError::Failed("tollgate.head is empty".to_owned()))?;
-        Ok(Head { seq: count(row.try_get(0)?), moved_out: row.try_get(1)? })
+        Ok(DirectoryHead { seq: count(row.try_get(0)?), moved_out: row.try_get(1)? })
     }
 
     /// All nodes, by their numbers.

@@ -18,7 +18,7 @@ pub struct Claims {
 }
 
 /// What an upstream said of a task that has not ended: its state in the customers' words, and JSON.
-pub type Heard<'a> = (&'a str, &'a str);
+pub type UpstreamProgress<'a> = (&'a str, &'a str);
 
 /// Whom a task belongs to for so long: the longest question to an upstream takes less.
 macro_rules! held_until {
@@ -102,7 +102,7 @@ impl SharedTasks {
     pub async fn note_asked(
         &self,
         id: TaskId,
-        heard: Option<Heard<'_>>,
+        heard: Option<UpstreamProgress<'_>>,
         due_at: UnixMs,
     ) -> Result<(), DbError> {
         let sql = "UPDATE tollgate.tasks
