@@ -16,7 +16,7 @@ const SESSION_AFFINITY: &str = "x-session-affinity";
 /// A conversation is told by its instructions and its first message from a user. Where that does not
 /// come within so many messages, by those.
 const MESSAGES_MAX: usize = 4;
-/// As much of each of them counts: providers' caches begin with a thousand tokens.
+/// The bytes of each message that count: providers' caches begin with a thousand tokens.
 const BYTES_MAX: usize = 4096;
 
 /// What requests have in common that belong together; `None` for one that stands alone.

@@ -57,7 +57,8 @@ impl Diagnostic {
         self.render_with(&Renderer::plain())
     }
 
-    /// The same with colours, for a terminal.
+    /// The diagnostic over several lines, coloured for a terminal, with the line of the file at
+    /// fault.
     #[must_use]
     pub fn render_in_colour(&self) -> String {
         self.render_with(&Renderer::styled())

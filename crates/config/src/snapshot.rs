@@ -236,7 +236,7 @@ pub struct Limits {
     pub body_memory_is_default: bool,
     /// Customers' connections at one time; by the limit on file descriptors where it is left out.
     pub connections_max: Option<usize>,
-    /// The same from one address; half of all where it is left out.
+    /// Connections of one address at one time; half of `connections_max` where it is left out.
     pub connections_per_address_max: Option<usize>,
     /// How often a stream gets a comment while its upstream is silent.
     pub sse_keepalive: Option<Duration>,
@@ -280,7 +280,8 @@ pub struct Unauthenticated {
 pub struct PerAccount {
     /// Requests in flight.
     pub requests_in_flight_max: usize,
-    /// The same in percent of all, which holds for connections with a request under way as well.
+    /// Requests in flight in percent of all, which holds for connections with a request under way
+    /// as well.
     pub requests_in_flight_percent: usize,
     /// Bytes of bodies in memory.
     pub body_memory_bytes_max: usize,

@@ -170,7 +170,8 @@ impl Db {
         Ok(db)
     }
 
-    /// The same for `tollgate migrate`: whatever its schema, and with time for long statements.
+    /// Connects for `tollgate migrate`: whatever the database's schema, and with time for long
+    /// statements.
     ///
     /// # Errors
     /// As [`Db::connect`].

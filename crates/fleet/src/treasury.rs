@@ -366,7 +366,7 @@ mod tests {
     use super::*;
     use tollgate_ledger::History;
 
-    /// As after a failover to a standby that had not heard of the last exchanges.
+    /// A loan is forgotten after a failover to a standby that had not heard of the last exchanges.
     #[test]
     fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
         let (account, usd) = (AccountId::from_number(1), Nanousd::new);

@@ -150,7 +150,8 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         identity.is_none_or(|identity| identity.id == self.id)
     }
 
-    /// The same for a journal that goes on under a name of its own, which [`HeadFile::begin`] gives it.
+    /// This head without its journal's name, for a journal that goes on under a name of its own,
+    /// which [`HeadFile::begin`] gives it.
     #[must_use]
     pub fn without_name(self) -> Self {
         Self { id: String::new(), ..self }

@@ -66,7 +66,8 @@ impl InUse {
         self.enter_with(which, 1, max)
     }
 
-    /// The same for so much more.
+    /// Adds `much` to what `which` names until the result is dropped; `None` where that would come
+    /// above `max`.
     #[must_use]
     pub fn enter_with(
         self: &Arc<Self>,

@@ -100,7 +100,8 @@ impl Limits {
         Self::with_clock(move || begun.elapsed())
     }
 
-    /// The same with another clock: it says how long ago some moment was, and never runs backwards.
+    /// Limits of which nothing was used yet, by a clock that says how long ago some moment was and
+    /// never runs backwards.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
@@ -112,7 +113,8 @@ impl Limits {
         }
     }
 
-    /// The same for a node of a fleet: nothing passes that is limited before the node has a share.
+    /// Makes these the limits of a node of a fleet: nothing that is limited passes before the node
+    /// has a share.
     #[must_use]
     pub fn shared(self) -> Self {
         Self { is_shared: true, ..self }
@@ -134,7 +136,8 @@ impl Limits {
         self.take_with(subjects, tokens, Patience::First)
     }
 
-    /// The same for a request that may wait for a share, or has waited.
+    /// Lets a request through, as [`Self::take`] does, that may wait for a share of a limit or, by
+    /// its `patience`, has waited.
     ///
     /// # Errors
     /// As for any request, and [`Wait::UntilShared`]: after the next exchange it may try

@@ -36,7 +36,7 @@ pub enum ErrorKind {
     UpgradeRequired,
     /// The body did not arrive within its time.
     RequestTimeout,
-    /// The same id was used before with another content.
+    /// An id was used before for a request with another content.
     IdempotencyConflict,
     /// The body is larger than the cap.
     PayloadTooLarge,

@@ -45,8 +45,8 @@ fn is_base64(text: &[u8]) -> bool {
 pub struct TextSize {
     /// What all characters cost but the first, which depends on what stands before it.
     parts: u64,
-    /// The same counted by words and marks alone: text of short names and many marks, such as formulas
-    /// in code, has more tokens than its letters tell.
+    /// What the text costs counted by words and marks alone: text of short names and many marks,
+    /// such as formulas in code, has more tokens than its letters tell.
     marks: u64,
     /// The classes of the first character and the last; [`weights::NONE`] for no text.
     first: u8,

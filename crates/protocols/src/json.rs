@@ -68,8 +68,8 @@ impl<'a> Object<'a> {
         Self::parse_within(text, usize::MAX)
     }
 
-    /// The same of a text that may have so many values at most, at any depth: what reads it further
-    /// takes time and memory by their number.
+    /// Reads `text`, which must be exactly one JSON object, with at most `values_max` values at any
+    /// depth: what reads it further takes time and memory by their number.
     ///
     /// # Errors
     /// As for [`Self::parse`], and more values than that.

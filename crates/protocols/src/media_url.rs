@@ -21,7 +21,7 @@ pub(super) enum Reach {
     Public,
     /// To the public internet, by `http` or `https`.
     Web,
-    /// The same, or the medium itself stands in it.
+    /// To the public internet, by `http` or `https`, or the medium itself stands in it.
     WebOrData,
     /// Wherever `http` and `https` lead from the upstream, or the medium itself stands in it.
     Any,

@@ -365,19 +365,20 @@ impl StreamState {
         report.add_to(&mut self.report);
     }
 
-    /// As [`Meter::has_failed`].
+    /// Whether the upstream said that it failed, and reported no usage with it.
     pub(super) fn has_failed(&self) -> bool {
         self.failed && !(self.is_final && self.report.is_some_and(|report| !report.is_empty()))
     }
 
-    /// As [`Meter::relayed`]: by the rule that bills it. The last report is the bill's alone: all of
-    /// the answer has come with it.
+    /// What has been relayed so far, by the rule that bills it. The last report is the bill's
+    /// alone: all of the answer has come with it.
     pub(super) fn relayed(&self) -> Usage {
         let partial = self.report.filter(|_| !self.is_final).map(|report| report.usage);
         self.frame.estimate(partial, self.seen())
     }
 
-    /// As [`Meter::measure`].
+    /// What the stream used as far as it got, and how that is known: [`Meter::measure`] of the
+    /// answer.
     pub(super) fn measure(&self) -> (Usage, UsageSource) {
         if self.is_final {
             self.frame.measure(self.report, self.seen())
@@ -386,7 +387,7 @@ impl StreamState {
         }
     }
 
-    /// As [`Meter::is_above_limits`].
+    /// Whether the upstream has reported more than the model can use by its limits.
     pub(super) fn is_above_limits(&self) -> bool {
         self.frame.is_exceeded_by(self.report)
     }
@@ -401,28 +402,29 @@ pub(super) trait Tally: Send + Sync {
     /// Looks at the data of an event, and says whether the customer gets the event.
     fn judge(&mut self, data: &[u8]) -> EventAction;
 
-    /// As [`Meter::is_complete`]. A stream in which the upstream said that it failed needs no other
-    /// word about that either.
+    /// Whether the stream was whole: it ended as its protocol has it, or the upstream said in it
+    /// that it failed.
     fn is_complete(&self) -> bool;
 
-    /// As [`Meter::has_failed`].
+    /// Whether the upstream said in the stream that it failed, and reported no usage with it.
     fn has_failed(&self) -> bool;
 
-    /// As [`Meter::relayed`].
+    /// What has been relayed so far, by the rule that bills it.
     fn relayed(&self) -> Usage;
 
-    /// As [`Meter::measure`].
+    /// What the stream used as far as it got, and how that is known: [`Meter::measure`] of the
+    /// answer.
     fn measure(&self) -> (Usage, UsageSource);
 
     /// The upstream ended the stream in an orderly way.
     fn finish(&mut self) {}
 
-    /// As [`Meter::stored_ids`].
+    /// The ids, as far as they were relayed, of what the upstream keeps of the answer.
     fn stored_ids(&self) -> &[String] {
         &[]
     }
 
-    /// As [`Meter::is_above_limits`].
+    /// Whether the upstream has reported more than the model can use by its limits.
     fn is_above_limits(&self) -> bool {
         false
     }

@@ -180,7 +180,8 @@ pub(super) fn read(
     read_without(body, offer, limits, None)
 }
 
-/// The same without the tools that are left out of what goes upstream.
+/// Reads a request's fields, its tools and what stands in its prompt, but for the tools that are
+/// `left_out` of what goes upstream.
 ///
 /// # Errors
 /// As for [`read`].

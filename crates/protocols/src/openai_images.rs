@@ -29,7 +29,8 @@ const OPENAI_FIELDS: [&str; 14] = [
     "partial_images",
     "user",
 ];
-/// The same for Ark (its "Image generation API"). Its `tools` search the web, at a price.
+/// The fields of a request for images to Ark (its "Image generation API"). Its `tools` search the
+/// web, at a price.
 const ARK_FIELDS: [&str; 15] = [
     "model",
     "prompt",

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 /// The longest event of text that is looked into. A longer one is relayed as it comes, unread.
 const EVENT_BYTES_MAX: usize = 1024 * 1024;
-/// The same for events that carry images.
+/// The longest event that carries images, in bytes. A longer one is relayed as it comes, unread.
 const IMAGE_EVENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// What to do with a complete event.

@@ -108,7 +108,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// As few bytes as say it: they are kept with every task.
+    /// Encodes the facts in few bytes: they are kept with every task.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         // Encoding into memory fails for no type that is used here.

@@ -188,7 +188,8 @@ pub(super) trait VideoUpstream: fmt::Debug + Send + Sync + 'static {
     /// What a refusal says.
     fn refusal(status: u16, body: &Bytes) -> Fault;
 
-    /// As [`Submit::failure`].
+    /// What the customer reads of a failure of the upstream's own, if no other target can serve;
+    /// `None` for what every failure is answered with.
     fn failure(_status: u16, _body: &Bytes) -> Option<GatewayError> {
         None
     }

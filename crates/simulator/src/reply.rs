@@ -28,7 +28,7 @@ const WORDS: [&str; PERIOD] = [
     "asked ",
     "for. ",
 ];
-/// The same where characters should have more than one byte.
+/// The words of a reply whose characters should have more than one byte.
 const WIDE_WORDS: [&str; PERIOD] = [
     "模拟 ",
     "上游 ",

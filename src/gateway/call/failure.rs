@@ -79,7 +79,7 @@ pub(crate) enum CustomerReads {
 /// Whether another target is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextTarget {
-    /// The same one again, over another connection.
+    /// The target that was tried, over another connection.
     Same,
     /// Another one, which takes nothing from the budget of retries: the target is not at fault.
     Free(Lack),

@@ -75,7 +75,8 @@ pub(super) fn largest(
     all
 }
 
-/// The same for a body that is not named in `limits`.
+/// The bytes that a body may have for which `asked` is set outside `limits`: at most what all
+/// bodies together may take, with an error or a warning where more was asked for.
 pub(super) fn largest_of(
     document: &mut Document,
     path: &Path,

@@ -25,7 +25,7 @@ pub(super) struct PlannedUpstream {
     pub(super) name: String,
     pub(super) protocol: &'static str,
     pub(super) base_url: String,
-    /// As it is written: a variable.
+    /// The credential as it is written: a variable.
     pub(super) credential: Option<String>,
     /// The longest silence.
     pub(super) read_timeout: Option<String>,

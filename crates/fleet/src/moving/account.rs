@@ -166,7 +166,7 @@ impl Account {
         Ok(true)
     }
 
-    /// The same with the names that holds have now.
+    /// A record with the names that its holds have now.
     fn renamed(&self, record: Record) -> Record {
         let now = |hold: HoldId| self.holds.get(&hold).copied().unwrap_or(hold);
         match record {
@@ -303,7 +303,7 @@ fn charged(record: &Record) -> Nanousd {
     record.charged().unwrap_or_default()
 }
 
-/// The same end of another hold.
+/// A record of the end of a hold, as the end of the hold `new`.
 fn with_hold(mut record: Record, new: HoldId) -> Record {
     if let Record::Posted { hold, .. }
     | Record::PostedOwing { hold, .. }

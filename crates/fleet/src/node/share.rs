@@ -22,7 +22,7 @@ use tollgate_money::clock::UnixMs;
 const BEAT: Duration = Duration::from_millis(500);
 /// At least so long lies between two exchanges, so that many requests that come short share one.
 const PACE: Duration = Duration::from_millis(20);
-/// The same while the database does not answer.
+/// The time between two exchanges while the database does not answer.
 const RETRY_PACE: Duration = Duration::from_millis(200);
 /// The most limits of one exchange: a transaction of this size takes some ten milliseconds.
 const ASKS_MAX: usize = 500;

@@ -274,7 +274,7 @@ impl Db {
         Ok(found.into_iter().collect())
     }
 
-    /// The same of all accounts together, by model.
+    /// The usage of all accounts together in the hours or days of `times`, by that and model.
     pub(crate) async fn usage_of_all(
         &self,
         grain: Grain,
@@ -312,7 +312,7 @@ impl Db {
         rows.iter().map(|row| Ok((id(row.try_get(0)?)?, balance(row)?))).collect()
     }
 
-    /// The same of all accounts together, and how many there are.
+    /// What all accounts together have and owe, and how many there are.
     pub(crate) async fn totals(&self) -> Result<Totals, DbError> {
         const SQL: &str = concat!(
             "SELECT COUNT(*)",

@@ -63,7 +63,7 @@ const COLUMNS: &str = "task, tried, said_state, said_document, said_changed_at, 
                        (extract(epoch FROM now() - asked_at) * 1000)::bigint";
 
 impl SharedTasks {
-    /// As the node of `fleet` sees them.
+    /// The tasks of a fleet, as the node that `fleet` connects sees them.
     #[must_use]
     pub fn of(fleet: Arc<Fleet>) -> Self {
         Self(fleet)

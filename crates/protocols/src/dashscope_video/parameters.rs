@@ -11,7 +11,7 @@ use tollgate_money::price::{ImageSize, Resolution};
 pub(super) struct Billed {
     pub(super) seconds: u32,
     pub(super) resolution: Resolution,
-    /// As the request says it, if it does.
+    /// The aspect ratio, if the request names one.
     pub(super) aspect_ratio: Option<&'static str>,
 }
 

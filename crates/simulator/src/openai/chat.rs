@@ -58,7 +58,7 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
 struct Completion {
     number: u64,
     created: u64,
-    /// As a JSON string.
+    /// The model's name as a JSON string.
     model: String,
     choices: u32,
     reply: Reply,
