@@ -65,7 +65,8 @@ impl Directory {
     pub(crate) async fn append(
         &self,
         _turn: &Turn<'_>,
-        (after, write_id): (Seq, &str),
+        after: Seq,
+        write_id: &str,
         records: &[Record],
     ) -> Result<Appended, DbError> {
         self.go_on()?;

@@ -252,7 +252,7 @@ impl Db {
             rows.map_err(|error| error::classify(&error).named(self.place()))
         };
         let rows = self.within(asked).await;
-        self.observe(Asked::Query, Outcome::of(&rows), begun);
+        self.observe(Asked::Query, Outcome::from_result(&rows), begun);
         rows
     }
 
@@ -280,7 +280,7 @@ impl Db {
 }
 
 impl Outcome {
-    fn of<T>(result: &Result<T, DbError>) -> Self {
+    fn from_result<T>(result: &Result<T, DbError>) -> Self {
         match result {
             Ok(_) => Self::Done,
             Err(DbError::Unavailable(_)) => Self::Unavailable,

@@ -208,7 +208,7 @@ impl WriteLog for Directory {
         write_id: &str,
         records: &[Record],
     ) -> Result<Logged, LedgerError> {
-        Ok(match Self::append(self, turn, (after, write_id), records).await? {
+        Ok(match Self::append(self, turn, after, write_id, records).await? {
             Appended::At(seq) => Logged::At(seq),
             Appended::Behind => Logged::Behind,
             Appended::Refused(refused) => Logged::Refused(refused.into()),
@@ -272,7 +272,7 @@ impl TaskStore for SharedTasks {
         change: &ChangeTask<'_>,
         tried: Option<&Tried>,
     ) -> Result<Option<Arc<Task>>, TaskStoreError> {
-        Ok(Self::change(self, (account, id), change, tried).await?)
+        Ok(Self::change(self, account, id, change, tried).await?)
     }
 
     async fn end(
@@ -281,7 +281,7 @@ impl TaskStore for SharedTasks {
         id: TaskId,
         decide: &DecideEnd<'_>,
     ) -> Result<Result<Option<Arc<Task>>, LedgerError>, TaskStoreError> {
-        Ok(Self::end(self, (account, id), decide).await?)
+        Ok(Self::end(self, account, id, decide).await?)
     }
 
     async fn task(
@@ -303,7 +303,7 @@ impl TaskStore for SharedTasks {
         at: UnixMs,
         within: Duration,
     ) -> Result<Repeated, TaskStoreError> {
-        Ok(Self::repeated(self, account, repeat, (at, within)).await?)
+        Ok(Self::repeated(self, account, repeat, at, within).await?)
     }
 
     async fn list(&self, query: &TaskQuery) -> Result<Option<TaskPage>, TaskStoreError> {

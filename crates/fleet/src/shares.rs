@@ -87,9 +87,11 @@ pub struct ShareDecision {
 /// there are.
 #[must_use]
 pub fn settle(
-    (pool, now_ms): (Pool, u64),
+    pool: Pool,
+    now_ms: u64,
     others: &[Claim],
-    (node, had): (i16, u32),
+    node: i16,
+    had: u32,
     ask: &Ask,
     nodes: u32,
 ) -> ShareDecision {

@@ -118,7 +118,7 @@ impl<K: Hash + Eq> Holders<K> {
 
     /// What one of them has in use. One look-up; the rest is counting.
     #[must_use]
-    pub fn of(&self, who: K) -> Arc<InUse> {
+    pub fn holder(&self, who: K) -> Arc<InUse> {
         // Who has something in use has the entry as well.
         self.0.find(who, |_| true, InUse::default)
     }
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn none_takes_more_than_its_share_and_what_is_dropped_is_free_again() {
         let holders = Holders::new();
-        let enter = |who: u64| holders.of(who).enter(|in_use| &in_use.requests, 2);
+        let enter = |who: u64| holders.holder(who).enter(|in_use| &in_use.requests, 2);
         let taken: Vec<_> = (0..3).map(|_| enter(1)).collect();
         assert_eq!(taken.iter().flatten().count(), 2, "two of three");
         assert!(enter(2).is_some(), "another is not concerned");
-        assert_eq!(holders.of(1).requests.taken(), 2, "who was refused took nothing");
+        assert_eq!(holders.holder(1).requests.taken(), 2, "who was refused took nothing");
         drop(taken);
         assert!(enter(1).is_some(), "free again");
     }
@@ -161,12 +161,15 @@ mod tests {
     #[test]
     fn who_has_nothing_in_use_is_forgotten() {
         let holders = Holders::new();
-        let kept = holders.of(0).enter(|in_use| &in_use.waiting, 1);
+        let kept = holders.holder(0).enter(|in_use| &in_use.waiting, 1);
         for who in 1..100_000_u64 {
-            drop(holders.of(who));
+            drop(holders.holder(who));
         }
         assert!(holders.count() < 10_000, "{} are remembered", holders.count());
-        assert!(holders.of(0).enter(|in_use| &in_use.waiting, 1).is_none(), "{kept:?} is there");
+        assert!(
+            holders.holder(0).enter(|in_use| &in_use.waiting, 1).is_none(),
+            "{kept:?} is there"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -166,7 +166,7 @@ impl Limits {
     /// What the account of that number has in use of this process.
     #[must_use]
     pub fn account(&self, number: u64) -> Arc<InUse> {
-        self.accounts.of(number)
+        self.accounts.holder(number)
     }
 
     fn entry(&self, subject: Subject, rates: &Rates) -> Arc<Entry> {

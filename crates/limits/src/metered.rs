@@ -146,7 +146,7 @@ impl Metered {
     }
 
     /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
-    pub(super) fn told(&mut self, told: &Told, until_ns: u64, is_over: bool) -> bool {
+    pub(super) fn apply(&mut self, told: &Told, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {
             share.end();

@@ -131,7 +131,7 @@ impl Places {
     }
 
     /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
-    pub(super) fn told(&self, told: &Told, until_ns: u64, is_over: bool) -> bool {
+    pub(super) fn apply(&self, told: &Told, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {
             share.end();

@@ -384,7 +384,7 @@ fn exchange(bench: &Bench, share: u32, brought: u32, target: u32) -> Ask {
     let [ask] = &asks[..] else { panic!("{asks:?}") };
     let brought_micros = u64::from(brought) * MICROS;
     let told = Told { share, brought_micros, target, unclaimed: 0 };
-    bench.limits.told(sent_at, TERM, [(ask, told)]);
+    bench.limits.apply_exchange(sent_at, TERM, [(ask, told)]);
     ask.clone()
 }
 

@@ -40,15 +40,15 @@ pub struct PostgresOptions {
 /// Why they cannot be used.
 pub fn authorities_of(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| told(&error))?;
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| describe(&error))?;
     for certificate in read {
-        let certificate = certificate.map_err(|error| told(&error))?;
+        let certificate = certificate.map_err(|error| describe(&error))?;
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
 }
 
-fn told(error: &pem::Error) -> String {
+fn describe(error: &pem::Error) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),
         error => format!("it is not PEM: {error:?}"),

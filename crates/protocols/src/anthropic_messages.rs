@@ -339,7 +339,7 @@ impl Tally for MessagesTally {
             return EventAction::Keep;
         }
         let Some(event) = MessagesEvent::read(data) else { return EventAction::Keep };
-        self.known.show(Shown::of(event.text));
+        self.known.show(Shown::from_text(event.text));
         for usage in event.usages.iter().filter_map(|usage| metering::read_wire(usage)) {
             self.reported.update(usage);
             let report = self.reported.to_report();

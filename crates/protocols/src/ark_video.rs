@@ -99,7 +99,7 @@ fn read(body: &Object<'_>, limits: &VideoLimits, pass: &[String]) -> Result<Orde
     super::refuse_unknown_fields(body, &FIELDS, pass)?;
     let model = super::text(body, "model")?.filter(|model| !model.is_empty());
     let model = model.ok_or_else(|| refuse(MISSING, "model", "`model` is required"))?;
-    let series = SeriesFeatures::of(&model);
+    let series = SeriesFeatures::from_model(&model);
     let content = Content::read(body, series, pass)?;
     let (audio, draft) = check_switches(body, series)?;
     let resolution = resolution(body, limits, draft, &content)?;
@@ -305,7 +305,7 @@ impl VideoUpstream for Ark {
     }
 
     fn failure(status: u16, body: &Bytes) -> Option<GatewayError> {
-        failure::told(status, body)
+        failure::customer_error(status, body)
     }
 }
 

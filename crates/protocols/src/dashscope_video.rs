@@ -71,7 +71,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     super::refuse_case_variants(body, &FIELDS)?;
     super::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
     let model = super::text(body, "model")?.unwrap_or_default();
-    let group = ModelClass::of(&model);
+    let group = ModelClass::from_model(&model);
     let billed = billed(body, limits)?;
     let input =
         object_in(body, "input")?.ok_or_else(|| refuse(MISSING, "input", "`input` is required"))?;

@@ -134,7 +134,7 @@ fn read(
         terms: Terms::of_whole(body, of(input_tokens_max), floor),
         input_tokens_max: per_input.saturating_mul(input.count),
         voyage: None,
-        split: array.and_then(|array| Split::of(&array, limits.batch_inputs_max)),
+        split: array.and_then(|array| Split::new(&array, limits.batch_inputs_max)),
     })
 }
 
@@ -221,7 +221,7 @@ fn read_element(element: &Value<'_>) -> (u64, u64) {
 /// places.
 fn measured(text: &str) -> (u64, u64) {
     let is_read = text.len() <= MEASURED_BYTES_MAX;
-    let measure = if is_read { TextSize::of } else { TextSize::of_prompt };
+    let measure = if is_read { TextSize::measure } else { TextSize::of_prompt };
     (text.len() as u64, measure(text.as_bytes()).tokens())
 }
 

@@ -41,7 +41,7 @@ impl Boundary {
     /// # Errors
     /// A media type other than `multipart/form-data`, a charset other than UTF-8, and a boundary
     /// that is missing, repeated or not as RFC 2046 has it.
-    pub fn of(content_type: &[u8]) -> Result<Self, FormError> {
+    pub fn from_content_type(content_type: &[u8]) -> Result<Self, FormError> {
         let (media_type, parameters) = split_parameters(content_type.trim_ascii());
         if !media_type.eq_ignore_ascii_case(b"multipart/form-data") {
             return Err(FormError::NotForm);

@@ -191,7 +191,7 @@ impl<'a> Object<'a> {
 
 impl<'a> Value<'a> {
     /// A value that was read already, whose `text` is all there is of it.
-    pub(super) fn of(text: &'a [u8]) -> Self {
+    pub(super) fn new(text: &'a [u8]) -> Self {
         Self { text, range: 0..text.len() }
     }
 

@@ -298,7 +298,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// What one delta shows.
-    pub(super) fn of(text: TextSize) -> Self {
+    pub(super) fn from_text(text: TextSize) -> Self {
         let mut shown = Self::default();
         shown.add(text);
         shown

@@ -540,7 +540,7 @@ impl OfferReader<'_> {
                 ToolKey::Needed => {
                     read.needed.extend(value.non_null()?.map(|value| (*name, value)));
                 }
-                ToolKey::Uses => read.uses = Value::of(value.raw()?).as_u64(),
+                ToolKey::Uses => read.uses = Value::new(value.raw()?).as_u64(),
             }
             Some(())
         })?;
@@ -549,7 +549,7 @@ impl OfferReader<'_> {
     }
 
     fn judge(&mut self, read: &ReadTool<'_>) {
-        let kind = Value::of(read.kind.unwrap_or_default()).as_str().filter(|_| !read.is_odd);
+        let kind = Value::new(read.kind.unwrap_or_default()).as_str().filter(|_| !read.is_odd);
         let name = kind.as_deref().unwrap_or_default();
         let is_untyped = read.kind.is_none_or(<[u8]>::is_empty) && !read.is_odd;
         let fits = |tool: &&Tool| {
@@ -636,7 +636,7 @@ impl ReadTool<'_> {
     fn has(&self, key: &str, word: &str) -> bool {
         let mut values = self.needed.iter().filter(|(known, _)| *known == key);
         let (Some((_, value)), None) = (values.next(), values.next()) else { return false };
-        let value = Value::of(value);
+        let value = Value::new(value);
         let is_word = |value: &Value<'_>| value.as_str().as_deref() == Some(word);
         let kind = || value.as_object().ok()?.get("type");
         word.is_empty() || is_word(&value) || kind().is_some_and(|kind| is_word(&kind))

@@ -58,7 +58,7 @@ impl Codec for OpenaiImageEdits {
         check_names(form, &limits.pass.fields)?;
         let prompt = fields.text("prompt")?.filter(|prompt| !prompt.is_empty());
         let missing = || GatewayError::invalid("prompt", "`prompt` must be a non-empty text");
-        let input_tokens = TextSize::of(prompt.ok_or_else(missing)?.as_bytes()).tokens();
+        let input_tokens = TextSize::measure(prompt.ok_or_else(missing)?.as_bytes()).tokens();
         check_images(&fields, &limits.images)?;
         // What is not listed is for generations.
         let listed = ImageLimits {
@@ -77,7 +77,7 @@ impl Codec for OpenaiImageEdits {
         Ok(Box::new(EditCall {
             order,
             terms: Terms { stream, model, bound, floor },
-            response_format: ResponseFormatEdit::of(form, &order, &limits.images)?,
+            response_format: ResponseFormatEdit::new(form, &order, &limits.images)?,
         }))
     }
 }
@@ -203,7 +203,7 @@ enum ResponseFormatEdit {
 }
 
 impl ResponseFormatEdit {
-    fn of(form: &Form, order: &Order, limits: &ImageLimits) -> Result<Self, GatewayError> {
+    fn new(form: &Form, order: &Order, limits: &ImageLimits) -> Result<Self, GatewayError> {
         const FIELD: &str = "response_format";
         let Some(ways) = limits.response_formats.as_deref() else { return Ok(Self::Keep) };
         Ok(match (ways.len(), form.field(FIELD)?) {
@@ -314,7 +314,9 @@ mod tests {
         images: ImageLimits,
         pass: Pass,
     ) -> Result<Box<dyn Call>, GatewayError> {
-        let mut scan = FormScan::new(Boundary::of(b"multipart/form-data; boundary=b").expect("ok"));
+        let mut scan = FormScan::new(
+            Boundary::from_content_type(b"multipart/form-data; boundary=b").expect("ok"),
+        );
         scan.feed(body).expect("a form");
         let request = Request::Form(scan.finish(body).expect("a form"), body);
         let (input_tokens_max, output_tokens_max) = (1000, 6240);

@@ -244,7 +244,7 @@ impl Tally for ResponsesTally {
             return EventAction::Keep;
         }
         let Some(event) = ResponsesEvent::read(data) else { return EventAction::Keep };
-        self.known.show(Shown::of(event.text));
+        self.known.show(Shown::from_text(event.text));
         if let Some(ids) = &mut self.ids {
             event.ids.into_iter().flatten().for_each(|id| ids.add(id));
         }

@@ -42,7 +42,7 @@ enum Endpoint<'a> {
 
 impl<'a> Endpoint<'a> {
     /// The endpoint by the end of the path, whatever stands before.
-    fn of(path: &'a str) -> Option<Self> {
+    fn from_path(path: &'a str) -> Option<Self> {
         match path {
             REQUESTS_PATH => return Some(Self::Requests),
             TASKS_PATH => return Some(Self::Tasks),
@@ -147,7 +147,7 @@ pub(super) fn shows_what_was_recorded(path: &str) -> bool {
 
 /// The task that a request asks after, if it asks after one.
 pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str> {
-    match Endpoint::of(path)? {
+    match Endpoint::from_path(path)? {
         Endpoint::DashscopeTask(id) | Endpoint::ArkTask(id) | Endpoint::XaiVideo(id) => {
             (*method == Method::GET).then_some(id)
         }
@@ -161,7 +161,7 @@ pub(super) fn answer(
     behaviour: &Behaviour,
     server: &Server,
 ) -> Answer {
-    let endpoint = Endpoint::of(asked.path);
+    let endpoint = Endpoint::from_path(asked.path);
     // What does not exist is refused as OpenAI would.
     let envelope = endpoint.map_or(Envelope::Openai, Endpoint::envelope);
     let refused = match endpoint {

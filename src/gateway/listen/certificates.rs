@@ -40,7 +40,11 @@ struct InForce {
 impl Certificates {
     /// Those of the listener at `index`; `None` if it was opened without TLS.
     #[must_use]
-    pub fn of(config: &Arc<ConfigHandle>, index: usize, opened: &Listener) -> Option<Arc<Self>> {
+    pub fn for_listener(
+        config: &Arc<ConfigHandle>,
+        index: usize,
+        opened: &Listener,
+    ) -> Option<Arc<Self>> {
         let configured = Arc::clone(opened.tls.as_ref()?);
         Some(Self::new(config, TlsEndpoint::Listener(index, opened.clone()), configured))
     }

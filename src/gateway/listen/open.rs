@@ -99,7 +99,7 @@ impl Open {
     /// None yet, and there may be any number of them.
     #[cfg(test)]
     pub(crate) fn without_bounds(count: Arc<AtomicUsize>) -> Self {
-        Self::with(Descriptors::of(1024), count, None)
+        Self::with(Descriptors::from_limit(1024), count, None)
     }
 
     fn with(

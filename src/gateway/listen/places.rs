@@ -148,7 +148,7 @@ impl Places {
     ) -> Result<Place, GatewayError> {
         let rules = &limits.unauthenticated;
         let (max, max_of_one) = (rules.requests_in_flight_max, rules.per_address_max);
-        let holder = self.networks.of(address.map(client::network));
+        let holder = self.networks.holder(address.map(client::network));
         self.enter(Pool::Unauthenticated, holder, max, max_of_one).map_err(|is_all| {
             let (shed, whence) = match is_all {
                 true => (Shed::Unauthenticated, ""),

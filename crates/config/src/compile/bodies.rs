@@ -33,7 +33,7 @@ pub(super) fn compile(document: &mut Document, raw: &raw::LimitsSection) -> Bodi
     let all = raw.body_memory_max.map_or_else(|| all_of(memory), |size| size.0);
     let path = Path::root().key("limits").key("body_max");
     let one = match raw.body_max {
-        Some(asked) => largest(document, &path, asked.0, (all, is_default), "`body_memory_max`"),
+        Some(asked) => largest(document, &path, asked.0, all, is_default, "`body_memory_max`"),
         // A body that is changed on its way is in memory twice.
         None if is_default => ONE_BYTES_DEFAULT.min(all / 2),
         None => ONE_BYTES_DEFAULT.min(all),
@@ -55,7 +55,8 @@ pub(super) fn largest(
     document: &mut Document,
     path: &Path,
     asked: usize,
-    (all, is_default): (usize, bool),
+    all: usize,
+    is_default: bool,
     at_most: &str,
 ) -> usize {
     if asked <= all {
@@ -83,8 +84,8 @@ pub(super) fn largest_of(
     asked: usize,
     limits: &Limits,
 ) -> usize {
-    let all = (limits.body_memory_bytes_max, limits.body_memory_is_default);
-    largest(document, path, asked, all, "`body_memory_max` of `limits`")
+    let (all, is_default) = (limits.body_memory_bytes_max, limits.body_memory_is_default);
+    largest(document, path, asked, all, is_default, "`body_memory_max` of `limits`")
 }
 
 /// What bodies of one account may take: its share, and never less than one of the largest with what

@@ -17,7 +17,8 @@ const DEMO_TRIAL_CREDIT: Nanousd = Nanousd::new(5_000_000_000);
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Console,
-    (routes, mcp): (&[Arc<Route>], &Mcp),
+    routes: &[Arc<Route>],
+    mcp: &Mcp,
     overrides: &Overrides,
 ) -> Console {
     let at = Path::root().key("console").key("path");

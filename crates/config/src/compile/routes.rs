@@ -73,7 +73,7 @@ pub(super) fn compile(
     let percent = raw.limits.per_account.body_memory_percent;
     limits.per_account.body_memory_bytes_max =
         bodies::of_one_account(&limits, percent, largest.unwrap_or(0));
-    let console = super::console::compile(document, raw.console, (&routes, &mcp), overrides);
+    let console = super::console::compile(document, raw.console, &routes, &mcp, overrides);
     let balancing = balancing(document, &raw.balancing);
     let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
     Compiled {

@@ -52,7 +52,7 @@ impl Migration<'_> {
         self.sort_out(params, PARAMS);
         self.sort_out(info, INFO);
         let model = params.text_of("model").unwrap_or_default();
-        let found = provider::of(model, params.text_of("custom_llm_provider"));
+        let found = provider::find(model, params.text_of("custom_llm_provider"));
         let (provider, own) = match found {
             Ok(found) => found,
             Err(why) => {

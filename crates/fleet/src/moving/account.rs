@@ -104,7 +104,9 @@ impl Account {
         &mut self,
         mut calls: Calls<'_>,
         in_directory: &[(UnixMs, Nanousd)],
-        (spent, debt, known_lost): (Nanousd, Nanousd, Nanousd),
+        spent: Nanousd,
+        debt: Nanousd,
+        known_lost: Nanousd,
     ) -> Result<Nanousd, MoveError> {
         let (mut sum, mut owed) = (Nanousd::ZERO, Nanousd::ZERO);
         let mut payments: Vec<_> = in_directory.iter().map(|(at, amount)| (*at, *amount)).collect();

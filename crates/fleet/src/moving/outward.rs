@@ -163,7 +163,7 @@ async fn tell_accounts(
     for id in ids {
         let tally = expected.of(id);
         let money = told.money.remove(&id).unwrap_or_default();
-        tell_account(db, arriving, (id, money), &nodes, tally).await?;
+        tell_account(db, arriving, id, money, &nodes, tally).await?;
     }
     Ok(expected)
 }
@@ -172,7 +172,8 @@ async fn tell_accounts(
 async fn tell_account(
     db: &Db,
     arriving: &mut Arriving,
-    (id, money): (AccountId, VecDeque<Record>),
+    id: AccountId,
+    money: VecDeque<Record>,
     nodes: &[NodeId],
     tally: &mut Tally,
 ) -> Result<(), MoveError> {
@@ -180,10 +181,10 @@ async fn tell_account(
     let holds = tasks.iter().map(|moved| moved.task.intent.hold).collect();
     let mut account = Account::new(id, money, holds);
     let known_lost = db.charged_in_suspense(id).await?;
-    let figures = (tally.spent, tally.debt, known_lost);
     let payments = db.payments_of(id).await?;
-    let lost = account.weigh(Calls::of(db, id, nodes), &payments, figures).await?;
-    let mut calls = Calls::of(db, id, nodes);
+    let calls = Calls::new(db, id, nodes);
+    let lost = account.weigh(calls, &payments, tally.spent, tally.debt, known_lost).await?;
+    let mut calls = Calls::new(db, id, nodes);
     while let Some(call) = calls.next().await? {
         if call.record.ends_hold() {
             account.add(arriving, call)?;

@@ -24,12 +24,13 @@ pub(super) async fn pay(transaction: &Transaction<'_>, account: AccountId) -> Re
         return Ok(());
     };
     let (amount, place) = (Nanousd::new(row.try_get(0)?), count(row.try_get(1)?));
-    put_payment(transaction, (account, amount), place).await
+    put_payment(transaction, account, amount, place).await
 }
 
 async fn put_payment(
     transaction: &Transaction<'_>,
-    (account, amount): (AccountId, Nanousd),
+    account: AccountId,
+    amount: Nanousd,
     place: Seq,
 ) -> Result<(), DbError> {
     let line = Record::DebtPaid { account, amount, at: UnixMs::now() };
@@ -39,7 +40,8 @@ async fn put_payment(
 /// What an exchange has paid of what an account owes, with what its report added to that.
 pub(super) fn paid(
     exchange: &Exchange,
-    (before, after): (&Treasury, &Treasury),
+    before: &Treasury,
+    after: &Treasury,
     account: AccountId,
 ) -> Nanousd {
     let debt =
@@ -56,12 +58,13 @@ pub(super) fn paid(
 pub(super) async fn put_paid(
     transaction: &Transaction<'_>,
     exchange: &Exchange,
-    (before, after): (&Treasury, &Treasury),
+    before: &Treasury,
+    after: &Treasury,
 ) -> Result<(), DbError> {
     for (account, _) in after.accounts() {
-        let amount = paid(exchange, (before, after), account);
+        let amount = paid(exchange, before, after, account);
         if amount > Nanousd::ZERO {
-            put_payment(transaction, (account, amount), after.directory).await?;
+            put_payment(transaction, account, amount, after.directory).await?;
         }
     }
     Ok(())

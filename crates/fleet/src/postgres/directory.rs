@@ -83,7 +83,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(after: Seq, write_id: &'a str, records: &'a [Record]) -> Result<Self, DbError> {
+    fn new(after: Seq, write_id: &'a str, records: &'a [Record]) -> Result<Self, DbError> {
         let unwritable = |error| DbError::Failed(format!("records cannot be encoded: {error}"));
         let bytes = postcard::to_stdvec(records).map_err(unwritable)?;
         let act = records.iter().rev().find_map(|record| match record {
@@ -123,7 +123,7 @@ impl Db {
         write_id: &str,
         records: &[Record],
     ) -> Result<Appended, DbError> {
-        let row = Row::of(after, write_id, records)?;
+        let row = Row::new(after, write_id, records)?;
         let (begun, mut wait) = (Instant::now(), FIRST_WAIT);
         let mut unknown = None;
         loop {
@@ -256,7 +256,7 @@ async fn take_effect(
         Record::Central(record) => match &**record {
             Record::Granted { account, id, amount, at } => {
                 put_line(transaction, record, read_place(seq)?).await?;
-                let refused = give(transaction, (*account, id), *amount, *at).await?;
+                let refused = give(transaction, *account, id, *amount, *at).await?;
                 debts::pay(transaction, *account).await?;
                 Ok(refused)
             }
@@ -282,7 +282,7 @@ async fn take_effect(
             if *end == SuspenseEnd::Charge {
                 put_line(transaction, record, read_place(seq)?).await?;
             }
-            let resolved = suspense::resolve(transaction, (*node, *account), *amount, *end).await?;
+            let resolved = suspense::resolve(transaction, *node, *account, *amount, *end).await?;
             debts::pay(transaction, *account).await?;
             Ok((!resolved).then_some(WriteRefused::NotInSuspense(*node, *account)))
         }
@@ -307,7 +307,8 @@ pub(super) async fn put_line(
 
 async fn give(
     transaction: &Transaction<'_>,
-    (account, id): (AccountId, &str),
+    account: AccountId,
+    id: &str,
     amount: Nanousd,
     at: UnixMs,
 ) -> Result<Option<WriteRefused>, DbError> {

@@ -209,7 +209,7 @@ impl Db {
             (Err(DbError::Failed(_)), Some(refused)) => Ok(Err(refused)),
             (done, _) => done.map(Ok),
         };
-        self.observe(Asked::Exchange, Outcome::of(&exchanged), begun);
+        self.observe(Asked::Exchange, Outcome::from_result(&exchanged), begun);
         if let Ok(Ok(answer)) = &exchanged
             && is_short(exchange, answer)
         {
@@ -291,12 +291,12 @@ async fn do_exchange(
         Err(refused) => return Ok(Err(refused)),
     };
     store(tx, exchange.node, &before, &after).await?;
-    suspense::put_given_back(tx, exchange, (&before, &after)).await?;
+    suspense::put_given_back(tx, exchange, &before, &after).await?;
     if let Some(report) = &exchange.report {
         put_history(tx, &report.history).await?;
     }
     // Behind the lines of the calls that are paid for.
-    debts::put_paid(tx, exchange, (&before, &after)).await?;
+    debts::put_paid(tx, exchange, &before, &after).await?;
     let reported = after.nodes.get(&exchange.node).map_or(0, |node| number(node.reported));
     let kept = encoded(&answer)?;
     tx.execute(

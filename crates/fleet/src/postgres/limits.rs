@@ -214,7 +214,7 @@ async fn share_limits(
         let mut others = claims.remove(name).unwrap_or_default();
         let own = others.iter().position(|claim| claim.node == node);
         let had = own.map_or(0, |index| others.swap_remove(index).share);
-        settled.push(shares::settle((pool, now_ms), &others, (node, had), ask, nodes));
+        settled.push(shares::settle(pool, now_ms, &others, node, had, ask, nodes));
     }
     put(tx, exchange, &names, &settled).await?;
     Ok(settled.into_iter().map(|settled| settled.told).collect())

@@ -112,11 +112,12 @@ impl Db {
     pub(crate) async fn begin_move(
         &self,
         ledger: &str,
-        (last, chain): (Seq, &str),
+        last: Seq,
+        chain: &str,
         accounts: &[String],
     ) -> Result<u64, DbError> {
         let begin = self.transact(|tx| {
-            Box::pin(async move { begin_move(tx, ledger, (last, chain), accounts).await })
+            Box::pin(async move { begin_move(tx, ledger, last, chain, accounts).await })
         });
         begin.await
     }
@@ -202,7 +203,8 @@ impl Db {
 async fn begin_move(
     tx: &Transaction<'_>,
     ledger: &str,
-    (last, chain): (Seq, &str),
+    last: Seq,
+    chain: &str,
     accounts: &[String],
 ) -> Result<u64, DbError> {
     let sql = "INSERT INTO tollgate.moved_in (ledger, last_seq, chain, parts)

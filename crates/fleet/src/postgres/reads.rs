@@ -262,7 +262,7 @@ impl Db {
         grain: Grain,
         times: Range<u32>,
     ) -> Result<Vec<(UsageCell, UsageTotal)>, DbError> {
-        let Hours { first, end, each } = Hours::of(grain, &times);
+        let Hours { first, end, each } = Hours::new(grain, &times);
         let rows = self.query(&USAGE, &[&account.to_string(), &first, &end, &each]).await?;
         let mut found: BTreeMap<UsageCell, UsageTotal> = BTreeMap::new();
         for row in &rows {
@@ -280,7 +280,7 @@ impl Db {
         grain: Grain,
         times: Range<u32>,
     ) -> Result<Vec<OfAll>, DbError> {
-        let Hours { first, end, each } = Hours::of(grain, &times);
+        let Hours { first, end, each } = Hours::new(grain, &times);
         let rows = self.query(&USAGE_OF_ALL, &[&first, &end, &each]).await?;
         let mut found: BTreeMap<(u32, Arc<str>), UsageTotal> = BTreeMap::new();
         for row in &rows {
@@ -345,7 +345,7 @@ struct Hours {
 }
 
 impl Hours {
-    fn of(grain: Grain, times: &Range<u32>) -> Self {
+    fn new(grain: Grain, times: &Range<u32>) -> Self {
         let each = match grain {
             Grain::Hour => 1,
             Grain::Day => HOURS_PER_DAY,

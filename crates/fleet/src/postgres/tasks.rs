@@ -118,7 +118,8 @@ impl SharedTasks {
         &self,
         account: AccountId,
         repeat: &Repeat,
-        (at, within): (UnixMs, Duration),
+        at: UnixMs,
+        within: Duration,
     ) -> Result<Repeated, DbError> {
         let sql = "SELECT task, body FROM tollgate.submits
                    WHERE account = $1 AND key = $2 AND at > $3";

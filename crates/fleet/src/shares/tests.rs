@@ -37,7 +37,7 @@ impl LimitTable {
         let others = self.rows.values().filter(|(claim, _)| claim.node != node);
         let others: Vec<_> = others.map(|(claim, _)| *claim).collect();
         let pool = self.pool.unwrap_or_else(|| Pool::full(self.limit, now_ms));
-        let settled = settle((pool, now_ms), &others, (node, had), ask, 3);
+        let settled = settle(pool, now_ms, &others, node, had, ask, 3);
         self.pool = Some(settled.pool);
         match settled.row {
             Some(row) => self.rows.insert(node, (row, now_ms + 2 * TERM_MS)),
@@ -233,7 +233,7 @@ impl Sim {
         if exchange.answered_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             let told = exchange.asks.iter().zip(exchange.told.iter().copied());
             let term = Duration::from_millis(TERM_MS);
-            node.limits.told(exchange.sent_at, term, told);
+            node.limits.apply_exchange(exchange.sent_at, term, told);
         } else if now_ms >= given_up_at_ms {
             node.late.push(exchange);
         } else {

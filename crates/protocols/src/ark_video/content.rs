@@ -55,7 +55,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let mut commands = Self::default();
         for at in memchr::memmem::find_iter(text.as_bytes(), b"--") {
             let behind = text.get(at..).unwrap_or_default().trim_start_matches('-');
@@ -90,9 +90,9 @@ impl Content {
         // Whoever puts them together again could make a command of the end of one and the next.
         let mut texts = String::new();
         for (index, block) in blocks.enumerate() {
-            content.add(&block, (series, pass), &format!("{FIELD}[{index}]"), &mut texts)?;
+            content.add(&block, series, pass, &format!("{FIELD}[{index}]"), &mut texts)?;
         }
-        content.commands = Commands::of(&texts);
+        content.commands = Commands::parse(&texts);
         let has_media = content.has_image || content.has_video || !content.tasks.is_empty();
         if !has_media && !content.has_text {
             return Err(if content.has_audio {
@@ -108,7 +108,8 @@ impl Content {
     fn add(
         &mut self,
         block: &Value<'_>,
-        (series, pass): (Option<SeriesFeatures>, &[String]),
+        series: Option<SeriesFeatures>,
+        pass: &[String],
         at: &str,
         texts: &mut String,
     ) -> Result<(), GatewayError> {

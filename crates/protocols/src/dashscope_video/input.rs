@@ -35,7 +35,7 @@ pub(crate) enum Era {
 
 impl ModelClass {
     /// The group of a model with a name of this form; others are only checked for what all allow.
-    pub(crate) fn of(model: &str) -> Option<Self> {
+    pub(crate) fn from_model(model: &str) -> Option<Self> {
         let rest = model.strip_prefix("vf").or_else(|| model.strip_prefix("wan"))?;
         let (version, rest) = rest.split_once('-')?;
         let (major, minor) = version.split_once('.')?;
@@ -348,7 +348,7 @@ mod tests {
             ("my-video", None),
             ("", None),
         ] {
-            assert_eq!(ModelClass::of(model), expected, "{model}");
+            assert_eq!(ModelClass::from_model(model), expected, "{model}");
         }
     }
 }

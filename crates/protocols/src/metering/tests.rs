@@ -19,7 +19,7 @@ fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> Usag
 fn shown(deltas: &[&str]) -> Shown {
     let mut shown = Shown::default();
     for delta in deltas {
-        shown.add(TextSize::of(delta.as_bytes()));
+        shown.add(TextSize::measure(delta.as_bytes()));
     }
     shown
 }

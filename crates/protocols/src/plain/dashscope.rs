@@ -12,7 +12,7 @@ use tollgate_money::price::Resolution;
 
 /// The body, in which everything that is billed is said twice.
 pub(super) fn video(plain: &PlainVideo<'_>, limits: &VideoLimits) -> Value {
-    let group = ModelClass::of(plain.model);
+    let group = ModelClass::from_model(plain.model);
     let has = |resolution: &Resolution| {
         limits.resolutions.is_empty() || limits.resolutions.contains(resolution)
     };

@@ -50,7 +50,7 @@ enum Vendor {
 }
 
 impl Vendor {
-    fn of(path: &str, model: &str) -> Self {
+    fn detect(path: &str, model: &str) -> Self {
         if model.starts_with("voyage-") {
             Self::Voyage
         } else if path.contains("/compatible-mode/") {
@@ -144,7 +144,7 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
-    let vendor = Vendor::of(asked.path, &request.model);
+    let vendor = Vendor::detect(asked.path, &request.model);
     if let Some(refused) = vendor.refusal(&request, behaviour) {
         return refused;
     }

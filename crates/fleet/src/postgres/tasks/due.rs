@@ -42,14 +42,15 @@ impl SharedTasks {
         if self.db().query(DUE, &[&now, &limit]).await?.is_empty() {
             return Ok(None);
         }
-        let claimed = self.db().transact(move |tx| Box::pin(self.claim_in(tx, (now, limit))));
+        let claimed = self.db().transact(move |tx| Box::pin(self.claim_in(tx, now, limit)));
         claimed.await.map(Some)
     }
 
     async fn claim_in(
         &self,
         tx: &Transaction<'_>,
-        (now, limit): (i64, i64),
+        now: i64,
+        limit: i64,
     ) -> Result<Claims, DbError> {
         let sql = format!("{DUE} FOR UPDATE SKIP LOCKED");
         let mut ids: Vec<String> = Vec::new();

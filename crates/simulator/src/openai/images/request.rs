@@ -83,7 +83,7 @@ pub(super) enum Family {
 }
 
 impl Family {
-    fn of(path: &str, model: &str) -> Self {
+    fn detect(path: &str, model: &str) -> Self {
         if path.contains("/api/v3/") {
             Self::Ark
         } else if model.starts_with("grok") {
@@ -124,7 +124,7 @@ impl ImageJob {
         if request.model.is_empty() || request.prompt.is_empty() {
             return bad("`model` and `prompt` are required.");
         }
-        let family = Family::of(path, &request.model);
+        let family = Family::detect(path, &request.model);
         let in_base64 = match request.response_format.as_deref() {
             Some(_) if family == Family::Gpt && request.model.starts_with("gpt-image") => {
                 let message = "Unknown parameter: 'response_format'.";
