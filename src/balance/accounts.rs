@@ -35,7 +35,7 @@ struct FailureStreak {
     accounts: u32,
 }
 
-/// One account.
+/// What is counted of one account.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) account: u64,
@@ -217,7 +217,7 @@ impl Recent {
         }
     }
 
-    /// Calls and failures.
+    /// The numbers of calls and of failures in the window.
     fn sum(&self, now: Instant) -> (u32, u32) {
         let is_recent = |piece: &&Piece| now.saturating_duration_since(piece.began) < WINDOW;
         let recent = self.pieces.iter().flatten().filter(is_recent);

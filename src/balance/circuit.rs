@@ -35,7 +35,7 @@ pub enum Verdict {
     Begun,
     /// The upstream is busy, for as long as it says.
     Busy(Option<Duration>),
-    /// It failed.
+    /// The call failed although there was a connection.
     Bad,
     /// No connection came about, so the request has no part in it.
     Down,
@@ -119,7 +119,7 @@ pub struct Circuit {
     down_in_row: u32,
 }
 
-/// One breaker.
+/// One circuit breaker, with what it has counted.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     state: CircuitState,

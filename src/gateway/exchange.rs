@@ -81,7 +81,7 @@ pub(super) enum RequestStage {
     Sending(Box<Sending>),
     /// A response is on its way to the customer.
     Relaying(Box<Response>),
-    /// It is over.
+    /// The request was settled, with this result.
     Settled(Settled),
 }
 

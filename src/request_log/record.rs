@@ -19,7 +19,7 @@ use crate::ledger::{AccountId, KeyId, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 
-/// The log's files.
+/// How the files of the log are laid out.
 pub(super) const LAYOUT: Layout = Layout {
     magic: b"TGREQUESTLOG",
     version: 1,
@@ -85,7 +85,7 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// When it began.
+    /// When the request began.
     #[must_use]
     pub fn began_at(&self) -> UnixMs {
         let took_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);

@@ -53,11 +53,11 @@ use snapshot::Snapshot;
 /// Where the configuration comes from.
 #[derive(Clone, Debug)]
 pub enum Sources {
-    /// Two files.
+    /// Two files that the operator has written.
     Files {
-        /// `routes.yaml`.
+        /// The path of `routes.yaml`.
         routes: PathBuf,
-        /// `models.yaml`.
+        /// The path of `models.yaml`.
         models: PathBuf,
     },
     /// The pair that is shipped, as it was when this build was made.
@@ -98,7 +98,7 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     /// The admin API's address.
     pub admin: Option<SocketAddr>,
-    /// The ledger's directory.
+    /// The directory of the ledger, in the place of `store.data_dir`.
     pub data_dir: Option<PathBuf>,
     /// One server without TLS that stands for every upstream. Path prefixes are kept; credentials
     /// are replaced by a fixed text, so that none is needed and none can leak.

@@ -16,14 +16,14 @@ pub(super) struct Path(Vec<Step>);
 /// One step of a [`Path`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    /// Into a mapping.
+    /// Into a mapping, to the value of this key.
     Key(String),
     /// Into a sequence, from 0.
     Index(usize),
 }
 
 impl Path {
-    /// The document itself.
+    /// The path of the document itself, without any step.
     pub(super) fn root() -> Self {
         Self::default()
     }
@@ -77,7 +77,8 @@ impl From<&serde_path_to_error::Path> for Path {
 }
 
 impl fmt::Display for Path {
-    /// `upstreams.openai.timeouts`, `listeners[0].address`.
+    /// Writes the path as operators read it, such as `upstreams.openai.timeouts` or
+    /// `listeners[0].address`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (depth, step) in self.0.iter().enumerate() {
             match step {
@@ -93,7 +94,7 @@ impl fmt::Display for Path {
 /// A piece of text on one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Line, from 1.
+    /// The line in the file, from 1.
     pub(super) line: usize,
     /// Column in characters, from 1.
     pub(super) column: usize,
@@ -131,7 +132,7 @@ pub(super) type LineColumn = (usize, usize);
 pub(super) struct Scalar<'a> {
     pub(super) path: &'a Path,
     pub(super) key: Option<Mark>,
-    /// Where it begins.
+    /// Where it begins, with the first character of it.
     pub(super) from: LineColumn,
     /// Where it ends, the last character not included.
     pub(super) to: LineColumn,
@@ -187,7 +188,7 @@ impl Spans {
         self.0.get(path)?.text.as_deref()
     }
 
-    /// Every scalar.
+    /// Every scalar of the document, in the order of the file.
     pub(super) fn scalars(&self) -> impl Iterator<Item = Scalar<'_>> {
         self.0.iter().filter_map(|(path, spot)| {
             let text = spot.text.as_deref()?;

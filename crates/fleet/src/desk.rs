@@ -119,7 +119,7 @@ impl Desk {
         self.begun.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
 
-    /// It is over.
+    /// Says that the exchange `number` is over, and whether it was answered.
     pub(crate) fn end(&self, number: u64, is_answered: bool) {
         self.done.send_replace(Done { number, is_answered });
     }

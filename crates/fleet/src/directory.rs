@@ -37,7 +37,7 @@ impl Directory {
         Self { db, turn: Mutex::new(()), head, last, stopped: OnceLock::new() }
     }
 
-    /// The database.
+    /// The database in which the directory is.
     #[must_use]
     pub fn db(&self) -> &Db {
         &self.db

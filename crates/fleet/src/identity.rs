@@ -16,7 +16,7 @@ const FILE: &str = "node.json";
 pub(super) struct NodeIdentity {
     /// What the treasury calls itself.
     pub(super) fleet: String,
-    /// The node's number.
+    /// The number of the node in its fleet.
     pub(super) node: NodeId,
 }
 

@@ -73,7 +73,7 @@ const NEW_NODE_TRIES: u32 = 1000;
 /// How a node joins its fleet.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
-    /// The database.
+    /// How the database of the fleet is reached.
     pub postgres: PostgresOptions,
     /// What operators call this node.
     pub name: String,
@@ -94,7 +94,7 @@ pub enum FleetError {
     Io {
         /// Which file or directory.
         path: PathBuf,
-        /// Why.
+        /// Why the file or directory cannot be used.
         source: io::Error,
     },
     /// The data directory has the ledger of a gateway that is in no fleet.
@@ -219,7 +219,7 @@ impl Fleet {
         }))
     }
 
-    /// The database.
+    /// The database of the fleet.
     #[must_use]
     pub fn db(&self) -> &Db {
         &self.db

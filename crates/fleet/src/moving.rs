@@ -28,7 +28,7 @@ pub use tollgate_ledger::moving::{Tallies, Tally};
 /// The most of what is wrong that is told.
 const TOLD_MAX: usize = 20;
 
-/// What has moved.
+/// What has moved from one place to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// What was counted on both sides.

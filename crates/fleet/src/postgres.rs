@@ -76,7 +76,7 @@ const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How something that was asked of the database ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The call did what was asked.
     Done,
     /// It was refused because others did the same at the same time; it is tried again.
     Retried,
@@ -102,9 +102,9 @@ pub enum Asked {
 /// Something that was asked, for counters.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
-    /// What was asked.
+    /// What was asked of the database.
     pub asked: Asked,
-    /// How it ended.
+    /// How the call ended.
     pub outcome: Outcome,
     /// How long it took, with the wait for a connection.
     pub took: Duration,
@@ -122,7 +122,7 @@ struct DatabaseTimeouts {
 }
 
 impl DatabaseTimeouts {
-    /// For a node.
+    /// The times that hold for a node.
     const USUAL: Self =
         Self { statement: STATEMENT_TIMEOUT, work: WORK_TIMEOUT, silence: SILENCE_TIMEOUT };
 }

@@ -20,7 +20,7 @@ const MINUTE_MS: u64 = 60_000;
 /// A node's row: its share of a limit, and what it wants of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The node.
+    /// The number of the node that has the claim.
     pub node: i16,
     /// What it may have: more than it knows of, if an answer was lost.
     pub share: u32,

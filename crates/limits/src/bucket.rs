@@ -89,7 +89,7 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket.
+    /// A bucket that is full: `limit` units can be taken at once.
     pub(super) fn new(limit: NonZeroU32, clock: &Clock) -> Self {
         let interval_ns = MINUTE_NS.div_ceil(u64::from(limit.get()));
         let full_at = FullAt::default();
@@ -156,7 +156,7 @@ impl TokenBucket {
         });
     }
 
-    /// Gives `units` back.
+    /// Gives `units` back that were taken and not used.
     pub(super) fn give_back(&self, units: u64) {
         let weight = units.saturating_mul(self.interval_ns);
         self.change(|full_at| full_at.saturating_sub(weight));

@@ -45,7 +45,7 @@ impl Count {
 /// What one has in use now.
 #[derive(Debug, Default)]
 pub struct InUse {
-    /// Requests in flight.
+    /// Requests that have not ended yet.
     pub requests: Count,
     /// Bytes of bodies in memory.
     pub body_bytes: Count,
@@ -110,7 +110,7 @@ impl Drop for Entered {
 pub struct Holders<K>(Entries<K, InUse>);
 
 impl<K: Hash + Eq> Holders<K> {
-    /// Nobody yet.
+    /// Holders of whom nobody has anything in use yet.
     #[must_use]
     pub fn new() -> Self {
         Self(Entries::new())

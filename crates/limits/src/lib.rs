@@ -59,7 +59,7 @@ pub struct Refused {
     pub scope: Scope,
     /// Which of its limits.
     pub limit: Limit,
-    /// The limit's value.
+    /// The value of the limit that is in the way.
     pub value: u32,
     /// When it would go on.
     pub wait: Wait,
@@ -72,7 +72,7 @@ pub struct Refused {
 pub enum Wait {
     /// When another request ends.
     UntilOneEnds,
-    /// After this.
+    /// It may try again after this time.
     For(Duration),
     /// When this node has been told its share of the limit, in a fleet.
     UntilShared,

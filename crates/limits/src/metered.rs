@@ -29,7 +29,7 @@ pub(super) struct Metered {
     bucket: Option<TokenBucket>,
     /// What was used beyond the bucket before it went away, in millionths.
     owed_micros: AtomicU64,
-    /// In a fleet.
+    /// The node's share of the limit; `None` outside a fleet.
     share: Option<Box<Share>>,
 }
 
@@ -94,7 +94,7 @@ impl Metered {
         }
     }
 
-    /// Gives `units` back.
+    /// Gives `units` back that were taken and not used.
     pub(super) fn give_back(&self, units: u64) {
         match &self.bucket {
             Some(bucket) => bucket.give_back(units),

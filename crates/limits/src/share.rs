@@ -43,7 +43,7 @@ pub enum Patience {
 pub struct Ask {
     /// Whose limit it is.
     pub subject: Subject,
-    /// Which of them.
+    /// Which of the subject's limits this is.
     pub kind: Limit,
     /// Its value, as this node knows it.
     pub limit: u32,

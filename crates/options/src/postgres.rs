@@ -22,7 +22,7 @@ pub struct PostgresOptions {
     /// `postgres://user@host:port/database`, without a password; several hosts with commas between
     /// them, of which the one that takes writes is used.
     pub url: String,
-    /// The user's password.
+    /// The password of the user, if one is set.
     pub password: Option<Secret>,
     /// Whether the connection is encrypted.
     pub tls: TlsMode,

@@ -133,13 +133,13 @@ impl OutboundResponse {
         Ok(Self { response, read_timeout })
     }
 
-    /// Its status.
+    /// The HTTP status of the answer.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// Its headers.
+    /// The headers of the answer.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         self.response.headers()

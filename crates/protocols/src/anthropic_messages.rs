@@ -21,7 +21,7 @@ use tollgate_money::price::{CacheWrites, Usage, UsageSource};
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
 
-/// The codec.
+/// The codec of Anthropic's Messages API.
 #[derive(Debug)]
 pub struct AnthropicMessages;
 
@@ -141,7 +141,7 @@ struct Possible {
 }
 
 impl Possible {
-    /// In all rounds.
+    /// What all rounds together can use.
     fn usage(self) -> Usage {
         Usage {
             input_tokens: self.input.saturating_mul(self.loops),
@@ -181,7 +181,7 @@ impl Call for MessagesCall {
 #[derive(Debug)]
 struct CountCall {
     terms: Terms,
-    /// An estimate.
+    /// The tokens of the prompt, by an estimate.
     tokens: u64,
 }
 

@@ -66,7 +66,7 @@ const FRAMES_PER_SECOND: u64 = 24;
 /// Pixels of one frame that count as one token.
 const PIXELS_PER_TOKEN: u64 = 1024;
 
-/// The codec.
+/// The codec of Ark's video tasks.
 #[derive(Debug)]
 pub struct ArkVideo;
 

@@ -57,7 +57,7 @@ pub(super) fn is_operators(code: &str) -> bool {
     OPERATORS.iter().chain(&BUSY).any(|known| code.starts_with(known))
 }
 
-/// An error body.
+/// The body with which DashScope refuses a request.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct WireError {
     #[serde(default)]

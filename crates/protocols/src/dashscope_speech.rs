@@ -22,7 +22,7 @@ const OPENAI_VOICES: [&str; 13] = [
     "shimmer", "verse",
 ];
 
-/// The codec.
+/// The codec of speech over DashScope's native API.
 #[derive(Debug)]
 pub struct DashscopeSpeech;
 

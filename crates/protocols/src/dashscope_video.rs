@@ -38,7 +38,7 @@ const ASPECT_RATIOS: [&str; 11] =
 /// Seconds of input video that are billed at most, beside those of the video that is made.
 const INPUT_SECONDS_MAX: u32 = 15;
 
-/// The codec.
+/// The codec of video tasks over DashScope's native API.
 #[derive(Debug)]
 pub struct DashscopeVideo;
 
@@ -108,7 +108,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     })
 }
 
-/// The billing fields.
+/// The fields by which a request is billed.
 fn billed(body: &Object<'_>, limits: &ModelLimits) -> Result<Billed, GatewayError> {
     let limits = &limits.video;
     let resolution = video::resolution(body, limits)?.unwrap_or(RESOLUTION_DEFAULT);

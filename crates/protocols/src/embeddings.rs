@@ -37,7 +37,7 @@ const INPUTS_MAX: usize = 2048;
 /// Inputs at most in one call to Voyage; longer arrays are split.
 const VOYAGE_BATCH_INPUTS_MAX: u32 = 1000;
 
-/// The codec.
+/// The codec of embeddings as OpenAI has them.
 #[derive(Debug)]
 pub struct OpenaiEmbeddings;
 
@@ -267,7 +267,7 @@ struct EmbeddingsCall {
 /// The places in a body that Voyage would not understand.
 #[derive(Debug)]
 struct VoyageEdits {
-    /// The key `dimensions`.
+    /// Where the key `dimensions` stands in the body.
     dimensions: Option<Range<usize>>,
     /// The value of an `encoding_format` that says `float`.
     float: Option<Range<usize>>,

@@ -54,7 +54,7 @@ pub struct TextSize {
 }
 
 impl TextSize {
-    /// Measures UTF-8 text.
+    /// Measures a text in UTF-8.
     #[must_use]
     pub fn measure(text: &[u8]) -> Self {
         let mut bytes = text.iter();

@@ -70,7 +70,7 @@ pub(super) fn check_known(
     Err(GatewayError::invalid(name, message))
 }
 
-/// `content[3].image_url` as `content.image_url`.
+/// The path `at` without the places in arrays: `content[3].image_url` as `content.image_url`.
 fn without_places(at: &str) -> String {
     at.split('.')
         .map(|part| part.split('[').next().unwrap_or_default())

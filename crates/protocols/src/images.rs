@@ -220,7 +220,7 @@ fn dearer(one: Usage, other: Usage) -> Usage {
     }
 }
 
-/// Both together.
+/// What `one` and `other` used together.
 fn sum(one: Usage, other: Usage) -> Usage {
     Usage {
         input_tokens: one.input_tokens.saturating_add(other.input_tokens),

@@ -182,7 +182,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The whole text.
+    /// The text of the object, as it was read.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
         self.text
@@ -195,7 +195,7 @@ impl<'a> Value<'a> {
         Self { text, range: 0..text.len() }
     }
 
-    /// True for `null`.
+    /// Whether the value is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.text == b"null"

@@ -45,13 +45,13 @@ pub(super) struct Offer {
     pub(super) tool_keys: &'static [(&'static str, ToolKey)],
 }
 
-/// A top-level field.
+/// What may stand in a top-level field.
 pub(super) enum Field {
     /// It changes no price.
     Plain,
     /// Text, or entries of these kinds.
     Items(&'static ObjectTable),
-    /// Tools.
+    /// A list of tools, each of a type that is offered.
     Tools,
     /// It stands for input that is not in the body.
     Reference,
@@ -73,15 +73,15 @@ pub(super) struct ObjectTable {
 
 /// What stands behind a key.
 pub(super) enum Key {
-    /// Data.
+    /// Data that says no more than its bytes do.
     Plain,
     /// Data that is not for people: as many bytes as tokens at least, and mostly more.
     Opaque,
-    /// The type.
+    /// The type of the object, as its kinds name it.
     Type,
     /// Text, or entries of these kinds.
     Items(&'static ObjectTable),
-    /// Tools.
+    /// A list of tools, each of a type that is offered.
     Tools,
     /// Where a picture is. Some upstreams hear what is no picture, at another price.
     Picture,
@@ -106,9 +106,9 @@ pub(super) enum Size {
 /// What stands behind a key of a tool.
 #[derive(Clone, Copy)]
 pub(super) enum ToolKey {
-    /// What describes it.
+    /// What describes the tool.
     Plain,
-    /// The type.
+    /// The type of the tool.
     Type,
     /// What a [`Tool`] may need.
     Needed,

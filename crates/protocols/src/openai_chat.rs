@@ -31,7 +31,7 @@ const RANGES: [(&str, RangeInclusive<f64>); 4] = [
 const STOP_MAX: usize = 4;
 /// Choices at most: OpenAI's own limit for `n`.
 const CHOICES_MAX: u64 = 128;
-/// The codec.
+/// The codec of OpenAI's chat completions.
 #[derive(Debug)]
 pub struct OpenaiChat;
 

@@ -31,7 +31,7 @@ const IMAGES: [&str; 2] = ["image", "image[]"];
 /// What else OpenAI takes (its API reference, "Create image edit"), at no price of its own.
 const OTHERS: [&str; 4] = ["user", "input_fidelity", "output_compression", "moderation"];
 
-/// The codec.
+/// The codec of OpenAI's image edits.
 #[derive(Debug)]
 pub struct OpenaiImageEdits;
 

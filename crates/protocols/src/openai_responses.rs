@@ -18,7 +18,7 @@ use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, off
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Usage, UsageSource};
 
-/// The codec.
+/// The codec of OpenAI's Responses API.
 #[derive(Debug)]
 pub struct OpenaiResponses;
 
@@ -187,7 +187,7 @@ impl WireResponsesUsage {
 /// What an event of a stream says.
 #[derive(Default)]
 struct ResponsesEvent<'a> {
-    /// With its quotes.
+    /// The event's type, with its quotes.
     kind: &'a [u8],
     /// Of a delta, whatever it is a delta of.
     text: TextSize,

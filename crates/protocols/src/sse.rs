@@ -15,9 +15,9 @@ const IMAGE_EVENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// What to do with a complete event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventAction {
-    /// Relay it.
+    /// The event goes to the customer.
     Keep,
-    /// Leave it out.
+    /// The event is left out.
     Drop,
 }
 

@@ -30,7 +30,7 @@ const IDS_MAX: usize = 512;
 /// Something that an upstream keeps, as a request names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// The request's field.
+    /// The field of the request that refers to it.
     pub field: &'static str,
     /// The upstream's id; empty where it cannot be told.
     pub id: String,

@@ -30,7 +30,7 @@ words! {
         Queued = "queued",
         /// The upstream is at work.
         Running = "running",
-        /// It is done.
+        /// It is done, and its result is there.
         Succeeded = "succeeded",
         /// It came to nothing.
         Failed = "failed",
@@ -115,7 +115,7 @@ impl Facts {
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// What [`Self::encode`] wrote.
+    /// Reads what [`Self::encode`] wrote; `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()
@@ -155,7 +155,7 @@ pub trait TaskCodec: Sync {
 /// How a task is. What it used is as the upstream reports it, also beyond what was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Where it is.
+    /// The state in which the task is.
     pub state: TaskState,
     /// What it used, of a task that has ended: `None` for "nothing that is charged" where it came to
     /// nothing, and for "not told" where it succeeded.
@@ -172,7 +172,7 @@ pub struct Report {
 pub struct Error {
     /// A word for programs.
     pub code: &'static str,
-    /// What happened.
+    /// What happened, in words for the customer.
     pub message: &'static str,
 }
 

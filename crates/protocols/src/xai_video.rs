@@ -48,7 +48,7 @@ const MODERATED: &str = "moderated";
 const CONTENT_REFUSED: &str = "DataInspectionFailed";
 const REFUSED_CONTENT: &str = "The upstream refused the content: it violates its usage guidelines.";
 
-/// The codec.
+/// The codec of xAI's videos.
 #[derive(Debug)]
 pub struct XaiVideo;
 

@@ -62,7 +62,7 @@ impl Answer {
         Self { content_type, ..Self::events(stream) }
     }
 
-    /// 200 with nonsense.
+    /// Status 200 with a body that is no answer at all.
     pub(super) fn garbage(streamed: bool) -> Self {
         Self {
             status: StatusCode::OK,

@@ -38,14 +38,14 @@ impl MessagesRequest {
     }
 }
 
-/// Answers `…/messages/count_tokens`.
+/// Answers a request to count tokens: `…/messages/count_tokens`.
 pub(super) fn token_count(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
     let tokens = behaviour.usage.prompt.unwrap_or(counted);
     Answer::json(json!({"input_tokens": tokens}).to_string(), behaviour)
 }
 
-/// Answers `…/messages`.
+/// Answers a request for a message: `…/messages`.
 pub(super) fn message(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     let request = match serde_json::from_slice::<MessagesRequest>(asked.body) {
         Ok(request) => request,
@@ -178,7 +178,7 @@ fn event(stream: &EventStream<'_>, name: &str, mut data: Value) -> bytes::Bytes 
     stream.named_event(name, &data.to_string())
 }
 
-/// A usage report.
+/// The usage that a message reports, in tokens.
 #[derive(Clone, Copy)]
 struct MessagesUsage {
     input: i64,

@@ -62,7 +62,7 @@ impl ImageParameters {
     }
 }
 
-/// Answers `…/multimodal-generation/generation`.
+/// Answers a request for images or speech: `…/multimodal-generation/generation`.
 pub(super) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     let request = match serde_json::from_slice::<GenerationRequest>(asked.body) {
         Ok(request) => request,

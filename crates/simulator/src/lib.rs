@@ -176,7 +176,7 @@ impl Sim {
         Ok(Self { addr, server, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address and port where it listens.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr

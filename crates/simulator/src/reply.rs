@@ -77,7 +77,7 @@ pub(super) struct ChatRequest<'a> {
     response_format: Option<Value>,
 }
 
-/// `stream_options`.
+/// The `stream_options` of a request.
 #[derive(Deserialize)]
 pub(super) struct StreamOptions {
     #[serde(default)]

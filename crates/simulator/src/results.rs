@@ -42,7 +42,7 @@ fn url(asked: &ReceivedRequest<'_>, name: &str) -> String {
     format!("http://{}{settings}/{DIRECTORY}/{name}", asked.host)
 }
 
-/// Answers `…/sim/results/{name}`.
+/// Answers a request for a file that was made: `…/sim/results/{name}`.
 pub(super) fn answer(name: &str, behaviour: &Behaviour) -> Answer {
     let (content_type, file) = match made(name) {
         Some(made) => made,

@@ -155,7 +155,7 @@ pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str
     }
 }
 
-/// Answers a request.
+/// Answers a request by its path, its method and the behaviour that was set.
 pub(super) fn answer(
     asked: &ReceivedRequest<'_>,
     behaviour: &Behaviour,

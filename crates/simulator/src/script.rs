@@ -14,13 +14,13 @@ use super::in_flight::InFlight;
 /// One thing that an answer's body does.
 #[derive(Debug)]
 pub(super) enum BodyStep {
-    /// Sends these bytes.
+    /// Sends these bytes as they are.
     Write(Bytes),
     /// Sends what was written so far, so that what follows is a write of its own.
     Flush,
-    /// Waits.
+    /// Waits for this time before the next step.
     Wait(Duration),
-    /// Closes the connection.
+    /// Closes the connection without the end of the body.
     Cut,
     /// Sends nothing more and keeps the connection open.
     Hang,

@@ -23,11 +23,11 @@ const TASKS_MAX: usize = 100_000;
 /// Whose task it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskProtocol {
-    /// DashScope's video synthesis.
+    /// The tasks of DashScope's video synthesis.
     Dashscope,
-    /// Ark's contents generation.
+    /// The tasks of Ark's contents generation.
     Ark,
-    /// xAI's videos.
+    /// The tasks of xAI's videos.
     Xai,
 }
 
@@ -46,11 +46,11 @@ impl TaskProtocol {
 /// How far a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// It waits.
+    /// It waits for its turn.
     Pending,
     /// It is worked on.
     Running,
-    /// It is over.
+    /// It is over, and ended like this.
     Ended(TaskEnd),
 }
 

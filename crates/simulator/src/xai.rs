@@ -49,7 +49,7 @@ pub(super) struct Video {
     pub(super) usage: Option<Usage>,
 }
 
-/// Answers `…/videos/generations`.
+/// Answers the submit of a video: `…/videos/generations`.
 pub(super) fn submit(
     asked: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
@@ -83,7 +83,7 @@ pub(super) fn submit(
     tasks::taken_in(&json!({"request_id": id}), behaviour)
 }
 
-/// Answers `…/videos/{request_id}`.
+/// Answers a query of a video: `…/videos/{request_id}`.
 pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
     let shown = |task: &mut Task| match &task.work {
         Work::Xai(video) => Some(video.record(task)),

@@ -26,14 +26,14 @@ pub struct Certificates {
 enum TlsEndpoint {
     /// The customers': its place in the list of listeners, and what it was opened as.
     Listener(usize, Listener),
-    /// The operators' listener.
+    /// The listener of the operators.
     Admin,
 }
 
 struct InForce {
     /// What the configuration said when it was chosen.
     configured: Arc<Certificate>,
-    /// What is shown.
+    /// The certificate that is shown to clients.
     shown: Arc<Certificate>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn check_fields(headers: &HeaderMap) -> Result<(), GatewayError> {
 pub(crate) enum BodyIs {
     /// By its length, or there is none.
     OfLength,
-    /// In chunks.
+    /// In chunks, each with its size.
     InChunks,
 }
 

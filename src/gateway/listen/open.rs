@@ -73,7 +73,7 @@ pub(crate) struct Ticket {
 /// What becomes of a connection that has been accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
-    /// It may come.
+    /// The connection may be served.
     Welcome,
     /// Somebody gives way, and is not gone yet.
     Wait,

@@ -28,7 +28,7 @@ pub(crate) struct Places {
     unauthenticated: Count,
     /// What comes from where, of those without a key.
     networks: Holders<Option<IpAddr>>,
-    /// What accounts have.
+    /// What accounts have in use.
     accounts: Arc<limits::Limits>,
     metrics: Arc<Metrics>,
 }
@@ -58,7 +58,7 @@ impl Drop for Place {
 }
 
 impl Places {
-    /// All are free.
+    /// Places of which all are free.
     pub(crate) fn new(accounts: Arc<limits::Limits>, metrics: Arc<Metrics>) -> Arc<Self> {
         let networks = Holders::new();
         let (customers, unauthenticated) = (Count::default(), Count::default());

@@ -23,7 +23,7 @@ pub(crate) enum ProxyHeader {
     /// A whole one: how many bytes it has, and whose connection it is. `None` is the one who
     /// connected: a health check of the load balancer itself, or a client that it does not know.
     Complete(usize, Option<SocketAddr>),
-    /// No header.
+    /// They are no header of the PROXY protocol.
     Invalid,
 }
 

@@ -35,7 +35,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Plain TCP.
+    /// Plain TCP without a PROXY header.
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { proxy_protocol: false, tls: None };
 
@@ -96,7 +96,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// HTTP/2 before HTTP/1.1.
+/// Accepts TLS, with HTTP/2 before HTTP/1.1.
 fn acceptor(certificates: Arc<Certificates>) -> Result<Acceptor, rustls::Error> {
     Ok(Acceptor::from_server_config(Arc::new(certificates.into_tls(&[b"h2", b"http/1.1"])?)))
 }

@@ -16,9 +16,9 @@ const PART_OF_MEMORY: u64 = 4;
 
 /// How large bodies may be.
 pub(super) struct Bodies {
-    /// One of them.
+    /// The bytes that one body may have.
     pub(super) one: usize,
-    /// All together.
+    /// The bytes that all bodies may take together.
     pub(super) all: usize,
     /// The memory that the process may use, as far as that is known.
     pub(super) memory: Option<u64>,

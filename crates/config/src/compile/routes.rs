@@ -32,7 +32,7 @@ pub(super) const OWN_PATHS: [&str; 5] =
 /// counted and not collected. OpenAI takes 300,000 of them in one request.
 const TOKEN_IDS_FACTOR: usize = 10;
 
-/// The compiled `routes.yaml`.
+/// What `routes.yaml` is compiled to.
 pub(super) struct Compiled {
     pub(super) listeners: Vec<Listener>,
     pub(super) trusted_proxies: Vec<IpNet>,

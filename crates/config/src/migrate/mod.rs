@@ -27,9 +27,9 @@ const FILE_BYTES_MAX: usize = 16 << 20;
 /// Our two files, and what is to be said of how they came about.
 #[derive(Debug)]
 pub struct Migrated {
-    /// `routes.yaml`.
+    /// The text of the new `routes.yaml`.
     pub routes: String,
-    /// `models.yaml`.
+    /// The text of the new `models.yaml`.
     pub models: String,
     /// Warnings: what was left out. Notes: what is done in another way.
     pub found: Vec<Diagnostic>,

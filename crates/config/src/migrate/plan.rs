@@ -15,7 +15,7 @@ pub(super) struct Plan {
     pub(super) tries_max: Option<u64>,
     /// After so many failures a target gets no calls.
     pub(super) failures: Option<u64>,
-    /// For how long.
+    /// For how long a circuit stays open, as a period.
     pub(super) open: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct PlannedUpstream {
     pub(super) base_url: String,
     /// The credential as it is written: a variable.
     pub(super) credential: Option<String>,
-    /// The longest silence.
+    /// The longest silence of the upstream, as a period.
     pub(super) read_timeout: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct PlannedModel {
     pub(super) targets: Vec<PlannedTarget>,
     /// Price fields and dollars, in our order.
     pub(super) prices: Vec<(Unit, String)>,
-    /// Costs nothing.
+    /// Whether the model costs nothing.
     pub(super) free: bool,
     /// Limits as they are written.
     pub(super) limits: Vec<(String, String)>,

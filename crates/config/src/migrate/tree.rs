@@ -21,14 +21,14 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
-/// A value.
+/// What a node of the document holds.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// `null`, or nothing at all.
     Nothing,
     /// A scalar as it was typed, without quotes.
     Text(String),
-    /// A sequence.
+    /// A sequence, in its order.
     List(Vec<Node>),
     /// A mapping, in the order of the file.
     Fields(Vec<Field>),

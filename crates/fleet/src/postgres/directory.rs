@@ -52,7 +52,7 @@ pub enum WriteRefused {
 /// What one write came to, as it stands in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryWrite {
-    /// Its place.
+    /// The place of the write in the directory.
     pub seq: Seq,
     /// What tells it from any other write that could stand there.
     pub write_id: String,

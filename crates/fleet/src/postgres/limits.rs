@@ -93,7 +93,7 @@ const CLEAN: [&str; 4] = [
 /// What a node tells and asks about limits at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareExchange {
-    /// Who.
+    /// The node that makes the exchange.
     pub(crate) node: NodeId,
     /// In which of its lives.
     pub(crate) epoch: Epoch,
@@ -103,7 +103,7 @@ pub(crate) struct ShareExchange {
     pub(crate) term: Duration,
     /// Limits a minute and of places.
     pub(crate) asks: Vec<Ask>,
-    /// Limits of spending.
+    /// What is asked of limits of spending.
     pub(crate) caps: Vec<CapAsk>,
 }
 

@@ -19,19 +19,19 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Something that was announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// On which channel.
+    /// The channel on which it was sent.
     pub channel: String,
     /// What was said. Nothing when the connection is new: what was said before it is lost, so look.
     pub payload: String,
 }
 
-/// Why listening ended.
+/// Why listening to the database ended.
 enum ListenEnd {
     /// Nobody reads what is heard.
     Unread,
     /// The database knows no LISTEN.
     Unsupported,
-    /// The connection broke.
+    /// The connection broke, for this cause.
     Broken(String),
 }
 

@@ -11,7 +11,7 @@ use super::{Db, DbError, Transaction};
 pub struct Migration {
     /// Its number: 1, 2, 3 and so on without a gap.
     pub version: i64,
-    /// What it makes.
+    /// What the migration makes, in a few words.
     pub name: &'static str,
     /// Its statements, which run in one transaction.
     pub sql: &'static str,
@@ -38,7 +38,7 @@ const BEGINNING: &str = include_str!("migrations/0000_schema_version.sql");
 pub enum SchemaState {
     /// It is the one that this version needs.
     Current,
-    /// There is none.
+    /// The database has no schema `tollgate`.
     Missing,
     /// It lacks steps: the first of them.
     Behind {
@@ -56,12 +56,12 @@ pub enum SchemaState {
     },
     /// A step was taken that reads otherwise in this version.
     Changed {
-        /// Which.
+        /// The version that the step leads to.
         version: i64,
     },
     /// Every step was taken, but a table is gone.
     Incomplete {
-        /// Its name.
+        /// The name of the table that is not there.
         table: String,
     },
 }
@@ -69,9 +69,9 @@ pub enum SchemaState {
 /// A step and when it was taken.
 #[derive(Clone, Debug)]
 pub struct MigrationStep {
-    /// Its number.
+    /// The number of the step, from 1.
     pub version: i64,
-    /// What it makes.
+    /// What the step makes, in a few words.
     pub name: String,
     /// When it was taken, by the database's clock; none if it was not.
     pub applied_at: Option<String>,

@@ -61,7 +61,7 @@ const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
     WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
 /// When keys were last used.
 const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
-/// What accounts have.
+/// Reads what accounts have and owe.
 const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, debt,
         written_off FROM tollgate.accounts WHERE id = ANY($1)";
 

@@ -37,7 +37,7 @@ pub struct SharedTasks(Arc<Fleet>);
 /// A task as the database has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedTask {
-    /// The task.
+    /// The task as the database has it.
     pub task: Arc<Task>,
     /// The last try to announce its end.
     pub tried: Option<Tried>,
@@ -77,7 +77,7 @@ impl SharedTasks {
         i32::from(self.0.node().number())
     }
 
-    /// The node's life.
+    /// The life of the node in which it acts.
     fn epoch(&self) -> i64 {
         i64::try_from(self.0.epoch()).unwrap_or(i64::MAX)
     }
@@ -182,7 +182,7 @@ fn ms(at: UnixMs) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }
 
-/// `within` before `at`.
+/// The moment that lies `within` before `at`, in milliseconds since 1970.
 fn before(at: UnixMs, within: Duration) -> i64 {
     let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     ms(UnixMs(at.0.saturating_sub(within)))

@@ -46,7 +46,7 @@ pub(super) struct Content {
 /// letter wherever they stand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Commands {
-    /// There is one.
+    /// Whether the text has any command.
     pub(super) any: bool,
     /// One of them can be about sound.
     pub(super) audio: bool,
@@ -190,7 +190,7 @@ fn check_series(
     Err(refuse(INVALID, format!("{at}.type"), message))
 }
 
-/// `{url}`
+/// Checks the object of a block that holds its URL: `{url}`.
 fn check_url(
     value: &Value<'_>,
     medium: Medium,

@@ -3,7 +3,7 @@
 /// What the models of one series can do (spec section 2.5, the model table and the block table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SeriesFeatures {
-    /// It makes sound.
+    /// Whether its models make sound.
     pub(super) audio: bool,
     /// It makes drafts, and goes on from them.
     pub(super) draft: bool,

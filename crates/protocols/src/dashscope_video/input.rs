@@ -16,11 +16,11 @@ pub(crate) struct ModelClass {
 /// What a video is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VideoSource {
-    /// `t2v`
+    /// From a text alone: `t2v`.
     Text,
-    /// `i2v`
+    /// From an image: `i2v`.
     Image,
-    /// `r2v`
+    /// From references: `r2v`.
     References,
 }
 

@@ -83,7 +83,7 @@ pub(super) struct TaskRequest {
     pub(super) service_tier: String,
     pub(super) execution_expires_after: u32,
     pub(super) draft: bool,
-    /// `None` for any.
+    /// The seed of the video; `None` for any.
     pub(super) seed: Option<u64>,
     pub(super) frames: Option<u32>,
     /// `None` where the model decides.

@@ -87,7 +87,7 @@ pub(crate) struct DashscopeVideo {
     usage_is_text: bool,
 }
 
-/// Answers `…/video-generation/video-synthesis`.
+/// Answers the submit of a video: `…/video-generation/video-synthesis`.
 pub(crate) fn submit(
     asked: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
@@ -130,7 +130,7 @@ pub(crate) fn submit(
     tasks::taken_in(&json!({"output": output, "request_id": request_id(asked)}), behaviour)
 }
 
-/// Answers `…/tasks/{id}`.
+/// Answers a query of a task: `…/tasks/{id}`.
 pub(crate) fn query(
     id: &str,
     asked: &ReceivedRequest<'_>,

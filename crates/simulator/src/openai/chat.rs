@@ -23,7 +23,7 @@ const NO_USAGE: &str = r#","usage":null"#;
 /// The answer to every chat of a blind simulator.
 const BLIND: &str = r#"{"id":"chatcmpl-sim","object":"chat.completion","created":1700000000,"model":"sim-chat","choices":[{"index":0,"message":{"role":"assistant","content":"Simulated upstreams answer without looking.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":6,"total_tokens":18,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
 
-/// Answers `…/chat/completions`.
+/// Answers a request for a completion: `…/chat/completions`.
 pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return Answer::json(BLIND, behaviour);
@@ -192,7 +192,7 @@ impl Completion {
     }
 }
 
-/// A usage report.
+/// The usage that a completion reports, in tokens.
 #[derive(Clone, Copy)]
 struct ChatUsage {
     prompt: i64,

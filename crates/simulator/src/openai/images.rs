@@ -24,7 +24,7 @@ const TOKENS_PER_INPUT_IMAGE: usize = 194;
 /// The end of the answer to every request of a blind simulator, after its image.
 const BLIND_END: &str = r#""}],"background":"opaque","output_format":"png","quality":"medium","size":"1024x1024","usage":{"input_tokens":12,"input_tokens_details":{"text_tokens":12,"image_tokens":0},"output_tokens":1056,"total_tokens":1068}}"#;
 
-/// Answers `…/images/generations`.
+/// Answers a request to make images: `…/images/generations`.
 pub(crate) fn generation(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return blind(behaviour);
@@ -35,7 +35,7 @@ pub(crate) fn generation(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> 
     }
 }
 
-/// Answers `…/images/edits`.
+/// Answers a request to edit images: `…/images/edits`.
 pub(crate) fn edit(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return blind(behaviour);

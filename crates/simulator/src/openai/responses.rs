@@ -62,7 +62,7 @@ impl ResponsesRequest {
     }
 }
 
-/// Answers `…/responses`.
+/// Answers a request for a response: `…/responses`.
 pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     let request = match serde_json::from_slice::<ResponsesRequest>(asked.body) {
         Ok(request) => request,

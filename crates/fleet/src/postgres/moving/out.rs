@@ -16,7 +16,7 @@ const CHUNKS_MAX: i64 = 64;
 /// A node as it must be before anything moves out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeOut {
-    /// Its number.
+    /// The number of the node.
     pub(crate) node: NodeId,
     /// What operators call it.
     pub(crate) name: String,
@@ -31,7 +31,7 @@ pub(crate) struct NodeOut {
 /// Where the directory ends, and whether it is still in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryHead {
-    /// The last place.
+    /// The last place of the directory.
     pub(crate) seq: Seq,
     /// The move that has taken everything out.
     pub(crate) moved_out: Option<String>,
