@@ -63,7 +63,6 @@ impl From<reqwest::Error> for OutboundError {
 }
 
 /// What every client of the gateway's own calls has in common: HTTP/1.1, no proxy, no redirects.
-#[must_use]
 pub fn client() -> ClientBuilder {
     Client::builder()
         .http1_only()
