@@ -21,7 +21,7 @@ mod line;
 mod queue;
 
 use line::Line;
-use queue::{Queue, Urgency};
+use queue::{LineQueue, Urgency};
 
 /// Other crates are heard from this level on, whatever the level of our own lines: below it, some of
 /// them print the headers that they handle, and with those, keys.
@@ -49,7 +49,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long lines gather: short for a reader, long for a processor.
 const GATHER: Duration = Duration::from_millis(20);
 
-static QUEUE: Queue = Queue::new(GATHER);
+static QUEUE: LineQueue = LineQueue::new(GATHER);
 
 /// Sends log lines of `level` and above to standard error, and panics too. A second call only
 /// changes the level.

@@ -25,7 +25,7 @@ pub struct Attempt {
 /// Puts the files in force, or keeps what runs and says why.
 pub async fn apply(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>, by: Trigger) -> Attempt {
     let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
-    off_the_runtime(move || told(&config, &metrics, (by, config.reload()))).await
+    off_the_runtime(move || report_reload(&config, &metrics, by, config.reload())).await
 }
 
 /// Does the same if the files hold something else than when they were last tried.
@@ -33,7 +33,7 @@ pub(crate) async fn apply_if_changed(config: &Arc<ConfigHandle>, metrics: &Arc<M
     let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
     off_the_runtime(move || {
         if let Some(result) = config.reload_if_changed() {
-            told(&config, &metrics, (Trigger::Watch, result));
+            report_reload(&config, &metrics, Trigger::Watch, result);
         }
     })
     .await;
@@ -59,10 +59,11 @@ async fn off_the_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
 }
 
 /// Tells metrics, log and those who ask later how a reload ended.
-fn told(
+fn report_reload(
     config: &ConfigHandle,
     metrics: &Metrics,
-    (by, result): (Trigger, Result<Reloaded, Vec<Diagnostic>>),
+    by: Trigger,
+    result: Result<Reloaded, Vec<Diagnostic>>,
 ) -> Attempt {
     metrics.config_reloaded(result.is_ok());
     config.remember(by, &result);
@@ -119,7 +120,7 @@ impl Attempt {
 pub struct Document {
     /// What `tollgate check --format json` says of the files.
     #[serde(flatten)]
-    pub report: config::Report,
+    pub report: config::DiagnosticReport,
     /// Whether these files are in force.
     pub in_force: bool,
     /// The hash of what is in force.

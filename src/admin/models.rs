@@ -63,7 +63,7 @@ macro_rules! prices_view {
         }
 
         impl PricesView {
-            fn of(prices: &Prices) -> Self {
+            fn from_prices(prices: &Prices) -> Self {
                 let dollars = |unit: Unit| prices[unit].dollars(unit.info().per);
                 Self { $($price: dollars(Unit::$unit)),+ }
             }
@@ -107,11 +107,11 @@ impl ModelView {
             owned_by: model.owned_by.clone(),
             operations: model.operations.iter().map(|one| one.as_str()).collect(),
             targets: model.targets.iter().map(|target| ModelTarget::from_config(target)).collect(),
-            prices: PricesView::of(&model.prices.base),
+            prices: PricesView::from_prices(&model.prices.base),
             prices_when: when
                 .map(|(when, prices)| PricesWhen {
                     when: Condition::from_traits(when),
-                    prices: PricesView::of(prices),
+                    prices: PricesView::from_prices(prices),
                 })
                 .collect(),
             input_tokens_max: model.limits.input_tokens_max,

@@ -22,12 +22,12 @@ const ROW_ACCOUNTS_MIN: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     slots: Vec<Slot>,
-    row: Row,
+    row: FailureStreak,
 }
 
 /// Failures of several accounts without a success between them.
 #[derive(Debug, Default)]
-struct Row {
+struct FailureStreak {
     /// Which row it is.
     number: u64,
     /// Its failures, of each account no more than its part.
@@ -35,7 +35,7 @@ struct Row {
     accounts: u32,
 }
 
-/// One account.
+/// What is counted of one account.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) account: u64,
@@ -96,7 +96,7 @@ impl Accounts {
 
     /// A call was answered, if not served.
     pub(super) fn answered(&mut self, account: u64, now: Instant) {
-        self.row = Row { number: self.row.number + 1, ..Row::default() };
+        self.row = FailureStreak { number: self.row.number + 1, ..FailureStreak::default() };
         let slot = self.at(account, now);
         slot.failures_in_row = 0;
         slot.has_failed = false;
@@ -146,7 +146,7 @@ impl Accounts {
 
     /// It works again: what was before says nothing of what comes.
     pub(super) fn begin_anew(&mut self) {
-        self.row = Row { number: self.row.number + 1, ..Row::default() };
+        self.row = FailureStreak { number: self.row.number + 1, ..FailureStreak::default() };
         self.slots.iter_mut().for_each(Slot::begin_anew);
     }
 }
@@ -217,7 +217,7 @@ impl Recent {
         }
     }
 
-    /// Calls and failures.
+    /// The numbers of calls and of failures in the window.
     fn sum(&self, now: Instant) -> (u32, u32) {
         let is_recent = |piece: &&Piece| now.saturating_duration_since(piece.began) < WINDOW;
         let recent = self.pieces.iter().flatten().filter(is_recent);

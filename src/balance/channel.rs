@@ -26,7 +26,7 @@ pub enum Outcome {
     NotOffered,
     /// The upstream is busy, for as long as it says.
     Busy(Option<Duration>),
-    /// The upstream failed.
+    /// The upstream failed to serve the request.
     Failed,
     /// It refuses the operator's credential, or the account behind it.
     Credential,
@@ -34,7 +34,7 @@ pub enum Outcome {
     Unreachable,
     /// It took too long.
     TimedOut,
-    /// The connection broke.
+    /// The connection to the upstream broke.
     Broken,
 }
 
@@ -85,7 +85,7 @@ impl UpstreamState {
         self.healthy.load(Ordering::Relaxed)
     }
 
-    /// Calls under way.
+    /// The number of calls under way.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
@@ -150,7 +150,7 @@ impl Channel {
         of(&self.circuit).max(of(&self.account))
     }
 
-    /// Calls under way.
+    /// The number of calls under way.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
@@ -184,7 +184,7 @@ impl Channel {
 pub struct Candidate {
     /// Where the model is served.
     pub target: Arc<Target>,
-    /// The way there.
+    /// The channel that was chosen.
     pub channel: Arc<Channel>,
     /// Whether another try came before.
     pub is_retry: bool,

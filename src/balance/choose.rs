@@ -5,11 +5,11 @@ use super::circuit::CircuitStanding;
 /// What a choice looks at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct View {
-    /// Lower comes first.
+    /// The target's priority: a lower one comes first.
     pub(super) priority: u32,
     /// The share among those of one priority. At least 1.
     pub(super) weight: u32,
-    /// Calls under way.
+    /// The number of calls under way.
     pub(super) in_flight: u32,
     /// Whether a call is worth making.
     pub(super) standing: CircuitStanding,

@@ -35,7 +35,7 @@ pub enum Verdict {
     Begun,
     /// The upstream is busy, for as long as it says.
     Busy(Option<Duration>),
-    /// It failed.
+    /// The call failed although there was a connection.
     Bad,
     /// No connection came about, so the request has no part in it.
     Down,
@@ -119,17 +119,17 @@ pub struct Circuit {
     down_in_row: u32,
 }
 
-/// One breaker.
+/// One circuit breaker, with what it has counted.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
-    state: State,
+    state: CircuitState,
     /// How often it has opened since the last success.
     openings: u32,
     busy_until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum CircuitState {
     #[default]
     Closed,
     /// Closed again since this time: its share grows.
@@ -259,26 +259,26 @@ impl Circuit {
     fn fail(&mut self, account: u64, now: Instant, rules: &CircuitRules) -> Option<Change> {
         let is_news = self.accounts.failed(account, now, rules);
         let shared = match self.shared.state {
-            State::Probing(_) if is_news => self.shared.open(now, rules),
-            State::Probing(_) => {
+            CircuitState::Probing(_) if is_news => self.shared.open(now, rules),
+            CircuitState::Probing(_) => {
                 // It has said so before: that is no reason to keep others from finding out for longer
                 // and longer.
-                self.shared.state = State::Open { until: now + rules.open };
+                self.shared.state = CircuitState::Open { until: now + rules.open };
                 let slot = self.accounts.at(account, now);
                 return slot.breaker.open(now, rules).map(Change::OpenedForOne);
             }
             // Calls that began before it opened change nothing.
-            State::Open { .. } => None,
-            State::Closed | State::Recovered(_) => {
+            CircuitState::Open { .. } => None,
+            CircuitState::Closed | CircuitState::Recovered(_) => {
                 let is_over = self.accounts.many_fail(self.down_in_row, now, rules);
                 is_over.then(|| self.shared.open(now, rules)).flatten()
             }
         };
         let slot = self.accounts.at(account, now);
         let is_over = match slot.breaker.state {
-            State::Probing(_) => true,
-            State::Open { .. } => false,
-            State::Closed | State::Recovered(_) => slot.fails(now, rules),
+            CircuitState::Probing(_) => true,
+            CircuitState::Open { .. } => false,
+            CircuitState::Closed | CircuitState::Recovered(_) => slot.fails(now, rules),
         };
         let own = is_over.then(|| slot.breaker.open(now, rules)).flatten();
         shared.map(Change::Opened).or(own.map(Change::OpenedForOne))
@@ -287,9 +287,9 @@ impl Circuit {
     fn be_down(&mut self, now: Instant, rules: &CircuitRules) -> Option<Change> {
         self.down_in_row = self.down_in_row.saturating_add(1);
         let is_over = match self.shared.state {
-            State::Probing(_) => true,
-            State::Open { .. } => false,
-            State::Closed | State::Recovered(_) => self.down_in_row >= rules.failures,
+            CircuitState::Probing(_) => true,
+            CircuitState::Open { .. } => false,
+            CircuitState::Closed | CircuitState::Recovered(_) => self.down_in_row >= rules.failures,
         };
         is_over.then(|| self.shared.open(now, rules)).flatten().map(Change::Opened)
     }
@@ -298,44 +298,49 @@ impl Circuit {
 impl Breaker {
     pub(super) fn standing(&self, now: Instant, rules: &CircuitRules) -> CircuitStanding {
         match self.state {
-            State::Open { until } if until > now => return CircuitStanding::Open(until - now),
-            State::Probing(since) if !is_over(since, now) => return CircuitStanding::Probing,
+            CircuitState::Open { until } if until > now => {
+                return CircuitStanding::Open(until - now);
+            }
+            CircuitState::Probing(since) if !is_over(since, now) => {
+                return CircuitStanding::Probing;
+            }
             _ => {}
         }
         if let Some(until) = self.busy_until.filter(|until| *until > now) {
             return CircuitStanding::Busy(until - now);
         }
         match self.state {
-            State::Open { .. } | State::Probing(_) => CircuitStanding::ProbeDue,
-            State::Recovered(since) => {
+            CircuitState::Open { .. } | CircuitState::Probing(_) => CircuitStanding::ProbeDue,
+            CircuitState::Recovered(since) => {
                 let age = now.saturating_duration_since(since).as_secs_f64();
                 let share = age / rules.slow_start.as_secs_f64().max(f64::EPSILON);
                 CircuitStanding::Ready { share: share.clamp(SLOW_START_SHARE_MIN, 1.0) }
             }
-            State::Closed => CircuitStanding::Ready { share: 1.0 },
+            CircuitState::Closed => CircuitStanding::Ready { share: 1.0 },
         }
     }
 
     /// Whether it does more than let calls through.
     pub(super) fn is_at_rest(&self, now: Instant) -> bool {
-        matches!(self.state, State::Closed) && self.busy_until.is_none_or(|until| until <= now)
+        matches!(self.state, CircuitState::Closed)
+            && self.busy_until.is_none_or(|until| until <= now)
     }
 
     fn begin(&mut self, now: Instant) -> bool {
         let is_due = match self.state {
-            State::Open { until } => until <= now,
-            State::Probing(since) => is_over(since, now),
-            State::Closed | State::Recovered(_) => false,
+            CircuitState::Open { until } => until <= now,
+            CircuitState::Probing(since) => is_over(since, now),
+            CircuitState::Closed | CircuitState::Recovered(_) => false,
         };
         if is_due {
-            self.state = State::Probing(now);
+            self.state = CircuitState::Probing(now);
         }
         is_due
     }
 
     fn abandon(&mut self, now: Instant) {
-        if matches!(self.state, State::Probing(_)) {
-            self.state = State::Open { until: now };
+        if matches!(self.state, CircuitState::Probing(_)) {
+            self.state = CircuitState::Open { until: now };
         }
     }
 
@@ -343,15 +348,15 @@ impl Breaker {
         let doubled = rules.open.saturating_mul(1 << self.openings.min(16));
         let time = doubled.min(rules.open_max);
         self.openings = self.openings.saturating_add(1);
-        self.state = State::Open { until: now + time };
+        self.state = CircuitState::Open { until: now + time };
         Some(time)
     }
 
     /// Says whether it was anything else than closed.
     fn close(&mut self, now: Instant) -> bool {
-        let was_open = matches!(self.state, State::Open { .. } | State::Probing(_));
+        let was_open = matches!(self.state, CircuitState::Open { .. } | CircuitState::Probing(_));
         if was_open {
-            self.state = State::Recovered(now);
+            self.state = CircuitState::Recovered(now);
         }
         was_open
     }

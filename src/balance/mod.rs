@@ -61,7 +61,7 @@ pub struct Balancer {
 /// Whose request it is, and what in it is about upstreams.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateQuery<'a> {
-    /// The account's number.
+    /// The number of the account.
     pub account: u64,
     /// The model's name, where the customer has chosen it: behind a pattern.
     pub name: Option<&'a str>,

@@ -11,7 +11,7 @@ use crate::config::snapshot::{CircuitRules, Model, Target};
 
 /// One way to a model.
 pub struct Way<'a> {
-    /// The target.
+    /// The target that would be called.
     pub target: &'a Target,
     /// The target with one of its upstream's credentials.
     pub channel: &'a Channel,

@@ -24,7 +24,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Where `routes.yaml` is.
+    /// The path of `routes.yaml`.
     pub(super) fn routes(&self) -> PathBuf {
         match &self.routes {
             Some(routes) => routes.clone(),
@@ -32,7 +32,7 @@ impl Files {
         }
     }
 
-    /// Where `models.yaml` is.
+    /// The path of `models.yaml`.
     pub(super) fn models(&self) -> PathBuf {
         match (&self.models, &self.routes) {
             (Some(models), _) => models.clone(),

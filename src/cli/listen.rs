@@ -95,7 +95,7 @@ pub(super) fn start(
     let mut services = Vec::with_capacity(listeners.len() + 1);
     let mut shown = Vec::new();
     for (index, Bound { address, socket, listener }) in listeners.into_iter().enumerate() {
-        let certificates = Certificates::of(&parts.config, index, &listener);
+        let certificates = Certificates::for_listener(&parts.config, index, &listener);
         shown.extend(certificates.clone().map(|certificates| {
             let listener = listener.address.to_string();
             ShownCertificates { listener, certificates }

@@ -186,7 +186,7 @@ pub(super) fn run(
     private::guard(&start.config.store.data_dir);
     // Before there are threads: the variables that name the sockets are taken out.
     let inherited = Inherited::from_environment()?;
-    let shares = Descriptors::of(descriptors::raise());
+    let shares = Descriptors::from_limit(descriptors::raise());
     #[cfg(feature = "otlp")]
     crate::traces::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -24,7 +24,7 @@ pub(super) type Column = (&'static str, &'static str, Kind);
 /// How a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// As it is.
+    /// Text as it is, to the left.
     Text,
     /// To the right: amounts and counts.
     Figure,

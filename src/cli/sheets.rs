@@ -20,7 +20,7 @@ pub(super) const ACCOUNTS: Sheet = Sheet::list(
     ],
 );
 
-/// One account.
+/// How one account is shown.
 pub(super) const ACCOUNT: Sheet = Sheet::one(
     "/id",
     &[
@@ -55,7 +55,7 @@ pub(super) const KEYS: Sheet = Sheet::list(
     ],
 );
 
-/// One key.
+/// How one key is shown.
 pub(super) const KEY: Sheet = Sheet::one(
     "/id",
     &[
@@ -245,7 +245,7 @@ pub(super) const REQUESTS: Sheet = Sheet::list(
     ],
 );
 
-/// One request.
+/// How one request is shown.
 pub(super) const REQUEST: Sheet = Sheet::one(
     "/request_id",
     &[
@@ -307,7 +307,7 @@ pub(super) const CODES: Sheet = Sheet::list(
     ],
 );
 
-/// One code.
+/// How one code is shown.
 pub(super) const CODE: Sheet = Sheet { rows: "", ..CODES };
 
 /// A code that was just made: with the code itself, which is shown this once.
@@ -324,7 +324,7 @@ pub(super) const NEW_CODE: Sheet = Sheet::one(
     ],
 );
 
-/// Who did what.
+/// How acts are listed: who did what.
 pub(super) const ACTS: Sheet = Sheet::list(
     "/seq",
     &[
@@ -359,7 +359,7 @@ pub(super) const TASKS: Sheet = Sheet::list(
     ],
 );
 
-/// One task.
+/// How one task is shown.
 pub(super) const TASK: Sheet = Sheet::one(
     "/id",
     &[

@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) enum ProcessSignal {
     /// SIGTERM: finish what is in flight, then exit.
     Drain,
-    /// SIGINT: exit now.
+    /// SIGINT: the process exits now.
     Stop,
     /// SIGHUP: read the configuration again.
     Reload,

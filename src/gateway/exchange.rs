@@ -19,7 +19,7 @@ use crate::gateway::call::peer;
 use crate::gateway::call::sending::{self, Attempt, Sending};
 use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::Place;
-use crate::gateway::receive::body::Share;
+use crate::gateway::receive::body::BudgetShare;
 use crate::ledger::{Key, Ledger, Loss, LossCause, RequestId, TaskId};
 use crate::limits::{Entered, Permit, Standing};
 use crate::metrics::Metrics;
@@ -81,7 +81,7 @@ pub(super) enum RequestStage {
     Sending(Box<Sending>),
     /// A response is on its way to the customer.
     Relaying(Box<Response>),
-    /// It is over.
+    /// The request was settled, with this result.
     Settled(Settled),
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Response {
     pub(super) candidate: Candidate,
     pub(super) began: Instant,
     /// What is held back of it, in the budget of all bodies.
-    pub(super) held: Share,
+    pub(super) held: BudgetShare,
     /// The closing event was passed, for this reason; whatever still comes is not the customer's.
     pub(super) cut: Option<CutReason>,
     /// Its body has shown that it is what its head says.

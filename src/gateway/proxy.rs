@@ -41,11 +41,11 @@ use crate::tasks::Tasks;
 /// What the gateway works with.
 #[derive(Clone)]
 pub struct GatewayParts {
-    /// The running configuration.
+    /// The configuration that is in force.
     pub config: Arc<ConfigHandle>,
     /// Accounts, keys and money.
     pub ledger: Arc<Ledger>,
-    /// What Prometheus reads.
+    /// The metrics that Prometheus reads.
     pub metrics: Arc<Metrics>,
     /// What people read of requests that are over.
     pub requests: Arc<RequestLog>,

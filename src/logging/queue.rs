@@ -20,9 +20,9 @@ const BYTES_GATHERED_MAX: usize = BYTES_MAX / 4;
 
 /// Lines that wait to be written. When they come faster than they can be written, they are dropped.
 #[derive(Debug)]
-pub(super) struct Queue(BatchQueue);
+pub(super) struct LineQueue(BatchQueue);
 
-impl Queue {
+impl LineQueue {
     /// An empty queue, in which lines gather for this long before they are written.
     pub(super) const fn new(gather_for: Duration) -> Self {
         Self(BatchQueue::new(BatchLimits {

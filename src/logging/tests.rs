@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::line::Line;
-use super::queue::{Queue, Urgency};
+use super::queue::{LineQueue, Urgency};
 use super::*;
 use crate::clock::UnixMs;
 use crate::finished::Settled;
@@ -158,8 +158,8 @@ impl Write for Sink {
 
 fn queue(
     gather_for: Duration,
-) -> (&'static Queue, mpsc::Receiver<Vec<u8>>, Arc<parking_lot::Mutex<()>>) {
-    let queue: &'static Queue = Box::leak(Box::new(Queue::new(gather_for)));
+) -> (&'static LineQueue, mpsc::Receiver<Vec<u8>>, Arc<parking_lot::Mutex<()>>) {
+    let queue: &'static LineQueue = Box::leak(Box::new(LineQueue::new(gather_for)));
     let (sender, receiver) = mpsc::channel();
     let gate = Arc::new(parking_lot::Mutex::new(()));
     let sink = Sink(sender, Arc::clone(&gate));

@@ -9,16 +9,16 @@ use std::fs;
 /// (`USER_HZ`), on every architecture that this crate is built for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// One reading.
+/// What one reading of the kernel's files found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reading {
     /// User and system time since the start, in seconds.
     pub(super) cpu_seconds: f64,
     /// Resident memory in bytes.
     pub(super) resident_bytes: i64,
-    /// Threads.
+    /// The number of threads.
     pub(super) threads: i64,
-    /// Open file descriptors.
+    /// The number of open file descriptors.
     pub(super) fds_open: i64,
     /// The soft limit on file descriptors; -1 when there is none.
     pub(super) fds_max: i64,

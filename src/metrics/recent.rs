@@ -27,7 +27,7 @@ const BUCKETS: usize = LATENCY_BUCKETS.len() + 1;
 /// What happened within some time, a minute as a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Minute {
-    /// When it ended.
+    /// When the span of time ended.
     pub end: UnixMs,
     /// How long it was, in seconds.
     pub seconds: f64,
@@ -57,7 +57,7 @@ impl Minute {
     }
 }
 
-/// The last day.
+/// What happened in the last day.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recent {
     /// The last minute, as of a few seconds ago; `None` in the first seconds.
@@ -80,7 +80,7 @@ struct Reading {
     in_flight: u64,
 }
 
-/// What is kept.
+/// The readings that are kept, and the minutes made of them.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// The readings of the last minute, and the one before.

@@ -146,7 +146,8 @@ impl ProcessMetrics {
     }
 }
 
-/// The same for a counter of whole things.
+/// Brings a counter of whole things up to a total that is kept elsewhere. Never down: a counter may
+/// not fall.
 fn advance_to(counter: &IntCounter, total: u64) {
     counter.inc_by(total.saturating_sub(counter.get()));
 }

@@ -32,11 +32,11 @@ struct Series {
 /// How an upstream is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamFigures {
-    /// Its name.
+    /// The name of the upstream.
     pub upstream: String,
     /// Whether its health check, if it has one, finds it in order.
     pub healthy: bool,
-    /// Calls under way.
+    /// The number of calls under way.
     pub in_flight: u32,
 }
 
@@ -45,7 +45,7 @@ pub struct UpstreamFigures {
 pub struct CircuitFigures {
     /// The id of the configured model.
     pub model: String,
-    /// The upstream's name.
+    /// The name of the upstream.
     pub upstream: String,
     /// The upstream's name for the model.
     pub target: String,

@@ -54,7 +54,7 @@ pub async fn admit(
         return Ok(Admitted::new(validated, Payment::Free, Prices::default(), Nanousd::ZERO));
     }
     let resolved = &validated.resolved;
-    let prices = |call: &dyn Call| resolved.model.prices.of(&call.traits());
+    let prices = |call: &dyn Call| resolved.model.prices.prices_for(&call.traits());
     // Whichever target is asked, and in whatever words: the dearest of them is covered.
     let amounts = validated.calls().map(|call| most(&prices(call), call));
     let amount = amounts.max().unwrap_or(Nanousd::ZERO);
@@ -95,7 +95,7 @@ impl Admitted {
         std::mem::swap(&mut self.codec, &mut other.codec);
         std::mem::swap(&mut self.call, &mut other.call);
         if self.resolved.operation.is_billed() {
-            self.prices = self.resolved.model.prices.of(&self.call.traits());
+            self.prices = self.resolved.model.prices.prices_for(&self.call.traits());
         }
         true
     }

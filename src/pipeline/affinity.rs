@@ -16,7 +16,7 @@ const SESSION_AFFINITY: &str = "x-session-affinity";
 /// A conversation is told by its instructions and its first message from a user. Where that does not
 /// come within so many messages, by those.
 const MESSAGES_MAX: usize = 4;
-/// As much of each of them counts: providers' caches begin with a thousand tokens.
+/// The bytes of each message that count: providers' caches begin with a thousand tokens.
 const BYTES_MAX: usize = 4096;
 
 /// What requests have in common that belong together; `None` for one that stands alone.
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::protocols::json::Object;
 
-    fn of(mode: Affinity, name: Option<&'static str>, body: &str) -> Option<u64> {
+    fn affinity_of(mode: Affinity, name: Option<&'static str>, body: &str) -> Option<u64> {
         let mut headers = HeaderMap::new();
         if let Some(name) = name {
             headers.insert(SESSION_AFFINITY, http::HeaderValue::from_static(name));
@@ -136,7 +136,7 @@ mod tests {
         let second = r#"{"temperature":1,"messages":[{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#;
         let other =
             r#"{"messages":[{"role":"system","content":"s"},{"role":"user","content":"d"}]}"#;
-        let of = |body| of(Affinity::Conversation, None, body);
+        let of = |body| affinity_of(Affinity::Conversation, None, body);
         assert!(of(first).is_some());
         assert_eq!(of(first), of(second));
         assert_ne!(of(first), of(other));
@@ -148,11 +148,11 @@ mod tests {
         let body = r#"{"messages":[{"role":"user","content":"a"}]}"#;
         let other = r#"{"messages":[{"role":"user","content":"b"}]}"#;
         for mode in [Affinity::Header, Affinity::Conversation] {
-            let named = of(mode, Some("s-1"), body);
-            assert!(named.is_some() && named == of(mode, Some("s-1"), other));
-            assert_ne!(named, of(mode, Some("s-2"), body));
+            let named = affinity_of(mode, Some("s-1"), body);
+            assert!(named.is_some() && named == affinity_of(mode, Some("s-1"), other));
+            assert_ne!(named, affinity_of(mode, Some("s-2"), body));
         }
-        assert_eq!(of(Affinity::Header, None, body), None);
-        assert_eq!(of(Affinity::None, Some("s-1"), body), None);
+        assert_eq!(affinity_of(Affinity::Header, None, body), None);
+        assert_eq!(affinity_of(Affinity::None, Some("s-1"), body), None);
     }
 }

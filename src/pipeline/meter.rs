@@ -144,7 +144,7 @@ impl Relaying {
         self.meter.held_bytes()
     }
 
-    /// What came before.
+    /// What the request was resolved to.
     #[must_use]
     pub fn resolved(&self) -> &Resolved {
         &self.admitted.resolved

@@ -32,7 +32,7 @@ impl Payment {
         matches!(self, Self::Held(_))
     }
 
-    /// What is held.
+    /// The amount that is held; zero where there is no hold.
     pub(super) fn amount(&self) -> Nanousd {
         match self {
             Self::Held(hold) => hold.amount(),

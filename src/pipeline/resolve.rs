@@ -12,13 +12,13 @@ use crate::protocols::{self, Codec, Operation, Request};
 /// A request whose model is known.
 #[derive(Debug)]
 pub struct Resolved {
-    /// The model.
+    /// The model that the request names.
     pub model: Arc<Model>,
     /// The name that the customer used, where the model's id is a pattern.
     pub asked: Option<String>,
-    /// Who asks.
+    /// The key of the customer who asks.
     pub key: Arc<Key>,
-    /// What is asked.
+    /// The operation that is asked for.
     pub operation: Operation,
 }
 

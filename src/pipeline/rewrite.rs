@@ -15,11 +15,11 @@ pub struct UpstreamRequest {
     /// The upstream's prefix and the protocol's own path; behind it the customer's query, where the
     /// protocol has a use for it.
     pub path: String,
-    /// The `Host` header.
+    /// The value of the `Host` header.
     pub authority: String,
     /// The header with the operator's credential, if the upstream asks for one.
     pub credential: Option<(&'static str, String)>,
-    /// The whole body.
+    /// The body to send, which is whole.
     pub body: Bytes,
     /// Whether that is a form; else it is JSON, whatever the customer calls it.
     pub is_form: bool,

@@ -62,7 +62,7 @@ impl Bill {
 /// What a request was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// What was used.
+    /// What the request used, by which it was billed.
     pub usage: Usage,
     /// How that is known.
     pub source: UsageSource,
@@ -126,7 +126,7 @@ impl Admitted {
         self.payment.cover(bill.charge).await;
     }
 
-    /// Ends the request.
+    /// Ends the request, once, and says what it was charged.
     pub fn settle(self, settlement: Option<Settlement>) -> Settled {
         let Some(settlement) = settlement else {
             self.payment.void(VoidReason::UpstreamError);
@@ -188,7 +188,7 @@ impl Relaying {
         self.admitted.cover(bill).await;
     }
 
-    /// Ends the request.
+    /// Ends the request, once, and says what it was charged.
     pub fn settle(self, settlement: Option<Settlement>) -> Settled {
         self.admitted.settle(settlement)
     }

@@ -38,7 +38,7 @@ pub struct Feed {
 /// What a feed has to say.
 #[derive(Clone, Debug)]
 pub enum Live {
-    /// One more record.
+    /// One more record of the log.
     Record(Arc<Logged>),
     /// The reader was too slow: it missed so many records, of whatever scope.
     Missed(u64),

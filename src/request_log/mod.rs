@@ -35,7 +35,7 @@ use crate::clock::UnixMs;
 use crate::finished::{Finished, TaskEnded};
 use crate::ledger::{AccountId, KeyId, RequestId};
 use heads::Heads;
-use queue::Queue;
+use queue::FrameQueue;
 use record::{LAYOUT, NOBODY, Stored};
 use writer::Writer;
 
@@ -51,7 +51,7 @@ pub enum Scope {
     Account(AccountId),
     /// Those of requests whose key was not recognised.
     Strangers,
-    /// All: for operators.
+    /// The requests of all accounts, for operators.
     All,
 }
 
@@ -75,7 +75,7 @@ pub struct Query {
 /// Which statuses are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFilter {
-    /// This one.
+    /// Requests with exactly this status.
     Exactly(u16),
     /// All that begin with this digit; 0 for requests without an answer.
     Class(u8),
@@ -103,7 +103,7 @@ impl std::str::FromStr for StatusFilter {
 /// Part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Newest first.
+    /// The records of the page, the newest first.
     pub records: Vec<Logged>,
     /// Where to go on, as [`Query::before`]; `None` at the end. There may be a next page although
     /// this one is not full: one page reads at most [`SCAN_MAX`] records.
@@ -160,7 +160,7 @@ pub struct Figures {
 
 /// What the writer and readers share.
 struct Shared {
-    queue: Queue,
+    queue: FrameQueue,
     index: Mutex<Index>,
     opened: Condvar,
     live: broadcast::Sender<Arc<Logged>>,
@@ -169,7 +169,7 @@ struct Shared {
 /// Where the records are.
 #[derive(Default)]
 struct Index {
-    /// Oldest first.
+    /// The files of the log, the oldest first.
     segments: Vec<Segment>,
     heads: Heads,
     is_open: bool,
@@ -226,7 +226,7 @@ impl RequestLog {
     /// When there can be no thread.
     pub fn open(dir: impl Into<PathBuf>, size_max: u64) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared {
-            queue: Queue::default(),
+            queue: FrameQueue::default(),
             index: Mutex::default(),
             opened: Condvar::new(),
             live: broadcast::Sender::new(feed::FEED_RECORDS_MAX),

@@ -23,7 +23,7 @@ const STRANGERS_PER_SECOND_MAX: u32 = 10;
 
 /// Frames that wait to be written.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct FrameQueue {
     frames: BatchQueue,
     strangers: Mutex<Strangers>,
     /// Records that could not be written.
@@ -57,7 +57,7 @@ impl Strangers {
     }
 }
 
-impl Default for Queue {
+impl Default for FrameQueue {
     fn default() -> Self {
         Self {
             frames: BatchQueue::new(LIMITS),
@@ -67,7 +67,7 @@ impl Default for Queue {
     }
 }
 
-impl Queue {
+impl FrameQueue {
     /// Takes a frame in, or drops it. `second` is now, in seconds since 1970.
     pub(super) fn push(&self, frame: &[u8], is_stranger: bool, second: u64) {
         if !is_stranger || self.strangers.lock().admit(second) {

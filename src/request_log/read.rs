@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_journal::ring::Reader;
 
-use super::record::{self, Head, LAYOUT, Logged, NOBODY, Position, Stored};
+use super::record::{self, FrameHead, LAYOUT, Logged, NOBODY, Position, Stored};
 use super::{Page, Query, ReadError, Scope, StatusFilter};
 use crate::ledger::{AccountId, RequestId};
 
@@ -83,7 +83,7 @@ pub(super) fn list(
 }
 
 /// Whether a record is of the scope: it is looked at again on each one that is read.
-fn is_of(head: &Head, scope: Scope) -> bool {
+fn is_of(head: &FrameHead, scope: Scope) -> bool {
     scope.chain().is_none_or(|chain| chain == head.account)
 }
 
@@ -114,7 +114,7 @@ fn before(
     reader: &mut Reader,
     scope: Scope,
     position: Position,
-    head: &Head,
+    head: &FrameHead,
 ) -> io::Result<Option<Position>> {
     if scope.chain().is_none() {
         return reader.before(position);

@@ -19,7 +19,7 @@ use crate::ledger::{AccountId, KeyId, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 
-/// The log's files.
+/// How the files of the log are laid out.
 pub(super) const LAYOUT: Layout = Layout {
     magic: b"TGREQUESTLOG",
     version: 1,
@@ -85,7 +85,7 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// When it began.
+    /// When the request began.
     #[must_use]
     pub fn began_at(&self) -> UnixMs {
         let took_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
@@ -191,7 +191,7 @@ impl<'a> Stored<'a> {
     }
 
     /// The record as readers get it.
-    pub(super) fn shown(&self, position: Position, head: &Head) -> Logged {
+    pub(super) fn shown(&self, position: Position, head: &FrameHead) -> Logged {
         let text = str::to_owned;
         Logged {
             position,
@@ -237,7 +237,7 @@ fn micros(duration: Duration) -> u64 {
 
 /// What every frame's content begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct FrameHead {
     /// Where the same account's record before is; zero for none.
     pub(super) previous: Position,
     pub(super) account: u64,
@@ -272,11 +272,11 @@ pub(super) fn seal(frame: &mut [u8], previous: Position) {
 }
 
 /// A frame's head, not yet checked for being whole.
-pub(super) fn head(frame: &[u8]) -> Option<Head> {
+pub(super) fn head(frame: &[u8]) -> Option<FrameHead> {
     let (previous, rest) = frame.get(CONTENT_AT..)?.split_first_chunk()?;
     let (account, rest) = rest.split_first_chunk()?;
     let ended_at = rest.first_chunk()?;
-    Some(Head {
+    Some(FrameHead {
         previous: u64::from_le_bytes(*previous),
         account: u64::from_le_bytes(*account),
         ended_at: UnixMs(u64::from_le_bytes(*ended_at)),

@@ -81,7 +81,7 @@ impl Serving {
             let gateway = Gateway::new(parts.clone());
             let listeners = parts.config.load().listeners.clone();
             let serve = |(index, listener)| {
-                let certificates = Certificates::of(&parts.config, index, listener);
+                let certificates = Certificates::for_listener(&parts.config, index, listener);
                 let transport = Transport::new(false, certificates).expect("TLS");
                 let app = gateway.clone().behind(transport, true);
                 accept(Arc::new(app), watched.clone())
@@ -168,7 +168,7 @@ routes:
         deadline: Arc::default(),
         hosted,
         inward: Inward::default(),
-        descriptors: Descriptors::of(1024),
+        descriptors: Descriptors::from_limit(1024),
         open: Arc::default(),
     }
 }

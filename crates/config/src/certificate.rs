@@ -50,9 +50,9 @@ pub struct Certificate {
 /// Which of the two files is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateFile {
-    /// The chain.
+    /// The file of the certificate's chain.
     Certificate,
-    /// The private key.
+    /// The file of the private key.
     Key,
 }
 
@@ -63,7 +63,7 @@ pub struct CertificateError {
     pub file: CertificateFile,
     /// What is wrong with it.
     pub message: String,
-    /// What to do.
+    /// What the operator can do about it.
     pub help: &'static str,
 }
 

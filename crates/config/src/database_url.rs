@@ -6,7 +6,7 @@ use tollgate_options::database_url::{Host, hosts_of};
 /// The address of a database, without a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DatabaseUrl {
-    /// As it was written.
+    /// The URL as the operator wrote it.
     pub(super) text: String,
     /// The machines that it names.
     pub(super) hosts: Vec<Host>,

@@ -31,14 +31,15 @@ pub struct Diagnostic {
     pub file: String,
     /// Where in the file; `None` when it is about the file as a whole.
     #[serde(flatten)]
-    pub place: Option<Place>,
+    pub place: Option<SourceExcerpt>,
     /// What to do.
     pub help: Option<String>,
 }
 
 /// A piece of one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Place {
+#[serde(rename = "Place")]
+pub struct SourceExcerpt {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
@@ -56,7 +57,8 @@ impl Diagnostic {
         self.render_with(&Renderer::plain())
     }
 
-    /// The same with colours, for a terminal.
+    /// The diagnostic over several lines, coloured for a terminal, with the line of the file at
+    /// fault.
     #[must_use]
     pub fn render_in_colour(&self) -> String {
         self.render_with(&Renderer::styled())
@@ -101,7 +103,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-impl Place {
+impl SourceExcerpt {
     /// The piece that is meant, as bytes of `text`.
     fn bytes(&self) -> std::ops::Range<usize> {
         let byte_of = |column: usize| {
@@ -115,7 +117,8 @@ impl Place {
 
 /// Everything that there is to say about the files, for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Report {
+#[serde(rename = "Report")]
+pub struct DiagnosticReport {
     /// Whether the files can be used.
     pub ok: bool,
     /// How many errors there are.
@@ -130,8 +133,8 @@ pub struct Report {
 
 /// The report on the files. `configuration` is the hash of those that can be used.
 #[must_use]
-pub fn report(configuration: Option<&str>, diagnostics: &[Diagnostic]) -> Report {
-    Report {
+pub fn report(configuration: Option<&str>, diagnostics: &[Diagnostic]) -> DiagnosticReport {
+    DiagnosticReport {
         ok: configuration.is_some(),
         errors: count(diagnostics, Severity::Error),
         warnings: count(diagnostics, Severity::Warning),
@@ -175,7 +178,7 @@ mod tests {
             severity: Severity::Error,
             message: "unknown field `fälsch`".to_owned(),
             file: "routes.yaml".to_owned(),
-            place: Some(Place {
+            place: Some(SourceExcerpt {
                 line: 7,
                 column: 7,
                 width: 6,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
-use super::diagnostic::{Diagnostic, Place, Severity};
+use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::expand::{Env, Expansion, Unfilled};
 pub(super) use super::fault::Fault;
 use super::spans::{Mark, Path, Spans, Step, syntax_help};
@@ -201,10 +201,10 @@ fn prune(value: &mut Value, steps: &[Step], maps: &[&str]) {
 }
 
 /// A piece of a line that may be shown.
-fn place(line: &str, mark: Mark) -> Place {
+fn place(line: &str, mark: Mark) -> SourceExcerpt {
     // A line is shown on a terminal; the rest of a long one says nothing.
     const SHOWN_MAX: usize = 200;
-    Place {
+    SourceExcerpt {
         line: mark.line.max(1),
         column: mark.column,
         width: mark.width,
@@ -213,7 +213,7 @@ fn place(line: &str, mark: Mark) -> Place {
 }
 
 /// A piece of a line of a text that could not be parsed.
-fn guarded(text: &str, mark: Mark, schema: &serde_json::Value) -> Place {
+fn guarded(text: &str, mark: Mark, schema: &serde_json::Value) -> SourceExcerpt {
     let line = text.split('\n').nth(mark.line.saturating_sub(1)).unwrap_or_default();
     place(&shown::guarded(line, schema), mark)
 }

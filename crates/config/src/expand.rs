@@ -21,11 +21,11 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// What could not be filled in.
 #[derive(Debug)]
 pub(super) struct Unfilled {
-    /// Where.
+    /// The path of the value at fault.
     pub(super) path: Path,
     /// Which variable or file, and why: the beginning of a sentence.
     pub(super) reason: String,
-    /// What to do.
+    /// What the operator can do about it.
     pub(super) help: String,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Expansion<'a> {
     pub(super) env: Env<'a>,
     /// What relative paths of `{file: PATH}` are relative to.
     pub(super) directory: &'a FilePath,
-    /// What was typed.
+    /// The values as they were typed, with their places.
     pub(super) spans: &'a Spans,
     /// Variables and files that are missing.
     pub(super) unfilled: Vec<Unfilled>,

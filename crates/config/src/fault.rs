@@ -6,7 +6,7 @@ use super::spans::Path;
 /// Something to say about a value of a document.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
-    /// Which value.
+    /// The path of the value at fault.
     pub(super) path: Path,
     /// Whether its key is meant, rather than the value.
     pub(super) on_key: bool,

@@ -41,7 +41,7 @@ mod window;
 
 pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
 pub use described::{Change, Described, as_yaml, changes};
-pub use diagnostic::{Diagnostic, Place, Report, Severity, count, report};
+pub use diagnostic::{Diagnostic, DiagnosticReport, Severity, SourceExcerpt, count, report};
 pub use migrate::{Migrated, litellm};
 pub use reload::{ConfigHandle, LastReload, Reloaded, Trigger};
 
@@ -53,11 +53,11 @@ use snapshot::Snapshot;
 /// Where the configuration comes from.
 #[derive(Clone, Debug)]
 pub enum Sources {
-    /// Two files.
+    /// Two files that the operator has written.
     Files {
-        /// `routes.yaml`.
+        /// The path of `routes.yaml`.
         routes: PathBuf,
-        /// `models.yaml`.
+        /// The path of `models.yaml`.
         models: PathBuf,
     },
     /// The pair that is shipped, as it was when this build was made.
@@ -98,7 +98,7 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     /// The admin API's address.
     pub admin: Option<SocketAddr>,
-    /// The ledger's directory.
+    /// The directory of the ledger, in the place of `store.data_dir`.
     pub data_dir: Option<PathBuf>,
     /// One server without TLS that stands for every upstream. Path prefixes are kept; credentials
     /// are replaced by a fixed text, so that none is needed and none can leak.
@@ -132,8 +132,10 @@ pub fn load_with(
 ) -> Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>> {
     match sources {
         Sources::Embedded => {
-            let routes = ("routes.yaml", include_bytes!("../../../routes.yaml").as_slice());
-            let models = ("models.yaml", include_bytes!("../../../models.yaml").as_slice());
+            let routes = include_bytes!("../../../routes.yaml");
+            let models = include_bytes!("../../../models.yaml");
+            let routes = SourceFile { name: "routes.yaml", bytes: routes };
+            let models = SourceFile { name: "models.yaml", bytes: models };
             compile_text(routes, models, overrides, env)
         }
         Sources::Files { routes, models } => {
@@ -149,7 +151,9 @@ pub fn load_with(
                 return Err(missing);
             }
             let (routes, models) = (routes.to_string_lossy(), models.to_string_lossy());
-            compile_text((&routes, &routes_bytes), (&models, &models_bytes), overrides, env)
+            let routes = SourceFile { name: &routes, bytes: &routes_bytes };
+            let models = SourceFile { name: &models, bytes: &models_bytes };
+            compile_text(routes, models, overrides, env)
         }
     }
 }
@@ -189,15 +193,24 @@ pub fn models_schema() -> serde_json::Value {
     shape::schema_of::<raw::Models>().to_value()
 }
 
-/// Compiles two files, each given by its name and its bytes.
+/// One of the two files, as it was read.
+#[derive(Clone, Copy)]
+struct SourceFile<'a> {
+    /// The name that diagnostics show.
+    name: &'a str,
+    /// The bytes of the file, in whatever encoding.
+    bytes: &'a [u8],
+}
+
+/// Compiles the two files.
 fn compile_text(
-    (routes_file, routes_bytes): (&str, &[u8]),
-    (models_file, models_bytes): (&str, &[u8]),
+    routes_file: SourceFile<'_>,
+    models_file: SourceFile<'_>,
     overrides: &Overrides,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let routes = Document::parse(routes_file, routes_bytes, env, routes_schema());
-    let models = Document::parse(models_file, models_bytes, env, models_schema());
+    let routes = Document::parse(routes_file.name, routes_file.bytes, env, routes_schema());
+    let models = Document::parse(models_file.name, models_file.bytes, env, models_schema());
     let (mut routes, mut models) = match (routes, models) {
         (Ok(routes), Ok(models)) => (routes, models),
         (routes, models) => {
@@ -205,8 +218,8 @@ fn compile_text(
             return Err(errors.into_iter().flatten().flatten().collect());
         }
     };
-    let snapshot =
-        compile::compile(&mut routes, &mut models, overrides, hash(routes_bytes, models_bytes));
+    let hash = hash(routes_file.bytes, models_file.bytes);
+    let snapshot = compile::compile(&mut routes, &mut models, overrides, hash);
     let mut diagnostics = routes.into_diagnostics();
     diagnostics.append(&mut models.into_diagnostics());
     let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;

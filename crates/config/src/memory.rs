@@ -14,7 +14,8 @@ pub(super) fn limit() -> Option<u64> {
     limit_below(Path::new("/"))
 }
 
-/// The same, with the kernel's files below `root`.
+/// The memory that this process may use, in bytes, by the kernel's files below `root`; `None` where
+/// none of them says so.
 fn limit_below(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let of_groups = groups.lines().flat_map(|line| of_group(root, line));

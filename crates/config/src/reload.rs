@@ -52,7 +52,7 @@ impl fmt::Display for Trigger {
 /// How the last attempt to put the files in force ended.
 #[derive(Clone, Debug)]
 pub struct LastReload {
-    /// When.
+    /// When the reload was tried.
     pub at: UnixMs,
     /// What asked for it.
     pub by: Trigger,

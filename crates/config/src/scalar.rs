@@ -190,7 +190,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 pub(super) struct Share(pub(super) u32);
 
 impl Share {
-    /// All of them.
+    /// All of them: a share of one million millionths.
     pub(super) const ALL: Self = Self(1_000_000);
     /// Decimals that millionths can hold.
     const DECIMALS: u32 = 6;

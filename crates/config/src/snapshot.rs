@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub hash: String,
     /// Both files as typed, in one document: variables by their names, secrets by a fingerprint.
     pub described: crate::Described,
-    /// Customer-facing addresses. Restart-only.
+    /// The addresses that customers connect to. They change with a restart only.
     pub listeners: Vec<Listener>,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
@@ -61,7 +61,7 @@ pub struct Snapshot {
     pub mcp: Mcp,
     /// How targets are chosen and given up.
     pub balancing: Balancing,
-    /// The customers' console.
+    /// What the customers' console is and who may use it.
     pub console: Console,
     /// Which finished requests are logged.
     pub access_log: AccessLog,
@@ -73,13 +73,13 @@ pub struct Snapshot {
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Every model that can be called, in the order of `models.yaml`.
     pub models: Vec<Arc<Model>>,
-    /// `models` by id.
+    /// The models of `models.yaml` by their ids.
     pub models_by_id: HashMap<Arc<str>, Arc<Model>>,
     /// Those whose id is a pattern, the longest first.
     pub wildcards: Vec<Arc<Model>>,
 }
 
-/// One customer-facing address.
+/// One address that customers connect to.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// Where to listen. Port 0 takes any free port.
@@ -107,7 +107,7 @@ impl Listener {
 /// The admin API's address.
 #[derive(Clone, Debug)]
 pub struct Admin {
-    /// Where to listen.
+    /// The address to listen on.
     pub address: SocketAddr,
     /// The bearer token; `None` makes `serve` create one in `<data_dir>/admin-token`.
     pub token: Option<Secret>,
@@ -119,7 +119,7 @@ pub struct Admin {
     pub console: bool,
 }
 
-/// The customers' console.
+/// What the customers' console is and who may use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Console {
     /// Whether there is one. Restart-only.
@@ -139,11 +139,11 @@ pub struct Console {
 /// Who may sign up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignUp {
-    /// Nobody.
+    /// Nobody: the operator makes the accounts.
     Closed,
     /// Whoever has a code of the operator's.
     Invite,
-    /// Everybody.
+    /// Everybody who reaches the console.
     Open,
 }
 
@@ -161,7 +161,7 @@ pub struct PublicUrl {
 pub struct Operator {
     /// The name under which the audit tells what they did.
     pub name: String,
-    /// Their bearer token.
+    /// The bearer token by which the operator is known.
     pub token: Secret,
 }
 
@@ -236,7 +236,7 @@ pub struct Limits {
     pub body_memory_is_default: bool,
     /// Customers' connections at one time; by the limit on file descriptors where it is left out.
     pub connections_max: Option<usize>,
-    /// The same from one address; half of all where it is left out.
+    /// Connections of one address at one time; half of `connections_max` where it is left out.
     pub connections_per_address_max: Option<usize>,
     /// How often a stream gets a comment while its upstream is silent.
     pub sse_keepalive: Option<Duration>,
@@ -278,9 +278,10 @@ pub struct Unauthenticated {
 /// The most that one account may have at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerAccount {
-    /// Requests in flight.
+    /// Requests of the account in flight.
     pub requests_in_flight_max: usize,
-    /// The same in percent of all, which holds for connections with a request under way as well.
+    /// Requests in flight in percent of all, which holds for connections with a request under way
+    /// as well.
     pub requests_in_flight_percent: usize,
     /// Bytes of bodies in memory.
     pub body_memory_bytes_max: usize,
@@ -293,7 +294,7 @@ pub struct PerAccount {
 /// How much keys and accounts may be used that have no limits of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimits {
-    /// Every key.
+    /// What holds for every key.
     pub key: Rates,
     /// Every account: all of its keys together.
     pub account: Rates,
@@ -323,9 +324,9 @@ pub struct Tasks {
 /// How many webhooks are sent at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookShares {
-    /// In all.
+    /// The most in the whole process.
     pub all: usize,
-    /// Of one account.
+    /// The most of one account.
     pub per_account: usize,
     /// To one receiver: a scheme, host and port.
     pub per_receiver: usize,
@@ -336,7 +337,7 @@ pub struct WebhookShares {
 pub struct Mcp {
     /// Whether it is there. Restart-only.
     pub enabled: bool,
-    /// Its path. Restart-only.
+    /// The path below which it answers. It changes with a restart only.
     pub path: String,
     /// Hosts in lower case, with a port or for any; empty when every name will do.
     pub allowed_hosts: Vec<String>,
@@ -366,7 +367,7 @@ pub struct Balancing {
 words! {
     /// Which requests go to the same target as long as that is in order.
     Affinity {
-        /// None.
+        /// No affinity: every request is balanced by itself.
         None = "none",
         /// Those with the same `x-session-affinity`.
         Header = "header",
@@ -413,7 +414,7 @@ pub struct AccessLog {
 }
 
 impl Default for AccessLog {
-    /// All of them.
+    /// Every request is logged, and one that takes 10 s is slow.
     fn default() -> Self {
         Self { sample_per_million: 1_000_000, slow: Duration::from_secs(10) }
     }
@@ -424,7 +425,7 @@ impl Default for AccessLog {
 pub struct Route {
     /// The exact path, such as `/v1/chat/completions`.
     pub path: String,
-    /// What it does.
+    /// The operation that the route serves.
     pub operation: Operation,
     /// The largest request body, in bytes.
     pub body_bytes_max: usize,

@@ -16,14 +16,14 @@ pub(super) struct Path(Vec<Step>);
 /// One step of a [`Path`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    /// Into a mapping.
+    /// Into a mapping, to the value of this key.
     Key(String),
     /// Into a sequence, from 0.
     Index(usize),
 }
 
 impl Path {
-    /// The document itself.
+    /// The path of the document itself, without any step.
     pub(super) fn root() -> Self {
         Self::default()
     }
@@ -77,7 +77,8 @@ impl From<&serde_path_to_error::Path> for Path {
 }
 
 impl fmt::Display for Path {
-    /// `upstreams.openai.timeouts`, `listeners[0].address`.
+    /// Writes the path as operators read it, such as `upstreams.openai.timeouts` or
+    /// `listeners[0].address`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (depth, step) in self.0.iter().enumerate() {
             match step {
@@ -93,7 +94,7 @@ impl fmt::Display for Path {
 /// A piece of text on one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Line, from 1.
+    /// The line in the file, from 1.
     pub(super) line: usize,
     /// Column in characters, from 1.
     pub(super) column: usize,
@@ -119,29 +120,29 @@ struct Spot {
     key: Option<Mark>,
     value: Mark,
     /// Where it ends: line, from 1, and column, from 0.
-    end: Place,
+    end: LineColumn,
     /// What was typed, without quotes; `None` for mappings and sequences.
     text: Option<String>,
 }
 
 /// A line, from 1, and a column in characters, from 0.
-pub(super) type Place = (usize, usize);
+pub(super) type LineColumn = (usize, usize);
 
 /// A value that is neither a mapping nor a sequence.
 pub(super) struct Scalar<'a> {
     pub(super) path: &'a Path,
     pub(super) key: Option<Mark>,
-    /// Where it begins.
-    pub(super) from: Place,
+    /// Where it begins, with the first character of it.
+    pub(super) from: LineColumn,
     /// Where it ends, the last character not included.
-    pub(super) to: Place,
+    pub(super) to: LineColumn,
     /// What was typed, without quotes.
     pub(super) text: &'a str,
 }
 
 /// Something that may not be in a file, wherever it is.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct SyntaxRefusal {
     pub(super) mark: Mark,
     pub(super) message: String,
     pub(super) help: Option<&'static str>,
@@ -154,7 +155,7 @@ pub(super) struct Spans(HashMap<Path, Spot>);
 impl Spans {
     /// Finds every value of `text`, or everything that is refused in it. After a syntax error there
     /// is nothing more to find.
-    pub(super) fn parse(text: &str) -> Result<Self, Vec<Refusal>> {
+    pub(super) fn parse(text: &str) -> Result<Self, Vec<SyntaxRefusal>> {
         let mut finder = Finder::default();
         for event in Parser::new_from_str(text) {
             match event {
@@ -187,7 +188,7 @@ impl Spans {
         self.0.get(path)?.text.as_deref()
     }
 
-    /// Every scalar.
+    /// Every scalar of the document, in the order of the file.
     pub(super) fn scalars(&self) -> impl Iterator<Item = Scalar<'_>> {
         self.0.iter().filter_map(|(path, spot)| {
             let text = spot.text.as_deref()?;
@@ -226,7 +227,7 @@ const DEPTH_MAX: usize = 32;
 #[derive(Default)]
 struct Finder {
     spans: Spans,
-    refused: Vec<Refusal>,
+    refused: Vec<SyntaxRefusal>,
     open: Vec<Open>,
     documents: usize,
 }
@@ -344,7 +345,7 @@ impl Finder {
     }
 
     fn refuse(&mut self, mark: Mark, message: String, help: Option<&'static str>) {
-        self.refused.push(Refusal { mark, message, help });
+        self.refused.push(SyntaxRefusal { mark, message, help });
     }
 }
 

@@ -7,7 +7,7 @@ use super::scalar::{Scalar, ScalarError};
 /// A host that announcements may go to although it is not on the public internet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookHost {
-    /// As URLs have it: in lower case, an IPv6 address in brackets.
+    /// The host as URLs have it: in lower case, an IPv6 address in brackets.
     host: String,
     ports: Ports,
 }

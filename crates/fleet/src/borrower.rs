@@ -52,7 +52,7 @@ pub trait Local {
     fn reserved(&self, account: AccountId) -> Nanousd;
     /// Takes `amount` of what is available out of the ledger, if so much is there.
     fn give_back(&mut self, account: AccountId, amount: Nanousd) -> bool;
-    /// Puts `amount` in.
+    /// Adds `amount` to what the account has here.
     fn take_in(&mut self, account: AccountId, amount: Nanousd);
     /// Below so much an account runs low: the borrower wants to know at once.
     fn watch(&mut self, account: AccountId, below: Nanousd);

@@ -9,14 +9,14 @@
 use tollgate_ledger::{CapAsk, CapTold};
 use tollgate_money::money::Nanousd;
 
-/// A node's row.
+/// What a node has of a limit of spending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapShare {
     /// What it may have spent and held.
     pub share: Nanousd,
     /// What it has spent.
     pub spent: Nanousd,
-    /// What it holds.
+    /// What is held for its calls.
     pub held: Nanousd,
     /// What its calls waited for in vain a moment ago.
     pub lacks: Nanousd,

@@ -47,13 +47,13 @@ impl Default for Desk {
 }
 
 /// A call that waits until it is dropped.
-pub(crate) struct Call<'a> {
+pub(crate) struct WaitingCall<'a> {
     desk: &'a Desk,
     key: (AccountId, KeyId),
     number: u64,
 }
 
-impl Drop for Call<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         if let Some(calls) = self.desk.keys.lock().get_mut(&self.key) {
             calls.remove(&self.number);
@@ -81,10 +81,10 @@ impl Desk {
     }
 
     /// A call of this key waits to be let spend so much.
-    pub(crate) fn call(&self, account: AccountId, key: KeyId, amount: Nanousd) -> Call<'_> {
+    pub(crate) fn call(&self, account: AccountId, key: KeyId, amount: Nanousd) -> WaitingCall<'_> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         self.keys.lock().entry((account, key)).or_default().insert(number, amount);
-        Call { desk: self, key: (account, key), number }
+        WaitingCall { desk: self, key: (account, key), number }
     }
 
     /// All keys that the exchanges are about, and what their calls wait for.
@@ -119,7 +119,7 @@ impl Desk {
         self.begun.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
 
-    /// It is over.
+    /// Says that the exchange `number` is over, and whether it was answered.
     pub(crate) fn end(&self, number: u64, is_answered: bool) {
         self.done.send_replace(Done { number, is_answered });
     }

@@ -37,7 +37,7 @@ impl Directory {
         Self { db, turn: Mutex::new(()), head, last, stopped: OnceLock::new() }
     }
 
-    /// The database.
+    /// The database in which the directory is.
     #[must_use]
     pub fn db(&self) -> &Db {
         &self.db
@@ -65,7 +65,8 @@ impl Directory {
     pub(crate) async fn append(
         &self,
         _turn: &Turn<'_>,
-        (after, write_id): (Seq, &str),
+        after: Seq,
+        write_id: &str,
         records: &[Record],
     ) -> Result<Appended, DbError> {
         self.go_on()?;

@@ -13,14 +13,14 @@ const FILE: &str = "node.json";
 
 /// Which node of which fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
+pub(super) struct NodeIdentity {
     /// What the treasury calls itself.
     pub(super) fleet: String,
-    /// The node's number.
+    /// The number of the node in its fleet.
     pub(super) node: NodeId,
 }
 
-impl Identity {
+impl NodeIdentity {
     /// Whose directory it is; `None` for one that is no node's yet.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub type Turn = u64;
 /// is sent again as it is until it is answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exchange {
-    /// Who says so.
+    /// The node that makes the exchange.
     pub node: NodeId,
     /// In which of its lives.
     pub epoch: Epoch,
@@ -35,7 +35,7 @@ pub struct Exchange {
 /// A node needs money of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Whose.
+    /// The account that money is asked for.
     pub account: AccountId,
     /// Less is of no use: what one hold lacks. Zero where nobody waits.
     pub least: Nanousd,
@@ -101,7 +101,7 @@ pub enum Refused {
 pub struct Joined {
     /// Its life from here on.
     pub epoch: Epoch,
-    /// Its last turn.
+    /// The last turn of the node.
     pub turn: Turn,
     /// The last record of its journal that the treasury has.
     pub reported: Seq,

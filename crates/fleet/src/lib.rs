@@ -51,7 +51,7 @@ use tokio::sync::{Notify, oneshot};
 use self::borrower::{Verdict, WAIT_MAX};
 use self::desk::Desk;
 use self::directory::Directory;
-use self::identity::Identity;
+use self::identity::NodeIdentity;
 use self::lease::Epoch;
 pub(crate) use self::local::LocalMoney;
 use self::postgres::{Db, DbError, Observer, PostgresOptions};
@@ -73,7 +73,7 @@ const NEW_NODE_TRIES: u32 = 1000;
 /// How a node joins its fleet.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
-    /// The database.
+    /// How the database of the fleet is reached.
     pub postgres: PostgresOptions,
     /// What operators call this node.
     pub name: String,
@@ -94,7 +94,7 @@ pub enum FleetError {
     Io {
         /// Which file or directory.
         path: PathBuf,
-        /// Why.
+        /// Why the file or directory cannot be used.
         source: io::Error,
     },
     /// The data directory has the ledger of a gateway that is in no fleet.
@@ -219,7 +219,7 @@ impl Fleet {
         }))
     }
 
-    /// The database.
+    /// The database of the fleet.
     #[must_use]
     pub fn db(&self) -> &Db {
         &self.db
@@ -361,7 +361,7 @@ async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetE
     let io = |source| FleetError::Io { path: data_dir.to_owned(), source };
     std::fs::create_dir_all(data_dir).map_err(io)?;
     let fleet = db.fleet().await?;
-    if let Some(known) = Identity::find(data_dir).map_err(io)? {
+    if let Some(known) = NodeIdentity::find(data_dir).map_err(io)? {
         return match known.fleet == fleet {
             true => Ok(known.node),
             false => Err(FleetError::OtherFleet(data_dir.to_owned())),
@@ -371,7 +371,7 @@ async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetE
         return Err(FleetError::SingleLedger(data_dir.to_owned()));
     }
     let node = made_node(db, name).await?;
-    Identity { fleet, node }.keep(data_dir).map_err(io)?;
+    NodeIdentity { fleet, node }.keep(data_dir).map_err(io)?;
     Ok(node)
 }
 

@@ -28,7 +28,7 @@ pub use tollgate_ledger::moving::{Tallies, Tally};
 /// The most of what is wrong that is told.
 const TOLD_MAX: usize = 20;
 
-/// What has moved.
+/// What has moved from one place to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// What was counted on both sides.
@@ -68,7 +68,7 @@ impl fmt::Display for MoveError {
             Self::Db(error) => write!(f, "{error}"),
             Self::Ledger(error) => write!(f, "{error}"),
             Self::Unsound(found) => {
-                write!(f, "the ledger is not sound, so it does not move: {}", told(found))
+                write!(f, "the ledger is not sound, so it does not move: {}", listed(found))
             }
             Self::LeftOpen(count) => write!(
                 f,
@@ -79,13 +79,13 @@ impl fmt::Display for MoveError {
             Self::Collides(found) => write!(
                 f,
                 "the fleet has other things of the same names, so nothing was moved: {}",
-                told(found)
+                listed(found)
             ),
             Self::Differs(found) => {
                 write!(
                     f,
                     "not everything would have arrived, so nothing was moved: {}",
-                    told(found)
+                    listed(found)
                 )
             }
             Self::WentOn => f.write_str(
@@ -96,7 +96,7 @@ impl fmt::Display for MoveError {
                 write!(
                     f,
                     "every node must be stopped, and have given back all money: {}",
-                    told(found)
+                    listed(found)
                 )
             }
             Self::MovedOut => f.write_str(
@@ -130,7 +130,7 @@ impl From<FleetError> for MoveError {
     }
 }
 
-fn told(found: &[String]) -> String {
+fn listed(found: &[String]) -> String {
     let mut told = found.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("; ");
     if found.len() > TOLD_MAX {
         told = format!("{told}; and {} more", found.len().saturating_sub(TOLD_MAX));

@@ -50,7 +50,7 @@ pub struct Node {
 }
 
 /// Why a node goes on no longer.
-enum Ended {
+enum NodeEnd {
     /// It is to stop.
     Stopped,
     /// It must join again before it goes on.
@@ -131,7 +131,7 @@ impl Node {
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut shut_out_at = None;
         loop {
-            let Ended::ShutOut(why) = self.go_on(&mut stop).await else {
+            let NodeEnd::ShutOut(why) = self.go_on(&mut stop).await else {
                 return self.leave().await;
             };
             self.fleet.end_term();
@@ -151,11 +151,11 @@ impl Node {
         }
     }
 
-    async fn go_on(&mut self, stop: &mut watch::Receiver<bool>) -> Ended {
+    async fn go_on(&mut self, stop: &mut watch::Receiver<bool>) -> NodeEnd {
         let mut retry = RETRY_FIRST;
         loop {
             if self.wait_until_due(stop).await {
-                return Ended::Stopped;
+                return NodeEnd::Stopped;
             }
             let exchange = self.next();
             match self.fleet.db.exchange(&exchange, self.fleet.term).await {
@@ -172,7 +172,7 @@ impl Node {
                         exchange.turn,
                         reason(&refused)
                     );
-                    return Ended::ShutOut(refused);
+                    return NodeEnd::ShutOut(refused);
                 }
                 Err(error) => {
                     self.unanswered(&error);

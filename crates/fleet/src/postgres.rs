@@ -76,7 +76,7 @@ const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How something that was asked of the database ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The call did what was asked.
     Done,
     /// It was refused because others did the same at the same time; it is tried again.
     Retried,
@@ -102,9 +102,9 @@ pub enum Asked {
 /// Something that was asked, for counters.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
-    /// What was asked.
+    /// What was asked of the database.
     pub asked: Asked,
-    /// How it ended.
+    /// How the call ended.
     pub outcome: Outcome,
     /// How long it took, with the wait for a connection.
     pub took: Duration,
@@ -115,14 +115,14 @@ pub type Observer = Box<dyn Fn(RoundTrip) + Send + Sync>;
 
 /// For how long things may take.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct DatabaseTimeouts {
     statement: Duration,
     work: Duration,
     silence: Duration,
 }
 
-impl Limits {
-    /// For a node.
+impl DatabaseTimeouts {
+    /// The times that hold for a node.
     const USUAL: Self =
         Self { statement: STATEMENT_TIMEOUT, work: WORK_TIMEOUT, silence: SILENCE_TIMEOUT };
 }
@@ -142,7 +142,7 @@ struct Shared {
     places: Arc<Semaphore>,
     config: Config,
     tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
-    limits: Limits,
+    limits: DatabaseTimeouts,
     /// Where the database is, for messages.
     place: String,
     observer: Option<Observer>,
@@ -163,19 +163,20 @@ impl Db {
         options: &PostgresOptions,
         observer: Option<Observer>,
     ) -> Result<Self, DbError> {
-        let limits = Limits::USUAL;
+        let limits = DatabaseTimeouts::USUAL;
         let db = Self::open(options, observer, limits).await?;
         migrate::check(&db).await?;
         db.check_durability().await?;
         Ok(db)
     }
 
-    /// The same for `tollgate migrate`: whatever its schema, and with time for long statements.
+    /// Connects for `tollgate migrate`: whatever the database's schema, and with time for long
+    /// statements.
     ///
     /// # Errors
     /// As [`Db::connect`].
     pub async fn for_migrations(options: &PostgresOptions) -> Result<Self, DbError> {
-        let limits = Limits {
+        let limits = DatabaseTimeouts {
             statement: MIGRATION_TIMEOUT,
             work: MIGRATION_TIMEOUT,
             silence: MIGRATION_SILENCE_TIMEOUT,
@@ -186,7 +187,7 @@ impl Db {
     async fn open(
         options: &PostgresOptions,
         observer: Option<Observer>,
-        limits: Limits,
+        limits: DatabaseTimeouts,
     ) -> Result<Self, DbError> {
         let hosts = url::hosts_of(&options.url).map_err(|error| no_url(&error))?;
         let place = url::place(&hosts);
@@ -251,7 +252,7 @@ impl Db {
             rows.map_err(|error| error::classify(&error).named(self.place()))
         };
         let rows = self.within(asked).await;
-        self.observe(Asked::Query, Outcome::of(&rows), begun);
+        self.observe(Asked::Query, Outcome::from_result(&rows), begun);
         rows
     }
 
@@ -279,7 +280,7 @@ impl Db {
 }
 
 impl Outcome {
-    fn of<T>(result: &Result<T, DbError>) -> Self {
+    fn from_result<T>(result: &Result<T, DbError>) -> Self {
         match result {
             Ok(_) => Self::Done,
             Err(DbError::Unavailable(_)) => Self::Unavailable,
@@ -294,7 +295,7 @@ fn no_url(error: &dyn fmt::Display) -> DbError {
 }
 
 /// What the client is told of addresses, names and times.
-fn config(options: &PostgresOptions, limits: Limits) -> Result<Config, DbError> {
+fn config(options: &PostgresOptions, limits: DatabaseTimeouts) -> Result<Config, DbError> {
     let mut config = Config::from_str(&options.url).map_err(|error| no_url(&error))?;
     if let Some(password) = &options.password {
         config.password(password.expose());

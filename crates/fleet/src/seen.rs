@@ -19,13 +19,13 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// What was seen last.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    state: Mutex<State>,
+    state: Mutex<OverviewCache>,
     /// A question was answered, or failed.
     answered: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OverviewCache {
     overview: Option<Arc<Overview>>,
     /// When the database was asked last, whatever it said.
     asked_at: Option<Instant>,

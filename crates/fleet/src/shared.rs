@@ -13,7 +13,7 @@ use super::borrower::Verdict;
 use super::directory::Directory;
 use super::lease::Short;
 use super::postgres::DbError;
-use super::postgres::directory::{Appended, Refused};
+use super::postgres::directory::{Appended, WriteRefused};
 use super::postgres::tasks::{Found, Opened, Opening, SharedTask, SharedTasks};
 use tollgate_ledger::{
     AccountId, Balance, CallName, ChangeTask, DecideEnd, Grain, HoldId, Journaled, KeyId,
@@ -208,7 +208,7 @@ impl WriteLog for Directory {
         write_id: &str,
         records: &[Record],
     ) -> Result<Logged, LedgerError> {
-        Ok(match Self::append(self, turn, (after, write_id), records).await? {
+        Ok(match Self::append(self, turn, after, write_id, records).await? {
             Appended::At(seq) => Logged::At(seq),
             Appended::Behind => Logged::Behind,
             Appended::Refused(refused) => Logged::Refused(refused.into()),
@@ -272,7 +272,7 @@ impl TaskStore for SharedTasks {
         change: &ChangeTask<'_>,
         tried: Option<&Tried>,
     ) -> Result<Option<Arc<Task>>, TaskStoreError> {
-        Ok(Self::change(self, (account, id), change, tried).await?)
+        Ok(Self::change(self, account, id, change, tried).await?)
     }
 
     async fn end(
@@ -281,7 +281,7 @@ impl TaskStore for SharedTasks {
         id: TaskId,
         decide: &DecideEnd<'_>,
     ) -> Result<Result<Option<Arc<Task>>, LedgerError>, TaskStoreError> {
-        Ok(Self::end(self, (account, id), decide).await?)
+        Ok(Self::end(self, account, id, decide).await?)
     }
 
     async fn task(
@@ -303,7 +303,7 @@ impl TaskStore for SharedTasks {
         at: UnixMs,
         within: Duration,
     ) -> Result<Repeated, TaskStoreError> {
-        Ok(Self::repeated(self, account, repeat, (at, within)).await?)
+        Ok(Self::repeated(self, account, repeat, at, within).await?)
     }
 
     async fn list(&self, query: &TaskQuery) -> Result<Option<TaskPage>, TaskStoreError> {
@@ -350,18 +350,18 @@ impl From<DbError> for LedgerError {
     }
 }
 
-impl From<Refused> for LedgerError {
-    fn from(refused: Refused) -> Self {
+impl From<WriteRefused> for LedgerError {
+    fn from(refused: WriteRefused) -> Self {
         match refused {
-            Refused::UnknownAccount(account) => Self::UnknownAccount(account),
-            Refused::GivenBefore => Self::Conflict,
-            Refused::DoesNotFit => UNFIT_GRANT,
-            Refused::NotSpent => {
+            WriteRefused::UnknownAccount(account) => Self::UnknownAccount(account),
+            WriteRefused::GivenBefore => Self::Conflict,
+            WriteRefused::DoesNotFit => UNFIT_GRANT,
+            WriteRefused::NotSpent => {
                 Self::Invalid("a refund cannot exceed what the account has spent in all")
             }
-            Refused::NotOwed => Self::NotOwed,
-            Refused::NotInDoubt(hold) => Self::NotInDoubt(hold),
-            Refused::NotInSuspense(node, account) => Self::NotInSuspense(node, account),
+            WriteRefused::NotOwed => Self::NotOwed,
+            WriteRefused::NotInDoubt(hold) => Self::NotInDoubt(hold),
+            WriteRefused::NotInSuspense(node, account) => Self::NotInSuspense(node, account),
         }
     }
 }

@@ -20,7 +20,7 @@ const MINUTE_MS: u64 = 60_000;
 /// A node's row: its share of a limit, and what it wants of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The node.
+    /// The number of the node that has the claim.
     pub node: i16,
     /// What it may have: more than it knows of, if an answer was lost.
     pub share: u32,
@@ -73,7 +73,7 @@ impl Pool {
 
 /// What an exchange makes of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct ShareDecision {
     /// What no node has from now on.
     pub pool: Pool,
     /// The row of the node that asked; `None` if it has none any more.
@@ -87,12 +87,14 @@ pub struct Settled {
 /// there are.
 #[must_use]
 pub fn settle(
-    (pool, now_ms): (Pool, u64),
+    pool: Pool,
+    now_ms: u64,
     others: &[Claim],
-    (node, had): (i16, u32),
+    node: i16,
+    had: u32,
     ask: &Ask,
     nodes: u32,
-) -> Settled {
+) -> ShareDecision {
     let claimed = others.iter().fold(0_u32, |sum, claim| sum.saturating_add(claim.share));
     let keeps = ask.share.min(had);
     let given_up_micros = u64::from(had - keeps) * MICROS;
@@ -101,7 +103,7 @@ pub fn settle(
     pool = pool.resized(ask.limit.saturating_sub(claimed).saturating_sub(keeps));
     if ask.is_over {
         let told = Told { share: 0, brought_micros: 0, target: 0, unclaimed: pool.units };
-        return Settled { pool, row: None, told };
+        return ShareDecision { pool, row: None, told };
     }
     let Ask { demand, need, floor, .. } = *ask;
     let mine = Claim { node, share: keeps, demand, need, floor };
@@ -128,7 +130,7 @@ pub fn settle(
     let filled = u32::try_from(pool.micros / MICROS).unwrap_or(u32::MAX);
     let unclaimed = if is_rate { filled } else { pool.units };
     let told = Told { share, brought_micros, target, unclaimed };
-    Settled { pool, row: Some(Claim { share, ..mine }), told }
+    ShareDecision { pool, row: Some(Claim { share, ..mine }), told }
 }
 
 /// What each node should have of the limit: together, no more than there is.

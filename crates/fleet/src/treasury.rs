@@ -71,7 +71,7 @@ pub struct Resolved {
 
 /// A node as the treasury knows it. Times are since any moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct NodeRecord {
     pub(super) epoch: Epoch,
     pub(super) turn: Turn,
     pub(super) answer: Answer,
@@ -86,7 +86,7 @@ pub(super) struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct Treasury {
     pub(super) accounts: BTreeMap<AccountId, Purse>,
-    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     /// Accounts that a node is short of, and until when the others are asked for them.
     pub(super) recalls: BTreeMap<AccountId, Duration>,
     /// The last place of the directory.
@@ -153,7 +153,7 @@ impl Treasury {
         let row = self
             .nodes
             .entry(node)
-            .or_insert_with(|| Node { reported: node.begin(), ..Node::default() });
+            .or_insert_with(|| NodeRecord { reported: node.begin(), ..NodeRecord::default() });
         row.epoch = row.epoch.saturating_add(1);
         Joined { epoch: row.epoch, turn: row.turn, reported: row.reported }
     }
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
     use tollgate_ledger::History;
 
-    /// As after a failover to a standby that had not heard of the last exchanges.
+    /// A loan is forgotten after a failover to a standby that had not heard of the last exchanges.
     #[test]
     fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
         let (account, usd) = (AccountId::from_number(1), Nanousd::new);

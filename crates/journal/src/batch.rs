@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// How much a [`BatchQueue`] takes, and how long its writer waits for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct BatchLimits {
     /// Memory for what waits, in bytes: more is dropped.
     pub bytes_max: usize,
     /// What [`Urgency::AtOnce`] may take beyond that, in bytes.
@@ -54,8 +54,8 @@ pub enum Urgency {
 /// ```
 #[derive(Debug)]
 pub struct BatchQueue {
-    limits: Limits,
-    state: Mutex<State>,
+    limits: BatchLimits,
+    state: Mutex<QueueState>,
     /// Tells the writer that there is something to do.
     wake: Condvar,
     /// Tells [`BatchQueue::flush`] that a batch was dealt with.
@@ -63,7 +63,7 @@ pub struct BatchQueue {
 }
 
 #[derive(Debug)]
-struct State {
+struct QueueState {
     buffer: Vec<u8>,
     /// Bytes that were ever taken in, and how many of them were dealt with.
     bytes_in: u64,
@@ -91,8 +91,8 @@ pub struct Gathered {
 impl BatchQueue {
     /// An empty queue with these limits.
     #[must_use]
-    pub const fn new(limits: Limits) -> Self {
-        let state = State {
+    pub const fn new(limits: BatchLimits) -> Self {
+        let state = QueueState {
             buffer: Vec::new(),
             bytes_in: 0,
             bytes_done: 0,
@@ -200,7 +200,7 @@ impl BatchQueue {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: BatchLimits = BatchLimits {
         bytes_max: 8,
         reserved_bytes: 4,
         gathered_bytes_max: 4,

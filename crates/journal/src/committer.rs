@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 pub use crate::event::Event;
 use crate::format::Format;
-use crate::journal::{Journal, Next};
+use crate::journal::{CommitterWork, Journal};
 use crate::segment::Position;
 use crate::space::{self, Space, is_full, lacks_descriptors};
 use crate::writer::Writer;
@@ -20,7 +20,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// One group that is on disk.
 #[derive(Debug)]
-pub struct Group<E> {
+pub struct CommittedGroup<E> {
     /// Its records, in order.
     pub entries: Vec<E>,
     /// Where the journal ends behind it.
@@ -56,7 +56,7 @@ pub struct Committer<F: Format, C, N> {
 impl<F, C, N> Committer<F, C, N>
 where
     F: Format,
-    C: FnMut(Group<F::Entry>),
+    C: FnMut(CommittedGroup<F::Entry>),
     N: FnMut(Event<'_>),
 {
     /// A committer that writes what `journal` has with `writer`, whose end must be that of `journal`, on
@@ -85,18 +85,18 @@ where
             self.journal.set_disk_full(is_full);
             let idle = if is_full { space::CHECK_INTERVAL } else { IDLE_INTERVAL };
             match self.journal.next_group(idle) {
-                Next::Group(entries) => {
+                CommitterWork::Group(entries) => {
                     let began = Instant::now();
                     let before = self.writer.position();
                     let Some(end) = self.commit(&entries)? else { break };
                     let took = began.elapsed();
                     let bytes = end.offset.checked_sub(before.offset).unwrap_or(end.offset);
                     self.writer.open_ahead();
-                    (self.on_group)(Group { entries, end, bytes, took });
+                    (self.on_group)(CommittedGroup { entries, end, bytes, took });
                     self.journal.committed(end.seq);
                 }
-                Next::Idle => {}
-                Next::Stop => break,
+                CommitterWork::Idle => {}
+                CommitterWork::Stop => break,
             }
         }
         self.journal.dismiss_waiters();

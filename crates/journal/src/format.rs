@@ -52,7 +52,7 @@ pub trait Format {
 }
 
 /// For those who note nothing of their own in a [`Seal`](crate::seal::Seal) or a
-/// [`Head`](crate::head::Head).
+/// [`JournalHead`](crate::head::JournalHead).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nothing {}
 

@@ -46,7 +46,7 @@ pub(crate) fn encode_segment_header(first_seq: Seq, chain: &Chain) -> Vec<u8> {
 
 /// Reads a segment's header: its first seq and the chain before it.
 pub(crate) fn decode_segment_header(bytes: &[u8]) -> Result<(Seq, Chain), &'static str> {
-    let mut fields = Fields(bytes);
+    let mut fields = HeaderFields(bytes);
     let short = "the segment's header is incomplete";
     if fields.take::<8>().ok_or(short)? != SEGMENT_MAGIC {
         return Err("this is not a journal segment");
@@ -230,7 +230,7 @@ struct Header {
 
 impl Header {
     fn read(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = HeaderFields(bytes);
         if fields.take::<4>()? != &FRAME_MAGIC {
             return None;
         }
@@ -258,9 +258,9 @@ impl Header {
 }
 
 /// Reads fields of fixed length one after the other.
-struct Fields<'a>(&'a [u8]);
+struct HeaderFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> HeaderFields<'a> {
     fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

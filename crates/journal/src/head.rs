@@ -32,7 +32,7 @@ const IDENTITY: &str = "identity.json";
 
 /// What is noted of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head<N = Nothing> {
+pub struct JournalHead<N = Nothing> {
     /// Names the history that the journal tells; a copy that goes on by itself gets another name.
     pub id: String,
     /// How often the ledger was opened under this name.
@@ -86,7 +86,7 @@ pub enum Fork {
     NotAsked,
 }
 
-impl<N: Clone + Serialize + DeserializeOwned> Head<N> {
+impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
     /// What is noted of the journal of the ledger in `dir`, once it was found to be true; `None` where
     /// nothing was noted yet. Reads a part of one segment and the headers of the others.
     ///
@@ -150,7 +150,8 @@ impl<N: Clone + Serialize + DeserializeOwned> Head<N> {
         identity.is_none_or(|identity| identity.id == self.id)
     }
 
-    /// The same for a journal that goes on under a name of its own, which [`HeadFile::begin`] gives it.
+    /// This head without its journal's name, for a journal that goes on under a name of its own,
+    /// which [`HeadFile::begin`] gives it.
     #[must_use]
     pub fn without_name(self) -> Self {
         Self { id: String::new(), ..self }
@@ -215,7 +216,7 @@ impl<N: Clone + Serialize + DeserializeOwned> Head<N> {
 /// Why a journal is not the one that the directory had, or the directory not the one that it was.
 fn copied<N>(
     journal: &Path,
-    head: Option<&Head<N>>,
+    head: Option<&JournalHead<N>>,
     identity: Option<&Identity>,
 ) -> Option<&'static str> {
     match (head, identity) {
@@ -241,7 +242,7 @@ fn made(path: &Path) -> Option<u64> {
 
 /// Whether the segments follow one another without a gap, as far as headers and seals tell, and those
 /// that are sealed have their length.
-fn check_order<N>(journal: &Path, head: Option<&Head<N>>) -> Result<(), Error> {
+fn check_order<N>(journal: &Path, head: Option<&JournalHead<N>>) -> Result<(), Error> {
     let segments = segment::list(journal)?;
     let missing = |seq: Seq, before: Seq| Error::Damaged {
         path: segment::path(journal, before),
@@ -296,18 +297,18 @@ fn chain_at(file: &File, offset: u64) -> io::Result<Option<Chain>> {
 #[derive(Debug)]
 pub struct HeadFile<N = Nothing> {
     dir: PathBuf,
-    head: Mutex<Head<N>>,
+    head: Mutex<JournalHead<N>>,
 }
 
 impl<N: Clone + Default + Serialize + DeserializeOwned> HeadFile<N> {
     /// Notes that the journal of the data directory `dir` was opened, and ends at `end`. `found` is what
-    /// [`Head::examine`] gave.
+    /// [`JournalHead::examine`] gave.
     ///
     /// # Errors
     /// When the files cannot be written.
     pub fn begin<F: Format>(
         dir: &Path,
-        found: Option<Head<N>>,
+        found: Option<JournalHead<N>>,
         end: Position,
     ) -> Result<Self, Error> {
         let journal = dir.join(JOURNAL_DIR);
@@ -324,7 +325,8 @@ impl<N: Clone + Default + Serialize + DeserializeOwned> HeadFile<N> {
         let notes = found.map(|head| head.notes).unwrap_or_default();
         let at_ms = now_ms();
         let (segment, offset, seq, chain) = (end.segment, end.offset, end.seq, end.chain);
-        let head = Head { id, generation, first_seq, segment, offset, seq, chain, notes, at_ms };
+        let head =
+            JournalHead { id, generation, first_seq, segment, offset, seq, chain, notes, at_ms };
         let identity = Identity { id: head.id.clone(), made_ns: made(&journal) };
         let file = Self { dir: dir.to_owned(), head: Mutex::new(head) };
         // In this order: a journal that has a name without a head beside it is taken for a copy.
@@ -345,7 +347,7 @@ impl<N: Clone + Default + Serialize + DeserializeOwned> HeadFile<N> {
     }
 
     /// What is noted now.
-    pub fn now(&self) -> Head<N> {
+    pub fn now(&self) -> JournalHead<N> {
         self.head.lock().clone()
     }
 
@@ -353,7 +355,7 @@ impl<N: Clone + Default + Serialize + DeserializeOwned> HeadFile<N> {
     ///
     /// # Errors
     /// When the file cannot be written; the one before stands then.
-    pub fn note(&self, change: impl FnOnce(&mut Head<N>)) -> Result<(), Error> {
+    pub fn note(&self, change: impl FnOnce(&mut JournalHead<N>)) -> Result<(), Error> {
         let mut head = self.head.lock();
         let mut changed = head.clone();
         change(&mut changed);

@@ -185,7 +185,7 @@ impl<E> Journal<E> {
     }
 
     /// Waits for records worth a flush: someone waits for one, or they have gathered for long enough.
-    pub(crate) fn next_group(&self, idle: Duration) -> Next<E> {
+    pub(crate) fn next_group(&self, idle: Duration) -> CommitterWork<E> {
         let mut queue = self.queue.lock();
         let mut deadline = None;
         loop {
@@ -195,11 +195,11 @@ impl<E> Journal<E> {
             }
             if queue.entries.is_empty() {
                 if queue.stopping {
-                    return Next::Stop;
+                    return CommitterWork::Stop;
                 }
                 let waited = self.work.wait_for(&mut queue, idle);
                 if waited.timed_out() && queue.entries.is_empty() {
-                    return Next::Idle;
+                    return CommitterWork::Idle;
                 }
                 continue;
             }
@@ -208,7 +208,7 @@ impl<E> Journal<E> {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + GATHER_WINDOW);
             if is_due || self.work.wait_until(&mut queue, deadline).timed_out() {
                 let next = Vec::with_capacity(queue.entries.len());
-                return Next::Group(std::mem::replace(&mut queue.entries, next));
+                return CommitterWork::Group(std::mem::replace(&mut queue.entries, next));
             }
         }
     }
@@ -231,7 +231,7 @@ impl<E> Journal<E> {
 }
 
 /// What the committer does next.
-pub(crate) enum Next<E> {
+pub(crate) enum CommitterWork<E> {
     /// Write these entries as one group.
     Group(Vec<E>),
     /// Nothing came for a while.

@@ -98,7 +98,7 @@ mod tests;
 mod waiters;
 mod writer;
 
-pub use self::batch::{BatchQueue, Gathered, Limits as BatchLimits, Urgency};
+pub use self::batch::{BatchLimits, BatchQueue, Gathered, Urgency};
 pub use self::error::Error;
 pub use self::files::sync_directory;
 pub use self::format::{Format, Nothing};

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::committer::{Committer, Group};
+use super::committer::{CommittedGroup, Committer};
 use super::segment::{self, Position};
 use super::space::Space;
 use super::*;
 
 /// Records that are lines of text.
-pub(crate) struct Lines;
+pub(crate) struct TextLines;
 
-impl Format for Lines {
+impl Format for TextLines {
     type Entry = String;
     type Record = String;
 
@@ -36,7 +36,7 @@ impl Format for Lines {
 
 /// What is read of a journal to its end, and the bytes of an unfinished write there.
 fn read(dir: &Path) -> Result<(Vec<String>, u64), Error> {
-    let mut reader = Reader::<Lines>::open(dir, Position::default())?;
+    let mut reader = Reader::<TextLines>::open(dir, Position::default())?;
     let mut records = Vec::new();
     while let Some(frame) = reader.next_frame()? {
         assert_eq!(frame.first_seq, records.len() as Seq + 1, "numbers are without gaps");
@@ -47,12 +47,12 @@ fn read(dir: &Path) -> Result<(Vec<String>, u64), Error> {
 
 /// Where a journal ends.
 fn end(dir: &Path) -> Position {
-    let mut reader = Reader::<Lines>::open(dir, Position::default()).expect("a journal");
+    let mut reader = Reader::<TextLines>::open(dir, Position::default()).expect("a journal");
     while reader.next_frame().expect("a sound journal").is_some() {}
     reader.position()
 }
 
-fn append(writer: &mut Writer<Lines>, group: &[String]) {
+fn append(writer: &mut Writer<TextLines>, group: &[String]) {
     let end = writer.write(group).expect("written");
     writer.flush(end).expect("flushed");
 }
@@ -72,7 +72,7 @@ fn lines(lines: &[&str]) -> Vec<String> {
 #[test]
 fn a_crash_at_any_byte_of_a_group_takes_this_group_and_nothing_else() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut writer = Writer::<Lines>::open(dir.path(), Position::default()).expect("a writer");
+    let mut writer = Writer::<TextLines>::open(dir.path(), Position::default()).expect("a writer");
     append(&mut writer, &lines(&["one", "two"]));
     let before = writer.position();
     append(&mut writer, &lines(&["three", "four", "five"]));
@@ -85,7 +85,7 @@ fn a_crash_at_any_byte_of_a_group_takes_this_group_and_nothing_else() {
         assert_eq!(records, ["one", "two"], "cut at {cut}");
         assert_eq!(torn, (cut - from) as u64, "cut at {cut}");
         // Whoever goes on does so behind the last whole group.
-        let mut writer = Writer::<Lines>::open(dir.path(), end(dir.path())).expect("a writer");
+        let mut writer = Writer::<TextLines>::open(dir.path(), end(dir.path())).expect("a writer");
         append(&mut writer, &lines(&["another"]));
         assert_eq!(read(dir.path()).expect("sound").0, ["one", "two", "another"], "cut at {cut}");
     }
@@ -111,7 +111,7 @@ fn segment_content(whole: &[u8]) -> std::ops::Range<usize> {
 #[test]
 fn a_sector_that_never_arrived_is_an_unfinished_write() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut writer = Writer::<Lines>::open(dir.path(), Position::default()).expect("a writer");
+    let mut writer = Writer::<TextLines>::open(dir.path(), Position::default()).expect("a writer");
     append(&mut writer, &lines(&["one"]));
     append(&mut writer, &["x".repeat(3000)]);
     drop(writer);
@@ -138,14 +138,14 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let dir = tempfile::tempdir().expect("a directory");
-        let writer = Writer::<Lines>::open(dir.path(), Position::default()).expect("a writer");
+        let writer = Writer::<TextLines>::open(dir.path(), Position::default()).expect("a writer");
         let mut writer = writer.with_segments(segment_bytes);
         for group in &groups {
             append(&mut writer, group);
         }
         let whole: Vec<String> = groups.concat();
         prop_assert_eq!(read(dir.path()).expect("sound"), (whole.clone(), 0));
-        let all = Records::<Lines>::open(dir.path(), 0, None).expect("a journal");
+        let all = Records::<TextLines>::open(dir.path(), 0, None).expect("a journal");
         let all: Vec<_> = all.map(|record| record.expect("a record")).collect();
         prop_assert_eq!(all, (1..).zip(whole.clone()).collect::<Vec<_>>());
         // The crash.
@@ -165,7 +165,7 @@ proptest! {
     #[test]
     fn any_bytes_behind_a_journal_are_no_record(garbage in prop::collection::vec(any::<u8>(), 1..400)) {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut writer = Writer::<Lines>::open(dir.path(), Position::default()).expect("a writer");
+        let mut writer = Writer::<TextLines>::open(dir.path(), Position::default()).expect("a writer");
         append(&mut writer, &lines(&["one"]));
         let (path, bytes) = last_segment(dir.path());
         let file = OpenOptions::new().write(true).open(path).expect("open");
@@ -173,7 +173,7 @@ proptest! {
         if let Ok((records, torn)) = read(dir.path()) {
             prop_assert_eq!((records, torn), (lines(&["one"]), garbage.len() as u64));
         }
-        let mut salvage = salvage::Salvage::<Lines>::open(dir.path()).expect("a journal");
+        let mut salvage = salvage::Salvage::<TextLines>::open(dir.path()).expect("a journal");
         let mut walk = salvage::Walk::begin(&salvage);
         let mut frames = 0;
         while let Some(found) = salvage.next(&mut walk).expect("readable") {
@@ -189,9 +189,9 @@ fn start(dir: &Path) -> (Arc<Journal<String>>, std::thread::JoinHandle<(Position
     let (of_thread, dir) = (Arc::clone(&journal), dir.to_owned());
     let thread = std::thread::spawn(move || {
         let mut groups = 0;
-        let writer = Writer::<Lines>::open(&dir, Position::default()).expect("a writer");
+        let writer = Writer::<TextLines>::open(&dir, Position::default()).expect("a writer");
         let writer = writer.with_segments(4096);
-        let count = |_: Group<String>| groups += 1;
+        let count = |_: CommittedGroup<String>| groups += 1;
         let committer = Committer::new(of_thread, writer, Space::new(dir, 0), count, |_| {});
         let end = committer.run().expect("the disk takes it");
         (end, groups)
@@ -272,22 +272,22 @@ fn a_sealed_segment_that_is_changed_or_gone_is_noticed() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path();
     let mut writer =
-        Writer::<Lines>::open(dir, Position::default()).expect("a writer").with_segments(1);
+        Writer::<TextLines>::open(dir, Position::default()).expect("a writer").with_segments(1);
     append(&mut writer, &lines(&["one"]));
     append(&mut writer, &lines(&["two"]));
     let chain_before = seal::chain_before(dir, 2).expect("a header");
     let next = sealing::Next { first_seq: 2, chain_before };
     let mut seen = 0;
-    let sealed = sealing::Sealed::read::<Lines>(dir, 1, next, |_| seen += 1).expect("sound");
+    let sealed = sealing::Sealed::read::<TextLines>(dir, 1, next, |_| seen += 1).expect("sound");
     let seal = sealed.with(Nothing {});
     seal.keep(dir).expect("written");
     assert_eq!((seen, seal.last_seq), (1, 1));
     assert_eq!(<seal::Seal>::find(dir, 1).expect("readable"), Some(seal.clone()));
-    seal.check::<Lines>(dir).expect("the same file");
+    seal.check::<TextLines>(dir).expect("the same file");
     let path = segment::path(dir, 1);
     let whole = fs::read(&path).expect("a segment");
     fs::write(&path, [whole.as_slice(), b"more"].concat()).expect("changed");
-    assert!(seal.check::<Lines>(dir).is_err(), "it is longer");
+    assert!(seal.check::<TextLines>(dir).is_err(), "it is longer");
     assert!(seal.check_length(dir).is_err(), "it is longer");
     fs::remove_file(&path).expect("removed");
     assert!(matches!(read(dir), Err(Error::Damaged { .. })), "it is gone");
@@ -304,20 +304,25 @@ fn a_journal_that_ends_before_its_head_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = dir.path().join(JOURNAL_DIR);
     fs::create_dir(&journal).expect("a directory");
-    let mut writer = Writer::<Lines>::open(&journal, Position::default()).expect("a writer");
+    let mut writer = Writer::<TextLines>::open(&journal, Position::default()).expect("a writer");
     append(&mut writer, &lines(&["one"]));
     let before = writer.position();
     append(&mut writer, &lines(&["two"]));
-    let examine = || head::Head::<Nothing>::examine::<Lines>(dir.path(), head::Fork::Refused);
+    let examine =
+        || head::JournalHead::<Nothing>::examine::<TextLines>(dir.path(), head::Fork::Refused);
     assert_eq!(examine().expect("nothing is noted"), None);
-    let file = head::HeadFile::begin::<Lines>(dir.path(), None::<head::Head>, writer.position());
+    let file = head::HeadFile::begin::<TextLines>(
+        dir.path(),
+        None::<head::JournalHead>,
+        writer.position(),
+    );
     let noted = file.expect("written").now();
     assert_eq!(examine().expect("it is as it was").map(|head| head.seq), Some(2));
-    Writer::<Lines>::open(&journal, before).expect("cuts what is behind");
+    Writer::<TextLines>::open(&journal, before).expect("cuts what is behind");
     let refused = examine().expect_err("it lacks a record");
     assert!(matches!(refused, Error::Behind { end: 1, expected: 2 }), "{refused}");
     // Another record in its place is another history.
-    let mut writer = Writer::<Lines>::open(&journal, before).expect("a writer");
+    let mut writer = Writer::<TextLines>::open(&journal, before).expect("a writer");
     append(&mut writer, &lines(&["2nd"]));
     assert_eq!(writer.position().offset, noted.offset);
     let refused = examine().expect_err("it is another record");
@@ -325,7 +330,7 @@ fn a_journal_that_ends_before_its_head_is_refused() {
 }
 
 /// A writer that begins a segment with each group.
-fn small_segments(dir: &Path, end: Position) -> Writer<Lines> {
+fn small_segments(dir: &Path, end: Position) -> Writer<TextLines> {
     Writer::open(dir, end).expect("a writer").with_segments(1)
 }
 
@@ -354,7 +359,7 @@ fn the_next_segment_is_there_before_it_is_needed_and_a_crash_leaves_nothing_of_i
     drop(first);
     let mut second = small_segments(dir.path(), end);
     append(&mut second, &lines(&["a record"]));
-    let mut reader = Reader::<Lines>::open(dir.path(), Position::default()).expect("a reader");
+    let mut reader = Reader::<TextLines>::open(dir.path(), Position::default()).expect("a reader");
     let mut frames = 0;
     while reader.next_frame().expect("a sound journal").is_some() {
         frames += 1;

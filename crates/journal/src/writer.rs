@@ -21,7 +21,7 @@ const NEXT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Appends frames to the last segment.
 pub struct Writer<F> {
     dir: PathBuf,
-    /// The same, opened: making a name durable must not need a descriptor.
+    /// The directory `dir`, opened: making a name durable must not need a descriptor.
     dir_file: File,
     /// `None` until the first record is written.
     file: Option<File>,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tollgate_journal::Format;
-use tollgate_journal::committer::{self, Event, Group};
+use tollgate_journal::committer::{self, CommittedGroup, Event};
 use tollgate_journal::seal::Archived;
 use tollgate_journal::space::Space;
 
@@ -74,7 +74,7 @@ pub(crate) struct Committer<C> {
     pub on_group: C,
 }
 
-impl<C: FnMut(Group<Journaled>)> Committer<C> {
+impl<C: FnMut(CommittedGroup<Journaled>)> Committer<C> {
     /// Runs until the journal stops, and gives where it ends on disk. An error that does not pass by
     /// itself ends the process.
     pub(crate) fn run(self) -> Position {

@@ -79,7 +79,7 @@ impl StateStore for FullAt {
 }
 
 /// So many units a minute, and as many at once.
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     limit: NonZeroU32,
     /// How long a unit takes to come back; rounded up, so that no more come than the limit says.
     interval_ns: u64,
@@ -88,8 +88,8 @@ pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, FullAt, Clock, StateInformationMiddleware>,
 }
 
-impl Bucket {
-    /// A full bucket.
+impl TokenBucket {
+    /// A bucket that is full: `limit` units can be taken at once.
     pub(super) fn new(limit: NonZeroU32, clock: &Clock) -> Self {
         let interval_ns = MINUTE_NS.div_ceil(u64::from(limit.get()));
         let full_at = FullAt::default();
@@ -156,7 +156,7 @@ impl Bucket {
         });
     }
 
-    /// Gives `units` back.
+    /// Gives `units` back that were taken and not used.
     pub(super) fn give_back(&self, units: u64) {
         let weight = units.saturating_mul(self.interval_ns);
         self.change(|full_at| full_at.saturating_sub(weight));
@@ -194,7 +194,7 @@ impl Bucket {
     }
 }
 
-impl fmt::Debug for Bucket {
+impl fmt::Debug for TokenBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.gauge(self.limiter.clock().now()))
     }

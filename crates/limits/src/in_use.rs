@@ -45,7 +45,7 @@ impl Count {
 /// What one has in use now.
 #[derive(Debug, Default)]
 pub struct InUse {
-    /// Requests in flight.
+    /// Requests that have not ended yet.
     pub requests: Count,
     /// Bytes of bodies in memory.
     pub body_bytes: Count,
@@ -66,7 +66,8 @@ impl InUse {
         self.enter_with(which, 1, max)
     }
 
-    /// The same for so much more.
+    /// Adds `much` to what `which` names until the result is dropped; `None` where that would come
+    /// above `max`.
     #[must_use]
     pub fn enter_with(
         self: &Arc<Self>,
@@ -109,7 +110,7 @@ impl Drop for Entered {
 pub struct Holders<K>(Entries<K, InUse>);
 
 impl<K: Hash + Eq> Holders<K> {
-    /// Nobody yet.
+    /// Holders of whom nobody has anything in use yet.
     #[must_use]
     pub fn new() -> Self {
         Self(Entries::new())
@@ -117,7 +118,7 @@ impl<K: Hash + Eq> Holders<K> {
 
     /// What one of them has in use. One look-up; the rest is counting.
     #[must_use]
-    pub fn of(&self, who: K) -> Arc<InUse> {
+    pub fn holder(&self, who: K) -> Arc<InUse> {
         // Who has something in use has the entry as well.
         self.0.find(who, |_| true, InUse::default)
     }
@@ -148,11 +149,11 @@ mod tests {
     #[test]
     fn none_takes_more_than_its_share_and_what_is_dropped_is_free_again() {
         let holders = Holders::new();
-        let enter = |who: u64| holders.of(who).enter(|in_use| &in_use.requests, 2);
+        let enter = |who: u64| holders.holder(who).enter(|in_use| &in_use.requests, 2);
         let taken: Vec<_> = (0..3).map(|_| enter(1)).collect();
         assert_eq!(taken.iter().flatten().count(), 2, "two of three");
         assert!(enter(2).is_some(), "another is not concerned");
-        assert_eq!(holders.of(1).requests.taken(), 2, "who was refused took nothing");
+        assert_eq!(holders.holder(1).requests.taken(), 2, "who was refused took nothing");
         drop(taken);
         assert!(enter(1).is_some(), "free again");
     }
@@ -160,12 +161,15 @@ mod tests {
     #[test]
     fn who_has_nothing_in_use_is_forgotten() {
         let holders = Holders::new();
-        let kept = holders.of(0).enter(|in_use| &in_use.waiting, 1);
+        let kept = holders.holder(0).enter(|in_use| &in_use.waiting, 1);
         for who in 1..100_000_u64 {
-            drop(holders.of(who));
+            drop(holders.holder(who));
         }
         assert!(holders.count() < 10_000, "{} are remembered", holders.count());
-        assert!(holders.of(0).enter(|in_use| &in_use.waiting, 1).is_none(), "{kept:?} is there");
+        assert!(
+            holders.holder(0).enter(|in_use| &in_use.waiting, 1).is_none(),
+            "{kept:?} is there"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -59,7 +59,7 @@ pub struct Refused {
     pub scope: Scope,
     /// Which of its limits.
     pub limit: Limit,
-    /// The limit's value.
+    /// The value of the limit that is in the way.
     pub value: u32,
     /// When it would go on.
     pub wait: Wait,
@@ -72,7 +72,7 @@ pub struct Refused {
 pub enum Wait {
     /// When another request ends.
     UntilOneEnds,
-    /// After this.
+    /// It may try again after this time.
     For(Duration),
     /// When this node has been told its share of the limit, in a fleet.
     UntilShared,
@@ -100,7 +100,8 @@ impl Limits {
         Self::with_clock(move || begun.elapsed())
     }
 
-    /// The same with another clock: it says how long ago some moment was, and never runs backwards.
+    /// Limits of which nothing was used yet, by a clock that says how long ago some moment was and
+    /// never runs backwards.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
@@ -112,7 +113,8 @@ impl Limits {
         }
     }
 
-    /// The same for a node of a fleet: nothing passes that is limited before the node has a share.
+    /// Makes these the limits of a node of a fleet: nothing that is limited passes before the node
+    /// has a share.
     #[must_use]
     pub fn shared(self) -> Self {
         Self { is_shared: true, ..self }
@@ -134,7 +136,8 @@ impl Limits {
         self.take_with(subjects, tokens, Patience::First)
     }
 
-    /// The same for a request that may wait for a share, or has waited.
+    /// Lets a request through, as [`Self::take`] does, that may wait for a share of a limit or, by
+    /// its `patience`, has waited.
     ///
     /// # Errors
     /// As for any request, and [`Wait::UntilShared`]: after the next exchange it may try
@@ -163,7 +166,7 @@ impl Limits {
     /// What the account of that number has in use of this process.
     #[must_use]
     pub fn account(&self, number: u64) -> Arc<InUse> {
-        self.accounts.of(number)
+        self.accounts.holder(number)
     }
 
     fn entry(&self, subject: Subject, rates: &Rates) -> Arc<Entry> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use governor::clock::Clock as _;
 use governor::nanos::Nanos;
 
-use super::bucket::{Bucket, Clock};
+use super::bucket::{Clock, TokenBucket};
 use super::share::{Ask, MICROS, Patience, Share, Told};
 use super::{Gauge, Limit, Subject, Wait};
 
@@ -26,10 +26,10 @@ pub(super) struct Metered {
     limit: NonZeroU32,
     clock: Clock,
     /// Of the size of the limit, or of the share; `None` without a share.
-    bucket: Option<Bucket>,
+    bucket: Option<TokenBucket>,
     /// What was used beyond the bucket before it went away, in millionths.
     owed_micros: AtomicU64,
-    /// In a fleet.
+    /// The node's share of the limit; `None` outside a fleet.
     share: Option<Box<Share>>,
 }
 
@@ -39,7 +39,7 @@ impl Metered {
         Self {
             limit,
             clock: clock.clone(),
-            bucket: (!is_shared).then(|| Bucket::new(limit, clock)),
+            bucket: (!is_shared).then(|| TokenBucket::new(limit, clock)),
             owed_micros: AtomicU64::new(0),
             share: is_shared.then(|| Box::new(Share::new(clock.now().as_u64()))),
         }
@@ -94,7 +94,7 @@ impl Metered {
         }
     }
 
-    /// Gives `units` back.
+    /// Gives `units` back that were taken and not used.
     pub(super) fn give_back(&self, units: u64) {
         match &self.bucket {
             Some(bucket) => bucket.give_back(units),
@@ -146,7 +146,7 @@ impl Metered {
     }
 
     /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
-    pub(super) fn told(&mut self, told: &Told, until_ns: u64, is_over: bool) -> bool {
+    pub(super) fn apply(&mut self, told: &Told, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {
             share.end();
@@ -186,7 +186,8 @@ impl Metered {
         let left = self.left_micros(now).saturating_add(i128::from(brought_micros));
         let room = i128::from(size) * i128::from(MICROS);
         let kept = left.min(room);
-        self.bucket = NonZeroU32::new(size).map(|size| Bucket::with_left(size, &self.clock, kept));
+        self.bucket =
+            NonZeroU32::new(size).map(|size| TokenBucket::with_left(size, &self.clock, kept));
         let owed = if size == 0 { kept.saturating_neg().max(0) } else { 0 };
         self.owed_micros.store(u64::try_from(owed).unwrap_or(u64::MAX), Ordering::Release);
         u64::try_from(left.saturating_sub(kept)).unwrap_or(0)

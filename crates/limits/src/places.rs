@@ -14,7 +14,7 @@ use super::{Limit, Subject, Wait};
 pub(super) struct Places {
     /// How many may be taken, which counts in a fleet only, in the upper half; in flight, in the lower.
     counts: AtomicU64,
-    /// In a fleet.
+    /// The node's share of the limit; `None` outside a fleet.
     share: Option<Box<Share>>,
     /// The whole limit as the last request saw it; 0 without one. In a fleet.
     limit: AtomicU32,
@@ -131,7 +131,7 @@ impl Places {
     }
 
     /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
-    pub(super) fn told(&self, told: &Told, until_ns: u64, is_over: bool) -> bool {
+    pub(super) fn apply(&self, told: &Told, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {
             share.end();

@@ -43,7 +43,7 @@ pub enum Patience {
 pub struct Ask {
     /// Whose limit it is.
     pub subject: Subject,
-    /// Which of them.
+    /// Which of the subject's limits this is.
     pub kind: Limit,
     /// Its value, as this node knows it.
     pub limit: u32,
@@ -89,12 +89,12 @@ pub(super) struct Share {
     unclaimed: AtomicU32,
     /// When somebody first asked.
     since_ns: u64,
-    kept: Mutex<Kept>,
+    kept: Mutex<ExchangeState>,
 }
 
 /// What only the exchanges look at.
 #[derive(Debug, Default)]
-struct Kept {
+struct ExchangeState {
     asked_micros: u64,
     need: u64,
     need_at_ns: u64,
@@ -124,7 +124,7 @@ impl Share {
             until_ns: AtomicU64::new(0),
             unclaimed: AtomicU32::new(0),
             since_ns: now_ns,
-            kept: Mutex::new(Kept { busy_at_ns: now_ns, ..Kept::default() }),
+            kept: Mutex::new(ExchangeState { busy_at_ns: now_ns, ..ExchangeState::default() }),
         }
     }
 
@@ -200,7 +200,7 @@ impl Share {
         !kept.is_claimed && self.is_idle(&kept, now_ns)
     }
 
-    fn is_idle(&self, kept: &Kept, now_ns: u64) -> bool {
+    fn is_idle(&self, kept: &ExchangeState, now_ns: u64) -> bool {
         let was_asked =
             self.asked.load(Ordering::Relaxed) > 0 || self.largest.load(Ordering::Relaxed) > 0;
         !was_asked && now_ns.saturating_sub(kept.busy_at_ns) >= IDLE_NS
@@ -261,7 +261,7 @@ impl Share {
     }
 }
 
-impl Kept {
+impl ExchangeState {
     /// Adds what was asked for, lets go of some of what was asked for before, and says what that is
     /// for a minute, or at one time.
     fn demand(&mut self, asked: u64, largest: u64, passed_ns: u64, is_place: bool) -> u64 {

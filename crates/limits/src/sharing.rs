@@ -33,7 +33,7 @@ impl Limits {
 
     /// Takes what an exchange brought that began at `sent_at`, by [`Limits::now`]: the shares end a
     /// `term` after that. Whether something was given up that is to be told at once.
-    pub fn told<'a>(
+    pub fn apply_exchange<'a>(
         &self,
         sent_at: Duration,
         term: Duration,
@@ -44,7 +44,7 @@ impl Limits {
         let mut is_less = false;
         for (ask, told) in told {
             let entry = self.entries.known(&ask.subject);
-            is_less |= entry.is_some_and(|entry| entry.told(ask, &told, until_ns));
+            is_less |= entry.is_some_and(|entry| entry.apply(ask, &told, until_ns));
         }
         is_less
     }

@@ -90,15 +90,15 @@ impl Entry {
     }
 
     /// Takes what an exchange brought. Whether something was given up.
-    pub(super) fn told(&self, ask: &Ask, told: &Told, until_ns: u64) -> bool {
+    pub(super) fn apply(&self, ask: &Ask, told: &Told, until_ns: u64) -> bool {
         let mut buckets = self.buckets.write();
         let bucket = match ask.kind {
             Limit::Requests => &mut buckets.requests,
             Limit::Tokens => &mut buckets.tokens,
-            Limit::Concurrency => return self.places.told(told, until_ns, ask.is_over),
+            Limit::Concurrency => return self.places.apply(told, until_ns, ask.is_over),
             Limit::Spend => return false,
         };
-        bucket.as_mut().is_some_and(|bucket| bucket.told(told, until_ns, ask.is_over))
+        bucket.as_mut().is_some_and(|bucket| bucket.apply(told, until_ns, ask.is_over))
     }
 
     /// Whether something is to be told at once.

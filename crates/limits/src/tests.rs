@@ -101,7 +101,7 @@ fn exactly_the_limit_passes_at_once_and_the_wait_is_true() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum BucketOperation {
     Pass(u64),
     Take(u64),
     /// Ends the oldest request with this many tokens.
@@ -115,13 +115,13 @@ const DAY_NS: u128 = 24 * 60 * 60_000_000_000;
 
 /// A bucket in whole nanoseconds of what is missing to be full.
 #[derive(Default)]
-struct Model {
+struct ReferenceBucket {
     missing_ns: u128,
     interval_ns: u128,
     limit: u128,
 }
 
-impl Model {
+impl ReferenceBucket {
     fn set(&mut self, limit: u32) {
         let interval = 60_000_000_000_u128.div_ceil(limit.into());
         if self.limit != 0 && self.limit != limit.into() {
@@ -149,32 +149,32 @@ impl Model {
 #[test]
 fn tokens_are_what_was_used_in_any_history() {
     let step = prop_oneof![
-        3 => (0_u64..5_000_000_000).prop_map(Step::Pass),
-        5 => (1_u64..400).prop_map(Step::Take),
-        1 => prop_oneof![Just(u64::from(u32::MAX)), Just(u64::MAX)].prop_map(Step::Take),
-        3 => (0_u64..2_000).prop_map(Step::Settle),
-        1 => Just(Step::Settle(u64::MAX)),
-        1 => Just(Step::Drop),
-        1 => (1_u32..1500).prop_map(Step::Limit),
+        3 => (0_u64..5_000_000_000).prop_map(BucketOperation::Pass),
+        5 => (1_u64..400).prop_map(BucketOperation::Take),
+        1 => prop_oneof![Just(u64::from(u32::MAX)), Just(u64::MAX)].prop_map(BucketOperation::Take),
+        3 => (0_u64..2_000).prop_map(BucketOperation::Settle),
+        1 => Just(BucketOperation::Settle(u64::MAX)),
+        1 => Just(BucketOperation::Drop),
+        1 => (1_u32..1500).prop_map(BucketOperation::Limit),
     ];
     runner(400)
         .run(&prop::collection::vec(step, 1..80), |steps| {
-            let (bench, mut model, mut limit) = (Bench::new(), Model::default(), 1000);
+            let (bench, mut model, mut limit) = (Bench::new(), ReferenceBucket::default(), 1000);
             let mut open = std::collections::VecDeque::new();
             model.set(limit);
             for step in steps {
                 match step {
-                    Step::Pass(ns) => {
+                    BucketOperation::Pass(ns) => {
                         bench.pass(Duration::from_nanos(ns));
                         model.missing_ns = model.missing_ns.saturating_sub(ns.into());
                     }
-                    Step::Limit(other) => {
+                    BucketOperation::Limit(other) => {
                         limit = other;
                         // The limit is seen by the request that comes next.
                         drop(bench.take(tokens(limit), 0).expect("nothing is always there"));
                         model.set(limit);
                     }
-                    Step::Take(count) => match bench.take(tokens(limit), count) {
+                    BucketOperation::Take(count) => match bench.take(tokens(limit), count) {
                         Ok(permit) => {
                             prop_assert!(
                                 count <= limit.into() && model.wait_ns(count) == 0,
@@ -191,13 +191,13 @@ fn tokens_are_what_was_used_in_any_history() {
                             prop_assert_eq!(wait.as_nanos(), model.wait_ns(count));
                         }
                     },
-                    Step::Settle(used) => {
+                    BucketOperation::Settle(used) => {
                         let Some((permit, counted)) = open.pop_front() else { continue };
                         permit.settle(used);
                         model.add(used.saturating_sub(counted));
                         model.sub(counted.saturating_sub(used));
                     }
-                    Step::Drop => {
+                    BucketOperation::Drop => {
                         let Some((permit, counted)) = open.pop_front() else { continue };
                         drop(permit);
                         model.sub(counted);
@@ -384,7 +384,7 @@ fn exchange(bench: &Bench, share: u32, brought: u32, target: u32) -> Ask {
     let [ask] = &asks[..] else { panic!("{asks:?}") };
     let brought_micros = u64::from(brought) * MICROS;
     let told = Told { share, brought_micros, target, unclaimed: 0 };
-    bench.limits.told(sent_at, TERM, [(ask, told)]);
+    bench.limits.apply_exchange(sent_at, TERM, [(ask, told)]);
     ask.clone()
 }
 

@@ -13,7 +13,7 @@ pub const MS_PER_HOUR: u64 = 3_600_000;
 /// Milliseconds in a day of UTC, which has no leap seconds here.
 pub const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
 
-/// Milliseconds since 1970-01-01T00:00:00Z.
+/// A moment, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -28,7 +28,7 @@ pub enum ErrorKind {
     PermissionDenied,
     /// No such model, or none that this operation may use.
     ModelNotFound,
-    /// No such path.
+    /// The gateway serves no such path.
     NotFound,
     /// The path exists, but not with this method.
     MethodNotAllowed,
@@ -36,7 +36,7 @@ pub enum ErrorKind {
     UpgradeRequired,
     /// The body did not arrive within its time.
     RequestTimeout,
-    /// The same id was used before with another content.
+    /// An id was used before for a request with another content.
     IdempotencyConflict,
     /// The body is larger than the cap.
     PayloadTooLarge,
@@ -96,16 +96,16 @@ impl ErrorKind {
 pub enum Allow {
     /// It is read, so its head alone can be asked for too.
     Get,
-    /// It takes requests.
+    /// The path takes requests with `POST` only.
     Post,
 }
 
 /// A limit of a key, an account or a model that a request has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
-    /// Which limit.
+    /// Which of the limits was reached.
     pub limit: Limit,
-    /// Whose.
+    /// Whose limit was reached: a key's, an account's or a model's.
     pub scope: Scope,
     /// How the limits stand.
     pub standing: Standing,
@@ -123,7 +123,7 @@ pub struct Words {
 /// A failure on its way to the customer.
 #[derive(Debug)]
 pub struct GatewayError {
-    /// What happened.
+    /// What happened, of which the status and the code follow.
     pub kind: ErrorKind,
     /// What the customer reads. Says what to do; holds no secret, no prompt, no internal name.
     pub message: Cow<'static, str>,

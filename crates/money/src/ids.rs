@@ -38,7 +38,7 @@ impl NodeId {
         Some(Self(number)).filter(|node| Self::SINGLE < *node && *node < Self::DIRECTORY)
     }
 
-    /// Its number.
+    /// The number of the node in its fleet.
     #[must_use]
     pub const fn number(self) -> u16 {
         self.0
@@ -114,7 +114,7 @@ macro_rules! id {
                 Self(number)
             }
 
-            /// Its number.
+            /// The number that the id is written with.
             #[must_use]
             pub const fn number(self) -> $int {
                 self.0

@@ -24,7 +24,7 @@ const FEMTOUSD_PER_NANOUSD: i128 = 1_000_000;
 pub struct Nanousd(i64);
 
 impl Nanousd {
-    /// No money.
+    /// No money: zero nano-dollars.
     pub const ZERO: Self = Self(0);
     /// The largest amount that can be represented, about $9.2 billion.
     pub const MAX: Self = Self(i64::MAX);
@@ -65,7 +65,7 @@ impl Nanousd {
         Self(self.0.saturating_sub(other.0).max(0))
     }
 
-    /// True below zero.
+    /// Whether the amount is below zero.
     #[must_use]
     pub const fn is_negative(self) -> bool {
         self.0 < 0
@@ -176,7 +176,7 @@ impl Rate {
         Self(femtousd)
     }
 
-    /// Femto-dollars per unit.
+    /// The price in femto-dollars per unit.
     #[must_use]
     pub const fn femtousd(self) -> i64 {
         self.0

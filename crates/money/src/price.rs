@@ -273,7 +273,7 @@ pub struct PriceList {
 impl PriceList {
     /// The prices of a request with these traits.
     #[must_use]
-    pub fn of(&self, request: &Traits) -> Prices {
+    pub fn prices_for(&self, request: &Traits) -> Prices {
         let met = self.when.iter().find(|(condition, _)| request.meet(condition));
         met.map_or(self.base, |(_, prices)| *prices)
     }
@@ -397,9 +397,9 @@ mod tests {
             base: priced(9),
             when: vec![(finer, priced(3)), (condition, priced(2)), (finer, priced(1))],
         };
-        assert_eq!(list.of(&Traits::default()), priced(9), "a request that says nothing");
-        assert_eq!(list.of(&condition), priced(2), "one of two conditions is met");
-        assert_eq!(list.of(&finer), priced(3), "the first of several");
+        assert_eq!(list.prices_for(&Traits::default()), priced(9), "a request that says nothing");
+        assert_eq!(list.prices_for(&condition), priced(2), "one of two conditions is met");
+        assert_eq!(list.prices_for(&finer), priced(3), "the first of several");
     }
 
     #[test]

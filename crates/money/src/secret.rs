@@ -22,7 +22,7 @@ const CODE_BYTES: usize = 16;
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps `value`.
+    /// Wraps `value`, which is neither shown nor logged from here on.
     #[must_use]
     pub fn new(value: String) -> Self {
         Self(value)
@@ -121,7 +121,7 @@ impl KeyHash {
         Self(Sha256::digest(presented).into())
     }
 
-    /// The 32 bytes.
+    /// The 32 bytes of the SHA-256 hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -5,7 +5,7 @@ pub trait Word: Copy + 'static {
     /// Every one, in the order in which documents list them.
     fn all() -> &'static [Self];
 
-    /// Its word.
+    /// The word that stands for the value outside the program.
     fn word(self) -> &'static str;
 }
 
@@ -24,7 +24,7 @@ macro_rules! enum_of_words {
             /// Every one, in the order in which documents list them.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Its word.
+            /// The word that stands for the value outside the program.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {

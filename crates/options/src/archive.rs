@@ -19,7 +19,7 @@ pub struct Archive {
 /// A place for segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArchiveTo {
-    /// A directory.
+    /// A directory, which may be on another disk.
     Directory(PathBuf),
     /// A bucket of an object store.
     Bucket(Box<BucketOptions>),
@@ -32,7 +32,7 @@ pub struct BucketOptions {
     pub endpoint: Url,
     /// The region that requests are signed for.
     pub region: String,
-    /// The bucket's name.
+    /// The name of the bucket.
     pub bucket: String,
     /// What keys begin with, without a slash at either end; empty for nothing.
     pub prefix: String,
@@ -40,7 +40,7 @@ pub struct BucketOptions {
     pub path_style: bool,
     /// The id of the key that signs.
     pub access_key: Secret,
-    /// The key.
+    /// The secret part of the access key.
     pub secret_key: Secret,
     /// The longest silence of the store.
     pub timeout: Duration,

@@ -11,7 +11,7 @@ const PORT: u16 = 5432;
 pub struct Host {
     /// A name, an address, or the directory of a Unix socket.
     pub name: String,
-    /// The port.
+    /// The TCP port of the host.
     pub port: u16,
 }
 
@@ -42,7 +42,7 @@ pub fn place(hosts: &[Host]) -> String {
 /// in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlError {
-    /// What is wrong.
+    /// What is wrong with the text.
     pub message: &'static str,
     /// What to write instead.
     pub help: &'static str,

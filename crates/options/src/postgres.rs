@@ -22,7 +22,7 @@ pub struct PostgresOptions {
     /// `postgres://user@host:port/database`, without a password; several hosts with commas between
     /// them, of which the one that takes writes is used.
     pub url: String,
-    /// The user's password.
+    /// The password of the user, if one is set.
     pub password: Option<Secret>,
     /// Whether the connection is encrypted.
     pub tls: TlsMode,
@@ -40,15 +40,15 @@ pub struct PostgresOptions {
 /// Why they cannot be used.
 pub fn authorities_of(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| told(&error))?;
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| describe(&error))?;
     for certificate in read {
-        let certificate = certificate.map_err(|error| told(&error))?;
+        let certificate = certificate.map_err(|error| describe(&error))?;
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
 }
 
-fn told(error: &pem::Error) -> String {
+fn describe(error: &pem::Error) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),
         error => format!("it is not PEM: {error:?}"),

@@ -63,7 +63,6 @@ impl From<reqwest::Error> for OutboundError {
 }
 
 /// What every client of the gateway's own calls has in common: HTTP/1.1, no proxy, no redirects.
-#[must_use]
 pub fn client() -> ClientBuilder {
     Client::builder()
         .http1_only()
@@ -133,13 +132,13 @@ impl OutboundResponse {
         Ok(Self { response, read_timeout })
     }
 
-    /// Its status.
+    /// The HTTP status of the answer.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// Its headers.
+    /// The headers of the answer.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         self.response.headers()

@@ -10,8 +10,10 @@ use super::estimate::TextSize;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
-use super::metering::{self, Frame, JsonMeter, Known, Report, Shown, StreamMeter, Tally};
-use super::sse::Verdict;
+use super::metering::{
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+};
+use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, Usage, UsageSource};
@@ -19,7 +21,7 @@ use tollgate_money::price::{CacheWrites, Usage, UsageSource};
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
 
-/// The codec.
+/// The codec of Anthropic's Messages API.
 #[derive(Debug)]
 pub struct AnthropicMessages;
 
@@ -139,7 +141,7 @@ struct Possible {
 }
 
 impl Possible {
-    /// In all rounds.
+    /// What all rounds together can use.
     fn usage(self) -> Usage {
         Usage {
             input_tokens: self.input.saturating_mul(self.loops),
@@ -166,10 +168,10 @@ impl Call for MessagesCall {
         let frame = Frame::new(&self.terms, self.possible.usage());
         match framing {
             Framing::Json | Framing::Binary => {
-                Box::new(JsonMeter::new(frame, Box::new(WireUsage::report)))
+                Box::new(JsonMeter::new(frame, Box::new(WireMessagesUsage::report)))
             }
             Framing::Sse => {
-                let known = Known::new(frame);
+                let known = StreamState::new(frame);
                 Box::new(StreamMeter::new(MessagesTally { known, ..MessagesTally::default() }))
             }
         }
@@ -179,7 +181,7 @@ impl Call for MessagesCall {
 #[derive(Debug)]
 struct CountCall {
     terms: Terms,
-    /// An estimate.
+    /// The tokens of the prompt, by an estimate.
     tokens: u64,
 }
 
@@ -200,14 +202,14 @@ impl Call for CountCall {
 /// The `usage` object. `input_tokens` leaves out what the cache has read or written.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct WireUsage {
+struct WireMessagesUsage {
     input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_creation: Option<WireCacheCreation>,
     output_tokens: Option<u64>,
     /// The rounds of a request that compacts its context; the figures above are the last one's.
-    iterations: Option<Vec<WireUsage>>,
+    iterations: Option<Vec<WireMessagesUsage>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -217,8 +219,8 @@ struct WireCacheCreation {
     ephemeral_1h_input_tokens: u64,
 }
 
-impl WireUsage {
-    fn report(usage: &[u8]) -> Option<Report> {
+impl WireMessagesUsage {
+    fn report(usage: &[u8]) -> Option<UsageReport> {
         metering::read_wire(usage).map(|usage: Self| usage.to_report())
     }
 
@@ -236,14 +238,14 @@ impl WireUsage {
     }
 
     /// The usage in disjoint kinds.
-    fn to_report(&self) -> Report {
+    fn to_report(&self) -> UsageReport {
         let iterations = self.iterations.as_deref().unwrap_or_default();
         let sum = iterations
             .iter()
             .map(Self::flat)
             .fold(Usage::ZERO, |sum, round| combine(sum, round, u64::saturating_add));
         let usage = combine(self.flat(), sum, u64::max);
-        Report { usage, has_details: true, rounds: iterations.len().max(1) as u64 }
+        UsageReport { usage, has_details: true, rounds: iterations.len().max(1) as u64 }
     }
 
     fn flat(&self) -> Usage {
@@ -277,7 +279,7 @@ fn combine(a: Usage, b: Usage, with: fn(u64, u64) -> u64) -> Usage {
 
 /// What an event of a stream says.
 #[derive(Default)]
-struct Event<'a> {
+struct MessagesEvent<'a> {
     kind: &'a [u8],
     text: TextSize,
     /// Of a `message_start` or a `message_delta`; more than one only where the key stands there twice.
@@ -286,7 +288,7 @@ struct Event<'a> {
     has_error: bool,
 }
 
-impl<'a> Event<'a> {
+impl<'a> MessagesEvent<'a> {
     /// Reads the data of an event; `None` for what no event looks like.
     fn read(data: &'a [u8]) -> Option<Self> {
         let mut event = Self::default();
@@ -323,21 +325,21 @@ impl<'a> Event<'a> {
 /// What a stream has shown so far.
 #[derive(Default)]
 struct MessagesTally {
-    known: Known,
+    known: StreamState,
     /// What the reports say one after the other, of which each leaves out what has not changed.
-    reported: WireUsage,
+    reported: WireMessagesUsage,
     ended: bool,
     /// `message_stop` has come: what comes later is relayed, and not believed.
     stopped: bool,
 }
 
 impl Tally for MessagesTally {
-    fn judge(&mut self, data: &[u8]) -> Verdict {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.stopped {
-            return Verdict::Keep;
+            return EventAction::Keep;
         }
-        let Some(event) = Event::read(data) else { return Verdict::Keep };
-        self.known.show(Shown::of(event.text));
+        let Some(event) = MessagesEvent::read(data) else { return EventAction::Keep };
+        self.known.show(Shown::from_text(event.text));
         for usage in event.usages.iter().filter_map(|usage| metering::read_wire(usage)) {
             self.reported.update(usage);
             let report = self.reported.to_report();
@@ -350,7 +352,7 @@ impl Tally for MessagesTally {
         self.known.failed |= event.has_error;
         self.ended |= event.stops || event.has_error;
         self.stopped = event.kind == b"\"message_stop\"";
-        Verdict::Keep
+        EventAction::Keep
     }
 
     fn is_complete(&self) -> bool {

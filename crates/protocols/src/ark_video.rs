@@ -10,8 +10,8 @@ use super::limits::{ModelLimits, VideoLimits};
 use super::media_url;
 use super::task::{self, EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
 use super::video::{
-    self, DURATION_OUT_OF_RANGE, INVALID, MISSING, Order, RESOLUTION_NOT_SUPPORTED, Upstream,
-    VideoCall, WAIT, WEBHOOK_URL, refuse,
+    self, DURATION_OUT_OF_RANGE, INVALID, MISSING, Order, RESOLUTION_NOT_SUPPORTED, VideoCall,
+    VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
 use tollgate_money::error::GatewayError;
@@ -23,7 +23,7 @@ mod record;
 mod series;
 
 use content::Content;
-use series::Series;
+use series::SeriesFeatures;
 
 /// The path of submits, and of tasks with their id behind it.
 const TASKS_PATH: &str = "/api/v3/contents/generations/tasks";
@@ -66,7 +66,7 @@ const FRAMES_PER_SECOND: u64 = 24;
 /// Pixels of one frame that count as one token.
 const PIXELS_PER_TOKEN: u64 = 1024;
 
-/// The codec.
+/// The codec of Ark's video tasks.
 #[derive(Debug)]
 pub struct ArkVideo;
 
@@ -99,7 +99,7 @@ fn read(body: &Object<'_>, limits: &VideoLimits, pass: &[String]) -> Result<Orde
     super::refuse_unknown_fields(body, &FIELDS, pass)?;
     let model = super::text(body, "model")?.filter(|model| !model.is_empty());
     let model = model.ok_or_else(|| refuse(MISSING, "model", "`model` is required"))?;
-    let series = Series::of(&model);
+    let series = SeriesFeatures::from_model(&model);
     let content = Content::read(body, series, pass)?;
     let (audio, draft) = check_switches(body, series)?;
     let resolution = resolution(body, limits, draft, &content)?;
@@ -163,7 +163,7 @@ fn resolution(
 fn seconds(
     body: &Object<'_>,
     limits: &VideoLimits,
-    series: Option<Series>,
+    series: Option<SeriesFeatures>,
     content: &Content,
 ) -> Result<u64, GatewayError> {
     let longest = u64::from(limits.seconds_max);
@@ -199,7 +199,7 @@ fn seconds(
 }
 
 /// `frames`: in steps of four.
-fn frames(body: &Object<'_>, series: Option<Series>) -> Result<Option<u64>, GatewayError> {
+fn frames(body: &Object<'_>, series: Option<SeriesFeatures>) -> Result<Option<u64>, GatewayError> {
     let Some(value) = body.get_non_null("frames") else { return Ok(None) };
     if series.is_some_and(|series| !series.frames) {
         return Err(refuse(INVALID, "frames", "this model does not take `frames`"));
@@ -218,7 +218,7 @@ fn frames(body: &Object<'_>, series: Option<Series>) -> Result<Option<u64>, Gate
 /// video is a draft.
 fn check_switches(
     body: &Object<'_>,
-    series: Option<Series>,
+    series: Option<SeriesFeatures>,
 ) -> Result<(Option<bool>, bool), GatewayError> {
     for field in ["camera_fixed", "watermark", "return_last_frame"] {
         super::boolean(body, field)?;
@@ -290,7 +290,7 @@ fn tokens(seconds: u64, resolution: Resolution) -> u64 {
 #[derive(Debug)]
 struct Ark;
 
-impl Upstream for Ark {
+impl VideoUpstream for Ark {
     const CUT: &'static [&'static str] = &[WAIT];
 
     fn read(answer: &Bytes) -> Result<String, Fault> {
@@ -305,7 +305,7 @@ impl Upstream for Ark {
     }
 
     fn failure(status: u16, body: &Bytes) -> Option<GatewayError> {
-        failure::told(status, body)
+        failure::customer_error(status, body)
     }
 }
 

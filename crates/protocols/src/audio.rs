@@ -36,7 +36,7 @@ struct Format {
 }
 
 impl Transcoder {
-    /// For one file.
+    /// A transcoder for one file, of which nothing was read yet.
     #[must_use]
     pub fn new() -> Self {
         let config = Mp3EncoderConfig { bitrate_kbps: BITRATE_KBPS, vbr_quality: None };

@@ -57,7 +57,7 @@ pub(super) fn is_operators(code: &str) -> bool {
     OPERATORS.iter().chain(&BUSY).any(|known| code.starts_with(known))
 }
 
-/// An error body.
+/// The body with which DashScope refuses a request.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct WireError {
     #[serde(default)]
@@ -69,11 +69,11 @@ pub(super) struct WireError {
 /// The error in an answer, whatever its status: a body with a code and without an output.
 pub(super) fn error_in(answer: &[u8]) -> Option<WireError> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct GenerationResponse {
         #[serde(default)]
         output: Option<serde::de::IgnoredAny>,
     }
-    let has_output = json::from_upstream::<Answer>(answer)?.output.is_some();
+    let has_output = json::from_upstream::<GenerationResponse>(answer)?.output.is_some();
     let error: WireError = json::from_upstream(answer)?;
     Some(error).filter(|error| !has_output && !error.code.is_empty())
 }

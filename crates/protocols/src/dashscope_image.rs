@@ -20,7 +20,7 @@ const BLOCK_FIELDS: [&str; 2] = ["text", "image"];
 const PARAMETERS_FIELDS: [&str; 6] =
     ["size", "n", "seed", "watermark", "negative_prompt", "prompt_extend"];
 
-/// The codec.
+/// The codec of images over DashScope's native API.
 #[derive(Debug)]
 pub struct DashscopeImage;
 
@@ -62,7 +62,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, Gatewa
     }))
 }
 
-/// The only message.
+/// The only message of a request; an error if there are none or several.
 fn message_of<'a>(body: &Object<'a>, pass: &[String]) -> Result<Object<'a>, GatewayError> {
     let invalid = |field, message| GatewayError::invalid(field, message);
     let input = object_in(body, "input")?
@@ -216,11 +216,11 @@ struct WireAnswer {
     #[serde(default)]
     output: WireOutput,
     #[serde(default)]
-    usage: WireUsage,
+    usage: WireImageUsage,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct WireUsage {
+struct WireImageUsage {
     #[serde(default)]
     image_count: Option<u64>,
     #[serde(default)]

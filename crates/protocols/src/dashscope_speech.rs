@@ -22,7 +22,7 @@ const OPENAI_VOICES: [&str; 13] = [
     "shimmer", "verse",
 ];
 
-/// The codec.
+/// The codec of speech over DashScope's native API.
 #[derive(Debug)]
 pub struct DashscopeSpeech;
 
@@ -117,7 +117,7 @@ impl Call for SpeechCall {
 struct WireAnswer {
     output: WireOutput,
     #[serde(default)]
-    usage: Option<WireUsage>,
+    usage: Option<WireSpeechUsage>,
 }
 
 #[derive(Deserialize)]
@@ -131,7 +131,7 @@ struct WireAudio {
 }
 
 #[derive(Deserialize)]
-struct WireUsage {
+struct WireSpeechUsage {
     #[serde(default)]
     characters: Option<u64>,
 }

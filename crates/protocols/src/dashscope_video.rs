@@ -13,7 +13,7 @@ use super::dashscope::{self, object_in};
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
-use super::video::{self, MISSING, Order, Upstream, VideoCall, WAIT, WEBHOOK_URL, refuse};
+use super::video::{self, MISSING, Order, VideoCall, VideoUpstream, WAIT, WEBHOOK_URL, refuse};
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Resolution, Traits, Usage};
@@ -21,7 +21,7 @@ use tollgate_money::price::{Resolution, Traits, Usage};
 mod input;
 mod parameters;
 
-pub(super) use input::{Era, Group, Kind};
+pub(super) use input::{Era, ModelClass, VideoSource};
 use parameters::Billed;
 pub(super) use parameters::size_of;
 
@@ -38,7 +38,7 @@ const ASPECT_RATIOS: [&str; 11] =
 /// Seconds of input video that are billed at most, beside those of the video that is made.
 const INPUT_SECONDS_MAX: u32 = 15;
 
-/// The codec.
+/// The codec of video tasks over DashScope's native API.
 #[derive(Debug)]
 pub struct DashscopeVideo;
 
@@ -71,7 +71,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     super::refuse_case_variants(body, &FIELDS)?;
     super::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
     let model = super::text(body, "model")?.unwrap_or_default();
-    let group = Group::of(&model);
+    let group = ModelClass::from_model(&model);
     let billed = billed(body, limits)?;
     let input =
         object_in(body, "input")?.ok_or_else(|| refuse(MISSING, "input", "`input` is required"))?;
@@ -108,7 +108,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     })
 }
 
-/// The billing fields.
+/// The fields by which a request is billed.
 fn billed(body: &Object<'_>, limits: &ModelLimits) -> Result<Billed, GatewayError> {
     let limits = &limits.video;
     let resolution = video::resolution(body, limits)?.unwrap_or(RESOLUTION_DEFAULT);
@@ -125,7 +125,7 @@ fn billed(body: &Object<'_>, limits: &ModelLimits) -> Result<Billed, GatewayErro
 #[derive(Debug)]
 struct Dashscope;
 
-impl Upstream for Dashscope {
+impl VideoUpstream for Dashscope {
     /// Without it, it refuses to make videos at all.
     const HEADERS: &'static [(&'static str, &'static str)] = &[("X-DashScope-Async", "enable")];
     const CUT: &'static [&'static str] =

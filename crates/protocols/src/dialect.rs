@@ -7,20 +7,20 @@ use std::fmt;
 pub enum Dialect {
     /// OpenAI's API and the many servers that copy it.
     Openai,
-    /// Anthropic's Messages API.
+    /// The family of Anthropic's Messages API.
     Anthropic,
-    /// DashScope's native API.
+    /// The family of DashScope's native API.
     Dashscope,
-    /// Ark / ModelArk.
+    /// The family of Ark, which is ModelArk abroad.
     Ark,
-    /// xAI's native API.
+    /// The family of xAI's native API.
     Xai,
-    /// Voyage's embeddings API.
+    /// The family of Voyage's embeddings API.
     Voyage,
 }
 
 impl Dialect {
-    /// Every dialect.
+    /// Every dialect that there is.
     pub const ALL: [Self; 6] =
         [Self::Openai, Self::Anthropic, Self::Dashscope, Self::Ark, Self::Xai, Self::Voyage];
 

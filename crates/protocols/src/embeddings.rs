@@ -37,7 +37,7 @@ const INPUTS_MAX: usize = 2048;
 /// Inputs at most in one call to Voyage; longer arrays are split.
 const VOYAGE_BATCH_INPUTS_MAX: u32 = 1000;
 
-/// The codec.
+/// The codec of embeddings as OpenAI has them.
 #[derive(Debug)]
 pub struct OpenaiEmbeddings;
 
@@ -134,7 +134,7 @@ fn read(
         terms: Terms::of_whole(body, of(input_tokens_max), floor),
         input_tokens_max: per_input.saturating_mul(input.count),
         voyage: None,
-        split: array.and_then(|array| Split::of(&array, limits.batch_inputs_max)),
+        split: array.and_then(|array| Split::new(&array, limits.batch_inputs_max)),
     })
 }
 
@@ -221,7 +221,7 @@ fn read_element(element: &Value<'_>) -> (u64, u64) {
 /// places.
 fn measured(text: &str) -> (u64, u64) {
     let is_read = text.len() <= MEASURED_BYTES_MAX;
-    let measure = if is_read { TextSize::of } else { TextSize::of_prompt };
+    let measure = if is_read { TextSize::measure } else { TextSize::of_prompt };
     (text.len() as u64, measure(text.as_bytes()).tokens())
 }
 
@@ -267,7 +267,7 @@ struct EmbeddingsCall {
 /// The places in a body that Voyage would not understand.
 #[derive(Debug)]
 struct VoyageEdits {
-    /// The key `dimensions`.
+    /// Where the key `dimensions` stands in the body.
     dimensions: Option<Range<usize>>,
     /// The value of an `encoding_format` that says `float`.
     float: Option<Range<usize>>,

@@ -45,8 +45,8 @@ fn is_base64(text: &[u8]) -> bool {
 pub struct TextSize {
     /// What all characters cost but the first, which depends on what stands before it.
     parts: u64,
-    /// The same counted by words and marks alone: text of short names and many marks, such as formulas
-    /// in code, has more tokens than its letters tell.
+    /// What the text costs counted by words and marks alone: text of short names and many marks,
+    /// such as formulas in code, has more tokens than its letters tell.
     marks: u64,
     /// The classes of the first character and the last; [`weights::NONE`] for no text.
     first: u8,
@@ -54,9 +54,9 @@ pub struct TextSize {
 }
 
 impl TextSize {
-    /// Measures UTF-8 text.
+    /// Measures a text in UTF-8.
     #[must_use]
-    pub fn of(text: &[u8]) -> Self {
+    pub fn measure(text: &[u8]) -> Self {
         let mut bytes = text.iter();
         let (mut parts, mut marks, mut last) = (0, 0, weights::NONE);
         while let Some(&byte) = bytes.next() {
@@ -89,7 +89,7 @@ impl TextSize {
     #[must_use]
     pub fn of_prompt(text: &[u8]) -> Self {
         if text.len() <= WHOLE_BYTES_MAX {
-            return Self::of(text);
+            return Self::measure(text);
         }
         let mut random = SECRET.hash_one((text.len(), text.get(..PLACE_BYTES)));
         let (mut parts, mut bytes) = (0_u64, 0_u64);
@@ -102,7 +102,7 @@ impl TextSize {
             let begin = behind.iter().position(|byte| !is_inside(byte)).unwrap_or(0);
             let place = behind.get(begin..).unwrap_or_default();
             let place = place.get(..PLACE_BYTES).unwrap_or(place);
-            parts += Self::of(place).begun();
+            parts += Self::measure(place).begun();
             bytes += place.len() as u64;
         }
         let scaled = u128::from(parts) * text.len() as u128 / u128::from(bytes.max(1));
@@ -336,7 +336,7 @@ mod tests {
     ];
 
     fn tokens(text: &str) -> u64 {
-        TextSize::of(text.as_bytes()).tokens()
+        TextSize::measure(text.as_bytes()).tokens()
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
         let picture =
             format!(r#"{{"url":"data:image/png;base64,{}","a":"b"}}"#, "A1b+".repeat(9999));
         let words = r#"{url:data:image/png;base64,,a:b}"#;
-        assert_eq!(TextSize::of_strings(picture.as_bytes()), TextSize::of(words.as_bytes()));
+        assert_eq!(TextSize::of_strings(picture.as_bytes()), TextSize::measure(words.as_bytes()));
         assert_eq!(
             (tokens(""), TextSize::unread(0).tokens(), TextSize::unread(9).tokens()),
             (0, 0, 5)
@@ -365,10 +365,10 @@ mod tests {
         fn pieces_add_up_to_the_whole(pieces in prop::collection::vec(".{0,12}|[ a-zA-Zж你]{0,9}", 0..9)) {
             let mut sum = TextSize::default();
             for piece in &pieces {
-                sum.add(TextSize::of(piece.as_bytes()));
+                sum.add(TextSize::measure(piece.as_bytes()));
             }
             let whole = pieces.concat();
-            prop_assert_eq!(sum, TextSize::of(whole.as_bytes()));
+            prop_assert_eq!(sum, TextSize::measure(whole.as_bytes()));
             prop_assert_eq!(sum.is_empty(), whole.is_empty());
             prop_assert!(whole.is_empty() || sum.tokens() > 0);
         }
@@ -392,7 +392,7 @@ mod tests {
 
         #[test]
         fn any_bytes_can_be_measured(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            let size = TextSize::of(&bytes);
+            let size = TextSize::measure(&bytes);
             prop_assert_eq!(size.is_empty(), bytes.is_empty());
             prop_assert!(size.tokens() <= 5 * bytes.len() as u64);
         }

@@ -28,8 +28,8 @@ pub(super) fn refuse_unknown_fields(
     body.keys().try_for_each(|key| check_known("", key, allowed, pass))
 }
 
-/// The same for the members of the object at `at`, such as `parameters`, which the operator names
-/// with a dot: `parameters.foo`.
+/// Refuses members of the object at `at`, such as `parameters`, that are neither `allowed` nor let
+/// through by the operator, who names them with a dot: `parameters.foo`.
 pub(super) fn refuse_unknown_members(
     object: &Object<'_>,
     at: &str,
@@ -39,7 +39,8 @@ pub(super) fn refuse_unknown_members(
     object.keys().try_for_each(|key| check_known(at, key, allowed, pass))
 }
 
-/// The same for one field, `key` at `at`.
+/// Refuses the field `key` of the object at `at` (empty for the body itself) unless it is `allowed`
+/// or the operator lets it through with `pass`.
 pub(super) fn check_known(
     at: &str,
     key: &str,
@@ -69,7 +70,7 @@ pub(super) fn check_known(
     Err(GatewayError::invalid(name, message))
 }
 
-/// `content[3].image_url` as `content.image_url`.
+/// The path `at` without the places in arrays: `content[3].image_url` as `content.image_url`.
 fn without_places(at: &str) -> String {
     at.split('.')
         .map(|part| part.split('[').next().unwrap_or_default())

@@ -17,7 +17,7 @@ mod error;
 mod head;
 
 pub use error::FormError;
-use head::{Head, Parameter, is_extended, split_parameters};
+use head::{Parameter, PartHead, is_extended, split_parameters};
 
 /// The most parts of a form. Real ones have up to 16 images, a mask and some 12 fields.
 pub const PARTS_MAX: usize = 128;
@@ -41,7 +41,7 @@ impl Boundary {
     /// # Errors
     /// A media type other than `multipart/form-data`, a charset other than UTF-8, and a boundary
     /// that is missing, repeated or not as RFC 2046 has it.
-    pub fn of(content_type: &[u8]) -> Result<Self, FormError> {
+    pub fn from_content_type(content_type: &[u8]) -> Result<Self, FormError> {
         let (media_type, parameters) = split_parameters(content_type.trim_ascii());
         if !media_type.eq_ignore_ascii_case(b"multipart/form-data") {
             return Err(FormError::NotForm);
@@ -199,7 +199,7 @@ impl FormScan {
         };
         let end = self.searched + found;
         let block = whole.get(start..end).unwrap_or_default();
-        let head = Head::read(block, start, self.delimiter.as_bytes())?;
+        let head = PartHead::read(block, start, self.delimiter.as_bytes())?;
         self.searched = end + END.len();
         self.parts.push(Part {
             name: head.name,

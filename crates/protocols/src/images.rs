@@ -11,7 +11,7 @@ use super::json_cursor::Cursor;
 use super::json_scan::UsageScan;
 use super::limits::{ImageFormat, ImageLimits, ResponseFormat, choose};
 use super::metering::{StreamMeter, Tally};
-use super::sse::Verdict;
+use super::sse::EventAction;
 use super::{Framing, Meter, Terms};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Traits, Usage, UsageSource};
@@ -23,7 +23,7 @@ const PARTIAL_IMAGE_TOKENS: u64 = 100;
 
 /// What a request for images asks for, as it says it.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct ImageRequest {
     pub(super) n: u32,
     pub(super) size: Option<String>,
     pub(super) quality: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct Order {
     partial_images: u64,
 }
 
-impl Asked {
+impl ImageRequest {
     /// Checks what is asked for against what the model has.
     pub(super) fn check(&self, limits: &ImageLimits) -> Result<Order, GatewayError> {
         let size = self.size.as_deref().filter(|size| *size != "auto");
@@ -173,7 +173,7 @@ fn check_quality(
 
 /// `usage` as OpenAI writes it, and as Ark does.
 #[derive(Deserialize)]
-struct WireUsage {
+struct WireImagesUsage {
     #[serde(default)]
     input_tokens: Option<u64>,
     #[serde(default)]
@@ -194,7 +194,7 @@ struct Reported {
 
 /// What a `usage` says; `None` for one that says nothing, or nothing of what was made.
 fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
-    let wire: WireUsage = serde_json::from_slice(usage).ok()?;
+    let wire: WireImagesUsage = serde_json::from_slice(usage).ok()?;
     let input_tokens = wire.input_tokens.unwrap_or(0);
     let total = wire.total_tokens.unwrap_or(0);
     // What is in the total and in neither part was put out.
@@ -220,7 +220,7 @@ fn dearer(one: Usage, other: Usage) -> Usage {
     }
 }
 
-/// Both together.
+/// What `one` and `other` used together.
 fn sum(one: Usage, other: Usage) -> Usage {
     Usage {
         input_tokens: one.input_tokens.saturating_add(other.input_tokens),
@@ -416,7 +416,7 @@ impl ImageStream {
 }
 
 impl Tally for ImageStream {
-    fn judge(&mut self, data: &[u8]) -> Verdict {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
         let event = ImageEvent::read(data);
         let is_part = event.is(b".partial_succeeded");
         let is_end = event.is(b".completed");
@@ -441,7 +441,7 @@ impl Tally for ImageStream {
             self.unnumbered += u64::from(is_complete && event.index.is_none());
         }
         self.ended |= is_end && (self.has_parts || self.complete() >= self.bound.images);
-        Verdict::Keep
+        EventAction::Keep
     }
 
     /// Whoever has an image has something of use.

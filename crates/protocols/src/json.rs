@@ -68,8 +68,8 @@ impl<'a> Object<'a> {
         Self::parse_within(text, usize::MAX)
     }
 
-    /// The same of a text that may have so many values at most, at any depth: what reads it further
-    /// takes time and memory by their number.
+    /// Reads `text`, which must be exactly one JSON object, with at most `values_max` values at any
+    /// depth: what reads it further takes time and memory by their number.
     ///
     /// # Errors
     /// As for [`Self::parse`], and more values than that.
@@ -182,7 +182,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The whole text.
+    /// The text of the object, as it was read.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
         self.text
@@ -191,11 +191,11 @@ impl<'a> Object<'a> {
 
 impl<'a> Value<'a> {
     /// A value that was read already, whose `text` is all there is of it.
-    pub(super) fn of(text: &'a [u8]) -> Self {
+    pub(super) fn new(text: &'a [u8]) -> Self {
         Self { text, range: 0..text.len() }
     }
 
-    /// True for `null`.
+    /// Whether the value is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.text == b"null"

@@ -43,11 +43,11 @@ impl<'a> Cursor<'a> {
             return Some(TextSize::default());
         };
         if memchr::memchr(b'\\', inner).is_none() {
-            return Some(TextSize::of(inner));
+            return Some(TextSize::measure(inner));
         }
         // Half of a pair of surrogates cannot be unescaped.
         let unescaped: Option<String> = serde_json::from_slice(value).ok();
-        Some(TextSize::of(unescaped.as_deref().map_or(inner, str::as_bytes)))
+        Some(TextSize::measure(unescaped.as_deref().map_or(inner, str::as_bytes)))
     }
 
     /// The first byte of the value.
@@ -236,9 +236,9 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_text_without_its_escapes() {
         let size = |json: &str| Cursor::new(json.as_bytes()).text_size();
-        assert_eq!(size(r#""a\nbcd""#), Some(TextSize::of(b"a\nbcd")));
-        assert_eq!(size(r#""\u4f60\u597d""#), Some(TextSize::of("你好".as_bytes())));
-        assert_eq!(size(r#""\ud83d!""#), Some(TextSize::of(b"\\ud83d!")), "half a pair");
+        assert_eq!(size(r#""a\nbcd""#), Some(TextSize::measure(b"a\nbcd")));
+        assert_eq!(size(r#""\u4f60\u597d""#), Some(TextSize::measure("你好".as_bytes())));
+        assert_eq!(size(r#""\ud83d!""#), Some(TextSize::measure(b"\\ud83d!")), "half a pair");
         assert_eq!(size("null"), Some(TextSize::default()));
         assert_eq!(size(r#"["x"]"#), Some(TextSize::default()));
         assert_eq!(size(r#""cut"#), None);

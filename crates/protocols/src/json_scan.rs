@@ -7,7 +7,7 @@ use super::json;
 
 /// The longest `usage` value that is kept. Real ones are below 1 KiB.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
-/// As much of an `error` as tells it from `null`.
+/// The bytes of an `error` that are kept: enough to tell it from `null`.
 const ERROR_BYTES_MAX: usize = 8;
 /// Objects with one key twice are read as their first or their last by different parsers: so many are
 /// kept.

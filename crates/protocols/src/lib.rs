@@ -106,7 +106,7 @@ pub fn task_codec(dialect: Dialect) -> Option<&'static dyn TaskCodec> {
 
 /// How one operation is spoken to upstreams of some dialects.
 pub trait Codec: Sync + fmt::Debug {
-    /// What it does.
+    /// The operation that the codec speaks.
     fn operation(&self) -> Operation;
 
     /// Which upstreams understand it.
@@ -134,7 +134,7 @@ pub trait Codec: Sync + fmt::Debug {
 /// A request's body, as its operation has it.
 #[derive(Debug)]
 pub enum Request<'a> {
-    /// A JSON object.
+    /// A JSON object, as most operations have it.
     Json(Object<'a>),
     /// A form, and the body in which its parts stand.
     Form(Form, &'a [u8]),
@@ -316,7 +316,7 @@ pub trait Collect {
 /// An answer that is whole.
 #[derive(Debug)]
 pub struct Collected {
-    /// What it used.
+    /// What the answer used, by which it is billed.
     pub usage: Usage,
     /// How that is known.
     pub source: UsageSource,
@@ -327,7 +327,7 @@ pub struct Collected {
 /// What a customer gets who gets no relayed response.
 #[derive(Debug)]
 pub enum Content {
-    /// This JSON document.
+    /// This JSON document, which is sent whole.
     Json(Bytes),
     /// The `wav` audio at a URL, in this format.
     Audio(String, AudioFormat),
@@ -399,9 +399,9 @@ pub trait Meter: Send + Sync {
 /// How a response is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// One JSON document.
+    /// One JSON document, from its first byte to its last.
     Json,
-    /// Server-sent events.
+    /// Server-sent events, each behind the other.
     Sse,
     /// Bytes of another kind, such as audio.
     Binary,

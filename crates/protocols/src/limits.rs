@@ -40,7 +40,7 @@ pub struct ModelLimits {
 /// What an operator has looked at and lets through: names, or how they begin with a `*` behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// Top-level fields.
+    /// The names of top-level fields that are let through.
     pub fields: Vec<String>,
     /// Types of tools, which the upstream is taken to run.
     pub tools: Vec<String>,
@@ -103,7 +103,7 @@ pub struct ImageLimits {
     pub references_min: u32,
     /// Images that a request can refer to.
     pub references_max: u32,
-    /// Sizes by name.
+    /// Sizes that are known by a name.
     pub sizes: Vec<ImageSize>,
     /// The rules for sizes that are not among them; none of them, and `sizes` is all there is.
     pub side_max: Option<u16>,
@@ -111,11 +111,11 @@ pub struct ImageLimits {
     pub side_multiple: Option<u16>,
     /// The long side over the short one.
     pub aspect_ratio_max: Option<u16>,
-    /// Qualities, `auto` aside.
+    /// The qualities that are offered, `auto` aside.
     pub qualities: Option<Vec<Quality>>,
-    /// Formats of files.
+    /// The formats of image files that are offered.
     pub output_formats: Option<Vec<ImageFormat>>,
-    /// Ways to answer.
+    /// The ways in which an answer may hold its images.
     pub response_formats: Option<Vec<ResponseFormat>>,
     /// Whether a mask is taken.
     pub mask: bool,
@@ -233,11 +233,11 @@ pub(super) fn choose<T: Word>(
 words! {
     /// The format of an image's file.
     ImageFormat {
-        /// Portable Network Graphics.
+        /// The format Portable Network Graphics.
         Png = "png",
-        /// JPEG.
+        /// The format of the Joint Photographic Experts Group.
         Jpeg = "jpeg",
-        /// WebP.
+        /// The format WebP.
         Webp = "webp",
     }
 }

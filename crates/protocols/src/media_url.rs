@@ -21,7 +21,7 @@ pub(super) enum Reach {
     Public,
     /// To the public internet, by `http` or `https`.
     Web,
-    /// The same, or the medium itself stands in it.
+    /// To the public internet, by `http` or `https`, or the medium itself stands in it.
     WebOrData,
     /// Wherever `http` and `https` lead from the upstream, or the medium itself stands in it.
     Any,
@@ -148,7 +148,7 @@ fn parse(text: &str, reach: Reach) -> Result<Url, String> {
     })
 }
 
-/// `image/png;base64,AAAA`
+/// What can be seen of a medium in a data URL, behind its `data:`: `image/png;base64,AAAA`.
 fn seen_in_data(data: &str) -> Option<Seen> {
     let (head, body) = data.split_once(',')?;
     let media_type = head.strip_suffix(";base64")?.to_ascii_lowercase();

@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use super::estimate::TextSize;
 use super::json_scan::UsageScan;
-use super::sse::{self, Events, Verdict};
+use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
 use super::{Meter, Terms};
 use tollgate_money::price::{Usage, UsageSource};
 
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
-pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<Report> + Send + Sync>;
+pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sync>;
 
 /// How many times what any vocabulary makes of a text an estimate can be: Thai is four times as much in
 /// one as in another.
@@ -61,7 +61,7 @@ fn unbend(value: &mut Value) {
 
 /// What an upstream has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct UsageReport {
     pub(super) usage: Usage,
     /// It says which part of the input a cache has read or written.
     pub(super) has_details: bool,
@@ -69,7 +69,7 @@ pub(super) struct Report {
     pub(super) rounds: u64,
 }
 
-impl Report {
+impl UsageReport {
     /// Says nothing at all.
     fn is_empty(&self) -> bool {
         self.usage == Usage::ZERO
@@ -119,8 +119,8 @@ impl Frame {
         Self { floor: terms.floor, output_tokens_max: terms.bound.output_tokens, limits }
     }
 
-    fn is_exceeded_by(&self, report: Option<Report>) -> bool {
-        report.is_some_and(|Report { usage, rounds, .. }| {
+    fn is_exceeded_by(&self, report: Option<UsageReport>) -> bool {
+        report.is_some_and(|UsageReport { usage, rounds, .. }| {
             usage.input_tokens_total() > self.limits.input_tokens.saturating_mul(rounds)
                 || usage.output_tokens > self.limits.output_tokens.saturating_mul(rounds)
         })
@@ -128,7 +128,7 @@ impl Frame {
 
     /// What was used: as reported, or, without a report that can be true, at least what was reported
     /// and what the output seen comes to.
-    fn measure(&self, report: Option<Report>, seen: u64) -> (Usage, UsageSource) {
+    fn measure(&self, report: Option<UsageReport>, seen: u64) -> (Usage, UsageSource) {
         let input = |usage: &Usage| usage.input_tokens_total();
         match report.map(|report| report.usage) {
             Some(usage) if input(&usage) > 0 && (usage.output_tokens > 0 || seen == 0) => {
@@ -155,7 +155,7 @@ pub(super) struct JsonMeter {
     frame: Frame,
     read_usage: ReadUsage,
     /// What a whole document reports.
-    reported: OnceLock<Option<Report>>,
+    reported: OnceLock<Option<UsageReport>>,
     /// Looks for ids of what the upstream keeps, where it keeps something.
     ids: Option<IdScan>,
 }
@@ -172,14 +172,14 @@ impl JsonMeter {
     }
 
     /// What was reported; looked for once in a document that is whole.
-    fn report(&self) -> Option<Report> {
+    fn report(&self) -> Option<UsageReport> {
         if self.scan.is_whole() {
             return *self.reported.get_or_init(|| self.read_report());
         }
         self.read_report()
     }
 
-    fn read_report(&self) -> Option<Report> {
+    fn read_report(&self) -> Option<UsageReport> {
         let mut known = None;
         for report in self.scan.usages().filter_map(&self.read_usage) {
             report.add_to(&mut known);
@@ -298,7 +298,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// What one delta shows.
-    pub(super) fn of(text: TextSize) -> Self {
+    pub(super) fn from_text(text: TextSize) -> Self {
         let mut shown = Self::default();
         shown.add(text);
         shown
@@ -332,17 +332,17 @@ impl Shown {
 
 /// What is known of a stream.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct StreamState {
     frame: Frame,
     shown: Shown,
-    report: Option<Report>,
+    report: Option<UsageReport>,
     /// What was reported last is about all that was shown.
     is_final: bool,
     /// The upstream has said that it failed.
     pub(super) failed: bool,
 }
 
-impl Known {
+impl StreamState {
     pub(super) fn new(frame: Frame) -> Self {
         Self { frame, ..Self::default() }
     }
@@ -354,30 +354,31 @@ impl Known {
     }
 
     /// A report about all that was shown has come.
-    pub(super) fn report(&mut self, report: Report) {
+    pub(super) fn report(&mut self, report: UsageReport) {
         report.add_to(&mut self.report);
         // Zero is not what was shown, and takes nothing back of what was reported before.
         self.is_final |= report.usage.output_tokens > 0 || self.shown.is_empty();
     }
 
     /// A report has come that knows nothing of the output yet.
-    pub(super) fn report_begun(&mut self, report: Report) {
+    pub(super) fn report_begun(&mut self, report: UsageReport) {
         report.add_to(&mut self.report);
     }
 
-    /// As [`Meter::has_failed`].
+    /// Whether the upstream said that it failed, and reported no usage with it.
     pub(super) fn has_failed(&self) -> bool {
         self.failed && !(self.is_final && self.report.is_some_and(|report| !report.is_empty()))
     }
 
-    /// As [`Meter::relayed`]: by the rule that bills it. The last report is the bill's alone: all of
-    /// the answer has come with it.
+    /// What has been relayed so far, by the rule that bills it. The last report is the bill's
+    /// alone: all of the answer has come with it.
     pub(super) fn relayed(&self) -> Usage {
         let partial = self.report.filter(|_| !self.is_final).map(|report| report.usage);
         self.frame.estimate(partial, self.seen())
     }
 
-    /// As [`Meter::measure`].
+    /// What the stream used as far as it got, and how that is known: [`Meter::measure`] of the
+    /// answer.
     pub(super) fn measure(&self) -> (Usage, UsageSource) {
         if self.is_final {
             self.frame.measure(self.report, self.seen())
@@ -386,7 +387,7 @@ impl Known {
         }
     }
 
-    /// As [`Meter::is_above_limits`].
+    /// Whether the upstream has reported more than the model can use by its limits.
     pub(super) fn is_above_limits(&self) -> bool {
         self.frame.is_exceeded_by(self.report)
     }
@@ -399,30 +400,31 @@ impl Known {
 /// What a stream has shown so far.
 pub(super) trait Tally: Send + Sync {
     /// Looks at the data of an event, and says whether the customer gets the event.
-    fn judge(&mut self, data: &[u8]) -> Verdict;
+    fn judge(&mut self, data: &[u8]) -> EventAction;
 
-    /// As [`Meter::is_complete`]. A stream in which the upstream said that it failed needs no other
-    /// word about that either.
+    /// Whether the stream was whole: it ended as its protocol has it, or the upstream said in it
+    /// that it failed.
     fn is_complete(&self) -> bool;
 
-    /// As [`Meter::has_failed`].
+    /// Whether the upstream said in the stream that it failed, and reported no usage with it.
     fn has_failed(&self) -> bool;
 
-    /// As [`Meter::relayed`].
+    /// What has been relayed so far, by the rule that bills it.
     fn relayed(&self) -> Usage;
 
-    /// As [`Meter::measure`].
+    /// What the stream used as far as it got, and how that is known: [`Meter::measure`] of the
+    /// answer.
     fn measure(&self) -> (Usage, UsageSource);
 
     /// The upstream ended the stream in an orderly way.
     fn finish(&mut self) {}
 
-    /// As [`Meter::stored_ids`].
+    /// The ids, as far as they were relayed, of what the upstream keeps of the answer.
     fn stored_ids(&self) -> &[String] {
         &[]
     }
 
-    /// As [`Meter::is_above_limits`].
+    /// Whether the upstream has reported more than the model can use by its limits.
     fn is_above_limits(&self) -> bool {
         false
     }
@@ -452,7 +454,8 @@ impl<T: Tally> Meter for StreamMeter<T> {
     fn finish(&mut self) -> Bytes {
         // Some servers leave out the blank line behind the last event.
         let rest = self.events.take_unfinished();
-        let is_dropped = rest.is_empty() || self.tally.judge(&sse::data(&rest)) == Verdict::Drop;
+        let is_dropped =
+            rest.is_empty() || self.tally.judge(&sse::data(&rest)) == EventAction::Drop;
         self.tally.finish();
         if is_dropped {
             return Bytes::new();

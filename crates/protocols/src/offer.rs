@@ -45,13 +45,13 @@ pub(super) struct Offer {
     pub(super) tool_keys: &'static [(&'static str, ToolKey)],
 }
 
-/// A top-level field.
+/// What may stand in a top-level field.
 pub(super) enum Field {
     /// It changes no price.
     Plain,
     /// Text, or entries of these kinds.
-    Items(&'static Table),
-    /// Tools.
+    Items(&'static ObjectTable),
+    /// A list of tools, each of a type that is offered.
     Tools,
     /// It stands for input that is not in the body.
     Reference,
@@ -62,7 +62,7 @@ pub(super) enum Field {
 }
 
 /// The objects of an array: messages, items or parts of a content.
-pub(super) struct Table {
+pub(super) struct ObjectTable {
     /// What they are called in a refusal.
     pub(super) what: &'static str,
     /// Keys that say no more than their bytes do; 64 at most.
@@ -73,15 +73,15 @@ pub(super) struct Table {
 
 /// What stands behind a key.
 pub(super) enum Key {
-    /// Data.
+    /// Data that says no more than its bytes do.
     Plain,
     /// Data that is not for people: as many bytes as tokens at least, and mostly more.
     Opaque,
-    /// The type.
+    /// The type of the object, as its kinds name it.
     Type,
     /// Text, or entries of these kinds.
-    Items(&'static Table),
-    /// Tools.
+    Items(&'static ObjectTable),
+    /// A list of tools, each of a type that is offered.
     Tools,
     /// Where a picture is. Some upstreams hear what is no picture, at another price.
     Picture,
@@ -106,9 +106,9 @@ pub(super) enum Size {
 /// What stands behind a key of a tool.
 #[derive(Clone, Copy)]
 pub(super) enum ToolKey {
-    /// What describes it.
+    /// What describes the tool.
     Plain,
-    /// The type.
+    /// The type of the tool.
     Type,
     /// What a [`Tool`] may need.
     Needed,
@@ -180,7 +180,8 @@ pub(super) fn read(
     read_without(body, offer, limits, None)
 }
 
-/// The same without the tools that are left out of what goes upstream.
+/// Reads a request's fields, its tools and what stands in its prompt, but for the tools that are
+/// `left_out` of what goes upstream.
 ///
 /// # Errors
 /// As for [`read`].
@@ -190,7 +191,7 @@ pub(super) fn read_without(
     limits: &ModelLimits,
     left_out: Option<&LeftOut>,
 ) -> Result<Prompt, GatewayError> {
-    let mut reader = Reader {
+    let mut reader = OfferReader {
         offer,
         pass: &limits.pass,
         left_out: left_out.map_or(&[], |left_out| &left_out.places),
@@ -228,7 +229,7 @@ pub(super) fn check_fields(
     read(body, offer, limits).map(|prompt| prompt.has_passed)
 }
 
-struct Reader<'a> {
+struct OfferReader<'a> {
     offer: &'static Offer,
     pass: &'a Pass,
     /// The places of tools that do not go upstream, in order.
@@ -248,7 +249,7 @@ struct Reader<'a> {
     refusal: Option<GatewayError>,
 }
 
-impl Reader<'_> {
+impl OfferReader<'_> {
     fn prompt(self, calls_max: Option<u64>) -> Prompt {
         let rounds = match (self.has_server_tools, calls_max) {
             (false, _) => 1,
@@ -331,7 +332,7 @@ impl Reader<'_> {
     }
 
     /// Reads text, or one entry, or an array of them.
-    fn items(&mut self, value: &mut Cursor<'_>, table: &'static Table) -> Option<()> {
+    fn items(&mut self, value: &mut Cursor<'_>, table: &'static ObjectTable) -> Option<()> {
         match value.next_byte()? {
             b'"' => value.skip(),
             b'[' => value.array(|item| self.item(item, table)),
@@ -339,7 +340,7 @@ impl Reader<'_> {
         }
     }
 
-    fn item(&mut self, value: &mut Cursor<'_>, table: &'static Table) -> Option<()> {
+    fn item(&mut self, value: &mut Cursor<'_>, table: &'static ObjectTable) -> Option<()> {
         match value.next_byte()? {
             b'{' => {}
             b'"' | b'n' => return value.skip(),
@@ -368,7 +369,7 @@ impl Reader<'_> {
         item: &mut Item<'a>,
         key: &'a [u8],
         value: &mut Cursor<'a>,
-        table: &'static Table,
+        table: &'static ObjectTable,
     ) -> Option<()> {
         let Some((index, role)) = self.key(key, table) else {
             item.is_odd |= value.non_null()?.is_some();
@@ -416,7 +417,11 @@ impl Reader<'_> {
     }
 
     /// The key's place in the table.
-    fn key(&mut self, written: &[u8], table: &'static Table) -> Option<(usize, &'static Key)> {
+    fn key(
+        &mut self,
+        written: &[u8],
+        table: &'static ObjectTable,
+    ) -> Option<(usize, &'static Key)> {
         let index = self.place(written, table.keys)?;
         table.keys.get(index).map(|(_, role)| (index, role))
     }
@@ -437,7 +442,7 @@ impl Reader<'_> {
 
     /// What bounds an object of the type that is written so; notes a refusal of one that is not
     /// offered.
-    fn size(&mut self, written: &[u8], table: &'static Table) -> Option<&'static Size> {
+    fn size(&mut self, written: &[u8], table: &'static ObjectTable) -> Option<&'static Size> {
         let inner = written.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
         let find = |name: &[u8]| table.kinds.iter().find(|kind| kind.name.as_bytes() == name);
         if let Some(kind) = find(inner.unwrap_or(written)) {
@@ -535,7 +540,7 @@ impl Reader<'_> {
                 ToolKey::Needed => {
                     read.needed.extend(value.non_null()?.map(|value| (*name, value)));
                 }
-                ToolKey::Uses => read.uses = Value::of(value.raw()?).as_u64(),
+                ToolKey::Uses => read.uses = Value::new(value.raw()?).as_u64(),
             }
             Some(())
         })?;
@@ -544,7 +549,7 @@ impl Reader<'_> {
     }
 
     fn judge(&mut self, read: &ReadTool<'_>) {
-        let kind = Value::of(read.kind.unwrap_or_default()).as_str().filter(|_| !read.is_odd);
+        let kind = Value::new(read.kind.unwrap_or_default()).as_str().filter(|_| !read.is_odd);
         let name = kind.as_deref().unwrap_or_default();
         let is_untyped = read.kind.is_none_or(<[u8]>::is_empty) && !read.is_odd;
         let fits = |tool: &&Tool| {
@@ -604,7 +609,7 @@ struct Item<'a> {
 }
 
 impl Item<'_> {
-    fn has_all(&self, table: &Table, needs: &[&str]) -> bool {
+    fn has_all(&self, table: &ObjectTable, needs: &[&str]) -> bool {
         needs.iter().all(|need| {
             let index = table.keys.iter().position(|(known, _)| known == need);
             index.is_some_and(|index| self.seen & 1 << (index & 63) != 0)
@@ -631,7 +636,7 @@ impl ReadTool<'_> {
     fn has(&self, key: &str, word: &str) -> bool {
         let mut values = self.needed.iter().filter(|(known, _)| *known == key);
         let (Some((_, value)), None) = (values.next(), values.next()) else { return false };
-        let value = Value::of(value);
+        let value = Value::new(value);
         let is_word = |value: &Value<'_>| value.as_str().as_deref() == Some(word);
         let kind = || value.as_object().ok()?.get("type");
         word.is_empty() || is_word(&value) || kind().is_some_and(|kind| is_word(&kind))

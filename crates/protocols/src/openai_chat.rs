@@ -11,9 +11,11 @@ use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
-use super::metering::{self, Frame, JsonMeter, Known, Report, Shown, StreamMeter, Tally};
+use super::metering::{
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+};
 use super::splice::Splice;
-use super::sse::Verdict;
+use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Usage, UsageSource};
@@ -29,7 +31,7 @@ const RANGES: [(&str, RangeInclusive<f64>); 4] = [
 const STOP_MAX: usize = 4;
 /// Choices at most: OpenAI's own limit for `n`.
 const CHOICES_MAX: u64 = 128;
-/// The codec.
+/// The codec of OpenAI's chat completions.
 #[derive(Debug)]
 pub struct OpenaiChat;
 
@@ -227,11 +229,11 @@ impl Call for ChatCall {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
             Framing::Json | Framing::Binary => {
-                Box::new(JsonMeter::new(frame, Box::new(WireUsage::report)))
+                Box::new(JsonMeter::new(frame, Box::new(WireChatUsage::report)))
             }
             Framing::Sse => Box::new(StreamMeter::new(ChatTally {
                 usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
-                known: Known::new(frame),
+                known: StreamState::new(frame),
                 ..ChatTally::default()
             })),
         }
@@ -240,7 +242,7 @@ impl Call for ChatCall {
 
 /// The `usage` object, as OpenAI and its imitators write it.
 #[derive(Debug, Default, Deserialize)]
-struct WireUsage {
+struct WireChatUsage {
     #[serde(default)]
     prompt_tokens: u64,
     #[serde(default)]
@@ -273,13 +275,13 @@ struct WireCompletionDetails {
     reasoning_tokens: Option<u64>,
 }
 
-impl WireUsage {
-    fn report(usage: &[u8]) -> Option<Report> {
+impl WireChatUsage {
+    fn report(usage: &[u8]) -> Option<UsageReport> {
         metering::read_wire(usage).map(|usage: Self| usage.to_report())
     }
 
     /// The usage in disjoint kinds.
-    fn to_report(&self) -> Report {
+    fn to_report(&self) -> UsageReport {
         let prompt = self.prompt_tokens_details.as_ref();
         let cached =
             prompt.and_then(|details| details.cached_tokens).or(self.prompt_cache_hit_tokens);
@@ -295,7 +297,7 @@ impl WireUsage {
             output_tokens: self.output_tokens(),
             ..Usage::ZERO
         };
-        Report { usage, has_details, rounds: 1 }
+        UsageReport { usage, has_details, rounds: 1 }
     }
 
     /// All output. xAI counts reasoning beside `completion_tokens`, and Gemini its thoughts nowhere
@@ -385,33 +387,33 @@ fn read_tool_call(call: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
 struct ChatTally {
     /// The usage chunk was asked for by us, not by the customer.
     usage_is_ours: bool,
-    known: Known,
+    known: StreamState,
     /// A choice has finished, or the upstream has said that it failed.
     ended: bool,
     done: bool,
 }
 
 impl Tally for ChatTally {
-    fn judge(&mut self, data: &[u8]) -> Verdict {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.done {
             // Nothing belongs behind `[DONE]`: a second one, or a usage that nobody should believe.
-            return Verdict::Drop;
+            return EventAction::Drop;
         }
         if data == b"[DONE]" {
             self.done = true;
-            return Verdict::Keep;
+            return EventAction::Keep;
         }
-        let Some(chunk) = Chunk::read(data) else { return Verdict::Keep };
+        let Some(chunk) = Chunk::read(data) else { return EventAction::Keep };
         self.known.failed |= chunk.has_error;
         self.ended |= chunk.finishes || chunk.has_error;
         self.known.show(chunk.shown);
         if chunk.usages.is_empty() {
-            return Verdict::Keep;
+            return EventAction::Keep;
         }
-        for report in chunk.usages.iter().filter_map(|usage| WireUsage::report(usage)) {
+        for report in chunk.usages.iter().filter_map(|usage| WireChatUsage::report(usage)) {
             self.known.report(report);
         }
-        if !chunk.has_choices && self.usage_is_ours { Verdict::Drop } else { Verdict::Keep }
+        if !chunk.has_choices && self.usage_is_ours { EventAction::Drop } else { EventAction::Keep }
     }
 
     fn is_complete(&self) -> bool {

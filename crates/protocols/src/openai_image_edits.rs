@@ -4,7 +4,7 @@
 use imagesize::ImageType;
 
 use super::form::{Form, Part};
-use super::images::{Asked, Order, PARTIAL_IMAGES_MAX};
+use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
 use super::limits::{ImageLimits, ModelLimits, ResponseFormat};
 use super::splice::Splice;
 use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request, Terms};
@@ -31,7 +31,7 @@ const IMAGES: [&str; 2] = ["image", "image[]"];
 /// What else OpenAI takes (its API reference, "Create image edit"), at no price of its own.
 const OTHERS: [&str; 4] = ["user", "input_fidelity", "output_compression", "moderation"];
 
-/// The codec.
+/// The codec of OpenAI's image edits.
 #[derive(Debug)]
 pub struct OpenaiImageEdits;
 
@@ -58,7 +58,7 @@ impl Codec for OpenaiImageEdits {
         check_names(form, &limits.pass.fields)?;
         let prompt = fields.text("prompt")?.filter(|prompt| !prompt.is_empty());
         let missing = || GatewayError::invalid("prompt", "`prompt` must be a non-empty text");
-        let input_tokens = TextSize::of(prompt.ok_or_else(missing)?.as_bytes()).tokens();
+        let input_tokens = TextSize::measure(prompt.ok_or_else(missing)?.as_bytes()).tokens();
         check_images(&fields, &limits.images)?;
         // What is not listed is for generations.
         let listed = ImageLimits {
@@ -77,7 +77,7 @@ impl Codec for OpenaiImageEdits {
         Ok(Box::new(EditCall {
             order,
             terms: Terms { stream, model, bound, floor },
-            response_format: ResponseFormatEdit::of(form, &order, &limits.images)?,
+            response_format: ResponseFormatEdit::new(form, &order, &limits.images)?,
         }))
     }
 }
@@ -126,7 +126,7 @@ impl<'a> Fields<'a> {
         number.map(Some).ok_or_else(|| GatewayError::invalid(name, message()))
     }
 
-    fn asked(&self, limits: &ImageLimits) -> Result<Asked, GatewayError> {
+    fn asked(&self, limits: &ImageLimits) -> Result<ImageRequest, GatewayError> {
         let owned = |name| Ok::<_, GatewayError>(self.text(name)?.map(str::to_owned));
         let n = self.integer("n", 1, u64::from(limits.count_max))?.unwrap_or(1);
         let stream = match self.text("stream")? {
@@ -137,7 +137,7 @@ impl<'a> Fields<'a> {
                 return Err(GatewayError::invalid("stream", message));
             }
         };
-        Ok(Asked {
+        Ok(ImageRequest {
             n: u32::try_from(n).unwrap_or(u32::MAX),
             size: owned("size")?,
             quality: owned("quality")?,
@@ -203,7 +203,7 @@ enum ResponseFormatEdit {
 }
 
 impl ResponseFormatEdit {
-    fn of(form: &Form, order: &Order, limits: &ImageLimits) -> Result<Self, GatewayError> {
+    fn new(form: &Form, order: &Order, limits: &ImageLimits) -> Result<Self, GatewayError> {
         const FIELD: &str = "response_format";
         let Some(ways) = limits.response_formats.as_deref() else { return Ok(Self::Keep) };
         Ok(match (ways.len(), form.field(FIELD)?) {
@@ -314,7 +314,9 @@ mod tests {
         images: ImageLimits,
         pass: Pass,
     ) -> Result<Box<dyn Call>, GatewayError> {
-        let mut scan = FormScan::new(Boundary::of(b"multipart/form-data; boundary=b").expect("ok"));
+        let mut scan = FormScan::new(
+            Boundary::from_content_type(b"multipart/form-data; boundary=b").expect("ok"),
+        );
         scan.feed(body).expect("a form");
         let request = Request::Form(scan.finish(body).expect("a form"), body);
         let (input_tokens_max, output_tokens_max) = (1000, 6240);

@@ -2,7 +2,7 @@
 //! it. OpenAI's API reference, "Create image"; Ark's "Image generation API" (Seedream), which adds
 //! images to refer to and series of images. Spec section 4, the variants whose shape is not shown.
 
-use super::images::{Asked, Order, PARTIAL_IMAGES_MAX};
+use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::offer::Prompt;
@@ -29,7 +29,8 @@ const OPENAI_FIELDS: [&str; 14] = [
     "partial_images",
     "user",
 ];
-/// The same for Ark (its "Image generation API"). Its `tools` search the web, at a price.
+/// The fields of a request for images to Ark (its "Image generation API"). Its `tools` search the
+/// web, at a price.
 const ARK_FIELDS: [&str; 15] = [
     "model",
     "prompt",
@@ -53,7 +54,7 @@ const SERIES_OPTIONS: &str = "sequential_image_generation_options";
 /// Images of a series that does not say how many, the images referred to included: Ark's own limit.
 const SERIES_MAX: u64 = 15;
 
-/// The codec.
+/// The codec of OpenAI's image generations.
 #[derive(Debug)]
 pub struct OpenaiImages;
 
@@ -171,7 +172,7 @@ fn read(
         return Err(GatewayError::invalid("prompt", "`prompt` must be a non-empty string"));
     }
     let partial_images = super::integer(body, "partial_images", 0..=PARTIAL_IMAGES_MAX)?;
-    let order = Asked {
+    let order = ImageRequest {
         n: u32::try_from(images).unwrap_or(u32::MAX),
         size: super::text(body, "size")?,
         quality: super::text(body, "quality")?,

@@ -7,16 +7,18 @@ use serde::Deserialize;
 use super::estimate::TextSize;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
-use super::metering::{self, Frame, JsonMeter, Known, Report, Shown, StreamMeter, Tally};
+use super::metering::{
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+};
 use super::offer::LeftOut;
 use super::splice::Splice;
-use super::sse::Verdict;
+use super::sse::EventAction;
 use super::stored::{self, Reference, StoredIds};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Usage, UsageSource};
 
-/// The codec.
+/// The codec of OpenAI's Responses API.
 #[derive(Debug)]
 pub struct OpenaiResponses;
 
@@ -111,11 +113,11 @@ impl Call for ResponsesCall {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
             Framing::Json | Framing::Binary => {
-                let meter = JsonMeter::new(frame, Box::new(WireUsage::report));
+                let meter = JsonMeter::new(frame, Box::new(WireResponsesUsage::report));
                 Box::new(meter.noting_ids(self.is_stored))
             }
             Framing::Sse => {
-                let known = Known::new(frame);
+                let known = StreamState::new(frame);
                 let ids = self.is_stored.then(StoredIds::default);
                 Box::new(StreamMeter::new(ResponsesTally { known, ended: false, ids }))
             }
@@ -127,7 +129,7 @@ impl Call for ResponsesCall {
 /// reasoning.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct WireUsage {
+struct WireResponsesUsage {
     input_tokens: u64,
     input_tokens_details: Option<WireInputDetails>,
     output_tokens: u64,
@@ -148,13 +150,13 @@ struct WireOutputDetails {
     reasoning_tokens: Option<u64>,
 }
 
-impl WireUsage {
-    fn report(usage: &[u8]) -> Option<Report> {
+impl WireResponsesUsage {
+    fn report(usage: &[u8]) -> Option<UsageReport> {
         metering::read_wire(usage).map(|usage: Self| usage.to_report())
     }
 
     /// The usage in disjoint kinds.
-    fn to_report(&self) -> Report {
+    fn to_report(&self) -> UsageReport {
         let details = self.input_tokens_details.as_ref();
         let cached = details.and_then(|details| details.cached_tokens);
         let written = details.and_then(|details| details.cache_write_tokens);
@@ -169,7 +171,7 @@ impl WireUsage {
             output_tokens: self.output_tokens(),
             ..Usage::ZERO
         };
-        Report { usage, has_details, rounds: 1 }
+        UsageReport { usage, has_details, rounds: 1 }
     }
 
     /// All output, also where an imitator counts reasoning beside it, as some do for chat.
@@ -184,8 +186,8 @@ impl WireUsage {
 
 /// What an event of a stream says.
 #[derive(Default)]
-struct Event<'a> {
-    /// With its quotes.
+struct ResponsesEvent<'a> {
+    /// The event's type, with its quotes.
     kind: &'a [u8],
     /// Of a delta, whatever it is a delta of.
     text: TextSize,
@@ -195,7 +197,7 @@ struct Event<'a> {
     ids: [Option<&'a [u8]>; 2],
 }
 
-impl<'a> Event<'a> {
+impl<'a> ResponsesEvent<'a> {
     /// Reads the data of an event; `None` for what no event looks like.
     fn read(data: &'a [u8]) -> Option<Self> {
         let mut event = Self::default();
@@ -229,20 +231,20 @@ impl<'a> Event<'a> {
 /// What a stream has shown so far.
 #[derive(Default)]
 struct ResponsesTally {
-    known: Known,
+    known: StreamState,
     ended: bool,
     /// Of what the upstream keeps, where it keeps something.
     ids: Option<StoredIds>,
 }
 
 impl Tally for ResponsesTally {
-    fn judge(&mut self, data: &[u8]) -> Verdict {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.ended {
             // What comes behind the last event is relayed, and not believed.
-            return Verdict::Keep;
+            return EventAction::Keep;
         }
-        let Some(event) = Event::read(data) else { return Verdict::Keep };
-        self.known.show(Shown::of(event.text));
+        let Some(event) = ResponsesEvent::read(data) else { return EventAction::Keep };
+        self.known.show(Shown::from_text(event.text));
         if let Some(ids) = &mut self.ids {
             event.ids.into_iter().flatten().for_each(|id| ids.add(id));
         }
@@ -255,11 +257,12 @@ impl Tally for ResponsesTally {
             _ => {}
         }
         if self.ended {
-            for report in event.usages.iter().filter_map(|usage| WireUsage::report(usage)) {
+            for report in event.usages.iter().filter_map(|usage| WireResponsesUsage::report(usage))
+            {
                 self.known.report(report);
             }
         }
-        Verdict::Keep
+        EventAction::Keep
     }
 
     fn is_complete(&self) -> bool {

@@ -15,7 +15,7 @@ use tollgate_money::price::Usage;
 const FIELDS: [&str; 7] =
     ["model", "input", "voice", "response_format", "instructions", "speed", "stream_format"];
 
-/// The codec.
+/// The codec of OpenAI's speech.
 #[derive(Debug)]
 pub struct OpenaiSpeech;
 

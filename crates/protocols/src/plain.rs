@@ -15,9 +15,9 @@ pub struct PlainImage<'a> {
     pub model: &'a str,
     /// What is to be seen.
     pub prompt: &'a str,
-    /// How many images.
+    /// How many images are wanted.
     pub count: Option<u32>,
-    /// `1024x1024`
+    /// The size of each image in pixels, such as `1024x1024`.
     pub size: Option<&'a str>,
     /// `low`, `high` and the like.
     pub quality: Option<&'a str>,
@@ -36,9 +36,9 @@ pub struct PlainVideo<'a> {
     pub prompt: &'a str,
     /// How long, in seconds.
     pub seconds: Option<u32>,
-    /// `720p`
+    /// The resolution of the video, such as `720p`.
     pub resolution: Option<&'a str>,
-    /// `16:9`
+    /// The ratio of width to height, such as `16:9`.
     pub aspect_ratio: Option<&'a str>,
     /// Images to begin with, or to go by.
     pub image_urls: &'a [String],

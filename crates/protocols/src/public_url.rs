@@ -42,7 +42,8 @@ pub fn parse(text: &str) -> Result<Url, NotPublic> {
     parse_over(text, &["https"])
 }
 
-/// The same of a URL that others fetch, who may do so over `http` too.
+/// Reads a URL on the public internet that others fetch, who may do so over `http` as well as
+/// `https`.
 ///
 /// # Errors
 /// Why it is refused.

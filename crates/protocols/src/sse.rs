@@ -9,15 +9,15 @@ use bytes::{Bytes, BytesMut};
 
 /// The longest event of text that is looked into. A longer one is relayed as it comes, unread.
 const EVENT_BYTES_MAX: usize = 1024 * 1024;
-/// The same for events that carry images.
+/// The longest event that carries images, in bytes. A longer one is relayed as it comes, unread.
 const IMAGE_EVENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// What to do with a complete event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Relay it.
+pub enum EventAction {
+    /// The event goes to the customer.
     Keep,
-    /// Leave it out.
+    /// The event is left out.
     Drop,
 }
 
@@ -31,14 +31,14 @@ pub struct Events {
     /// The beginning of an event whose end has not come.
     held: BytesMut,
     bytes_max: usize,
-    line: Line,
+    line: LinePosition,
     /// Inside an event that grew past `bytes_max`.
     oversize: bool,
 }
 
 /// Where in a line the stream is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Line {
+enum LinePosition {
     /// At the first byte of a line.
     #[default]
     Start,
@@ -64,7 +64,7 @@ impl Events {
     }
 
     fn new(bytes_max: usize) -> Self {
-        Self { held: BytesMut::new(), bytes_max, line: Line::default(), oversize: false }
+        Self { held: BytesMut::new(), bytes_max, line: LinePosition::default(), oversize: false }
     }
 
     /// Bytes that wait for the end of their event.
@@ -74,8 +74,8 @@ impl Events {
     }
 
     /// Takes a chunk; returns what can be relayed now. `judge` sees each complete event once.
-    pub fn relay(&mut self, chunk: &Bytes, mut judge: impl FnMut(&[u8]) -> Verdict) -> Bytes {
-        let mut kept = Kept::new(chunk);
+    pub fn relay(&mut self, chunk: &Bytes, mut judge: impl FnMut(&[u8]) -> EventAction) -> Bytes {
+        let mut kept = KeptPieces::new(chunk);
         let mut start = 0;
         let mut from = 0;
         while let Some(end) = self.event_end(chunk, from) {
@@ -84,13 +84,13 @@ impl Events {
             if std::mem::take(&mut self.oversize) {
                 kept.range(start, end);
             } else if self.held.is_empty() {
-                if judge(tail) == Verdict::Keep {
+                if judge(tail) == EventAction::Keep {
                     kept.range(start, end);
                 }
             } else {
                 self.held.extend_from_slice(tail);
                 let event = self.held.split();
-                if judge(&event) == Verdict::Keep {
+                if judge(&event) == EventAction::Keep {
                     kept.bytes(&event);
                 }
             }
@@ -109,46 +109,46 @@ impl Events {
 
     /// The stream has ended: whatever was held of an unfinished event.
     pub fn take_unfinished(&mut self) -> Bytes {
-        self.line = Line::Start;
+        self.line = LinePosition::Start;
         self.held.split().freeze()
     }
 
     /// The position behind the blank line that ends the event running at `from`.
     fn event_end(&mut self, chunk: &[u8], mut from: usize) -> Option<usize> {
         loop {
-            if matches!(self.line, Line::Inside) {
+            if matches!(self.line, LinePosition::Inside) {
                 let rest = chunk.get(from..)?;
                 match memchr::memchr2(b'\n', b'\r', rest) {
                     None => return None,
                     Some(position) => {
                         let cr = rest.get(position) == Some(&b'\r');
-                        self.line = if cr { Line::AfterCr } else { Line::Start };
+                        self.line = if cr { LinePosition::AfterCr } else { LinePosition::Start };
                         from += position + 1;
                     }
                 }
             }
             let byte = *chunk.get(from)?;
             match (self.line, byte) {
-                (Line::AfterCr | Line::AfterLastCr, b'\n') => {
-                    self.line = Line::Start;
+                (LinePosition::AfterCr | LinePosition::AfterLastCr, b'\n') => {
+                    self.line = LinePosition::Start;
                     from += 1;
                 }
                 (_, b'\n') => {
-                    self.line = Line::Start;
+                    self.line = LinePosition::Start;
                     return Some(from + 1);
                 }
-                (Line::AfterLastCr, _) => self.line = Line::Start,
+                (LinePosition::AfterLastCr, _) => self.line = LinePosition::Start,
                 (_, b'\r') => {
                     // The event ends here; a `\n` behind it, in this chunk, belongs to it.
                     if chunk.get(from + 1) == Some(&b'\n') {
-                        self.line = Line::Start;
+                        self.line = LinePosition::Start;
                         return Some(from + 2);
                     }
-                    self.line = Line::AfterLastCr;
+                    self.line = LinePosition::AfterLastCr;
                     return Some(from + 1);
                 }
                 (_, _) => {
-                    self.line = Line::Inside;
+                    self.line = LinePosition::Inside;
                     from += 1;
                 }
             }
@@ -157,13 +157,13 @@ impl Events {
 }
 
 /// Collects kept pieces; as long as they are one run of the chunk, it is a slice and not a copy.
-struct Kept<'a> {
+struct KeptPieces<'a> {
     chunk: &'a Bytes,
     run: (usize, usize),
     copy: Option<BytesMut>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> KeptPieces<'a> {
     fn new(chunk: &'a Bytes) -> Self {
         Self { chunk, run: (0, 0), copy: None }
     }
@@ -237,7 +237,7 @@ mod tests {
             let relayed = events.relay(&Bytes::copy_from_slice(chunk), |event| {
                 seen.push(event.to_vec());
                 let dropped = !drop.is_empty() && data(event).as_ref() == drop;
-                if dropped { Verdict::Drop } else { Verdict::Keep }
+                if dropped { EventAction::Drop } else { EventAction::Keep }
             });
             out.extend_from_slice(&relayed);
         }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn whole_events_pass_without_a_copy() {
         let chunk = Bytes::from_static(b"data: 1\n\ndata: 2\n\n");
-        let relayed = Events::of_text().relay(&chunk, |_| Verdict::Keep);
+        let relayed = Events::of_text().relay(&chunk, |_| EventAction::Keep);
         assert_eq!(relayed.as_ptr(), chunk.as_ptr(), "same memory");
         assert_eq!(relayed, chunk);
     }

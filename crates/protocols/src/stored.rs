@@ -30,7 +30,7 @@ const IDS_MAX: usize = 512;
 /// Something that an upstream keeps, as a request names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// The request's field.
+    /// The field of the request that refers to it.
     pub field: &'static str,
     /// The upstream's id; empty where it cannot be told.
     pub id: String,
@@ -110,14 +110,14 @@ pub(super) struct IdScan {
     /// Inside the list of `output`.
     in_output: bool,
     /// The member whose value comes next, of the response or of an item.
-    member: Member,
+    member: CurrentMember,
     /// A string that may be a key or an id, with its first quote.
     text: Vec<u8>,
     ids: StoredIds,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Member {
+enum CurrentMember {
     /// A key comes first.
     #[default]
     None,
@@ -171,22 +171,23 @@ impl IdScan {
                 self.keep(b"\"");
             }
             b'{' | b'[' => {
-                self.in_output |= self.depth == 1 && self.member == Member::Output && byte == b'[';
+                self.in_output |=
+                    self.depth == 1 && self.member == CurrentMember::Output && byte == b'[';
                 self.depth = self.depth.saturating_add(1);
                 if self.is_looked_at() {
-                    self.member = Member::None;
+                    self.member = CurrentMember::None;
                 }
             }
             b'}' | b']' => {
                 self.depth = self.depth.saturating_sub(1);
                 self.in_output &= self.depth > 1;
             }
-            b',' if self.is_looked_at() => self.member = Member::None,
+            b',' if self.is_looked_at() => self.member = CurrentMember::None,
             b':' if self.is_looked_at() => {
                 self.member = match self.text.as_slice() {
-                    b"\"id\"" => Member::Id,
-                    b"\"output\"" => Member::Output,
-                    _ => Member::Other,
+                    b"\"id\"" => CurrentMember::Id,
+                    b"\"output\"" => CurrentMember::Output,
+                    _ => CurrentMember::Other,
                 };
             }
             _ => {}
@@ -202,7 +203,7 @@ impl IdScan {
 
     fn end_string(&mut self) {
         self.in_string = false;
-        if self.is_looked_at() && self.member == Member::Id {
+        if self.is_looked_at() && self.member == CurrentMember::Id {
             self.ids.add(&self.text);
         }
     }

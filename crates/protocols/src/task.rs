@@ -30,7 +30,7 @@ words! {
         Queued = "queued",
         /// The upstream is at work.
         Running = "running",
-        /// It is done.
+        /// It is done, and its result is there.
         Succeeded = "succeeded",
         /// It came to nothing.
         Failed = "failed",
@@ -108,14 +108,14 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// As few bytes as say it: they are kept with every task.
+    /// Encodes the facts in few bytes: they are kept with every task.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         // Encoding into memory fails for no type that is used here.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// What [`Self::encode`] wrote.
+    /// Reads what [`Self::encode`] wrote; `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()
@@ -155,7 +155,7 @@ pub trait TaskCodec: Sync {
 /// How a task is. What it used is as the upstream reports it, also beyond what was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Where it is.
+    /// The state in which the task is.
     pub state: TaskState,
     /// What it used, of a task that has ended: `None` for "nothing that is charged" where it came to
     /// nothing, and for "not told" where it succeeded.
@@ -172,7 +172,7 @@ pub struct Report {
 pub struct Error {
     /// A word for programs.
     pub code: &'static str,
-    /// What happened.
+    /// What happened, in words for the customer.
     pub message: &'static str,
 }
 

@@ -83,12 +83,12 @@ fn too_long(tokens: u64, context: u64) -> GatewayError {
 /// Where a request names its model, and how.
 #[derive(Debug)]
 pub(super) struct ModelField {
-    place: Place,
+    place: ModelLocation,
     name: String,
 }
 
 #[derive(Debug)]
-enum Place {
+enum ModelLocation {
     /// The value of a JSON member.
     Json(Range<usize>),
     /// A part of a form.
@@ -99,11 +99,14 @@ impl ModelField {
     fn read(body: &Object<'_>) -> Self {
         let value = body.get("model");
         let name = value.as_ref().and_then(Value::as_str).unwrap_or_default().into_owned();
-        Self { place: Place::Json(value.map(|value| value.range).unwrap_or_default()), name }
+        Self {
+            place: ModelLocation::Json(value.map(|value| value.range).unwrap_or_default()),
+            name,
+        }
     }
 
     pub(super) fn of_part(part: &Part, name: &str) -> Self {
-        Self { place: Place::Form(part.clone()), name: name.to_owned() }
+        Self { place: ModelLocation::Form(part.clone()), name: name.to_owned() }
     }
 
     /// The name overwritten, unless the upstream uses the same.
@@ -111,8 +114,10 @@ impl ModelField {
         let mut splice = Splice::default();
         match &self.place {
             _ if self.name == upstream_model => {}
-            Place::Json(range) => splice.replace(range.clone(), json_string(upstream_model)),
-            Place::Form(part) => part.overwrite(upstream_model, &mut splice),
+            ModelLocation::Json(range) => {
+                splice.replace(range.clone(), json_string(upstream_model))
+            }
+            ModelLocation::Form(part) => part.overwrite(upstream_model, &mut splice),
         }
         splice
     }

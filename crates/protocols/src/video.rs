@@ -175,7 +175,7 @@ pub(super) fn aspect_ratio(body: &Object<'_>) -> Result<Option<String>, GatewayE
 }
 
 /// How one kind of upstream takes submits.
-pub(super) trait Upstream: fmt::Debug + Send + Sync + 'static {
+pub(super) trait VideoUpstream: fmt::Debug + Send + Sync + 'static {
     /// Headers that it wants beside the usual ones.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
@@ -188,7 +188,8 @@ pub(super) trait Upstream: fmt::Debug + Send + Sync + 'static {
     /// What a refusal says.
     fn refusal(status: u16, body: &Bytes) -> Fault;
 
-    /// As [`Submit::failure`].
+    /// What the customer reads of a failure of the upstream's own, if no other target can serve;
+    /// `None` for what every failure is answered with.
     fn failure(_status: u16, _body: &Bytes) -> Option<GatewayError> {
         None
     }
@@ -219,7 +220,7 @@ pub(super) struct VideoCall<U> {
     upstream: PhantomData<U>,
 }
 
-impl<U: Upstream> VideoCall<U> {
+impl<U: VideoUpstream> VideoCall<U> {
     /// The call of a `body` whose own fields were read into `order`.
     pub(super) fn read(body: &Object<'_>, order: Order) -> Result<Self, GatewayError> {
         let has_webhook = U::CUT.contains(&WEBHOOK_URL);
@@ -235,7 +236,7 @@ impl<U: Upstream> VideoCall<U> {
     }
 }
 
-impl<U: Upstream> Call for VideoCall<U> {
+impl<U: VideoUpstream> Call for VideoCall<U> {
     fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -261,7 +262,7 @@ impl<U: Upstream> Call for VideoCall<U> {
     }
 }
 
-impl<U: Upstream> Submit for VideoCall<U> {
+impl<U: VideoUpstream> Submit for VideoCall<U> {
     fn body(&self, upstream_model: &str, body: &Bytes) -> Bytes {
         self.splice(upstream_model).apply(body)
     }

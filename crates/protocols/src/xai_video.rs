@@ -12,7 +12,7 @@ use super::limits::{ModelLimits, VideoLimits};
 use super::media_url::{self, Medium, Reach};
 use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
 use super::video::{
-    self, CONTENT_EMPTY, INVALID, MISSING, Order, Respelled, URL_INVALID, Upstream, VideoCall,
+    self, CONTENT_EMPTY, INVALID, MISSING, Order, Respelled, URL_INVALID, VideoCall, VideoUpstream,
     WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
@@ -48,7 +48,7 @@ const MODERATED: &str = "moderated";
 const CONTENT_REFUSED: &str = "DataInspectionFailed";
 const REFUSED_CONTENT: &str = "The upstream refused the content: it violates its usage guidelines.";
 
-/// The codec.
+/// The codec of xAI's videos.
 #[derive(Debug)]
 pub struct XaiVideo;
 
@@ -164,7 +164,7 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
 #[derive(Debug)]
 struct Xai;
 
-impl Upstream for Xai {
+impl VideoUpstream for Xai {
     const CUT: &'static [&'static str] = &[WAIT, WEBHOOK_URL];
 
     fn read(answer: &Bytes) -> Result<String, Fault> {
@@ -183,14 +183,14 @@ impl Upstream for Xai {
 /// What a refusal says: `{"error": {"message", "type", "param", "code"}}`, or flat, with two strings,
 /// `{"code", "error"}`.
 #[derive(Debug, Default)]
-struct Refusal {
+struct XaiError {
     code: String,
     message: String,
     param: Option<String>,
     is_flat: bool,
 }
 
-impl Refusal {
+impl XaiError {
     fn read(body: &[u8]) -> Self {
         let body: Value = json::from_upstream(body).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -225,7 +225,7 @@ impl Refusal {
 
 /// What a failure means. `status` is the answer's; a failure can come with a good one.
 fn fault(status: u16, body: &Bytes) -> Fault {
-    let refusal = Refusal::read(body);
+    let refusal = XaiError::read(body);
     if refusal.is_moderation() && status <= 403 {
         let error = GatewayError::new(ErrorKind::InvalidRequest, REFUSED_CONTENT);
         return Fault::Customers(error.code(CONTENT_REFUSED));
@@ -333,7 +333,7 @@ fn billed(usage: &Value) -> Option<Nanousd> {
 
 /// The `error` of a task that failed.
 fn error(said: &Value) -> Value {
-    let refusal = Refusal::read(json!({"error": said}).to_string().as_bytes());
+    let refusal = XaiError::read(json!({"error": said}).to_string().as_bytes());
     if refusal.is_moderation() {
         return json!({"code": CONTENT_REFUSED, "message": REFUSED_CONTENT});
     }

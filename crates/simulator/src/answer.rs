@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::behaviour::{Behaviour, Break, Withheld};
 use super::error;
-use super::script::{self, EventStream, Protocol, Step};
+use super::script::{self, BodyStep, EventStream, Protocol};
 
 /// Bytes that are neither JSON nor events, nor even text.
 const GARBAGE: &[u8] = b"data: {\"id\":\n\n\xFF\xFE\x00<html>not an answer</html>\x80";
@@ -19,7 +19,7 @@ pub(super) struct Answer {
     /// The announced length, where the body breaks off before it.
     pub(super) announced_bytes: Option<usize>,
     pub(super) retry_after: Option<String>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<BodyStep>,
     /// What happens instead, though all was done that the answer tells of.
     pub(super) withheld: Option<Withheld>,
 }
@@ -62,14 +62,14 @@ impl Answer {
         Self { content_type, ..Self::events(stream) }
     }
 
-    /// 200 with nonsense.
+    /// Status 200 with a body that is no answer at all.
     pub(super) fn garbage(streamed: bool) -> Self {
         Self {
             status: StatusCode::OK,
             content_type: if streamed { "text/event-stream" } else { "application/json" },
             announced_bytes: None,
             retry_after: None,
-            steps: vec![Step::Write(Bytes::from_static(GARBAGE))],
+            steps: vec![BodyStep::Write(Bytes::from_static(GARBAGE))],
             withheld: None,
         }
     }
@@ -109,7 +109,7 @@ impl Answer {
             content_type: "application/json",
             announced_bytes: None,
             retry_after: behaviour.retry_after.clone(),
-            steps: vec![Step::Write(body.to_string().into())],
+            steps: vec![BodyStep::Write(body.to_string().into())],
             withheld: None,
         }
     }

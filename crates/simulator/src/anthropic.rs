@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Envelope};
-use super::asked::Asked;
-use super::behaviour::{Behaviour, Done, Refusal, UsageForm};
+use super::asked::ReceivedRequest;
+use super::behaviour::{Behaviour, DoneMarker, Refusal, UsageForm};
 use super::reply::Reply;
 use super::script::{EventStream, Protocol};
 
@@ -17,7 +17,7 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
-struct Request {
+struct MessagesRequest {
     model: String,
     messages: Vec<Value>,
     max_tokens: u64,
@@ -27,7 +27,7 @@ struct Request {
     tools: Vec<Value>,
 }
 
-impl Request {
+impl MessagesRequest {
     /// The tool that the answer calls: the first one, until its result is there.
     fn tool(&self) -> Option<&Value> {
         let last = self.messages.last().map(|message| &message["content"]);
@@ -38,16 +38,16 @@ impl Request {
     }
 }
 
-/// Answers `…/messages/count_tokens`.
-pub(super) fn token_count(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+/// Answers a request to count tokens: `…/messages/count_tokens`.
+pub(super) fn token_count(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
     let tokens = behaviour.usage.prompt.unwrap_or(counted);
     Answer::json(json!({"input_tokens": tokens}).to_string(), behaviour)
 }
 
-/// Answers `…/messages`.
-pub(super) fn message(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<Request>(asked.body) {
+/// Answers a request for a message: `…/messages`.
+pub(super) fn message(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<MessagesRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => {
             let message = format!("The body: {error}.");
@@ -66,9 +66,9 @@ pub(super) fn message(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
         }
         None => Reply::words(behaviour, tokens_max),
     };
-    let message = Message {
+    let message = MessagesResponse {
         number: asked.number,
-        usage: Usage::reported(asked.body.len(), &reply, behaviour),
+        usage: MessagesUsage::reported(asked.body.len(), &reply, behaviour),
         model: request.model,
         reply,
     };
@@ -79,14 +79,14 @@ pub(super) fn message(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
     }
 }
 
-struct Message {
+struct MessagesResponse {
     number: u64,
     model: String,
     reply: Reply,
-    usage: Option<Usage>,
+    usage: Option<MessagesUsage>,
 }
 
-impl Message {
+impl MessagesResponse {
     fn whole(&self) -> Value {
         let text = self.reply.pieces.concat();
         let block = match &self.reply.tool {
@@ -109,7 +109,7 @@ impl Message {
         let mut stream = EventStream::new(behaviour, Protocol::Anthropic);
         let mut start = self.opened();
         if let Some(usage) = self.usage {
-            start["usage"] = Usage { output: 1, ..usage }.to_json();
+            start["usage"] = MessagesUsage { output: 1, ..usage }.to_json();
         }
         let block = match &self.reply.tool {
             Some(name) => {
@@ -135,9 +135,9 @@ impl Message {
         }
         send(&mut stream, "message_delta", end);
         let stops = match behaviour.faults.done {
-            Done::Once => 1,
-            Done::Twice => 2,
-            Done::Missing => 0,
+            DoneMarker::Once => 1,
+            DoneMarker::Twice => 2,
+            DoneMarker::Missing => 0,
         };
         (0..stops).for_each(|_| send(&mut stream, "message_stop", json!({})));
         Answer::events(stream)
@@ -178,15 +178,15 @@ fn event(stream: &EventStream<'_>, name: &str, mut data: Value) -> bytes::Bytes 
     stream.named_event(name, &data.to_string())
 }
 
-/// A usage report.
+/// The usage that a message reports, in tokens.
 #[derive(Clone, Copy)]
-struct Usage {
+struct MessagesUsage {
     input: i64,
     cache_read: i64,
     output: i64,
 }
 
-impl Usage {
+impl MessagesUsage {
     /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
     fn reported(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
         match behaviour.faults.usage {

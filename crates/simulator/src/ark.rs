@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-use self::request::{Invalid, Request};
+use self::request::{Invalid, TaskRequest};
 use super::answer::{Answer, Envelope};
-use super::asked::Asked;
+use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, TaskEnd};
-use super::tasks::{self, Task, TaskState, Tasks, Work};
+use super::tasks::{self, Task, TaskState, TaskStore, Work};
 use super::usage::Usage;
 use super::{error, results};
 use tollgate_money::clock::UnixMs;
@@ -41,8 +41,8 @@ const PAGES_MAX: usize = 500;
 
 /// A video that was ordered.
 #[derive(Debug)]
-pub(super) struct Video {
-    request: Request,
+pub(super) struct ArkVideo {
+    request: TaskRequest,
     url: String,
     last_frame_url: Option<String>,
     /// Which pictures come from the same words.
@@ -66,8 +66,12 @@ pub(super) fn task_id(submitted: UnixMs, number: u64) -> String {
 }
 
 /// Answers a `POST` to `…/contents/generations/tasks`.
-pub(super) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Arc<Tasks>) -> Answer {
-    let request = match Request::read(asked.body) {
+pub(super) fn submit(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &Arc<TaskStore>,
+) -> Answer {
+    let request = match TaskRequest::read(asked.body) {
         Ok(request) => request,
         Err(invalid) => return refused(&invalid, behaviour),
     };
@@ -81,7 +85,7 @@ pub(super) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Arc<Tasks
     let last_frame_url = request.return_last_frame.then(|| results::image_url(asked, 0));
     let seed = request.seed.unwrap_or(asked.number);
     let url = results::video_url(asked);
-    let video = Video { request, url, last_frame_url, seed, usage };
+    let video = ArkVideo { request, url, last_frame_url, seed, usage };
     let id = tasks.submit(asked, model, Work::Ark(video), behaviour);
     if let Some(url) = callback_url {
         tokio::spawn(callback::follow(Arc::clone(tasks), id.clone(), url));
@@ -90,7 +94,7 @@ pub(super) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Arc<Tasks
 }
 
 /// Answers a `GET` of `…/contents/generations/tasks/{id}`.
-pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
     let shown = |task: &mut Task| record(task, task.state());
     let known = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
     match known {
@@ -100,7 +104,11 @@ pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
 }
 
 /// Answers a `GET` of `…/contents/generations/tasks`.
-pub(super) fn list(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+pub(super) fn list(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &TaskStore,
+) -> Answer {
     let mut page = (1, PAGE_SIZE);
     for (name, value) in url::form_urlencoded::parse(asked.query.as_bytes()) {
         let field = match &*name {
@@ -132,7 +140,7 @@ pub(super) fn list(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) -> A
 
 /// Answers a `DELETE` of `…/contents/generations/tasks/{id}`: a queued task is cancelled, and the
 /// record of one that is over is deleted.
-pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<Tasks>) -> Answer {
+pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<TaskStore>) -> Answer {
     let changed = tasks.with(id, |task| {
         let Work::Ark(video) = &task.work else { return None };
         match task.state() {

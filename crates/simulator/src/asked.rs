@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 pub(super) const PATH_SETTINGS: &str = "sim:";
 
 /// A request that was read.
-pub(super) struct Asked<'a> {
+pub(super) struct ReceivedRequest<'a> {
     pub(super) method: &'a Method,
     pub(super) path: &'a str,
     /// What stands after the `?`; empty without one.
@@ -22,7 +22,7 @@ pub(super) struct Asked<'a> {
     pub(super) number: u64,
 }
 
-impl Asked<'_> {
+impl ReceivedRequest<'_> {
     /// The segments of the path that hold settings.
     pub(super) fn settings(&self) -> impl Iterator<Item = &str> {
         self.path.split('/').filter(|segment| segment.starts_with(PATH_SETTINGS))

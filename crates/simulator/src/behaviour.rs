@@ -48,7 +48,7 @@ pub struct Behaviour {
     /// measuring large bodies, where reading JSON here would take the processor from what is
     /// measured.
     pub blind: bool,
-    /// What goes wrong.
+    /// What goes wrong on the way, and when.
     pub faults: Faults,
 }
 
@@ -84,16 +84,16 @@ pub struct UsageFigures {
     pub prompt: Option<i64>,
     /// `completion_tokens`, or what else came out: DashScope's images and seconds, for example.
     pub completion: Option<i64>,
-    /// `prompt_tokens_details.cached_tokens`.
+    /// The tokens that `prompt_tokens_details.cached_tokens` reports.
     pub cached: Option<i64>,
-    /// `completion_tokens_details.reasoning_tokens`.
+    /// The tokens that `completion_tokens_details.reasoning_tokens` reports.
     pub reasoning: Option<i64>,
 }
 
 /// How DashScope's image models report usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageDialect {
-    /// `image_count`, `width`, `height`.
+    /// With `image_count`, `width` and `height`.
     #[default]
     Counted,
     /// `output_width`, `output_height`, `input_image_count`, `output_image_count`.
@@ -110,7 +110,7 @@ pub struct Faults {
     /// How usage is reported.
     pub usage: UsageForm,
     /// How a stream ends.
-    pub done: Done,
+    pub done: DoneMarker,
     /// How the lines of a stream end.
     pub line_end: LineEnd,
     /// How a body is cut into writes.
@@ -169,14 +169,14 @@ pub enum Break {
 /// How usage is reported. A forgery claims ten times what is true unless it says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageForm {
-    /// Once and right.
+    /// The usage is reported once, and right.
     #[default]
     Honest,
     /// Not at all, asked for or not.
     Missing,
     /// Right, but as a string that holds JSON, as DashScope has been seen to do. DashScope's tasks only.
     Text,
-    /// Negative counts.
+    /// The usage is reported with counts below zero.
     Negative,
     /// The largest counts that 64 bits hold.
     Huge,
@@ -190,25 +190,25 @@ pub enum UsageForm {
 
 /// How a stream ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Done {
-    /// With one `[DONE]`.
+pub enum DoneMarker {
+    /// With one `[DONE]` at the end.
     #[default]
     Once,
-    /// With two.
+    /// With two `[DONE]` at the end.
     Twice,
-    /// Without.
+    /// Without a `[DONE]` at the end.
     Missing,
 }
 
 /// How the lines of a stream end. The standard of server-sent events allows all three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineEnd {
-    /// `\n`
+    /// A line feed: `\n`.
     #[default]
     Lf,
-    /// `\r\n`
+    /// A carriage return and a line feed: `\r\n`.
     CrLf,
-    /// `\r`
+    /// A carriage return: `\r`.
     Cr,
 }
 

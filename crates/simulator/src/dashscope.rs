@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Envelope};
-use super::asked::Asked;
+use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Faults, Refusal, UsageDialect};
 use super::results;
 use super::usage::Usage;
@@ -25,18 +25,18 @@ const SIZE: (u32, u32) = (1024, 1024);
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
-struct Request {
+struct GenerationRequest {
     #[serde(rename = "model")]
     _model: String,
-    input: Input,
+    input: GenerationInput,
     #[serde(default)]
-    parameters: Parameters,
+    parameters: ImageParameters,
 }
 
 /// What is asked for shows in the input, not in the path.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Input {
+enum GenerationInput {
     Image { messages: Vec<Message> },
     Speech { text: String, voice: String },
 }
@@ -47,13 +47,13 @@ struct Message {
 }
 
 #[derive(Default, Deserialize)]
-struct Parameters {
+struct ImageParameters {
     /// Width and height with a `*` between.
     #[serde(default)]
     size: Option<String>,
 }
 
-impl Parameters {
+impl ImageParameters {
     /// `None` for a size that is none.
     fn size(&self) -> Option<(u32, u32)> {
         let Some(size) = &self.size else { return Some(SIZE) };
@@ -62,9 +62,9 @@ impl Parameters {
     }
 }
 
-/// Answers `…/multimodal-generation/generation`.
-pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<Request>(asked.body) {
+/// Answers a request for images or speech: `…/multimodal-generation/generation`.
+pub(super) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<GenerationRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),
     };
@@ -72,15 +72,17 @@ pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
         return Answer::garbage(false);
     }
     match &request.input {
-        Input::Image { messages } => image(asked, messages, &request.parameters, behaviour),
-        Input::Speech { text, voice } => speech(asked, text, voice, behaviour),
+        GenerationInput::Image { messages } => {
+            image(asked, messages, &request.parameters, behaviour)
+        }
+        GenerationInput::Speech { text, voice } => speech(asked, text, voice, behaviour),
     }
 }
 
 fn image(
-    asked: &Asked<'_>,
+    asked: &ReceivedRequest<'_>,
     messages: &[Message],
-    parameters: &Parameters,
+    parameters: &ImageParameters,
     behaviour: &Behaviour,
 ) -> Answer {
     let Some((width, height)) = parameters.size() else {
@@ -108,7 +110,7 @@ fn image(
     whole(asked, output, usage, behaviour)
 }
 
-fn speech(asked: &Asked<'_>, text: &str, voice: &str, behaviour: &Behaviour) -> Answer {
+fn speech(asked: &ReceivedRequest<'_>, text: &str, voice: &str, behaviour: &Behaviour) -> Answer {
     if text.is_empty() {
         return invalid("input.text must not be empty.", behaviour);
     }
@@ -132,7 +134,12 @@ fn speech(asked: &Asked<'_>, text: &str, voice: &str, behaviour: &Behaviour) -> 
     whole(asked, output, usage, &Behaviour { faults, ..behaviour.clone() })
 }
 
-fn whole(asked: &Asked<'_>, output: Value, usage: Option<Value>, behaviour: &Behaviour) -> Answer {
+fn whole(
+    asked: &ReceivedRequest<'_>,
+    output: Value,
+    usage: Option<Value>,
+    behaviour: &Behaviour,
+) -> Answer {
     let mut body = json!({"request_id": format!("req_sim_{}", asked.number), "output": output});
     if let Some(usage) = usage {
         body["usage"] = usage;

@@ -124,8 +124,8 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 pub use behaviour::{
-    BadSetting, Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, TaskEnd, TaskSettings,
-    UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
+    BadSetting, Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, TaskEnd,
+    TaskSettings, UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
 };
 pub use recorded::Recorded;
 pub use tasks::{SimTask, TaskProtocol, TaskState};
@@ -176,7 +176,7 @@ impl Sim {
         Ok(Self { addr, server, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address and port where it listens.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr

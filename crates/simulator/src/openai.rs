@@ -15,13 +15,13 @@ use super::behaviour::Behaviour;
 /// The models that are listed. Requests may name any model, listed or not.
 const MODELS: [&str; 2] = ["sim-chat", "sim-embedding"];
 
-/// Answers `…/models`.
+/// Answers a request for the list of models: `…/models`.
 pub(super) fn models(behaviour: &Behaviour) -> Answer {
     let data: Vec<_> = MODELS.iter().map(|id| record(id)).collect();
     Answer::json(json!({"object": "list", "data": data}).to_string(), behaviour)
 }
 
-/// Answers `…/models/{id}`.
+/// Answers a request for one model: `…/models/{id}`.
 pub(super) fn model(id: &str, behaviour: &Behaviour) -> Answer {
     Answer::json(record(id).to_string(), behaviour)
 }

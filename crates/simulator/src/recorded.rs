@@ -19,13 +19,13 @@ const KEPT_BODY_BYTES_MAX: usize = 64 * 1024;
 pub struct Recorded {
     /// When its last byte was read.
     pub received: UnixMs,
-    /// Its method.
+    /// The method of the request.
     pub method: Method,
     /// Its path with the query, as sent.
     pub path: String,
-    /// HTTP/1.1 or HTTP/2.
+    /// The version of HTTP: HTTP/1.1 or HTTP/2.
     pub version: Version,
-    /// Its headers.
+    /// The headers of the request.
     pub headers: HeaderMap,
     /// The SHA-256 of its body, in lower-case hex.
     pub body_sha256: String,

@@ -28,7 +28,7 @@ const WORDS: [&str; PERIOD] = [
     "asked ",
     "for. ",
 ];
-/// The same where characters should have more than one byte.
+/// The words of a reply whose characters should have more than one byte.
 const WIDE_WORDS: [&str; PERIOD] = [
     "模拟 ",
     "上游 ",
@@ -77,7 +77,7 @@ pub(super) struct ChatRequest<'a> {
     response_format: Option<Value>,
 }
 
-/// `stream_options`.
+/// The `stream_options` of a request.
 #[derive(Deserialize)]
 pub(super) struct StreamOptions {
     #[serde(default)]

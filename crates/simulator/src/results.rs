@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::answer::Answer;
-use super::asked::Asked;
+use super::asked::ReceivedRequest;
 use super::audio;
 use super::behaviour::{Behaviour, Break};
 use super::image;
@@ -22,27 +22,27 @@ const SPEECH_SAMPLES_MAX: u32 = 60 * audio::SAMPLES_PER_SECOND;
 const MP4: [u8; 28] = *b"\0\0\0\x14ftypisom\0\0\0\0isom\0\0\0\x08mdat";
 
 /// Where the speech of so many characters is.
-pub(super) fn speech_url(asked: &Asked<'_>, characters: usize) -> String {
+pub(super) fn speech_url(asked: &ReceivedRequest<'_>, characters: usize) -> String {
     url(asked, &format!("speech-{}-{characters}.wav", asked.number))
 }
 
 /// Where the image is that comes `index`-th in its answer.
-pub(super) fn image_url(asked: &Asked<'_>, index: u32) -> String {
+pub(super) fn image_url(asked: &ReceivedRequest<'_>, index: u32) -> String {
     url(asked, &format!("image-{}-{index}.png", asked.number))
 }
 
 /// Where the video is that a request has ordered.
-pub(super) fn video_url(asked: &Asked<'_>) -> String {
+pub(super) fn video_url(asked: &ReceivedRequest<'_>) -> String {
     url(asked, &format!("video-{}-0.mp4", asked.number))
 }
 
 /// The settings in the request's path are in the URL too, so that they hold for the file as well.
-fn url(asked: &Asked<'_>, name: &str) -> String {
+fn url(asked: &ReceivedRequest<'_>, name: &str) -> String {
     let settings: String = asked.settings().map(|segment| format!("/{segment}")).collect();
     format!("http://{}{settings}/{DIRECTORY}/{name}", asked.host)
 }
 
-/// Answers `…/sim/results/{name}`.
+/// Answers a request for a file that was made: `…/sim/results/{name}`.
 pub(super) fn answer(name: &str, behaviour: &Behaviour) -> Answer {
     let (content_type, file) = match made(name) {
         Some(made) => made,

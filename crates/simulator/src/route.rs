@@ -5,7 +5,7 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::answer::{Answer, Envelope};
-use super::asked::Asked;
+use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
 use super::state::Server;
 use super::{anthropic, ark, dashscope, openai, results, xai};
@@ -42,7 +42,7 @@ enum Endpoint<'a> {
 
 impl<'a> Endpoint<'a> {
     /// The endpoint by the end of the path, whatever stands before.
-    fn of(path: &'a str) -> Option<Self> {
+    fn from_path(path: &'a str) -> Option<Self> {
         match path {
             REQUESTS_PATH => return Some(Self::Requests),
             TASKS_PATH => return Some(Self::Tasks),
@@ -110,7 +110,7 @@ impl<'a> Endpoint<'a> {
         }
     }
 
-    fn answer(self, asked: &Asked<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
+    fn answer(self, asked: &ReceivedRequest<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
         let tasks = &server.tasks;
         let shown = |json: Value| Answer::json(json.to_string(), &Behaviour::default());
         match self {
@@ -147,7 +147,7 @@ pub(super) fn shows_what_was_recorded(path: &str) -> bool {
 
 /// The task that a request asks after, if it asks after one.
 pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str> {
-    match Endpoint::of(path)? {
+    match Endpoint::from_path(path)? {
         Endpoint::DashscopeTask(id) | Endpoint::ArkTask(id) | Endpoint::XaiVideo(id) => {
             (*method == Method::GET).then_some(id)
         }
@@ -155,9 +155,13 @@ pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str
     }
 }
 
-/// Answers a request.
-pub(super) fn answer(asked: &Asked<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
-    let endpoint = Endpoint::of(asked.path);
+/// Answers a request by its path, its method and the behaviour that was set.
+pub(super) fn answer(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    server: &Server,
+) -> Answer {
+    let endpoint = Endpoint::from_path(asked.path);
     // What does not exist is refused as OpenAI would.
     let envelope = endpoint.map_or(Envelope::Openai, Endpoint::envelope);
     let refused = match endpoint {
@@ -199,7 +203,11 @@ fn told_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
 }
 
 /// The refusal of a request that does not carry the key it must.
-fn wrong_key(asked: &Asked<'_>, envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
+fn wrong_key(
+    asked: &ReceivedRequest<'_>,
+    envelope: Envelope,
+    behaviour: &Behaviour,
+) -> Option<Answer> {
     let key = behaviour.key.as_ref()?;
     let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {

@@ -13,14 +13,14 @@ use super::in_flight::InFlight;
 
 /// One thing that an answer's body does.
 #[derive(Debug)]
-pub(super) enum Step {
-    /// Sends these bytes.
+pub(super) enum BodyStep {
+    /// Sends these bytes as they are.
     Write(Bytes),
     /// Sends what was written so far, so that what follows is a write of its own.
     Flush,
-    /// Waits.
+    /// Waits for this time before the next step.
     Wait(Duration),
-    /// Closes the connection.
+    /// Closes the connection without the end of the body.
     Cut,
     /// Sends nothing more and keeps the connection open.
     Hang,
@@ -28,27 +28,27 @@ pub(super) enum Step {
 
 /// The body of an answer was cut on purpose.
 #[derive(Debug)]
-pub(super) struct Cut;
+pub(super) struct ConnectionCut;
 
-impl std::fmt::Display for Cut {
+impl std::fmt::Display for ConnectionCut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("cut on purpose")
     }
 }
 
-impl std::error::Error for Cut {}
+impl std::error::Error for ConnectionCut {}
 
 /// The body of an answer: steps that are taken one after the other.
 #[derive(Debug)]
 pub(super) struct Script {
-    steps: std::vec::IntoIter<Step>,
+    steps: std::vec::IntoIter<BodyStep>,
     pause: Option<Pin<Box<Sleep>>>,
     /// Counts the answer as in flight until its body is sent or given up.
     _in_flight: Option<InFlight>,
 }
 
 impl Script {
-    pub(super) fn new(steps: Vec<Step>) -> Self {
+    pub(super) fn new(steps: Vec<BodyStep>) -> Self {
         Self { steps: steps.into_iter(), pause: None, _in_flight: None }
     }
 
@@ -60,12 +60,12 @@ impl Script {
 
 impl Body for Script {
     type Data = Bytes;
-    type Error = Cut;
+    type Error = ConnectionCut;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionCut>>> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
@@ -73,17 +73,17 @@ impl Body for Script {
             }
             match self.steps.next() {
                 None => return Poll::Ready(None),
-                Some(Step::Write(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Some(Step::Wait(wait)) => self.pause = Some(Box::pin(tokio::time::sleep(wait))),
+                Some(BodyStep::Write(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(BodyStep::Wait(wait)) => self.pause = Some(Box::pin(tokio::time::sleep(wait))),
                 // hyper sends what it holds whenever a body has nothing ready.
-                Some(Step::Flush) => {
+                Some(BodyStep::Flush) => {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Some(Step::Cut) => return Poll::Ready(Some(Err(Cut))),
+                Some(BodyStep::Cut) => return Poll::Ready(Some(Err(ConnectionCut))),
                 // Nobody wakes this body again: it ends when the other side goes away.
-                Some(Step::Hang) => {
-                    self.steps = vec![Step::Hang].into_iter();
+                Some(BodyStep::Hang) => {
+                    self.steps = vec![BodyStep::Hang].into_iter();
                     return Poll::Pending;
                 }
             }
@@ -93,7 +93,7 @@ impl Body for Script {
     fn size_hint(&self) -> SizeHint {
         // A body of plain writes has a length, which hyper announces. Anything else is chunked.
         let length = self.steps.as_slice().iter().try_fold(0_u64, |sum, step| match step {
-            Step::Write(bytes) => Some(sum + bytes.len() as u64),
+            BodyStep::Write(bytes) => Some(sum + bytes.len() as u64),
             _ => None,
         });
         length.map(SizeHint::with_exact).unwrap_or_default()
@@ -101,7 +101,7 @@ impl Body for Script {
 }
 
 /// A body that is not a stream, with the faults that apply to it.
-pub(super) fn whole(body: Bytes, behaviour: &Behaviour) -> Vec<Step> {
+pub(super) fn whole(body: Bytes, behaviour: &Behaviour) -> Vec<BodyStep> {
     let mut steps = Vec::new();
     match behaviour.faults.stop {
         None | Some(Stop { how: Break::ErrorFrame, .. }) => {
@@ -130,7 +130,7 @@ pub(super) enum Protocol {
 pub(super) struct EventStream<'a> {
     behaviour: &'a Behaviour,
     protocol: Protocol,
-    steps: Vec<Step>,
+    steps: Vec<BodyStep>,
     chunks: u32,
     /// Set once the stream has broken off: what is added later is not sent.
     ended: bool,
@@ -173,7 +173,7 @@ impl<'a> EventStream<'a> {
             return;
         }
         if self.chunks > 0 && !self.behaviour.interval.is_zero() {
-            self.steps.push(Step::Wait(self.behaviour.interval));
+            self.steps.push(BodyStep::Wait(self.behaviour.interval));
         }
         self.send(event);
         self.chunks += 1;
@@ -185,10 +185,10 @@ impl<'a> EventStream<'a> {
         self.ended
     }
 
-    pub(super) fn into_steps(mut self) -> Vec<Step> {
+    pub(super) fn into_steps(mut self) -> Vec<BodyStep> {
         // A stream has no length, even where it could be known.
         if !self.ended {
-            self.steps.push(Step::Flush);
+            self.steps.push(BodyStep::Flush);
         }
         self.steps
     }
@@ -221,28 +221,28 @@ impl<'a> EventStream<'a> {
 }
 
 /// Ends a body early. What was written before is sent first.
-fn end(steps: &mut Vec<Step>, how: Break) {
+fn end(steps: &mut Vec<BodyStep>, how: Break) {
     match how {
-        Break::Cut => steps.extend([Step::Flush, Step::Cut]),
-        Break::Hang => steps.extend([Step::Flush, Step::Hang]),
+        Break::Cut => steps.extend([BodyStep::Flush, BodyStep::Cut]),
+        Break::Hang => steps.extend([BodyStep::Flush, BodyStep::Hang]),
         // A flush, so that the half of an unstreamed body is sent without a length.
-        Break::Eof | Break::ErrorFrame => steps.push(Step::Flush),
+        Break::Eof | Break::ErrorFrame => steps.push(BodyStep::Flush),
     }
 }
 
-fn write(steps: &mut Vec<Step>, bytes: &Bytes, writes: Writes) {
+fn write(steps: &mut Vec<BodyStep>, bytes: &Bytes, writes: Writes) {
     if writes == Writes::Whole {
-        steps.push(Step::Write(bytes.clone()));
+        steps.push(BodyStep::Write(bytes.clone()));
         return;
     }
     let mut start = 0;
     for cut in cuts(bytes, writes) {
         if start < cut && cut < bytes.len() {
-            steps.extend([Step::Write(bytes.slice(start..cut)), Step::Flush]);
+            steps.extend([BodyStep::Write(bytes.slice(start..cut)), BodyStep::Flush]);
             start = cut;
         }
     }
-    steps.extend([Step::Write(bytes.slice(start..)), Step::Flush]);
+    steps.extend([BodyStep::Write(bytes.slice(start..)), BodyStep::Flush]);
 }
 
 /// Where to cut, in ascending order.
@@ -266,7 +266,7 @@ mod tests {
         let mut steps = Vec::new();
         write(&mut steps, &Bytes::from_static(bytes.as_bytes()), writes);
         let text = |step| match step {
-            Step::Write(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            BodyStep::Write(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             _ => None,
         };
         steps.into_iter().filter_map(text).collect()
@@ -290,8 +290,8 @@ mod tests {
             stream.send_chunk(&event);
         }
         let steps = stream.into_steps();
-        let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count();
+        let writes = steps.iter().filter(|step| matches!(step, BodyStep::Write(_))).count();
         assert_eq!(writes, 2, "chunks before the cut");
-        assert!(matches!(steps.last(), Some(Step::Cut)), "the cut is last: {steps:?}");
+        assert!(matches!(steps.last(), Some(BodyStep::Cut)), "the cut is last: {steps:?}");
     }
 }

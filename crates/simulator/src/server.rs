@@ -20,13 +20,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
-use super::asked::{Asked, PATH_SETTINGS};
+use super::asked::{PATH_SETTINGS, ReceivedRequest};
 use super::behaviour::{BadSetting, Behaviour, Refusal, Withheld};
 use super::connection::Connection;
 use super::in_flight::InFlight;
 use super::recorded::Recorded;
 use super::route;
-use super::script::{Cut, Script};
+use super::script::{ConnectionCut, Script};
 use super::state::Server;
 use tollgate_money::clock::UnixMs;
 
@@ -131,7 +131,7 @@ async fn answer(
     server: Arc<Server>,
     reset: Arc<AtomicBool>,
     request: Request<Incoming>,
-) -> Result<Response<Script>, Cut> {
+) -> Result<Response<Script>, ConnectionCut> {
     let in_flight = InFlight::new(&server.in_flight);
     let number = server.answers.fetch_add(1, Ordering::Relaxed);
     let (head, body) = request.into_parts();
@@ -165,7 +165,7 @@ async fn answer(
         Some(Refusal::Hang) => std::future::pending().await,
         _ => {}
     }
-    let asked = Asked {
+    let asked = ReceivedRequest {
         method: &head.method,
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),
@@ -185,9 +185,9 @@ async fn answer(
 }
 
 /// Has the connection end in a reset.
-fn cut(reset: &AtomicBool) -> Cut {
+fn cut(reset: &AtomicBool) -> ConnectionCut {
     reset.store(true, Ordering::Relaxed);
-    Cut
+    ConnectionCut
 }
 
 /// HTTP/2 has the host in the target, HTTP/1.1 in a header.
@@ -223,16 +223,16 @@ struct Received {
     sha256: Option<String>,
 }
 
-async fn receive(mut body: Incoming, blind: bool) -> Result<Received, Cut> {
+async fn receive(mut body: Incoming, blind: bool) -> Result<Received, ConnectionCut> {
     let (mut whole, mut hash, mut bytes) = (BytesMut::new(), Sha256::new(), 0_usize);
     while let Some(frame) =
         std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
     {
         // Trailers are of no interest.
-        let Ok(data) = frame.map_err(|_| Cut)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|_| ConnectionCut)?.into_data() else { continue };
         bytes = bytes.saturating_add(data.len());
         if bytes > BODY_BYTES_MAX {
-            return Err(Cut);
+            return Err(ConnectionCut);
         }
         if !blind {
             hash.update(&data);

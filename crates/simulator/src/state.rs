@@ -7,14 +7,14 @@ use arc_swap::ArcSwap;
 
 use super::behaviour::Behaviour;
 use super::recorded::Recorder;
-use super::tasks::Tasks;
+use super::tasks::TaskStore;
 
 /// What all connections share.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) behaviour: ArcSwap<Behaviour>,
     pub(super) recorder: Recorder,
-    pub(super) tasks: Arc<Tasks>,
+    pub(super) tasks: Arc<TaskStore>,
     pub(super) in_flight: Arc<AtomicUsize>,
     pub(super) answers: AtomicU64,
 }

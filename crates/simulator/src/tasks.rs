@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use time::macros::offset;
 
 use super::answer::Answer;
-use super::asked::Asked;
+use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal, TaskEnd, TaskSettings};
 use super::{ark, dashscope, xai};
 use tollgate_money::clock::UnixMs;
@@ -23,11 +23,11 @@ const TASKS_MAX: usize = 100_000;
 /// Whose task it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskProtocol {
-    /// DashScope's video synthesis.
+    /// The tasks of DashScope's video synthesis.
     Dashscope,
-    /// Ark's contents generation.
+    /// The tasks of Ark's contents generation.
     Ark,
-    /// xAI's videos.
+    /// The tasks of xAI's videos.
     Xai,
 }
 
@@ -46,11 +46,11 @@ impl TaskProtocol {
 /// How far a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// It waits.
+    /// It waits for its turn.
     Pending,
     /// It is worked on.
     Running,
-    /// It is over.
+    /// It is over, and ended like this.
     Ended(TaskEnd),
 }
 
@@ -102,8 +102,8 @@ impl SimTask {
 /// What is made, in the words of its protocol.
 #[derive(Debug)]
 pub(super) enum Work {
-    Dashscope(dashscope::video::Video),
-    Ark(ark::Video),
+    Dashscope(dashscope::video::DashscopeVideo),
+    Ark(ark::ArkVideo),
     Xai(xai::Video),
 }
 
@@ -189,31 +189,31 @@ impl Task {
 
 /// The last tasks, oldest first.
 #[derive(Debug)]
-pub(super) struct Tasks {
+pub(super) struct TaskStore {
     /// Keeps the ids of two simulators apart.
     salt: u64,
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredTasks>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredTasks {
     tasks: VecDeque<Task>,
     /// By id, how many tasks were submitted before.
     numbers: HashMap<String, u64>,
     submitted: u64,
 }
 
-impl Default for Tasks {
+impl Default for TaskStore {
     fn default() -> Self {
         Self { salt: fastrand::u64(..), kept: Mutex::default() }
     }
 }
 
-impl Tasks {
+impl TaskStore {
     /// Takes a task in and gives its id.
     pub(super) fn submit(
         &self,
-        asked: &Asked<'_>,
+        asked: &ReceivedRequest<'_>,
         model: String,
         work: Work,
         behaviour: &Behaviour,
@@ -287,7 +287,7 @@ impl Tasks {
     }
 }
 
-impl Kept {
+impl StoredTasks {
     fn find(&mut self, id: &str) -> Option<&mut Task> {
         let forgotten = self.submitted - self.tasks.len() as u64;
         let place = usize::try_from(self.numbers.get(id)?.checked_sub(forgotten)?).ok()?;
@@ -323,9 +323,9 @@ mod tests {
 
     #[test]
     fn only_the_last_tasks_are_remembered() {
-        let (tasks, behaviour) = (Tasks::default(), Behaviour::default());
+        let (tasks, behaviour) = (TaskStore::default(), Behaviour::default());
         let (headers, body) = (HeaderMap::new(), Bytes::new());
-        let asked = Asked {
+        let asked = ReceivedRequest {
             method: &Method::POST,
             path: "/v1/videos/generations",
             query: "",

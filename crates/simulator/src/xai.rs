@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Envelope};
-use super::asked::Asked;
+use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, TaskEnd};
 use super::results;
-use super::tasks::{self, Task, TaskState, Tasks, Work};
+use super::tasks::{self, Task, TaskState, TaskStore, Work};
 use super::usage::Usage;
 
 /// How long a video is for which no duration was asked, in seconds.
@@ -22,7 +22,7 @@ const TICKS_PER_SECOND: [usize; 2] = [500_000_000, 700_000_000];
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
-struct Request {
+struct VideoRequest {
     model: String,
     #[serde(default)]
     prompt: String,
@@ -49,9 +49,13 @@ pub(super) struct Video {
     pub(super) usage: Option<Usage>,
 }
 
-/// Answers `…/videos/generations`.
-pub(super) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
-    let request = match serde_json::from_slice::<Request>(asked.body) {
+/// Answers the submit of a video: `…/videos/generations`.
+pub(super) fn submit(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &TaskStore,
+) -> Answer {
+    let request = match serde_json::from_slice::<VideoRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),
     };
@@ -79,8 +83,8 @@ pub(super) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) ->
     tasks::taken_in(&json!({"request_id": id}), behaviour)
 }
 
-/// Answers `…/videos/{request_id}`.
-pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+/// Answers a query of a video: `…/videos/{request_id}`.
+pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
     let shown = |task: &mut Task| match &task.work {
         Work::Xai(video) => Some(video.record(task)),
         Work::Dashscope(_) | Work::Ark(_) => None,

@@ -9,7 +9,7 @@ use crate::cli::exit::{CODES, Failure, REFUSED};
 use crate::cli::files::Files;
 use crate::cli::sheet::{Kind, Sheet};
 use crate::config::snapshot::Store;
-use crate::fleet::postgres::migrate::{self, MIGRATIONS, Standing};
+use crate::fleet::postgres::migrate::{self, MIGRATIONS, SchemaState};
 use crate::fleet::postgres::{Db, DbError, PostgresOptions};
 
 /// The steps of a schema as people see them.
@@ -78,12 +78,13 @@ impl Up {
 
 async fn dry_run(db: &Db) -> Result<ExitCode, DbError> {
     let standing = migrate::standing(db).await?;
-    if !matches!(standing, Standing::Current | Standing::Missing | Standing::Behind { .. }) {
+    if !matches!(standing, SchemaState::Current | SchemaState::Missing | SchemaState::Behind { .. })
+    {
         return Err(migrate::refusal(db.place(), &standing));
     }
     let steps = migrate::steps(db).await?;
     for step in MIGRATIONS {
-        let is_taken = |taken: &migrate::Step| taken.applied_at.is_some();
+        let is_taken = |taken: &migrate::MigrationStep| taken.applied_at.is_some();
         if !steps.iter().any(|taken| taken.version == step.version && is_taken(taken)) {
             println!("-- Step {}: {}\n{}", step.version, step.name, step.sql.trim_end());
         }
@@ -107,7 +108,7 @@ impl Status {
             let rows = rows.collect::<Vec<_>>();
             let document = json!({ "database": db.place(), "standing": word, "data": rows });
             say(&document, self.json);
-            if standing != Standing::Current {
+            if standing != SchemaState::Current {
                 eprintln!("{}", migrate::refusal(db.place(), &standing));
             }
             Ok(code)
@@ -124,14 +125,14 @@ fn say(document: &Value, as_json: bool) {
 }
 
 /// How a schema stands, for scripts.
-fn word(standing: &Standing) -> (&'static str, ExitCode) {
+fn word(standing: &SchemaState) -> (&'static str, ExitCode) {
     match standing {
-        Standing::Current => ("current", ExitCode::SUCCESS),
-        Standing::Missing => ("missing", ExitCode::FAILURE),
-        Standing::Behind { .. } => ("behind", ExitCode::FAILURE),
-        Standing::Ahead { .. } => ("ahead", ExitCode::from(REFUSED)),
-        Standing::Changed { .. } => ("changed", ExitCode::from(REFUSED)),
-        Standing::Incomplete { .. } => ("incomplete", ExitCode::from(REFUSED)),
+        SchemaState::Current => ("current", ExitCode::SUCCESS),
+        SchemaState::Missing => ("missing", ExitCode::FAILURE),
+        SchemaState::Behind { .. } => ("behind", ExitCode::FAILURE),
+        SchemaState::Ahead { .. } => ("ahead", ExitCode::from(REFUSED)),
+        SchemaState::Changed { .. } => ("changed", ExitCode::from(REFUSED)),
+        SchemaState::Incomplete { .. } => ("incomplete", ExitCode::from(REFUSED)),
     }
 }
 

@@ -37,7 +37,7 @@ const REPEATED_WITHIN: Duration = Duration::from_secs(60);
 
 /// What is read of a request when it is over.
 const LOGGED: [&str; 2] = [client::FORWARDED_FOR, "traceparent"];
-/// As many bytes of each such field are kept while a customer takes an answer.
+/// The bytes of each of [`LOGGED`] that are kept while a customer takes an answer.
 const LOGGED_BYTES_MAX: usize = 512;
 
 /// What every answer says beside its body: which request it answers, and how its limits stand.

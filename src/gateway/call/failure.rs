@@ -66,7 +66,7 @@ pub(crate) enum CustomerReads {
     NotOffered,
     /// 429 `rate_limit_exceeded`, with the time that the upstream asked for.
     Busy,
-    /// 502 `service_unavailable`.
+    /// 502 with the code `service_unavailable`.
     Unavailable,
     /// 502 `BadGateway`: the answer cannot be read.
     Unreadable,
@@ -79,7 +79,7 @@ pub(crate) enum CustomerReads {
 /// Whether another target is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextTarget {
-    /// The same one again, over another connection.
+    /// The target that was tried, over another connection.
     Same,
     /// Another one, which takes nothing from the budget of retries: the target is not at fault.
     Free(Lack),
@@ -88,7 +88,7 @@ pub(crate) enum NextTarget {
     /// Another one, where the operator of the upstream has said that this may be done twice. What it
     /// may cost is the operator's loss.
     IfAllowed(RepeatAfter),
-    /// No other target.
+    /// No other target is asked.
     Never,
 }
 

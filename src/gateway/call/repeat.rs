@@ -90,7 +90,7 @@ pub(crate) fn mark(
     Ok(Some(Mark { repeat, within: REPEATED_WITHIN, is_named: true }))
 }
 
-/// The same body came a moment ago: one of two that were meant as one, as a rule.
+/// Refuses a body that came a moment ago as well: one of two that were meant as one, as a rule.
 fn repetition(first: TaskId, within: Duration) -> GatewayError {
     let message = format!(
         "The same request was taken less than {} s ago, as the task {first}. If another video of it \

@@ -71,9 +71,9 @@ impl Progress {
 /// What a target does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// The model.
+    /// The model that the request names.
     Model,
-    /// The path.
+    /// The path that the request goes to.
     Path,
 }
 

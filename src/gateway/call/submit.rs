@@ -127,7 +127,7 @@ pub(crate) async fn answer(
 /// A task that an upstream has taken.
 struct Accepted {
     task: Arc<Task>,
-    /// The upstream's answer.
+    /// The body of the upstream's answer.
     answer: Bytes,
 }
 

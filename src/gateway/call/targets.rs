@@ -33,7 +33,7 @@ pub(crate) trait AskTarget: Send {
 /// What came of asking one target.
 #[allow(clippy::large_enum_variant, reason = "it is looked at once and not kept")]
 pub(crate) enum TryResult<A> {
-    /// It has answered.
+    /// The target has answered.
     Answered(A),
     /// It has failed. The second is for the customer, if no target is asked again.
     Failed(CallFailure, Otherwise<A>),

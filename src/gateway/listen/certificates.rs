@@ -17,42 +17,50 @@ use crate::config::{Certificate, CertificateError, CertificateFiles, ConfigHandl
 /// The certificate of one address, asked for at every handshake.
 pub struct Certificates {
     config: Arc<ConfigHandle>,
-    place: Place,
+    place: TlsEndpoint,
     in_force: ArcSwap<InForce>,
 }
 
 /// Whose address it is.
 #[derive(Debug)]
-enum Place {
+enum TlsEndpoint {
     /// The customers': its place in the list of listeners, and what it was opened as.
     Listener(usize, Listener),
-    /// The operators' listener.
+    /// The listener of the operators.
     Admin,
 }
 
 struct InForce {
     /// What the configuration said when it was chosen.
     configured: Arc<Certificate>,
-    /// What is shown.
+    /// The certificate that is shown to clients.
     shown: Arc<Certificate>,
 }
 
 impl Certificates {
     /// Those of the listener at `index`; `None` if it was opened without TLS.
     #[must_use]
-    pub fn of(config: &Arc<ConfigHandle>, index: usize, opened: &Listener) -> Option<Arc<Self>> {
+    pub fn for_listener(
+        config: &Arc<ConfigHandle>,
+        index: usize,
+        opened: &Listener,
+    ) -> Option<Arc<Self>> {
         let configured = Arc::clone(opened.tls.as_ref()?);
-        Some(Self::new(config, Place::Listener(index, opened.clone()), configured))
+        Some(Self::new(config, TlsEndpoint::Listener(index, opened.clone()), configured))
     }
 
     /// Those of the admin address; `None` if it has no TLS.
     #[must_use]
     pub fn of_admin(config: &Arc<ConfigHandle>) -> Option<Arc<Self>> {
         let configured = config.load().admin.tls.clone()?;
-        Some(Self::new(config, Place::Admin, configured))
+        Some(Self::new(config, TlsEndpoint::Admin, configured))
     }
 
-    fn new(config: &Arc<ConfigHandle>, place: Place, configured: Arc<Certificate>) -> Arc<Self> {
+    fn new(
+        config: &Arc<ConfigHandle>,
+        place: TlsEndpoint,
+        configured: Arc<Certificate>,
+    ) -> Arc<Self> {
         let in_force =
             ArcSwap::from_pointee(InForce { shown: Arc::clone(&configured), configured });
         Arc::new(Self { config: Arc::clone(config), place, in_force })
@@ -103,12 +111,12 @@ impl Certificates {
         let snapshot = self.config.load();
         let configured = match &self.place {
             // A listener that has changed in another way takes effect at a restart, whole.
-            Place::Listener(index, opened) => snapshot
+            TlsEndpoint::Listener(index, opened) => snapshot
                 .listeners
                 .get(*index)
                 .filter(|listener| listener.is_served_like(opened))
                 .and_then(|listener| listener.tls.as_ref()),
-            Place::Admin => snapshot.admin.tls.as_ref(),
+            TlsEndpoint::Admin => snapshot.admin.tls.as_ref(),
         };
         match configured {
             Some(configured) if !Arc::ptr_eq(configured, &current.configured) => {

@@ -58,16 +58,16 @@ impl Chunks {
 /// Where in the body the next byte stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
-    /// In a size.
+    /// In the size of a chunk.
     #[default]
     Size,
     /// Behind a size, in its extensions.
     Extension,
     /// Behind the CR of a size's line.
     SizeEnd,
-    /// In data.
+    /// In the data of a chunk.
     Data,
-    /// Behind data.
+    /// Behind the CR that follows the data of a chunk.
     DataCr,
     /// Behind the CR behind data.
     DataLf,
@@ -79,7 +79,7 @@ enum At {
     TrailerEnd,
     /// Behind the CR of the last line.
     LastEnd,
-    /// Behind the body.
+    /// Behind the end of the body.
     Behind,
 }
 

@@ -138,15 +138,17 @@ where
                 (false, false) => STRANGERS_IDLE_TIMEOUT,
             };
             let head = match self.next_head(&mut stream, wait, &chunks, &mut shutdown).await {
-                Head::Sound(head) => head,
-                Head::Refused(error) => return say_and_close(stream, &(self.refuse)(&error)).await,
-                Head::Http2(begun) => {
+                ReceivedHead::Sound(head) => head,
+                ReceivedHead::Refused(error) => {
+                    return say_and_close(stream, &(self.refuse)(&error)).await;
+                }
+                ReceivedHead::Http2(begun) => {
                     // Only plain TCP gets here: over TLS the protocol was agreed on.
                     let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
                     stream.rewind(&begun);
                     return self.serve_http2(stream, member, shutdown).await;
                 }
-                Head::None => return,
+                ReceivedHead::None => return,
             };
             if !member.begin() {
                 return;
@@ -189,7 +191,7 @@ where
         wait: Duration,
         chunks: &Chunks,
         shutdown: &mut ShutdownWatch,
-    ) -> Head {
+    ) -> ReceivedHead {
         let mut head = BytesMut::with_capacity(HEAD_BYTES_INITIAL);
         let is_first = wait == HEAD_TIMEOUT;
         // Nothing more belongs to the body before.
@@ -198,14 +200,14 @@ where
             biased; // what has arrived is served, even while shutting down
             begun = timeout(wait, stream.read_buf(&mut head)) => match begun {
                 Ok(Ok(bytes)) if bytes > 0 => {}
-                _ => return Head::None,
+                _ => return ReceivedHead::None,
             },
-            () = closing(shutdown, is_first) => return Head::None,
+            () = closing(shutdown, is_first) => return ReceivedHead::None,
         }
         let may_be_http2 = is_first && self.h2c;
         match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2, chunks)).await {
             Ok(head) => head,
-            Err(_) => Head::Refused(GatewayError::new(
+            Err(_) => ReceivedHead::Refused(GatewayError::new(
                 ErrorKind::RequestTimeout,
                 "The request head did not arrive in time.",
             )),
@@ -239,7 +241,7 @@ async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
 }
 
 /// What came over a connection.
-enum Head {
+enum ReceivedHead {
     /// A complete and sound HTTP/1 head, and what follows it.
     Sound(BytesMut),
     /// The beginning of an HTTP/2 connection.
@@ -256,30 +258,30 @@ async fn complete(
     mut bytes: BytesMut,
     may_be_http2: bool,
     chunks: &Chunks,
-) -> Head {
+) -> ReceivedHead {
     let mut lines = LineScan::default();
     loop {
         if may_be_http2 && bytes.starts_with(HTTP2_PREFACE) {
-            return Head::Http2(bytes);
+            return ReceivedHead::Http2(bytes);
         }
         // The preface holds an empty line, at which it would look like a complete head.
         let is_undecided = may_be_http2 && HTTP2_PREFACE.starts_with(&bytes);
         if !is_undecided && let Some(head) = lines.head_of(&bytes) {
             let body = bytes.get(head.len()..).unwrap_or_default();
             return match framing::check_head(head).and_then(|body_is| chunks.begin(body_is, body)) {
-                Ok(()) => Head::Sound(bytes),
-                Err(error) => Head::Refused(error),
+                Ok(()) => ReceivedHead::Sound(bytes),
+                Err(error) => ReceivedHead::Refused(error),
             };
         }
         if bytes.len() >= HEAD_BYTES_MAX {
-            return Head::Refused(GatewayError::new(
+            return ReceivedHead::Refused(GatewayError::new(
                 ErrorKind::HeaderTooLarge,
                 "The request head is too large.",
             ));
         }
         match stream.read_buf(&mut bytes).await {
             Ok(count) if count > 0 => {}
-            _ => return Head::None,
+            _ => return ReceivedHead::None,
         }
     }
 }

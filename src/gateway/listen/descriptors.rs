@@ -32,7 +32,7 @@ pub struct Descriptors {
 impl Descriptors {
     /// Shares of `limit` descriptors.
     #[must_use]
-    pub fn of(limit: u64) -> Self {
+    pub fn from_limit(limit: u64) -> Self {
         let admin = (limit / 16).clamp(ADMIN_MIN, ADMIN_MAX);
         let usable = limit.saturating_sub(KEPT + admin).max(8);
         let idle_upstream = (usable / 8).min(IDLE_UPSTREAM_MAX);
@@ -56,13 +56,14 @@ mod tests {
     #[test]
     fn the_shares_leave_something_for_the_ledger() {
         for limit in [256, 1024, 4096, 20_000, 65_536, 1_048_576, u64::MAX] {
-            let Descriptors { admin, customers, streams, idle_upstream } = Descriptors::of(limit);
+            let Descriptors { admin, customers, streams, idle_upstream } =
+                Descriptors::from_limit(limit);
             let all = admin + 2 * customers + streams + idle_upstream;
             let all = u64::try_from(all).expect("a number");
             assert!(all + KEPT <= limit, "{all} of {limit}, and {KEPT} are kept");
             assert!(customers >= 40, "{customers} customers of {limit}");
         }
-        assert_eq!(Descriptors::of(u64::MAX).customers, 20_000);
-        assert!(Descriptors::of(0).customers > 0, "some, whatever the limit");
+        assert_eq!(Descriptors::from_limit(u64::MAX).customers, 20_000);
+        assert!(Descriptors::from_limit(0).customers > 0, "some, whatever the limit");
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn check_fields(headers: &HeaderMap) -> Result<(), GatewayError> {
 pub(crate) enum BodyIs {
     /// By its length, or there is none.
     OfLength,
-    /// In chunks.
+    /// In chunks, each with its size.
     InChunks,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn check_head(head: &[u8]) -> Result<BodyIs, GatewayError> {
     let mut lines = Lines { rest: head };
     let line = lines.next().unwrap_or(Err(bad("The request has no request line.")))?;
     let request_line = RequestLine::parse(line)?;
-    let mut fields = Fields::default();
+    let mut fields = FramingFields::default();
     for line in lines {
         let line = line?;
         if line.is_empty() {
@@ -119,14 +119,14 @@ impl<'a> RequestLine<'a> {
 
 /// The fields that decide where the message ends and whom it is for.
 #[derive(Default)]
-struct Fields<'a> {
+struct FramingFields<'a> {
     count: usize,
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<&'a [u8]>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FramingFields<'a> {
     fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), GatewayError> {
         self.count += 1;
         if self.count > FIELDS_MAX {

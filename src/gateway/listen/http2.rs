@@ -41,7 +41,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What decides whether a stream is taken.
 pub(crate) struct Door<'a> {
-    /// The connection.
+    /// The connection that the request came over.
     pub(crate) member: &'a Arc<Member>,
     /// The streams of all connections.
     pub(crate) streams: &'a Arc<Streams>,

@@ -73,7 +73,7 @@ pub(crate) struct Ticket {
 /// What becomes of a connection that has been accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
-    /// It may come.
+    /// The connection may be served.
     Welcome,
     /// Somebody gives way, and is not gone yet.
     Wait,
@@ -99,7 +99,7 @@ impl Open {
     /// None yet, and there may be any number of them.
     #[cfg(test)]
     pub(crate) fn without_bounds(count: Arc<AtomicUsize>) -> Self {
-        Self::with(Descriptors::of(1024), count, None)
+        Self::with(Descriptors::from_limit(1024), count, None)
     }
 
     fn with(

@@ -28,7 +28,7 @@ pub(crate) struct Places {
     unauthenticated: Count,
     /// What comes from where, of those without a key.
     networks: Holders<Option<IpAddr>>,
-    /// What accounts have.
+    /// What accounts have in use.
     accounts: Arc<limits::Limits>,
     metrics: Arc<Metrics>,
 }
@@ -58,7 +58,7 @@ impl Drop for Place {
 }
 
 impl Places {
-    /// All are free.
+    /// Places of which all are free.
     pub(crate) fn new(accounts: Arc<limits::Limits>, metrics: Arc<Metrics>) -> Arc<Self> {
         let networks = Holders::new();
         let (customers, unauthenticated) = (Count::default(), Count::default());
@@ -148,7 +148,7 @@ impl Places {
     ) -> Result<Place, GatewayError> {
         let rules = &limits.unauthenticated;
         let (max, max_of_one) = (rules.requests_in_flight_max, rules.per_address_max);
-        let holder = self.networks.of(address.map(client::network));
+        let holder = self.networks.holder(address.map(client::network));
         self.enter(Pool::Unauthenticated, holder, max, max_of_one).map_err(|is_all| {
             let (shed, whence) = match is_all {
                 true => (Shed::Unauthenticated, ""),

@@ -17,45 +17,45 @@ const V2_BYTES_MAX: usize = 4 * 1024;
 
 /// What the bytes at the beginning of a connection are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Header {
+pub(crate) enum ProxyHeader {
     /// The beginning of a header.
     Incomplete,
     /// A whole one: how many bytes it has, and whose connection it is. `None` is the one who
     /// connected: a health check of the load balancer itself, or a client that it does not know.
     Complete(usize, Option<SocketAddr>),
-    /// No header.
+    /// They are no header of the PROXY protocol.
     Invalid,
 }
 
 /// Reads the header at the beginning of `bytes`.
-pub(crate) fn parse(bytes: &[u8]) -> Header {
+pub(crate) fn parse(bytes: &[u8]) -> ProxyHeader {
     let begins =
         |expected: &[u8]| bytes.iter().zip(expected).all(|(found, wanted)| found == wanted);
     if begins(SIGNATURE) {
-        parse_v2(bytes).unwrap_or(Header::Incomplete)
+        parse_v2(bytes).unwrap_or(ProxyHeader::Incomplete)
     } else if begins(V1_PREFIX) {
         parse_v1(bytes)
     } else {
-        Header::Invalid
+        ProxyHeader::Invalid
     }
 }
 
-fn parse_v1(bytes: &[u8]) -> Header {
+fn parse_v1(bytes: &[u8]) -> ProxyHeader {
     let searched = bytes.get(..V1_BYTES_MAX).unwrap_or(bytes);
     let Some(end) = memchr::memchr(b'\n', searched) else {
         let is_too_long = bytes.len() >= V1_BYTES_MAX;
-        return if is_too_long { Header::Invalid } else { Header::Incomplete };
+        return if is_too_long { ProxyHeader::Invalid } else { ProxyHeader::Incomplete };
     };
     let line = searched.get(V1_PREFIX.len()..end).and_then(|line| line.strip_suffix(b"\r"));
     let Some(line) = line.and_then(|line| std::str::from_utf8(line).ok()) else {
-        return Header::Invalid;
+        return ProxyHeader::Invalid;
     };
     if line == "UNKNOWN" || line.starts_with("UNKNOWN ") {
-        return Header::Complete(end + 1, None);
+        return ProxyHeader::Complete(end + 1, None);
     }
     match v1_source(line) {
-        Some(source) => Header::Complete(end + 1, Some(source)),
-        None => Header::Invalid,
+        Some(source) => ProxyHeader::Complete(end + 1, Some(source)),
+        None => ProxyHeader::Invalid,
     }
 }
 
@@ -80,13 +80,13 @@ fn v1_source(line: &str) -> Option<SocketAddr> {
 }
 
 /// `None` while something is missing.
-fn parse_v2(bytes: &[u8]) -> Option<Header> {
+fn parse_v2(bytes: &[u8]) -> Option<ProxyHeader> {
     let head: &[u8; V2_HEAD_BYTES] = bytes.get(..V2_HEAD_BYTES)?.try_into().ok()?;
     let [.., version_and_command, family, length_high, length_low] = *head;
     let length = usize::from(u16::from_be_bytes([length_high, length_low]));
     let end = V2_HEAD_BYTES + length;
     if end > V2_BYTES_MAX {
-        return Some(Header::Invalid);
+        return Some(ProxyHeader::Invalid);
     }
     let body = bytes.get(V2_HEAD_BYTES..end)?;
     let source = match (version_and_command, family) {
@@ -98,7 +98,7 @@ fn parse_v2(bytes: &[u8]) -> Option<Header> {
         (0x21, 0x21) => v2_source_v6(body).map(Some),
         _ => None,
     };
-    Some(source.map_or(Header::Invalid, |source| Header::Complete(end, source)))
+    Some(source.map_or(ProxyHeader::Invalid, |source| ProxyHeader::Complete(end, source)))
 }
 
 /// Source, destination, both ports.
@@ -159,9 +159,13 @@ mod tests {
         ] {
             let shown = header.escape_ascii().to_string();
             for cut in 0..header.len() {
-                assert_eq!(parse(&header[..cut]), Header::Incomplete, "{cut} bytes of {shown}");
+                assert_eq!(
+                    parse(&header[..cut]),
+                    ProxyHeader::Incomplete,
+                    "{cut} bytes of {shown}"
+                );
             }
-            let complete = Header::Complete(header.len(), client);
+            let complete = ProxyHeader::Complete(header.len(), client);
             assert_eq!(parse(&header), complete, "{shown}");
             let followed = [header.as_slice(), b"GET / HTTP/1.1\r\n\r\n"].concat();
             assert_eq!(parse(&followed), complete, "{shown}, and what follows");
@@ -191,7 +195,7 @@ mod tests {
             v2(0x21, 0x21, TCP4),
             v2(0x21, 0x11, &vec![0; V2_BYTES_MAX]),
         ] {
-            assert_eq!(parse(&header), Header::Invalid, "{}", header.escape_ascii());
+            assert_eq!(parse(&header), ProxyHeader::Invalid, "{}", header.escape_ascii());
         }
     }
 }

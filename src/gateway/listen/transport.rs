@@ -19,7 +19,7 @@ use pingora::time::timeout;
 use tokio::io::AsyncReadExt as _;
 
 use crate::gateway::listen::certificates::Certificates;
-use crate::gateway::listen::proxy_protocol::{self, Header};
+use crate::gateway::listen::proxy_protocol::{self, ProxyHeader};
 
 /// The time within which the PROXY header and the handshake must both be done. A handshake over the
 /// worst of networks is three round trips of a second; a load balancer sends its header at once.
@@ -35,7 +35,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Plain TCP.
+    /// Plain TCP without a PROXY header.
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { proxy_protocol: false, tls: None };
 
@@ -96,7 +96,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// HTTP/2 before HTTP/1.1.
+/// Accepts TLS, with HTTP/2 before HTTP/1.1.
 fn acceptor(certificates: Arc<Certificates>) -> Result<Acceptor, rustls::Error> {
     Ok(Acceptor::from_server_config(Arc::new(certificates.into_tls(&[b"h2", b"http/1.1"])?)))
 }
@@ -115,9 +115,9 @@ async fn read_proxy_header(stream: &mut TcpStream) -> Option<()> {
         }
         match proxy_protocol::parse(&bytes) {
             // What is still incomplete is shorter than a header may be.
-            Header::Incomplete => {}
-            Header::Complete(end, client) => break (end, client),
-            Header::Invalid => return None,
+            ProxyHeader::Incomplete => {}
+            ProxyHeader::Complete(end, client) => break (end, client),
+            ProxyHeader::Invalid => return None,
         }
     };
     stream.rewind(bytes.get(end..)?);

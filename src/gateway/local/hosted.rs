@@ -28,7 +28,7 @@ use crate::gateway::answer::respond::{self, NO_SNIFFING, X_REQUEST_ID};
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::deadline;
 use crate::gateway::proxy::Gateway;
-use crate::gateway::receive::body::{self, BodyBudget, HeldBody, Memory, ReadLimits, Share};
+use crate::gateway::receive::body::{self, BodyBudget, BudgetShare, HeldBody, Memory, ReadLimits};
 use crate::gateway::receive::reading::BodyReading;
 use crate::gateway::receive::{cors, offload};
 use crate::gateway::{client, describe_error};
@@ -123,7 +123,7 @@ impl Hosted {
         bodies: &BodyBudget,
         held: &HeldBody,
         max: usize,
-    ) -> Result<Option<Share>, GatewayError> {
+    ) -> Result<Option<BudgetShare>, GatewayError> {
         let Some(values_max) = self.json_values_max else { return Ok(None) };
         let Some(values) = values_within(&held.bytes, values_max) else {
             let message = format!(

@@ -45,13 +45,13 @@ struct Front {
 /// A request from inside.
 #[derive(Clone, Debug)]
 pub struct Inner {
-    /// Its method.
+    /// The method of the request.
     pub method: Method,
     /// Its path, and its query if it has one.
     pub path: String,
     /// Its headers; the length of the body and `Host` are added.
     pub headers: HeaderMap,
-    /// Its whole body.
+    /// The body of the request, which is whole.
     pub body: Bytes,
     /// Whose request it is, as logs and limits know them.
     pub address: Option<IpAddr>,
@@ -110,9 +110,9 @@ impl fmt::Debug for Inward {
 /// An answer of the gateway, as far as it has come.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its status.
+    /// The HTTP status of the answer.
     pub status: u16,
-    /// Its headers.
+    /// The headers of the answer.
     pub headers: HeaderMap,
     pieces: mpsc::Receiver<Piece>,
     settled: oneshot::Receiver<Settled>,

@@ -85,7 +85,7 @@ pub(crate) struct OfAccount {
 /// A body and its share of the budget, given back on drop.
 pub(crate) struct HeldBody {
     pub(crate) bytes: Bytes,
-    share: Share,
+    share: BudgetShare,
 }
 
 impl HeldBody {
@@ -94,7 +94,7 @@ impl HeldBody {
     ///
     /// # Errors
     /// Which budget does not have it.
-    pub(crate) fn room_to_read(&self, values_max: usize, max: usize) -> Result<Share, Full> {
+    pub(crate) fn room_to_read(&self, values_max: usize, max: usize) -> Result<BudgetShare, Full> {
         let length = self.bytes.len();
         // The shortest value is one byte and the comma behind it.
         let values = values_max.min(length / 2);
@@ -106,10 +106,11 @@ impl HeldBody {
     ///
     /// # Errors
     /// Which budget does not have them.
-    pub(crate) fn room(&self, bytes: usize, max: usize) -> Result<Share, Full> {
-        let Share { budget, account, .. } = &self.share;
+    pub(crate) fn room(&self, bytes: usize, max: usize) -> Result<BudgetShare, Full> {
+        let BudgetShare { budget, account, .. } = &self.share;
         let of_account = account.as_ref().map_or(max, |account| account.bytes_max.min(max));
-        let mut room = Share { budget: Arc::clone(budget), account: account.clone(), bytes: 0 };
+        let mut room =
+            BudgetShare { budget: Arc::clone(budget), account: account.clone(), bytes: 0 };
         let bytes = bytes.min((of_account - of_account / 8).saturating_sub(self.share.bytes));
         room.try_grow(bytes, max)?;
         Ok(room)
@@ -130,7 +131,7 @@ impl HeldBody {
     }
 
     /// Lets the body go, and keeps an empty share of the budget.
-    pub(crate) fn into_share(mut self) -> Share {
+    pub(crate) fn into_share(mut self) -> BudgetShare {
         self.share.release();
         self.share
     }
@@ -152,7 +153,7 @@ impl Memory {
     #[must_use]
     pub fn part(&self) -> MemoryPart {
         MemoryPart {
-            share: Share { budget: Arc::clone(&self.budget), account: None, bytes: 0 },
+            share: BudgetShare { budget: Arc::clone(&self.budget), account: None, bytes: 0 },
             max: self.max,
         }
     }
@@ -160,7 +161,7 @@ impl Memory {
 
 /// A part of the budget, given back on drop.
 pub struct MemoryPart {
-    share: Share,
+    share: BudgetShare,
     max: usize,
 }
 
@@ -179,14 +180,14 @@ impl fmt::Debug for MemoryPart {
 }
 
 /// A share of the budget, given back on drop.
-pub(crate) struct Share {
+pub(crate) struct BudgetShare {
     budget: Arc<BodyBudget>,
     /// Whose it is; `None` for one of nobody's.
     account: Option<OfAccount>,
     bytes: usize,
 }
 
-impl Share {
+impl BudgetShare {
     /// Makes the share `bytes` large; false if the budget does not have them.
     pub(crate) fn resize(&mut self, bytes: usize, max: usize) -> bool {
         self.try_resize(bytes, max).is_ok()
@@ -233,7 +234,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.release();
     }
@@ -311,7 +312,7 @@ pub(crate) async fn read(
         session.req_header_mut().remove_header(&EXPECT);
     }
     let account = limits.account;
-    let mut share = Share { budget: Arc::clone(budget), account, bytes: 0 };
+    let mut share = BudgetShare { budget: Arc::clone(budget), account, bytes: 0 };
     let mut bytes = BytesMut::new();
     let all = async {
         loop {

@@ -18,7 +18,7 @@ pub(crate) struct Offload(Semaphore);
 /// Leave to work on a body, given back on drop.
 #[must_use]
 pub(crate) enum Leave<'a> {
-    /// It is short.
+    /// The work is short, so it is done in place.
     Here,
     /// It is large, and is one of those that are worked on at one time.
     Elsewhere {
@@ -55,7 +55,7 @@ impl Leave<'_> {
         matches!(self, Self::Elsewhere { .. })
     }
 
-    /// Does the work.
+    /// Does the work: a large one while the other tasks of the thread go on in another.
     pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
         match self {
             Self::Here => work(),

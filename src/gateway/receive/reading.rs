@@ -32,7 +32,7 @@ impl BodyReading {
             // Some would go by the last.
             return Err(FormError::ContentType.into());
         }
-        Ok(Self::Form(Box::new(FormScan::new(Boundary::of(content_type)?))))
+        Ok(Self::Form(Box::new(FormScan::new(Boundary::from_content_type(content_type)?))))
     }
 
     /// Goes on with all of the body that has arrived.

@@ -12,7 +12,7 @@ use crate::spans::Path;
 use crate::url::BaseUrl;
 use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
 
-/// What S3 allows.
+/// The length of a bucket's name in bytes, as S3 allows it.
 const BUCKET_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
 /// A key has 1024 bytes at most, and a ledger's name and a number stand behind this.
 const PREFIX_BYTES_MAX: usize = 512;

@@ -16,9 +16,9 @@ const PART_OF_MEMORY: u64 = 4;
 
 /// How large bodies may be.
 pub(super) struct Bodies {
-    /// One of them.
+    /// The bytes that one body may have.
     pub(super) one: usize,
-    /// All together.
+    /// The bytes that all bodies may take together.
     pub(super) all: usize,
     /// The memory that the process may use, as far as that is known.
     pub(super) memory: Option<u64>,
@@ -27,13 +27,13 @@ pub(super) struct Bodies {
 }
 
 /// Compiles what `limits` says of bodies.
-pub(super) fn compile(document: &mut Document, raw: &raw::Limits) -> Bodies {
+pub(super) fn compile(document: &mut Document, raw: &raw::LimitsSection) -> Bodies {
     let memory = memory::limit();
     let is_default = raw.body_memory_max.is_none();
     let all = raw.body_memory_max.map_or_else(|| all_of(memory), |size| size.0);
     let path = Path::root().key("limits").key("body_max");
     let one = match raw.body_max {
-        Some(asked) => largest(document, &path, asked.0, (all, is_default), "`body_memory_max`"),
+        Some(asked) => largest(document, &path, asked.0, all, is_default, "`body_memory_max`"),
         // A body that is changed on its way is in memory twice.
         None if is_default => ONE_BYTES_DEFAULT.min(all / 2),
         None => ONE_BYTES_DEFAULT.min(all),
@@ -55,7 +55,8 @@ pub(super) fn largest(
     document: &mut Document,
     path: &Path,
     asked: usize,
-    (all, is_default): (usize, bool),
+    all: usize,
+    is_default: bool,
     at_most: &str,
 ) -> usize {
     if asked <= all {
@@ -75,15 +76,16 @@ pub(super) fn largest(
     all
 }
 
-/// The same for a body that is not named in `limits`.
+/// The bytes that a body may have for which `asked` is set outside `limits`: at most what all
+/// bodies together may take, with an error or a warning where more was asked for.
 pub(super) fn largest_of(
     document: &mut Document,
     path: &Path,
     asked: usize,
     limits: &Limits,
 ) -> usize {
-    let all = (limits.body_memory_bytes_max, limits.body_memory_is_default);
-    largest(document, path, asked, all, "`body_memory_max` of `limits`")
+    let (all, is_default) = (limits.body_memory_bytes_max, limits.body_memory_is_default);
+    largest(document, path, asked, all, is_default, "`body_memory_max` of `limits`")
 }
 
 /// What bodies of one account may take: its share, and never less than one of the largest with what

@@ -17,7 +17,8 @@ const DEMO_TRIAL_CREDIT: Nanousd = Nanousd::new(5_000_000_000);
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Console,
-    (routes, mcp): (&[Arc<Route>], &Mcp),
+    routes: &[Arc<Route>],
+    mcp: &Mcp,
     overrides: &Overrides,
 ) -> Console {
     let at = Path::root().key("console").key("path");
@@ -35,9 +36,9 @@ pub(super) fn compile(
         enabled: raw.enabled,
         path: raw.path,
         sign_up: match raw.sign_up {
-            raw::SignUp::Closed => SignUp::Closed,
-            raw::SignUp::Invite => SignUp::Invite,
-            raw::SignUp::Open => SignUp::Open,
+            raw::SignUpMode::Closed => SignUp::Closed,
+            raw::SignUpMode::Invite => SignUp::Invite,
+            raw::SignUpMode::Open => SignUp::Open,
         },
         trial_credit: raw.trial_credit.0,
         session: raw.session.0,

@@ -84,7 +84,7 @@ fn model(
     let (own, headers) = pass::compile(document, at, &lists);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets_at = at.key("targets");
-    let targets = targets(document, &targets_at, (&id, &operations), raw.targets, upstreams);
+    let targets = targets(document, &targets_at, &id, &operations, raw.targets, upstreams);
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
     let limits = ModelLimits { pass: pass::with(own, common), ..limits };
@@ -132,7 +132,8 @@ fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operation
 fn targets(
     document: &mut Document,
     at: &Path,
-    (id, operations): (&str, &[Operation]),
+    id: &str,
+    operations: &[Operation],
     raw: Vec<raw::Target>,
     upstreams: &Upstreams,
 ) -> Vec<Target> {

@@ -82,7 +82,7 @@ const NEVER_RESPONSE_HEADERS: [&str; 44] = [
     "x-request-id",
     "x-sendfile",
 ];
-/// The same by how they begin.
+/// The beginnings of response headers that nobody can let through.
 const NEVER_RESPONSE_PREFIXES: [&str; 2] = ["x-accel-", "x-tollgate-"];
 /// Fields that nobody can let through: such an answer cannot be metered.
 const NEVER_FIELDS: [&str; 2] = ["background", "deferred"];

@@ -173,7 +173,7 @@ fn prices(raw: &raw::Prices) -> Prices {
     })
 }
 
-/// `chat`, `embeddings`
+/// The operations as a sentence lists them: `chat`, `embeddings`.
 pub(super) fn listed(operations: &[Operation]) -> String {
     joined(operations.iter().map(|operation| format!("`{operation}`")), ", ")
 }

@@ -32,7 +32,7 @@ pub(super) const OWN_PATHS: [&str; 5] =
 /// counted and not collected. OpenAI takes 300,000 of them in one request.
 const TOKEN_IDS_FACTOR: usize = 10;
 
-/// The compiled `routes.yaml`.
+/// What `routes.yaml` is compiled to.
 pub(super) struct Compiled {
     pub(super) listeners: Vec<Listener>,
     pub(super) trusted_proxies: Vec<IpNet>,
@@ -73,7 +73,7 @@ pub(super) fn compile(
     let percent = raw.limits.per_account.body_memory_percent;
     limits.per_account.body_memory_bytes_max =
         bodies::of_one_account(&limits, percent, largest.unwrap_or(0));
-    let console = super::console::compile(document, raw.console, (&routes, &mcp), overrides);
+    let console = super::console::compile(document, raw.console, &routes, &mcp, overrides);
     let balancing = balancing(document, &raw.balancing);
     let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
     Compiled {
@@ -100,7 +100,7 @@ pub(super) fn compile(
     }
 }
 
-fn request_log(document: &mut Document, raw: &raw::RequestLog) -> RequestLog {
+fn request_log(document: &mut Document, raw: &raw::RequestLogSection) -> RequestLog {
     let size_max = raw.size_max.0 as u64;
     if size_max < SIZE_MIN {
         let path = Path::root().key("request_log").key("size_max");
@@ -110,7 +110,7 @@ fn request_log(document: &mut Document, raw: &raw::RequestLog) -> RequestLog {
     RequestLog { enabled: raw.enabled, size_max }
 }
 
-fn limits(document: &mut Document, raw: &raw::Limits, waiting_max: u32) -> Limits {
+fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -> Limits {
     let bodies = bodies::compile(document, raw);
     let (strangers, account) = (&raw.unauthenticated, &raw.per_account);
     let of_account = |all, percent| bodies::part_of(all, percent);
@@ -147,7 +147,7 @@ fn limits(document: &mut Document, raw: &raw::Limits, waiting_max: u32) -> Limit
     }
 }
 
-fn tasks(document: &mut Document, raw: raw::Tasks, overrides: &Overrides) -> Tasks {
+fn tasks(document: &mut Document, raw: raw::TasksSection, overrides: &Overrides) -> Tasks {
     let path = Path::root().key("tasks");
     if raw.poll_min.0 > raw.poll_max.0 {
         let message = "young tasks would be asked about less often than old ones";

@@ -13,7 +13,7 @@ use tollgate_options::database_url::Host;
 use tollgate_options::ledger::{Pruning, RecoveryPolicy};
 use tollgate_options::postgres::{PostgresOptions, TlsMode, authorities_of};
 
-/// Ten years.
+/// The most days for which files are kept: ten years.
 const KEEP_DAYS_MAX: u16 = 3650;
 /// Fewer lines than a single segment of the journal has are of little use.
 const LINES_MIN: u64 = 16 << 20;
@@ -31,7 +31,11 @@ const COVER_MIN: Duration = Duration::from_secs(1);
 const COVER_MAX: Duration = Duration::from_secs(600);
 
 /// Compiles what is in order, and notes the rest.
-pub(super) fn compile(document: &mut Document, raw: raw::Store, overrides: &Overrides) -> Store {
+pub(super) fn compile(
+    document: &mut Document,
+    raw: raw::StoreSection,
+    overrides: &Overrides,
+) -> Store {
     let at = Path::root().key("store");
     if raw.data_dir.is_empty() {
         let fault = Fault::at_value(&at.key("data_dir"), "the data directory has no name");

@@ -3,7 +3,7 @@
 use super::Migration;
 use super::deployment::{Deployment, RATE_MAX};
 use super::field::PRICES;
-use super::plan::{Model, Target};
+use super::plan::{PlannedModel, PlannedTarget};
 use tollgate_money::price::Unit;
 
 /// The heaviest that a target can be.
@@ -14,22 +14,22 @@ type Limit = fn(&Deployment) -> Option<u64>;
 
 impl Migration<'_> {
     /// Makes one model of all entries of a name.
-    pub(super) fn model(&mut self, deployments: &[Deployment]) -> Model {
-        let Some(first) = deployments.first() else { return Model::default() };
-        let mut model = Model { id: first.name.clone(), ..Model::default() };
+    pub(super) fn model(&mut self, deployments: &[Deployment]) -> PlannedModel {
+        let Some(first) = deployments.first() else { return PlannedModel::default() };
+        let mut model = PlannedModel { id: first.name.clone(), ..PlannedModel::default() };
         let weights = weights(deployments);
         for (deployment, weight) in deployments.iter().zip(weights) {
             for (operation, upstream) in &deployment.served {
                 if !model.operations.contains(operation) {
                     model.operations.push(operation);
                 }
-                let target = Target {
+                let target = PlannedTarget {
                     upstream: upstream.clone(),
                     model: deployment.own.clone(),
                     priority: deployment.priority,
                     weight,
                 };
-                let is_same = |known: &&mut Target| {
+                let is_same = |known: &&mut PlannedTarget| {
                     (&known.upstream, &known.model) == (&target.upstream, &target.model)
                 };
                 match model.targets.iter_mut().find(is_same) {
@@ -57,7 +57,7 @@ impl Migration<'_> {
     }
 
     /// Limits of single targets become one of the model, if each of them has one.
-    fn rates(&mut self, deployments: &[Deployment], model: &mut Model) {
+    fn rates(&mut self, deployments: &[Deployment], model: &mut PlannedModel) {
         let limits: [(&str, Limit); 3] = [
             ("requests_per_minute", |deployment| deployment.rpm),
             ("tokens_per_minute", |deployment| deployment.tpm),
@@ -81,7 +81,7 @@ impl Migration<'_> {
     }
 
     /// One model has one price: the highest that is said for each kind, else that of our own list.
-    fn fill_prices(&mut self, deployments: &[Deployment], model: &mut Model) {
+    fn fill_prices(&mut self, deployments: &[Deployment], model: &mut PlannedModel) {
         let wanted = wanted_prices(&model.operations);
         let dollars = |text: &String| text.parse::<rust_decimal::Decimal>().unwrap_or_default();
         let said: Vec<_> = deployments.iter().filter(|one| !one.prices.is_empty()).collect();
@@ -160,7 +160,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// The limits that operations need: the least that is said, else those of our own list.
-fn fill_limits(deployments: &[Deployment], model: &mut Model) {
+fn fill_limits(deployments: &[Deployment], model: &mut PlannedModel) {
     let is_text = ["chat", "messages", "responses"];
     let is_text = model.operations.iter().any(|operation| is_text.contains(operation));
     let listed = deployments.iter().find_map(|one| one.listed.as_ref());

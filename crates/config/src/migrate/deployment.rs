@@ -2,7 +2,7 @@
 
 use super::field::{INFO, PARAMS, PRICES};
 use super::figure;
-use super::plan::Upstream;
+use super::plan::PlannedUpstream;
 use super::provider::{self, Provider};
 use super::tree::Node;
 use super::{Migration, listed};
@@ -52,7 +52,7 @@ impl Migration<'_> {
         self.sort_out(params, PARAMS);
         self.sort_out(info, INFO);
         let model = params.text_of("model").unwrap_or_default();
-        let found = provider::of(model, params.text_of("custom_llm_provider"));
+        let found = provider::find(model, params.text_of("custom_llm_provider"));
         let (provider, own) = match found {
             Ok(found) => found,
             Err(why) => {
@@ -172,7 +172,7 @@ impl Migration<'_> {
             None => provider.name.replace('_', "-"),
         };
         let protocol = provider.protocol;
-        let upstream = Upstream { name, protocol, base_url: base, credential, read_timeout };
+        let upstream = PlannedUpstream { name, protocol, base_url: base, credential, read_timeout };
         if protocol != "anthropic" {
             // OpenAI itself and Azure have the newer API beside the older.
             let is_openai = provider.listed_as == "openai"
@@ -183,7 +183,7 @@ impl Migration<'_> {
             return Some(std::iter::once((operation, upstream)).chain(more).collect());
         }
         // Anthropic answers OpenAI's clients below `/v1`, and its own.
-        let chat = Upstream {
+        let chat = PlannedUpstream {
             name: format!("{}-chat", upstream.name),
             protocol: "openai",
             base_url: format!("{}/v1", upstream.base_url),

@@ -40,7 +40,7 @@ pub(super) const TOP: Fates = &[
     ("include", LeftOut("give each of the included files to this command")),
 ];
 
-/// Fields of `litellm_params`.
+/// What becomes of each field of `litellm_params`.
 pub(super) const PARAMS: Fates = &[
     ("model", Read),
     ("api_key", Read),
@@ -76,7 +76,7 @@ pub(super) const PARAMS: Fates = &[
     ("tags", LeftOut("targets are not chosen by tags")),
 ];
 
-/// Fields of `model_info`.
+/// What becomes of each field of `model_info`.
 pub(super) const INFO: Fates = &[
     ("mode", Read),
     ("base_model", Read),
@@ -104,7 +104,7 @@ pub(super) const PRICES: &[(&str, Unit)] = &[
     ("input_cost_per_character", Unit::Characters),
 ];
 
-/// Fields of `litellm_settings`.
+/// What becomes of each field of `litellm_settings`.
 pub(super) const SETTINGS: Fates = &[
     ("num_retries", Read),
     ("request_timeout", Read),
@@ -127,7 +127,7 @@ pub(super) const SETTINGS: Fates = &[
     ("budget_duration", LeftOut("credit is given to accounts: `tollgate grants create`")),
 ];
 
-/// Fields of `router_settings`.
+/// What becomes of each field of `router_settings`.
 pub(super) const ROUTER: Fates = &[
     ("num_retries", Read),
     ("timeout", Read),
@@ -152,7 +152,7 @@ pub(super) const ROUTER: Fates = &[
     ("retry_policy", LeftOut("which failures are tried again is fixed; see docs/configuration.md")),
 ];
 
-/// Fields of `general_settings`.
+/// What becomes of each field of `general_settings`.
 pub(super) const GENERAL: Fates = &[
     ("master_key", Read),
     ("database_url", DATABASE),

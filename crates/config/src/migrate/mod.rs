@@ -18,7 +18,7 @@ use field::{Fate, fate};
 use plan::Plan;
 use tree::{Node, Value};
 
-use super::diagnostic::{Diagnostic, Place, Severity};
+use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::spans::Mark;
 
 /// The largest file that is read, in bytes.
@@ -27,9 +27,9 @@ const FILE_BYTES_MAX: usize = 16 << 20;
 /// Our two files, and what is to be said of how they came about.
 #[derive(Debug)]
 pub struct Migrated {
-    /// `routes.yaml`.
+    /// The text of the new `routes.yaml`.
     pub routes: String,
-    /// `models.yaml`.
+    /// The text of the new `models.yaml`.
     pub models: String,
     /// Warnings: what was left out. Notes: what is done in another way.
     pub found: Vec<Diagnostic>,
@@ -89,7 +89,7 @@ impl Migration<'_> {
         }
         self.models(root);
         self.settings(root);
-        let is_usable = |model: &plan::Model| model.missing.is_empty();
+        let is_usable = |model: &plan::PlannedModel| model.missing.is_empty();
         if !self.plan.models.iter().any(is_usable) {
             let help = "fill in what is marked in models.yaml, and take the comment signs away";
             self.left_out(root.mark, "no model is complete", help);
@@ -180,7 +180,7 @@ const SECRET_WORDS: [&str; 8] = [
 ];
 
 /// The line that `mark` is in, without what may be a secret in it.
-fn place(lines: &[&str], mark: Mark) -> Place {
+fn place(lines: &[&str], mark: Mark) -> SourceExcerpt {
     /// The rest of a long line says nothing on a terminal.
     const SHOWN_MAX: usize = 200;
     let line = lines.get(mark.line.saturating_sub(1)).copied().unwrap_or_default();
@@ -194,5 +194,5 @@ fn place(lines: &[&str], mark: Mark) -> Place {
     let (shown, hidden) = line.split_at(ends.min().unwrap_or(line.len()));
     let stars = hidden.chars().map(|letter| if letter == ' ' { ' ' } else { '*' });
     let text = shown.chars().chain(stars).take(SHOWN_MAX.max(mark.column)).collect();
-    Place { line: mark.line, column: mark.column, width: mark.width, text }
+    SourceExcerpt { line: mark.line, column: mark.column, width: mark.width, text }
 }

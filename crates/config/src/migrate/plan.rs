@@ -7,33 +7,33 @@ use tollgate_money::price::Unit;
 /// Both files to be.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    pub(super) upstreams: Vec<Upstream>,
-    pub(super) models: Vec<Model>,
+    pub(super) upstreams: Vec<PlannedUpstream>,
+    pub(super) models: Vec<PlannedModel>,
     /// The admin API's token, as it is written.
     pub(super) admin_token: Option<String>,
     /// Tries for one request.
     pub(super) tries_max: Option<u64>,
     /// After so many failures a target gets no calls.
     pub(super) failures: Option<u64>,
-    /// For how long.
+    /// For how long a circuit stays open, as a period.
     pub(super) open: Option<String>,
 }
 
 /// A provider's API with one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Upstream {
+pub(super) struct PlannedUpstream {
     pub(super) name: String,
     pub(super) protocol: &'static str,
     pub(super) base_url: String,
-    /// As it is written: a variable.
+    /// The credential as it is written: a variable.
     pub(super) credential: Option<String>,
-    /// The longest silence.
+    /// The longest silence of the upstream, as a period.
     pub(super) read_timeout: Option<String>,
 }
 
 /// One place where a model is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct PlannedTarget {
     pub(super) upstream: String,
     pub(super) model: String,
     pub(super) priority: u64,
@@ -42,13 +42,13 @@ pub(super) struct Target {
 
 /// A model as customers name it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Model {
+pub(super) struct PlannedModel {
     pub(super) id: String,
     pub(super) operations: Vec<&'static str>,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<PlannedTarget>,
     /// Price fields and dollars, in our order.
     pub(super) prices: Vec<(Unit, String)>,
-    /// Costs nothing.
+    /// Whether the model costs nothing.
     pub(super) free: bool,
     /// Limits as they are written.
     pub(super) limits: Vec<(String, String)>,
@@ -63,10 +63,10 @@ pub(super) struct Model {
 impl Plan {
     /// The name of the upstream that is like this one, which is added if there is none. `name` is
     /// what it would be called.
-    pub(super) fn upstream(&mut self, wanted: Upstream) -> String {
-        let is_same = |known: &&Upstream| {
-            Upstream { name: String::new(), ..(*known).clone() }
-                == Upstream { name: String::new(), ..wanted.clone() }
+    pub(super) fn upstream(&mut self, wanted: PlannedUpstream) -> String {
+        let is_same = |known: &&PlannedUpstream| {
+            PlannedUpstream { name: String::new(), ..(*known).clone() }
+                == PlannedUpstream { name: String::new(), ..wanted.clone() }
         };
         if let Some(known) = self.upstreams.iter().find(is_same) {
             return known.name.clone();
@@ -75,7 +75,7 @@ impl Plan {
         let numbered = (2..).map(|number| format!("{}-{number}", wanted.name));
         let name = std::iter::once(wanted.name.clone()).chain(numbered).find(is_free);
         let name = name.unwrap_or_default();
-        self.upstreams.push(Upstream { name: name.clone(), ..wanted });
+        self.upstreams.push(PlannedUpstream { name: name.clone(), ..wanted });
         name
     }
 }

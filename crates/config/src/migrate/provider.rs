@@ -91,7 +91,7 @@ const KNOWN_MODELS: &[(&str, &str)] = &[
 
 /// The provider of a model as LiteLLM names it, and the provider's own name for the model; or why
 /// there is none.
-pub(super) fn of(
+pub(super) fn find(
     model: &str,
     custom_provider: Option<&str>,
 ) -> Result<(&'static Provider, String), String> {
@@ -132,11 +132,11 @@ mod tests {
             ("qwen2", Some("hosted_vllm"), "hosted_vllm", "qwen2"),
             ("azure/my/deployment", Some("azure"), "azure", "my/deployment"),
         ] {
-            let (found, name) = of(model, custom).expect(model);
+            let (found, name) = find(model, custom).expect(model);
             assert_eq!((found.name, name.as_str()), (provider, own), "{model}");
         }
         for model in ["bedrock/anthropic.claude-v2", "vertex_ai/gemini-pro", "command-r", "*"] {
-            assert!(of(model, None).is_err(), "{model}");
+            assert!(find(model, None).is_err(), "{model}");
         }
     }
 }

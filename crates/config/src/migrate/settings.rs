@@ -3,7 +3,7 @@
 use super::Migration;
 use super::deployment::Deployment;
 use super::figure;
-use super::plan::Model;
+use super::plan::PlannedModel;
 use super::tree::{Node, Value};
 
 /// The last place that a target can have.
@@ -66,7 +66,7 @@ impl Migration<'_> {
         let last = model.targets.iter().map(|target| target.priority).max().unwrap_or(0);
         for mut target in more {
             target.priority = (last + 1 + target.priority).min(PRIORITY_MAX);
-            let is_new = |known: &super::plan::Target| {
+            let is_new = |known: &super::plan::PlannedTarget| {
                 (&known.upstream, &known.model) != (&target.upstream, &target.model)
             };
             if model.targets.iter().all(is_new) {
@@ -84,7 +84,9 @@ impl Migration<'_> {
             let known = self.plan.models.iter().find(|model| Some(model.id.as_str()) == wanted);
             let (known, is_new) = (known.cloned(), self.is_new(&field.key));
             match known.filter(|_| is_new) {
-                Some(model) => self.plan.models.push(Model { id: field.key.clone(), ..model }),
+                Some(model) => {
+                    self.plan.models.push(PlannedModel { id: field.key.clone(), ..model })
+                }
                 None => {
                     let message = format!("the alias `{}` is left out", field.key);
                     let help = "it names no model of this file, or has the name of one";

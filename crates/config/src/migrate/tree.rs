@@ -21,14 +21,14 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
-/// A value.
+/// What a node of the document holds.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// `null`, or nothing at all.
     Nothing,
     /// A scalar as it was typed, without quotes.
     Text(String),
-    /// A sequence.
+    /// A sequence, in its order.
     List(Vec<Node>),
     /// A mapping, in the order of the file.
     Fields(Vec<Field>),
@@ -126,13 +126,13 @@ pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
 #[derive(Default)]
 struct Builder {
     root: Option<Node>,
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
 }
 
 /// A mapping or sequence whose end has not come yet.
-struct Open {
+struct OpenNode {
     anchor: usize,
     node: Node,
     key: Option<(String, Mark)>,
@@ -183,7 +183,7 @@ impl Builder {
         if self.open.len() == DEPTH_MAX {
             return Err("nested too deeply".to_owned());
         }
-        self.open.push(Open { anchor, node, key: None });
+        self.open.push(OpenNode { anchor, node, key: None });
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! A plan as two files for people.
 
-use super::plan::{Model, Plan, Target, Upstream};
+use super::plan::{Plan, PlannedModel, PlannedTarget, PlannedUpstream};
 use tollgate_money::price::UNITS;
 
 /// `routes.yaml` and `models.yaml`; `file` is what they were made of.
@@ -56,7 +56,7 @@ fn balancing(out: &mut String, plan: &Plan) {
     out.push('\n');
 }
 
-fn upstream(upstream: &Upstream) -> String {
+fn upstream(upstream: &PlannedUpstream) -> String {
     let mut out = String::new();
     line(&mut out, &format!("  {}:", quoted(&upstream.name)));
     line(&mut out, &format!("    protocol: {}", upstream.protocol));
@@ -91,7 +91,7 @@ fn models(file: &str, plan: &Plan) -> String {
     out
 }
 
-fn model(model: &Model) -> String {
+fn model(model: &PlannedModel) -> String {
     let mut out = String::new();
     for comment in &model.comments {
         line(&mut out, &format!("  # {comment}"));
@@ -107,7 +107,7 @@ fn model(model: &Model) -> String {
     out
 }
 
-fn fields(model: &Model) -> String {
+fn fields(model: &PlannedModel) -> String {
     let mut out = String::new();
     line(&mut out, &format!("  {}:", quoted(&model.id)));
     line(&mut out, &format!("    operations: [{}]", model.operations.join(", ")));
@@ -145,7 +145,7 @@ fn fields(model: &Model) -> String {
     out
 }
 
-fn target(target: &Target, id: &str) -> String {
+fn target(target: &PlannedTarget, id: &str) -> String {
     let mut fields = vec![format!("upstream: {}", quoted(&target.upstream))];
     if target.model != id {
         fields.push(format!("model: {}", quoted(&target.model.replace('$', "$$"))));

@@ -18,7 +18,7 @@ pub(crate) struct Console {
     /// Its path on the customers' listeners. Default: `/console`. Takes effect at a restart.
     pub(crate) path: String,
     /// Who may sign up. Default: `invite`.
-    pub(crate) sign_up: SignUp,
+    pub(crate) sign_up: SignUpMode,
     /// What a new account gets, in US dollars. Default: nothing.
     pub(crate) trial_credit: Dollars,
     /// How long a customer stays logged in. Default: `12h`.
@@ -34,7 +34,7 @@ impl Default for Console {
         Self {
             enabled: true,
             path: "/console".to_owned(),
-            sign_up: SignUp::Invite,
+            sign_up: SignUpMode::Invite,
             trial_credit: Dollars(Nanousd::ZERO),
             session: Period(Duration::from_secs(12 * 3600)),
             public_url: None,
@@ -46,7 +46,8 @@ impl Default for Console {
 #[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(title = "who may sign up", inline)]
-pub(crate) enum SignUp {
+#[serde(rename = "SignUp")]
+pub(crate) enum SignUpMode {
     /// Nobody: the operator makes the accounts.
     Closed,
     /// Whoever has a code of the operator's.

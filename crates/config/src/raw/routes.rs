@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::{Admin, Console, Entries, Listener, Mcp, PerAccount, Store, Unauthenticated, Upstream};
+use super::{
+    Admin, Console, Entries, Listener, Mcp, PerAccount, StoreSection, Unauthenticated, Upstream,
+};
 use crate::names::{AffinityName, OperationName};
 use crate::network::Network;
 use crate::scalar::{Address, Period, Share, Size};
@@ -30,7 +32,7 @@ pub(crate) struct Routes {
     pub(crate) admin: Admin,
     /// Where the ledger is kept. Takes effect at a restart.
     #[serde(default)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreSection,
     /// How the gateway stops. Takes effect at a restart.
     #[serde(default)]
     pub(crate) shutdown: Shutdown,
@@ -39,14 +41,14 @@ pub(crate) struct Routes {
     pub(crate) reload: Reload,
     /// Bounds on what is taken in from customers.
     #[serde(default)]
-    pub(crate) limits: Limits,
+    pub(crate) limits: LimitsSection,
     /// How much keys and accounts may be used. Keys and accounts can have limits of their own, by the
     /// admin API. Default: no limit.
     #[serde(default)]
     pub(crate) rate_limits: RateLimits,
     /// How tasks, such as video, are followed.
     #[serde(default)]
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: TasksSection,
     /// How targets are chosen and given up.
     #[serde(default)]
     pub(crate) balancing: Balancing,
@@ -61,7 +63,7 @@ pub(crate) struct Routes {
     pub(crate) access_log: AccessLog,
     /// What is kept of finished requests for people to look at. Takes effect at a restart.
     #[serde(default)]
-    pub(crate) request_log: RequestLog,
+    pub(crate) request_log: RequestLogSection,
     /// The providers' APIs, by a name of your own.
     pub(crate) upstreams: Entries<Upstream>,
     /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
@@ -108,7 +110,8 @@ impl Default for Reload {
 /// Bounds on what is taken in from customers.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Limits {
+#[serde(rename = "Limits")]
+pub(crate) struct LimitsSection {
     /// The largest request body. Default: `64MiB`, or half of what all bodies may take.
     pub(crate) body_max: Option<Size>,
     /// All request bodies held in memory at one time, with what is made of them while they are read.
@@ -146,7 +149,7 @@ pub(crate) struct Limits {
     pub(crate) sse_keepalive: Option<Period>,
 }
 
-impl Default for Limits {
+impl Default for LimitsSection {
     fn default() -> Self {
         let minute = Period(Duration::from_secs(60));
         Self {
@@ -195,7 +198,8 @@ pub(crate) struct Rates {
 /// How tasks, such as video, are followed.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Tasks {
+#[serde(rename = "Tasks")]
+pub(crate) struct TasksSection {
     /// How soon an upstream is asked again about a young task. Default: `5s`.
     pub(crate) poll_min: Period,
     /// How soon an upstream is asked again about an old task. Default: `30s`.
@@ -226,7 +230,7 @@ pub(crate) struct Tasks {
     pub(crate) webhooks_per_receiver: u32,
 }
 
-impl Default for Tasks {
+impl Default for TasksSection {
     fn default() -> Self {
         let seconds = |count| Period(Duration::from_secs(count));
         Self {
@@ -340,7 +344,8 @@ impl Default for AccessLog {
 /// What is kept of finished requests for people to look at: in the consoles and the admin API.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct RequestLog {
+#[serde(rename = "RequestLog")]
+pub(crate) struct RequestLogSection {
     /// Whether anything is kept. Default: `true`.
     pub(crate) enabled: bool,
     /// The most that it takes of the disk, from `1MiB`. The oldest requests are removed. Default:
@@ -348,7 +353,7 @@ pub(crate) struct RequestLog {
     pub(crate) size_max: Size,
 }
 
-impl Default for RequestLog {
+impl Default for RequestLogSection {
     fn default() -> Self {
         Self { enabled: true, size_max: Size(1 << 30) }
     }

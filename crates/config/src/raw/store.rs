@@ -11,7 +11,8 @@ use crate::url::BaseUrl;
 /// Where the ledger is kept.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Store {
+#[serde(rename = "Store")]
+pub(crate) struct StoreSection {
     /// The directory of the ledger, for one process at a time. Default: `data`.
     pub(crate) data_dir: String,
     /// What becomes of calls that a crash left open. Default: `void`.
@@ -20,7 +21,7 @@ pub(crate) struct Store {
     /// gateway is the only one.
     pub(crate) postgres: Option<Postgres>,
     /// What becomes of the journal's files.
-    pub(crate) journal: Journal,
+    pub(crate) journal: JournalSection,
     /// What stays in sled, where statements and usage are read fastest.
     pub(crate) statements: Statements,
 }
@@ -43,9 +44,9 @@ impl Default for Statements {
     }
 }
 
-impl Default for Store {
+impl Default for StoreSection {
     fn default() -> Self {
-        let (data_dir, journal) = ("data".to_owned(), Journal::default());
+        let (data_dir, journal) = ("data".to_owned(), JournalSection::default());
         let statements = Statements::default();
         Self { data_dir, recovery: Recovery::Void, postgres: None, journal, statements }
     }
@@ -54,7 +55,8 @@ impl Default for Store {
 /// What becomes of the journal's files.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Journal {
+#[serde(rename = "Journal")]
+pub(crate) struct JournalSection {
     /// Where closed files go that a start does not need any more. Default: nowhere, and all stay in
     /// the data directory.
     pub(crate) archive: Option<Archive>,

@@ -40,7 +40,7 @@ pub struct Model {
 pub struct OnDisconnect {
     /// For how long, from when the customer left.
     pub time: Duration,
-    /// How many bytes.
+    /// How many bytes are read at most.
     pub bytes: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct OnDisconnect {
 pub struct Target {
     /// Its number in this configuration.
     pub index: usize,
-    /// The provider.
+    /// The provider that serves the model.
     pub upstream: Arc<Upstream>,
     /// The provider's name for the model; `None` for the name that the customer used, of which only
     /// a pattern says that it is the provider's.

@@ -6,7 +6,7 @@ use tollgate_money::secret::Secret;
 use tollgate_protocols::Dialect;
 use tollgate_protocols::limits::Pass;
 
-/// A provider's API.
+/// A provider's API, as requests are sent to it.
 #[derive(Debug)]
 pub struct Upstream {
     /// Its name in `routes.yaml`.
@@ -17,7 +17,7 @@ pub struct Upstream {
     pub tls: bool,
     /// DNS name or IP address, without brackets.
     pub host: String,
-    /// TCP port.
+    /// The TCP port of the host.
     pub port: u16,
     /// The `Host` header: the host, with the port unless it is the scheme's own.
     pub authority: String,
@@ -59,7 +59,7 @@ pub enum RepeatAfter {
 pub struct PassedHeaders {
     /// Names, in small letters; a `*` at the end stands for any ending.
     pub names: Vec<String>,
-    /// Betas of Anthropic's.
+    /// The betas of Anthropic's API that are sent on.
     pub betas: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ impl Upstream {
 pub struct Credential {
     /// Its name in `routes.yaml`; empty for one that has none because it is the only one.
     pub name: String,
-    /// The key.
+    /// The key that is sent with requests.
     pub secret: Secret,
 }
 
@@ -108,7 +108,7 @@ pub struct Credential {
 pub struct HealthCheck {
     /// What is asked for, with `GET`; `None` when a connection is enough.
     pub path: Option<String>,
-    /// How often.
+    /// The time between two checks.
     pub interval: Duration,
     /// How long an answer may take.
     pub timeout: Duration,

@@ -104,7 +104,9 @@ impl Account {
         &mut self,
         mut calls: Calls<'_>,
         in_directory: &[(UnixMs, Nanousd)],
-        (spent, debt, known_lost): (Nanousd, Nanousd, Nanousd),
+        spent: Nanousd,
+        debt: Nanousd,
+        known_lost: Nanousd,
     ) -> Result<Nanousd, MoveError> {
         let (mut sum, mut owed) = (Nanousd::ZERO, Nanousd::ZERO);
         let mut payments: Vec<_> = in_directory.iter().map(|(at, amount)| (*at, *amount)).collect();
@@ -166,7 +168,7 @@ impl Account {
         Ok(true)
     }
 
-    /// The same with the names that holds have now.
+    /// A record with the names that its holds have now.
     fn renamed(&self, record: Record) -> Record {
         let now = |hold: HoldId| self.holds.get(&hold).copied().unwrap_or(hold);
         match record {
@@ -303,7 +305,7 @@ fn charged(record: &Record) -> Nanousd {
     record.charged().unwrap_or_default()
 }
 
-/// The same end of another hold.
+/// A record of the end of a hold, as the end of the hold `new`.
 fn with_hold(mut record: Record, new: HoldId) -> Record {
     if let Record::Posted { hold, .. }
     | Record::PostedOwing { hold, .. }

@@ -26,7 +26,7 @@ struct OfNode {
 
 impl<'a> Calls<'a> {
     /// The calls of an account on these nodes.
-    pub(super) fn of(db: &'a Db, account: AccountId, nodes: &[NodeId]) -> Self {
+    pub(super) fn new(db: &'a Db, account: AccountId, nodes: &[NodeId]) -> Self {
         let of_node = |node: &NodeId| OfNode {
             node: *node,
             after: node.begin(),

@@ -128,7 +128,7 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
         marker.keep(dir)?;
         return Ok(Moved { tallies, was_done: true });
     }
-    let put = put(db, &leaving).await?;
+    let (count, writes) = put(db, &leaving).await?;
     let tallies = parts.tallies(&parts.kept_tasks());
     let compared = compare(db, &leaving, &tallies).await;
     if let Some(tallies) = has_moved(db, &leaving).await? {
@@ -139,7 +139,7 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
     secrets::offer(db, dir).await?;
     // From here on there may be two copies.
     marker.keep(dir)?;
-    let finished = finish(db, &leaving, (&parts, &tallies), &mut fleet, put).await;
+    let finished = finish(db, &leaving, &parts, &tallies, &mut fleet, count, writes).await;
     match finished {
         Ok(()) => Ok(Moved { tallies, was_done: false }),
         // It may have moved.
@@ -193,7 +193,7 @@ async fn check(
 async fn put(db: &Db, leaving: &Leaving) -> Result<(u64, u64), MoveError> {
     let ids: Vec<String> =
         leaving.accounts().iter().map(|account| account.id.to_string()).collect();
-    let known = db.begin_move(&leaving.name, (leaving.last, &leaving.chain), &ids).await?;
+    let known = db.begin_move(&leaving.name, leaving.last, &leaving.chain, &ids).await?;
     let mut parts = leaving.parts()?;
     let (mut count, mut writes) = (0, 0);
     while let Some(part) = parts.next()? {
@@ -271,9 +271,11 @@ async fn lines_of(db: &Db, account: AccountId) -> Result<u64, MoveError> {
 async fn finish(
     db: &Db,
     leaving: &Leaving,
-    (parts, tallies): (&Parts<'_>, &Tallies),
+    parts: &Parts<'_>,
+    tallies: &Tallies,
     fleet: &mut Fleet,
-    (count, writes): (u64, u64),
+    count: u64,
+    writes: u64,
 ) -> Result<(), MoveError> {
     let proof = serde_json::to_string(tallies);
     let mut finish = Finish {

@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(500);
 const TERMS_MAX: Duration = Duration::from_secs(130);
 
 /// What people wrote, but for what moves money, which waits for its account's turn.
-struct Told {
+struct DirectoryBacklog {
     head: Seq,
     money: BTreeMap<AccountId, VecDeque<Record>>,
     followed: Followed,
@@ -117,8 +117,8 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
 }
 
 /// Adds what people wrote, in its order, but for what moves money.
-async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<Told, MoveError> {
-    let mut told = Told { head: 0, money: BTreeMap::new(), followed: Followed::new() };
+async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
+    let mut told = DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: Followed::new() };
     loop {
         let pulled = db.pull(told.head, PULLED_MAX).await?;
         for group in pulled.groups {
@@ -149,7 +149,7 @@ async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<Told, MoveEr
 async fn tell_accounts(
     db: &Db,
     arriving: &mut Arriving,
-    told: &mut Told,
+    told: &mut DirectoryBacklog,
     nodes: &[NodeOut],
 ) -> Result<Tallies, MoveError> {
     let nodes: Vec<NodeId> =
@@ -163,7 +163,7 @@ async fn tell_accounts(
     for id in ids {
         let tally = expected.of(id);
         let money = told.money.remove(&id).unwrap_or_default();
-        tell_account(db, arriving, (id, money), &nodes, tally).await?;
+        tell_account(db, arriving, id, money, &nodes, tally).await?;
     }
     Ok(expected)
 }
@@ -172,7 +172,8 @@ async fn tell_accounts(
 async fn tell_account(
     db: &Db,
     arriving: &mut Arriving,
-    (id, money): (AccountId, VecDeque<Record>),
+    id: AccountId,
+    money: VecDeque<Record>,
     nodes: &[NodeId],
     tally: &mut Tally,
 ) -> Result<(), MoveError> {
@@ -180,10 +181,10 @@ async fn tell_account(
     let holds = tasks.iter().map(|moved| moved.task.intent.hold).collect();
     let mut account = Account::new(id, money, holds);
     let known_lost = db.charged_in_suspense(id).await?;
-    let figures = (tally.spent, tally.debt, known_lost);
     let payments = db.payments_of(id).await?;
-    let lost = account.weigh(Calls::of(db, id, nodes), &payments, figures).await?;
-    let mut calls = Calls::of(db, id, nodes);
+    let calls = Calls::new(db, id, nodes);
+    let lost = account.weigh(calls, &payments, tally.spent, tally.debt, known_lost).await?;
+    let mut calls = Calls::new(db, id, nodes);
     while let Some(call) = calls.next().await? {
         if call.record.ends_hold() {
             account.add(arriving, call)?;

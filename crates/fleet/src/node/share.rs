@@ -22,7 +22,7 @@ use tollgate_money::clock::UnixMs;
 const BEAT: Duration = Duration::from_millis(500);
 /// At least so long lies between two exchanges, so that many requests that come short share one.
 const PACE: Duration = Duration::from_millis(20);
-/// The same while the database does not answer.
+/// The time between two exchanges while the database does not answer.
 const RETRY_PACE: Duration = Duration::from_millis(200);
 /// The most limits of one exchange: a transaction of this size takes some ten milliseconds.
 const ASKS_MAX: usize = 500;
@@ -88,15 +88,15 @@ impl Sharing {
             Ok(Some(answer)) => answer,
             Ok(None) => {
                 let why = "another process has joined as this node";
-                return self.failed((number, &exchange), &why);
+                return self.failed(number, &exchange, &why);
             }
-            Err(error) => return self.failed((number, &exchange), &error),
+            Err(error) => return self.failed(number, &exchange, &error),
         };
         if std::mem::take(&mut self.is_failing) {
             log::info!("shares of limits are exchanged again");
         }
         let told = exchange.asks.iter().zip(answer.told);
-        let is_less = self.limits.told(sent_at, term, told);
+        let is_less = self.limits.apply_exchange(sent_at, term, told);
         let is_lowered = self.ledger.take_caps(exchange.caps.iter().zip(answer.caps));
         fleet.desk().end(number, true);
         if is_less || is_lowered || is_more {
@@ -118,7 +118,7 @@ impl Sharing {
         }
     }
 
-    fn failed(&mut self, (number, exchange): (u64, &ShareExchange), why: &dyn std::fmt::Display) {
+    fn failed(&mut self, number: u64, exchange: &ShareExchange, why: &dyn std::fmt::Display) {
         self.ledger.retell_caps(&exchange.caps);
         if !std::mem::replace(&mut self.is_failing, true) {
             log::warn!("shares of limits cannot be exchanged now: {why}");

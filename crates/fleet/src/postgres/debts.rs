@@ -3,7 +3,7 @@
 
 use tokio_postgres::Row;
 
-use super::directory::{Refused, put_line};
+use super::directory::{WriteRefused, put_line};
 use super::exchange::{count, encoded, number};
 use super::{Db, DbError, Transaction};
 use crate::lease::Exchange;
@@ -24,12 +24,13 @@ pub(super) async fn pay(transaction: &Transaction<'_>, account: AccountId) -> Re
         return Ok(());
     };
     let (amount, place) = (Nanousd::new(row.try_get(0)?), count(row.try_get(1)?));
-    put_payment(transaction, (account, amount), place).await
+    put_payment(transaction, account, amount, place).await
 }
 
 async fn put_payment(
     transaction: &Transaction<'_>,
-    (account, amount): (AccountId, Nanousd),
+    account: AccountId,
+    amount: Nanousd,
     place: Seq,
 ) -> Result<(), DbError> {
     let line = Record::DebtPaid { account, amount, at: UnixMs::now() };
@@ -39,7 +40,8 @@ async fn put_payment(
 /// What an exchange has paid of what an account owes, with what its report added to that.
 pub(super) fn paid(
     exchange: &Exchange,
-    (before, after): (&Treasury, &Treasury),
+    before: &Treasury,
+    after: &Treasury,
     account: AccountId,
 ) -> Nanousd {
     let debt =
@@ -56,12 +58,13 @@ pub(super) fn paid(
 pub(super) async fn put_paid(
     transaction: &Transaction<'_>,
     exchange: &Exchange,
-    (before, after): (&Treasury, &Treasury),
+    before: &Treasury,
+    after: &Treasury,
 ) -> Result<(), DbError> {
     for (account, _) in after.accounts() {
-        let amount = paid(exchange, (before, after), account);
+        let amount = paid(exchange, before, after, account);
         if amount > Nanousd::ZERO {
-            put_payment(transaction, (account, amount), after.directory).await?;
+            put_payment(transaction, account, amount, after.directory).await?;
         }
     }
     Ok(())
@@ -71,7 +74,7 @@ pub(super) async fn put_paid(
 pub(super) async fn give_up(
     transaction: &Transaction<'_>,
     record: &Record,
-) -> Result<Option<Refused>, DbError> {
+) -> Result<Option<WriteRefused>, DbError> {
     const GIVE_UP: &str = "UPDATE tollgate.accounts
         SET debt = debt - $2,
             written_off = LEAST(written_off::numeric + $2, 9223372036854775807)::bigint
@@ -81,10 +84,10 @@ pub(super) async fn give_up(
     let Record::WrittenOff { account, id, amount, note, at } = record else { return Ok(None) };
     let (account, amount) = (account.to_string(), amount.get());
     if transaction.execute(GIVE_UP, &[&account, &amount]).await? == 0 {
-        return Ok(Some(Refused::NotOwed));
+        return Ok(Some(WriteRefused::NotOwed));
     }
     let noted = transaction.execute(NOTE, &[&account, id, &amount, note, &number(at.0)]).await?;
-    Ok((noted == 0).then_some(Refused::GivenBefore))
+    Ok((noted == 0).then_some(WriteRefused::GivenBefore))
 }
 
 /// Writes down losses that a node has reported.

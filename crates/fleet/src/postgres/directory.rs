@@ -27,12 +27,12 @@ pub enum Appended {
     /// Others have written meanwhile; nothing has changed.
     Behind,
     /// The treasury's money does not allow it; nothing has changed.
-    Refused(Refused),
+    Refused(WriteRefused),
 }
 
 /// Why the treasury does not take a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum WriteRefused {
     /// There is no such account there.
     UnknownAccount(AccountId),
     /// It was given before under the same id.
@@ -51,8 +51,8 @@ pub enum Refused {
 
 /// What one write came to, as it stands in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its place.
+pub struct DirectoryWrite {
+    /// The place of the write in the directory.
     pub seq: Seq,
     /// What tells it from any other write that could stand there.
     pub write_id: String,
@@ -68,7 +68,7 @@ pub struct Pulled {
     /// The write at the place that was asked for; `None` at the beginning.
     pub at: Option<String>,
     /// What stands behind the place that was asked for, in order.
-    pub groups: Vec<Group>,
+    pub groups: Vec<DirectoryWrite>,
 }
 
 /// A write, as its row has it.
@@ -83,7 +83,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(after: Seq, write_id: &'a str, records: &'a [Record]) -> Result<Self, DbError> {
+    fn new(after: Seq, write_id: &'a str, records: &'a [Record]) -> Result<Self, DbError> {
         let unwritable = |error| DbError::Failed(format!("records cannot be encoded: {error}"));
         let bytes = postcard::to_stdvec(records).map_err(unwritable)?;
         let act = records.iter().rev().find_map(|record| match record {
@@ -123,7 +123,7 @@ impl Db {
         write_id: &str,
         records: &[Record],
     ) -> Result<Appended, DbError> {
-        let row = Row::of(after, write_id, records)?;
+        let row = Row::new(after, write_id, records)?;
         let (begun, mut wait) = (Instant::now(), FIRST_WAIT);
         let mut unknown = None;
         loop {
@@ -188,7 +188,7 @@ impl Db {
             pulled.head = read_place(row.try_get(0)?)?;
             if let Some(seq) = row.try_get::<_, Option<i64>>(1)? {
                 let (write_id, bytes) = (row.try_get(2)?, row.try_get(3)?);
-                pulled.groups.push(Group { seq: read_place(seq)?, write_id, bytes });
+                pulled.groups.push(DirectoryWrite { seq: read_place(seq)?, write_id, bytes });
             }
             pulled.at = row.try_get(4)?;
         }
@@ -201,7 +201,7 @@ impl Db {
 async fn write(
     transaction: &Transaction<'_>,
     row: &Row<'_>,
-    refused: &Mutex<Option<Refused>>,
+    refused: &Mutex<Option<WriteRefused>>,
 ) -> Result<Appended, DbError> {
     let moved = transaction
         .query_opt(
@@ -241,7 +241,7 @@ async fn take_effect(
     transaction: &Transaction<'_>,
     record: &Record,
     seq: i64,
-) -> Result<Option<Refused>, DbError> {
+) -> Result<Option<WriteRefused>, DbError> {
     match record {
         Record::AccountCreated { account, name, at } => {
             let sql = "INSERT INTO tollgate.accounts (id, name, created_at) VALUES ($1, $2, $3)";
@@ -251,12 +251,12 @@ async fn take_effect(
         Record::AccountRenamed { account, name, .. } => {
             let sql = "UPDATE tollgate.accounts SET name = $2 WHERE id = $1";
             let renamed = transaction.execute(sql, &[&account.to_string(), name]).await?;
-            Ok((renamed == 0).then_some(Refused::UnknownAccount(*account)))
+            Ok((renamed == 0).then_some(WriteRefused::UnknownAccount(*account)))
         }
         Record::Central(record) => match &**record {
             Record::Granted { account, id, amount, at } => {
                 put_line(transaction, record, read_place(seq)?).await?;
-                let refused = give(transaction, (*account, id), *amount, *at).await?;
+                let refused = give(transaction, *account, id, *amount, *at).await?;
                 debts::pay(transaction, *account).await?;
                 Ok(refused)
             }
@@ -274,7 +274,7 @@ async fn take_effect(
                 let sql = "DELETE FROM tollgate.in_doubt WHERE hold = $1 AND account = $2";
                 let (number, account) = (place(hold.number())?, account.to_string());
                 let resolved = transaction.execute(sql, &[&number, &account]).await?;
-                Ok((resolved == 0).then_some(Refused::NotInDoubt(*hold)))
+                Ok((resolved == 0).then_some(WriteRefused::NotInDoubt(*hold)))
             }
             _ => Ok(None),
         },
@@ -282,9 +282,9 @@ async fn take_effect(
             if *end == SuspenseEnd::Charge {
                 put_line(transaction, record, read_place(seq)?).await?;
             }
-            let resolved = suspense::resolve(transaction, (*node, *account), *amount, *end).await?;
+            let resolved = suspense::resolve(transaction, *node, *account, *amount, *end).await?;
             debts::pay(transaction, *account).await?;
-            Ok((!resolved).then_some(Refused::NotInSuspense(*node, *account)))
+            Ok((!resolved).then_some(WriteRefused::NotInSuspense(*node, *account)))
         }
         _ => Ok(None),
     }
@@ -307,10 +307,11 @@ pub(super) async fn put_line(
 
 async fn give(
     transaction: &Transaction<'_>,
-    (account, id): (AccountId, &str),
+    account: AccountId,
+    id: &str,
     amount: Nanousd,
     at: UnixMs,
-) -> Result<Option<Refused>, DbError> {
+) -> Result<Option<WriteRefused>, DbError> {
     let (name, room) = (account.to_string(), i64::MAX.saturating_sub(amount.get()));
     let given = transaction
         .execute(
@@ -322,8 +323,8 @@ async fn give(
     if given == 0 {
         let sql = "SELECT 1 FROM tollgate.accounts WHERE id = $1";
         let is_known = transaction.query_opt(sql, &[&name]).await?.is_some();
-        let unknown = Refused::UnknownAccount(account);
-        return Ok(Some(if is_known { Refused::DoesNotFit } else { unknown }));
+        let unknown = WriteRefused::UnknownAccount(account);
+        return Ok(Some(if is_known { WriteRefused::DoesNotFit } else { unknown }));
     }
     let noted = transaction
         .execute(
@@ -332,13 +333,13 @@ async fn give(
             &[&name, &id, &amount.get(), &at_ms(at)],
         )
         .await?;
-    Ok((noted == 0).then_some(Refused::GivenBefore))
+    Ok((noted == 0).then_some(WriteRefused::GivenBefore))
 }
 
 async fn give_back(
     transaction: &Transaction<'_>,
     record: &Record,
-) -> Result<Option<Refused>, DbError> {
+) -> Result<Option<WriteRefused>, DbError> {
     let Record::Refunded { account, id, hold, amount, charged, at } = record else {
         return Ok(None);
     };
@@ -351,7 +352,7 @@ async fn give_back(
         )
         .await?;
     if given == 0 {
-        return Ok(Some(Refused::NotSpent));
+        return Ok(Some(WriteRefused::NotSpent));
     }
     let hold = place(hold.number())?;
     let noted = transaction
@@ -361,5 +362,5 @@ async fn give_back(
             &[&name, id, &hold, &amount.get(), &charged.get(), &at_ms(*at)],
         )
         .await?;
-    Ok((noted == 0).then_some(Refused::GivenBefore))
+    Ok((noted == 0).then_some(WriteRefused::GivenBefore))
 }

@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use super::history::put_history;
 use super::{Asked, Db, DbError, Outcome, Transaction, debts, suspense};
 use crate::lease::{Answer, Exchange, Joined, Loan, Refused};
-use crate::treasury::{Node, Purse, TERMS_WAITED, Treasury};
+use crate::treasury::{NodeRecord, Purse, TERMS_WAITED, Treasury};
 use tollgate_ledger::{AccountId, NodeId};
 use tollgate_money::money::Nanousd;
 
@@ -209,7 +209,7 @@ impl Db {
             (Err(DbError::Failed(_)), Some(refused)) => Ok(Err(refused)),
             (done, _) => done.map(Ok),
         };
-        self.observe(Asked::Exchange, Outcome::of(&exchanged), begun);
+        self.observe(Asked::Exchange, Outcome::from_result(&exchanged), begun);
         if let Ok(Ok(answer)) = &exchanged
             && is_short(exchange, answer)
         {
@@ -275,12 +275,12 @@ async fn do_exchange(
     let Some(row) = tx.query_opt(TAKE_TURN, &[&node, &epoch, &turn, &waited_ms]).await? else {
         return why_not(tx, exchange).await;
     };
-    let own = Node {
+    let own = NodeRecord {
         epoch: exchange.epoch,
         turn: exchange.turn.saturating_sub(1),
         reported: count(row.try_get(0)?),
         is_suspended: row.try_get(1)?,
-        ..Node::default()
+        ..NodeRecord::default()
     };
     let mut before = Treasury { directory: count(row.try_get(2)?), ..Treasury::default() };
     before.nodes.insert(exchange.node, own);
@@ -291,12 +291,12 @@ async fn do_exchange(
         Err(refused) => return Ok(Err(refused)),
     };
     store(tx, exchange.node, &before, &after).await?;
-    suspense::put_given_back(tx, exchange, (&before, &after)).await?;
+    suspense::put_given_back(tx, exchange, &before, &after).await?;
     if let Some(report) = &exchange.report {
         put_history(tx, &report.history).await?;
     }
     // Behind the lines of the calls that are paid for.
-    debts::put_paid(tx, exchange, (&before, &after)).await?;
+    debts::put_paid(tx, exchange, &before, &after).await?;
     let reported = after.nodes.get(&exchange.node).map_or(0, |node| number(node.reported));
     let kept = encoded(&answer)?;
     tx.execute(
@@ -342,7 +342,7 @@ async fn load(
         let (other, account): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
         match u16::try_from(other).ok().and_then(NodeId::from_number) {
             Some(other) => {
-                let alive = Node { term_ends: Duration::MAX, ..Node::default() };
+                let alive = NodeRecord { term_ends: Duration::MAX, ..NodeRecord::default() };
                 treasury.nodes.insert(other, alive);
             }
             None => {
@@ -399,7 +399,7 @@ async fn store(
             [&ids, &available, &leased, &spent, &suspense, &debt, &written_off];
         tx.execute(PUT_ACCOUNTS, &params).await?;
     }
-    let none = Node::default();
+    let none = NodeRecord::default();
     let own_before = before.nodes.get(&node).unwrap_or(&none);
     let own_after = after.nodes.get(&node).unwrap_or(&none);
     let (old, new) = (&own_before.leases, &own_after.leases);

@@ -18,7 +18,7 @@ pub(super) fn places(connections_max: usize) -> usize {
 }
 
 impl Db {
-    /// The same database for what the node itself does: it waits for nobody's reads.
+    /// The database for what the node itself does: it waits for nobody's reads.
     pub(super) fn ahead(&self) -> Self {
         Self { is_ahead: true, ..self.clone() }
     }

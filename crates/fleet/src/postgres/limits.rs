@@ -10,7 +10,7 @@ use super::exchange::{count, number};
 use super::{Db, DbError, Transaction};
 use crate::caps::{self, CapShare};
 use crate::lease::{Epoch, Turn};
-use crate::shares::{self, Claim, Pool, Settled};
+use crate::shares::{self, Claim, Pool, ShareDecision};
 use tollgate_ledger::{AccountId, KeyId, NodeId};
 use tollgate_ledger::{CapAsk, CapTold};
 use tollgate_limits::{Ask, Subject, Told};
@@ -93,7 +93,7 @@ const CLEAN: [&str; 4] = [
 /// What a node tells and asks about limits at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareExchange {
-    /// Who.
+    /// The node that makes the exchange.
     pub(crate) node: NodeId,
     /// In which of its lives.
     pub(crate) epoch: Epoch,
@@ -103,7 +103,7 @@ pub(crate) struct ShareExchange {
     pub(crate) term: Duration,
     /// Limits a minute and of places.
     pub(crate) asks: Vec<Ask>,
-    /// Limits of spending.
+    /// What is asked of limits of spending.
     pub(crate) caps: Vec<CapAsk>,
 }
 
@@ -214,7 +214,7 @@ async fn share_limits(
         let mut others = claims.remove(name).unwrap_or_default();
         let own = others.iter().position(|claim| claim.node == node);
         let had = own.map_or(0, |index| others.swap_remove(index).share);
-        settled.push(shares::settle((pool, now_ms), &others, (node, had), ask, nodes));
+        settled.push(shares::settle(pool, now_ms, &others, node, had, ask, nodes));
     }
     put(tx, exchange, &names, &settled).await?;
     Ok(settled.into_iter().map(|settled| settled.told).collect())
@@ -261,7 +261,7 @@ async fn put(
     tx: &Transaction<'_>,
     exchange: &ShareExchange,
     names: &[String],
-    settled: &[Settled],
+    settled: &[ShareDecision],
 ) -> Result<(), DbError> {
     let node = i32::from(exchange.node.number());
     let pools = |part: fn(&Pool) -> u64| -> Vec<i64> {

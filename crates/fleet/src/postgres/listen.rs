@@ -19,19 +19,19 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Something that was announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// On which channel.
+    /// The channel on which it was sent.
     pub channel: String,
     /// What was said. Nothing when the connection is new: what was said before it is lost, so look.
     pub payload: String,
 }
 
-/// Why listening ended.
-enum Ended {
+/// Why listening to the database ended.
+enum ListenEnd {
     /// Nobody reads what is heard.
     Unread,
     /// The database knows no LISTEN.
     Unsupported,
-    /// The connection broke.
+    /// The connection broke, for this cause.
     Broken(String),
 }
 
@@ -50,15 +50,15 @@ async fn listen(db: Db, channels: &'static [&'static str], heard: mpsc::Sender<A
     loop {
         let mut connected = false;
         match Box::pin(hear(&db, channels, &heard, &mut connected)).await {
-            Ended::Unread => return,
-            Ended::Unsupported => {
+            ListenEnd::Unread => return,
+            ListenEnd::Unsupported => {
                 log::info!(
                     place = db.place();
                     "the database knows no LISTEN: changes of other nodes are found by polling"
                 );
                 return;
             }
-            Ended::Broken(cause) => {
+            ListenEnd::Broken(cause) => {
                 log::debug!(place = db.place(), cause = cause.as_str(); "listening broke off");
             }
         }
@@ -76,10 +76,10 @@ async fn hear(
     channels: &[&str],
     heard: &mpsc::Sender<Announced>,
     connected: &mut bool,
-) -> Ended {
+) -> ListenEnd {
     let config = &db.shared.config;
-    let broken = |error: Error| Ended::Broken(error.to_string());
-    let late = || Ended::Broken("no answer".to_owned());
+    let broken = |error: Error| ListenEnd::Broken(error.to_string());
+    let late = || ListenEnd::Broken("no answer".to_owned());
     match &db.shared.tls {
         None => match tokio::time::timeout(OPEN_TIMEOUT, config.connect(NoTls)).await {
             Ok(Ok((client, connection))) => {
@@ -104,7 +104,7 @@ async fn attend<S>(
     channels: &[&str],
     heard: &mpsc::Sender<Announced>,
     connected: &mut bool,
-) -> Ended
+) -> ListenEnd
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -114,7 +114,7 @@ where
     let mut begin = std::pin::pin!(begin);
     loop {
         let message = tokio::select! {
-            () = heard.closed() => return Ended::Unread,
+            () = heard.closed() => return ListenEnd::Unread,
             begun = &mut begin, if !*connected => match begun {
                 Ok(Ok(())) => {
                     *connected = true;
@@ -123,9 +123,9 @@ where
                     }
                     continue;
                 }
-                Ok(Err(error)) if is_unsupported(&error) => return Ended::Unsupported,
-                Ok(Err(error)) => return Ended::Broken(error.to_string()),
-                Err(_) => return Ended::Broken("no answer".to_owned()),
+                Ok(Err(error)) if is_unsupported(&error) => return ListenEnd::Unsupported,
+                Ok(Err(error)) => return ListenEnd::Broken(error.to_string()),
+                Err(_) => return ListenEnd::Broken("no answer".to_owned()),
             },
             message = poll_fn(|context| connection.poll_message(context)) => message,
         };
@@ -134,8 +134,8 @@ where
                 announce(heard, said.channel(), said.payload());
             }
             Some(Ok(_)) => {}
-            Some(Err(error)) => return Ended::Broken(error.to_string()),
-            None => return Ended::Broken("the server ended the connection".to_owned()),
+            Some(Err(error)) => return ListenEnd::Broken(error.to_string()),
+            None => return ListenEnd::Broken("the server ended the connection".to_owned()),
         }
     }
 }

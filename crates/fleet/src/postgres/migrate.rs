@@ -11,7 +11,7 @@ use super::{Db, DbError, Transaction};
 pub struct Migration {
     /// Its number: 1, 2, 3 and so on without a gap.
     pub version: i64,
-    /// What it makes.
+    /// What the migration makes, in a few words.
     pub name: &'static str,
     /// Its statements, which run in one transaction.
     pub sql: &'static str,
@@ -35,10 +35,10 @@ const BEGINNING: &str = include_str!("migrations/0000_schema_version.sql");
 
 /// How a schema stands to this version of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SchemaState {
     /// It is the one that this version needs.
     Current,
-    /// There is none.
+    /// The database has no schema `tollgate`.
     Missing,
     /// It lacks steps: the first of them.
     Behind {
@@ -56,22 +56,22 @@ pub enum Standing {
     },
     /// A step was taken that reads otherwise in this version.
     Changed {
-        /// Which.
+        /// The version that the step leads to.
         version: i64,
     },
     /// Every step was taken, but a table is gone.
     Incomplete {
-        /// Its name.
+        /// The name of the table that is not there.
         table: String,
     },
 }
 
 /// A step and when it was taken.
 #[derive(Clone, Debug)]
-pub struct Step {
-    /// Its number.
+pub struct MigrationStep {
+    /// The number of the step, from 1.
     pub version: i64,
-    /// What it makes.
+    /// What the step makes, in a few words.
     pub name: String,
     /// When it was taken, by the database's clock; none if it was not.
     pub applied_at: Option<String>,
@@ -89,7 +89,7 @@ pub(super) async fn check(db: &Db) -> Result<(), DbError> {
 ///
 /// # Errors
 /// When the database cannot be asked.
-pub async fn standing(db: &Db) -> Result<Standing, DbError> {
+pub async fn standing(db: &Db) -> Result<SchemaState, DbError> {
     standing_for(db, MIGRATIONS).await
 }
 
@@ -106,7 +106,7 @@ pub async fn up(db: &Db) -> Result<Vec<&'static str>, DbError> {
 ///
 /// # Errors
 /// When the database cannot be asked.
-pub async fn steps(db: &Db) -> Result<Vec<Step>, DbError> {
+pub async fn steps(db: &Db) -> Result<Vec<MigrationStep>, DbError> {
     let taken = taken(db).await?.unwrap_or_default();
     let known = MIGRATIONS.iter().map(|step| (step.version, step.name.to_owned()));
     let mut names = known.collect::<BTreeMap<_, _>>();
@@ -115,37 +115,37 @@ pub async fn steps(db: &Db) -> Result<Vec<Step>, DbError> {
     }
     let steps = names.into_iter().map(|(version, name)| {
         let applied_at = taken.get(&version).map(|step| step.applied_at.clone());
-        Step { version, name, applied_at }
+        MigrationStep { version, name, applied_at }
     });
     Ok(steps.collect())
 }
 
 async fn check_for(db: &Db, migrations: &[Migration]) -> Result<(), DbError> {
     match standing_for(db, migrations).await? {
-        Standing::Current => Ok(()),
+        SchemaState::Current => Ok(()),
         standing => Err(refusal(db.place(), &standing)),
     }
 }
 
 /// Why this version does not work with a schema, and what to do.
 #[must_use]
-pub fn refusal(place: &str, standing: &Standing) -> DbError {
+pub fn refusal(place: &str, standing: &SchemaState) -> DbError {
     let up = "run `tollgate migrate up`";
     let wrong = match standing {
-        Standing::Current => "the schema is the one of this version".to_owned(),
-        Standing::Missing => format!("there is no schema `tollgate` yet: {up}"),
-        Standing::Behind { at, needs } => {
+        SchemaState::Current => "the schema is the one of this version".to_owned(),
+        SchemaState::Missing => format!("there is no schema `tollgate` yet: {up}"),
+        SchemaState::Behind { at, needs } => {
             format!("the schema is at step {at} and this version needs step {needs}: {up}")
         }
-        Standing::Ahead { at, knows } => format!(
+        SchemaState::Ahead { at, knows } => format!(
             "the schema is from the future: it is at step {at} and this version knows {knows}; run \
              a newer version of tollgate"
         ),
-        Standing::Changed { version } => format!(
+        SchemaState::Changed { version } => format!(
             "step {version} of the schema is not the one that this version has: another program, \
              or an unreleased version, has made it; see `tollgate migrate status`"
         ),
-        Standing::Incomplete { table } => format!(
+        SchemaState::Incomplete { table } => format!(
             "the table tollgate.{table} is missing though every step was taken: restore the \
              database from a backup"
         ),
@@ -153,38 +153,38 @@ pub fn refusal(place: &str, standing: &Standing) -> DbError {
     DbError::Failed(format!("PostgreSQL at {place}: {wrong}"))
 }
 
-async fn standing_for(db: &Db, migrations: &[Migration]) -> Result<Standing, DbError> {
-    let Some(taken) = taken(db).await? else { return Ok(Standing::Missing) };
+async fn standing_for(db: &Db, migrations: &[Migration]) -> Result<SchemaState, DbError> {
+    let Some(taken) = taken(db).await? else { return Ok(SchemaState::Missing) };
     if let Some(wrong) = compare(&taken, migrations) {
         return Ok(wrong);
     }
     let missing = missing_table(db, migrations).await?;
-    Ok(missing.map_or(Standing::Current, |table| Standing::Incomplete { table }))
+    Ok(missing.map_or(SchemaState::Current, |table| SchemaState::Incomplete { table }))
 }
 
-struct Taken {
+struct AppliedMigration {
     name: String,
     sha256: String,
     applied_at: String,
 }
 
-type AllTaken = BTreeMap<i64, Taken>;
+type AllTaken = BTreeMap<i64, AppliedMigration>;
 
 /// What is wrong with the steps that were taken.
-fn compare(taken: &AllTaken, migrations: &[Migration]) -> Option<Standing> {
+fn compare(taken: &AllTaken, migrations: &[Migration]) -> Option<SchemaState> {
     let at = taken.keys().next_back().copied().unwrap_or_default();
     let knows = migrations.last().map_or(0, |step| step.version);
     if at > knows {
-        return Some(Standing::Ahead { at, knows });
+        return Some(SchemaState::Ahead { at, knows });
     }
     let changed = migrations.iter().find(|step| {
         taken.get(&step.version).is_some_and(|taken| taken.sha256 != digest(step.sql))
     });
     if let Some(step) = changed {
-        return Some(Standing::Changed { version: step.version });
+        return Some(SchemaState::Changed { version: step.version });
     }
     let lacks = migrations.iter().any(|step| !taken.contains_key(&step.version));
-    lacks.then_some(Standing::Behind { at, needs: knows })
+    lacks.then_some(SchemaState::Behind { at, needs: knows })
 }
 
 /// The steps that were taken; none when there is no table of them.
@@ -205,8 +205,11 @@ const ALL_TAKEN: &str =
 fn read_taken(rows: &[tokio_postgres::Row]) -> Result<AllTaken, DbError> {
     let mut taken = AllTaken::new();
     for row in rows {
-        let step =
-            Taken { name: row.try_get(1)?, sha256: row.try_get(2)?, applied_at: row.try_get(3)? };
+        let step = AppliedMigration {
+            name: row.try_get(1)?,
+            sha256: row.try_get(2)?,
+            applied_at: row.try_get(3)?,
+        };
         taken.insert(row.try_get(0)?, step);
     }
     Ok(taken)
@@ -278,7 +281,8 @@ async fn take_next(
     tx.query_one("SELECT version FROM tollgate.schema_version WHERE version = 0 FOR UPDATE", &[])
         .await?;
     let taken = read_taken(&tx.query(ALL_TAKEN, &[]).await?)?;
-    if compare(&taken, migrations).is_some_and(|found| !matches!(found, Standing::Behind { .. })) {
+    if compare(&taken, migrations).is_some_and(|found| !matches!(found, SchemaState::Behind { .. }))
+    {
         // Said by the check that follows.
         return Ok(None);
     }

@@ -22,7 +22,7 @@ const WRITES_MAX: i64 = 100;
 /// How far a ledger has moved in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MovedIn {
-    /// Its last record.
+    /// The number of the ledger's last record.
     pub(crate) last: Seq,
     /// The hash chain there.
     pub(crate) chain: String,
@@ -42,15 +42,15 @@ pub(crate) struct Finish<'a> {
     pub(crate) parts: u64,
     /// The writes that wait for it.
     pub(crate) writes: u64,
-    /// Its accounts.
+    /// The accounts of the ledger.
     pub(crate) accounts: Vec<Account>,
-    /// Grants and refunds.
+    /// The grants and refunds of the ledger.
     pub(crate) given: &'a [Record],
     /// Usage, and calls in doubt.
     pub(crate) history: Vec<History>,
-    /// Tasks,
+    /// The tasks of the ledger that are kept.
     pub(crate) tasks: Vec<&'a MovedTask>,
-    /// and what marks their repetitions.
+    /// What marks the repetitions of those tasks.
     pub(crate) submits: Vec<MovedSubmit>,
     /// What there must be in the end, and the same in text.
     pub(crate) tallies: &'a Tallies,
@@ -112,11 +112,12 @@ impl Db {
     pub(crate) async fn begin_move(
         &self,
         ledger: &str,
-        (last, chain): (Seq, &str),
+        last: Seq,
+        chain: &str,
         accounts: &[String],
     ) -> Result<u64, DbError> {
         let begin = self.transact(|tx| {
-            Box::pin(async move { begin_move(tx, ledger, (last, chain), accounts).await })
+            Box::pin(async move { begin_move(tx, ledger, last, chain, accounts).await })
         });
         begin.await
     }
@@ -202,7 +203,8 @@ impl Db {
 async fn begin_move(
     tx: &Transaction<'_>,
     ledger: &str,
-    (last, chain): (Seq, &str),
+    last: Seq,
+    chain: &str,
     accounts: &[String],
 ) -> Result<u64, DbError> {
     let sql = "INSERT INTO tollgate.moved_in (ledger, last_seq, chain, parts)

@@ -70,7 +70,7 @@ pub struct Overview {
 /// All money of a fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Accounts.
+    /// How many accounts there are.
     pub accounts: u64,
     /// Where their money is.
     pub money: Purse,
@@ -110,7 +110,7 @@ impl NodeState {
 /// A node as the treasury sees it. Times are the database's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSeen {
-    /// Which.
+    /// The node that the row is about.
     pub node: NodeId,
     /// What operators call it.
     pub name: String,
@@ -141,11 +141,11 @@ pub struct NodeSeen {
 /// What a node has out of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseOut {
-    /// Which node.
+    /// The node that has the money out.
     pub node: NodeId,
     /// What operators call it.
     pub node_name: String,
-    /// Of which account.
+    /// The account whose money it is.
     pub account: AccountId,
     /// What the account is called.
     pub account_name: String,
@@ -162,7 +162,7 @@ pub struct LeasesWanted {
     pub node: Option<NodeId>,
     /// Those of one account.
     pub account: Option<AccountId>,
-    /// Those in suspense.
+    /// Whether only what is in suspense is listed.
     pub only_suspended: bool,
     /// Those behind this one.
     pub after: Option<(NodeId, AccountId)>,

@@ -61,7 +61,7 @@ const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
     WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
 /// When keys were last used.
 const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
-/// What accounts have.
+/// Reads what accounts have and owe.
 const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, debt,
         written_off FROM tollgate.accounts WHERE id = ANY($1)";
 
@@ -262,7 +262,7 @@ impl Db {
         grain: Grain,
         times: Range<u32>,
     ) -> Result<Vec<(UsageCell, UsageTotal)>, DbError> {
-        let Hours { first, end, each } = Hours::of(grain, &times);
+        let Hours { first, end, each } = Hours::new(grain, &times);
         let rows = self.query(&USAGE, &[&account.to_string(), &first, &end, &each]).await?;
         let mut found: BTreeMap<UsageCell, UsageTotal> = BTreeMap::new();
         for row in &rows {
@@ -274,13 +274,13 @@ impl Db {
         Ok(found.into_iter().collect())
     }
 
-    /// The same of all accounts together, by model.
+    /// The usage of all accounts together in the hours or days of `times`, by that and model.
     pub(crate) async fn usage_of_all(
         &self,
         grain: Grain,
         times: Range<u32>,
     ) -> Result<Vec<OfAll>, DbError> {
-        let Hours { first, end, each } = Hours::of(grain, &times);
+        let Hours { first, end, each } = Hours::new(grain, &times);
         let rows = self.query(&USAGE_OF_ALL, &[&first, &end, &each]).await?;
         let mut found: BTreeMap<(u32, Arc<str>), UsageTotal> = BTreeMap::new();
         for row in &rows {
@@ -312,7 +312,7 @@ impl Db {
         rows.iter().map(|row| Ok((id(row.try_get(0)?)?, balance(row)?))).collect()
     }
 
-    /// The same of all accounts together, and how many there are.
+    /// What all accounts together have and owe, and how many there are.
     pub(crate) async fn totals(&self) -> Result<Totals, DbError> {
         const SQL: &str = concat!(
             "SELECT COUNT(*)",
@@ -345,7 +345,7 @@ struct Hours {
 }
 
 impl Hours {
-    fn of(grain: Grain, times: &Range<u32>) -> Self {
+    fn new(grain: Grain, times: &Range<u32>) -> Self {
         let each = match grain {
             Grain::Hour => 1,
             Grain::Day => HOURS_PER_DAY,

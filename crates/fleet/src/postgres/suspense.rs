@@ -36,7 +36,8 @@ impl Db {
 /// anew. Its first exchange undoes this.
 pub(super) async fn resolve(
     transaction: &Transaction<'_>,
-    (node, account): (NodeId, AccountId),
+    node: NodeId,
+    account: AccountId,
     amount: Nanousd,
     end: SuspenseEnd,
 ) -> Result<bool, DbError> {
@@ -98,7 +99,8 @@ pub(super) async fn forget_resolved(
 pub(super) async fn put_given_back(
     transaction: &Transaction<'_>,
     exchange: &Exchange,
-    (before, after): (&Treasury, &Treasury),
+    before: &Treasury,
+    after: &Treasury,
 ) -> Result<(), DbError> {
     let settled = exchange.report.iter().flat_map(|report| &report.settled);
     let charged: BTreeMap<_, _> =
@@ -106,7 +108,7 @@ pub(super) async fn put_given_back(
     for (account, purse) in after.accounts() {
         let spent = before.purse(account).map(|purse| purse.spent).unwrap_or_default();
         let charged = charged.get(&account).copied().unwrap_or_default();
-        let paid = debts::paid(exchange, (before, after), account);
+        let paid = debts::paid(exchange, before, after, account);
         let with_charges = [charged, paid]
             .into_iter()
             .fold(spent, |sum, more| sum.checked_add(more).unwrap_or(Nanousd::MAX));

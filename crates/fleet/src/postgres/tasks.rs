@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
-pub use self::due::{Claims, Heard};
+pub use self::due::{Claims, UpstreamProgress};
 pub use self::list::Listing;
 pub use self::open::{Found, Opened, Opening};
 use super::{Db, DbError};
@@ -37,7 +37,7 @@ pub struct SharedTasks(Arc<Fleet>);
 /// A task as the database has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedTask {
-    /// The task.
+    /// The task as the database has it.
     pub task: Arc<Task>,
     /// The last try to announce its end.
     pub tried: Option<Tried>,
@@ -63,7 +63,7 @@ const COLUMNS: &str = "task, tried, said_state, said_document, said_changed_at, 
                        (extract(epoch FROM now() - asked_at) * 1000)::bigint";
 
 impl SharedTasks {
-    /// As the node of `fleet` sees them.
+    /// The tasks of a fleet, as the node that `fleet` connects sees them.
     #[must_use]
     pub fn of(fleet: Arc<Fleet>) -> Self {
         Self(fleet)
@@ -77,7 +77,7 @@ impl SharedTasks {
         i32::from(self.0.node().number())
     }
 
-    /// The node's life.
+    /// The life of the node in which it acts.
     fn epoch(&self) -> i64 {
         i64::try_from(self.0.epoch()).unwrap_or(i64::MAX)
     }
@@ -118,7 +118,8 @@ impl SharedTasks {
         &self,
         account: AccountId,
         repeat: &Repeat,
-        (at, within): (UnixMs, Duration),
+        at: UnixMs,
+        within: Duration,
     ) -> Result<Repeated, DbError> {
         let sql = "SELECT task, body FROM tollgate.submits
                    WHERE account = $1 AND key = $2 AND at > $3";
@@ -181,7 +182,7 @@ fn ms(at: UnixMs) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }
 
-/// `within` before `at`.
+/// The moment that lies `within` before `at`, in milliseconds since 1970.
 fn before(at: UnixMs, within: Duration) -> i64 {
     let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     ms(UnixMs(at.0.saturating_sub(within)))

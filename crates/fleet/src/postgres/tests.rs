@@ -19,7 +19,7 @@ fn options(url: &str) -> PostgresOptions {
 
 /// A database at `url` with nothing in it but `tollgate.t`, of which row `a` is 0.
 async fn opened(url: &str) -> Db {
-    let limits = Limits::USUAL;
+    let limits = DatabaseTimeouts::USUAL;
     let db = Db::open(&options(url), None, limits).await.expect("a database");
     let made = db.transact(|tx| {
         Box::pin(tx.batch(
@@ -249,7 +249,7 @@ async fn everything_that_is_asked_is_observed() {
         let seen = Arc::clone(&seen);
         Box::new(move |trip: RoundTrip| seen.lock().push((trip.asked, trip.outcome)))
     };
-    let limits = Limits::USUAL;
+    let limits = DatabaseTimeouts::USUAL;
     let db = Db::open(&options(&url), Some(observer), limits).await.expect("a database");
     assert_eq!(add(&db, "a").await, Ok(1));
     db.query("SELECT nothing", &[]).await.expect_err("no such column");

@@ -118,14 +118,14 @@ impl Db {
             tries += 1;
             let again = match Box::pin(self.attempt(&work, deadline)).await {
                 Tried::Ended(result) => {
-                    self.observe(Asked::Transaction, Outcome::of(&result), begun);
+                    self.observe(Asked::Transaction, Outcome::from_result(&result), begun);
                     return result;
                 }
                 Tried::Again(error) => error,
             };
             if tries == TRIES_MAX || Instant::now() + wait >= deadline {
                 let result = Err(again);
-                self.observe(Asked::Transaction, Outcome::of(&result), begun);
+                self.observe(Asked::Transaction, Outcome::from_result(&result), begun);
                 return result;
             }
             self.observe(Asked::Transaction, Outcome::Retried, begun);

@@ -107,7 +107,7 @@ struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    fn of(cells: impl Iterator<Item = &'a UsageCell> + Clone) -> Self {
+    fn new(cells: impl Iterator<Item = &'a UsageCell> + Clone) -> Self {
         let hour = |cell: &UsageCell| i32::try_from(cell.time).unwrap_or(i32::MAX);
         Self {
             accounts: cells.clone().map(|cell| cell.account.to_string()).collect(),
@@ -133,7 +133,7 @@ pub(super) async fn put_usage(
     if usage.is_empty() {
         return Ok(());
     }
-    let cells = Cells::of(usage.iter().map(|(cell, _)| cell));
+    let cells = Cells::new(usage.iter().map(|(cell, _)| cell));
     let money = |amount: fn(&UsageTotal) -> Nanousd| -> Vec<i64> {
         usage.iter().map(|(_, total)| amount(total).get()).collect()
     };
@@ -162,7 +162,7 @@ async fn put_units(tx: &Transaction<'_>, usage: &[(UsageCell, UsageTotal)]) -> R
     if later.is_empty() {
         return Ok(());
     }
-    let cells = Cells::of(later.iter().map(|(cell, ..)| *cell));
+    let cells = Cells::new(later.iter().map(|(cell, ..)| *cell));
     let units: Vec<&str> = later.iter().map(|(_, unit, _)| *unit).collect();
     let amounts: Vec<i64> = later.iter().map(|(.., amount)| *amount).collect();
     let mut params = cells.params();

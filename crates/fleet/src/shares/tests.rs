@@ -17,7 +17,7 @@ const GIVEN_UP_MS: u64 = 2_000;
 const STEP_MS: u64 = 20;
 
 /// The table of one limit, as the database has it.
-struct Table {
+struct LimitTable {
     limit: u32,
     pool: Option<Pool>,
     rows: BTreeMap<i16, (Claim, u64)>,
@@ -25,7 +25,7 @@ struct Table {
     turns: BTreeMap<i16, (u64, u64)>,
 }
 
-impl Table {
+impl LimitTable {
     fn exchange(&mut self, node: i16, turn: (u64, u64), ask: &Ask, now_ms: u64) -> Option<Told> {
         let last = self.turns.entry(node).or_default();
         if turn <= *last {
@@ -37,7 +37,7 @@ impl Table {
         let others = self.rows.values().filter(|(claim, _)| claim.node != node);
         let others: Vec<_> = others.map(|(claim, _)| *claim).collect();
         let pool = self.pool.unwrap_or_else(|| Pool::full(self.limit, now_ms));
-        let settled = settle((pool, now_ms), &others, (node, had), ask, 3);
+        let settled = settle(pool, now_ms, &others, node, had, ask, 3);
         self.pool = Some(settled.pool);
         match settled.row {
             Some(row) => self.rows.insert(node, (row, now_ms + 2 * TERM_MS)),
@@ -60,7 +60,7 @@ struct OnItsWay {
     answered_at_ms: Option<u64>,
 }
 
-struct Node {
+struct SimulatedNode {
     id: i16,
     limits: Limits,
     epoch: u64,
@@ -79,8 +79,8 @@ struct Sim {
     rng: Rng,
     now_ns: Arc<AtomicU64>,
     rates: Rates,
-    table: Table,
-    nodes: Vec<Node>,
+    table: LimitTable,
+    nodes: Vec<SimulatedNode>,
     /// What one bucket of the whole limit would have, in units of a 60 s · 10⁹th.
     one_bucket: u128,
     admitted_ms: VecDeque<u64>,
@@ -98,7 +98,7 @@ impl Sim {
             Limit::Concurrency => Rates { concurrent_requests: some, ..Rates::NONE },
             _ => Rates { tokens_per_minute: some, ..Rates::NONE },
         };
-        let node = |id| Node {
+        let node = |id| SimulatedNode {
             id,
             limits: limits(&now_ns),
             epoch: 1,
@@ -114,7 +114,7 @@ impl Sim {
         Self {
             rng: Rng::with_seed(seed),
             rates,
-            table: Table { limit, pool: None, rows: BTreeMap::new(), turns: BTreeMap::new() },
+            table: LimitTable { limit, pool: None, rows: BTreeMap::new(), turns: BTreeMap::new() },
             nodes,
             now_ns,
             one_bucket: u128::from(limit) * UNIT,
@@ -233,7 +233,7 @@ impl Sim {
         if exchange.answered_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             let told = exchange.asks.iter().zip(exchange.told.iter().copied());
             let term = Duration::from_millis(TERM_MS);
-            node.limits.told(exchange.sent_at, term, told);
+            node.limits.apply_exchange(exchange.sent_at, term, told);
         } else if now_ms >= given_up_at_ms {
             node.late.push(exchange);
         } else {

@@ -8,7 +8,7 @@ pub(crate) use tollgate_journal::head::Fork;
 use tollgate_money::ids::Seq;
 
 /// How far the journal reached, and the checkpoints that it tells of.
-pub(crate) type Head = tollgate_journal::head::Head<Checkpoints>;
+pub(crate) type Head = tollgate_journal::head::JournalHead<Checkpoints>;
 /// The file of an open ledger that has it.
 pub(crate) type HeadFile = tollgate_journal::head::HeadFile<Checkpoints>;
 

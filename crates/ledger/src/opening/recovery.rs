@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
-use tollgate_journal::committer::Group;
+use tollgate_journal::committer::CommittedGroup;
 use tollgate_journal::space::{Space, is_full};
 
 use crate::archive;
@@ -198,8 +198,8 @@ impl Writing {
     /// Writes the journal until it stops, and notes where it ended. What is on disk goes to `backlog`.
     fn run(self, backlog: &Backlog, head: &HeadFile) {
         let Self { journal, writer, space, on_commit } = self;
-        let on_group = |group: Group<Journaled>| {
-            let Group { entries: records, end, bytes, took } = group;
+        let on_group = |group: CommittedGroup<Journaled>| {
+            let CommittedGroup { entries: records, end, bytes, took } = group;
             if let Some(on_commit) = &on_commit {
                 on_commit(Commit { records: records.len(), bytes, took });
             }

@@ -176,7 +176,7 @@ fn what_cannot_be_true_is_estimated() {
         assert_eq!(meter.measure().1, UsageSource::Estimated, "{forged}");
     }
     let split = r#"{"input_tokens":0,"cache_creation_input_tokens":4,"cache_creation":{"ephemeral_1h_input_tokens":9}}"#;
-    let usage = WireUsage::report(split.as_bytes()).map(|report| report.usage);
+    let usage = WireMessagesUsage::report(split.as_bytes()).map(|report| report.usage);
     let expected = Usage { cache_write_1h_tokens: 4, ..Usage::ZERO };
     assert_eq!(usage, Some(expected), "a split is no more than its sum");
 }
@@ -184,7 +184,7 @@ fn what_cannot_be_true_is_estimated() {
 #[test]
 fn the_rounds_of_a_compacted_request_are_summed_up() {
     let rounds = r#"{"input_tokens":23,"output_tokens":10,"iterations":[{"input_tokens":180,"output_tokens":35},{"input_tokens":23,"output_tokens":10}]}"#;
-    let report = WireUsage::report(rounds.as_bytes()).expect("a usage");
+    let report = WireMessagesUsage::report(rounds.as_bytes()).expect("a usage");
     let expected = Usage { input_tokens: 203, output_tokens: 45, ..Usage::ZERO };
     assert_eq!((report.usage, report.rounds), (expected, 2));
 }

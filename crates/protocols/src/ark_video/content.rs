@@ -1,6 +1,6 @@
 //! `content`: the blocks of a prompt. Spec section 2.5, the block table.
 
-use super::series::Series;
+use super::series::SeriesFeatures;
 use crate::json::{Object, Value};
 use crate::media_url::{self, Medium, Reach};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
@@ -10,19 +10,19 @@ const UNSUPPORTED_ROLE: &str = "InvalidParameter.UnsupportedRole";
 
 /// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text,
     Url(Medium),
     DraftTask,
 }
 
 /// The types of block, and the roles of each.
-const KINDS: [(&str, Kind, &[&str]); 5] = [
-    ("text", Kind::Text, &[]),
-    ("image_url", Kind::Url(Medium::Image), &["first_frame", "last_frame", "reference_image"]),
-    ("video_url", Kind::Url(Medium::Video), &["reference_video"]),
-    ("audio_url", Kind::Url(Medium::Audio), &["reference_audio"]),
-    ("draft_task", Kind::DraftTask, &[]),
+const KINDS: [(&str, BlockKind, &[&str]); 5] = [
+    ("text", BlockKind::Text, &[]),
+    ("image_url", BlockKind::Url(Medium::Image), &["first_frame", "last_frame", "reference_image"]),
+    ("video_url", BlockKind::Url(Medium::Video), &["reference_video"]),
+    ("audio_url", BlockKind::Url(Medium::Audio), &["reference_audio"]),
+    ("draft_task", BlockKind::DraftTask, &[]),
 ];
 const BLOCK_FIELDS: [&str; 7] =
     ["type", "role", "text", "image_url", "video_url", "audio_url", "draft_task"];
@@ -46,7 +46,7 @@ pub(super) struct Content {
 /// letter wherever they stand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Commands {
-    /// There is one.
+    /// Whether the text has any command.
     pub(super) any: bool,
     /// One of them can be about sound.
     pub(super) audio: bool,
@@ -55,7 +55,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let mut commands = Self::default();
         for at in memchr::memmem::find_iter(text.as_bytes(), b"--") {
             let behind = text.get(at..).unwrap_or_default().trim_start_matches('-');
@@ -76,7 +76,7 @@ impl Commands {
 impl Content {
     pub(super) fn read(
         body: &Object<'_>,
-        series: Option<Series>,
+        series: Option<SeriesFeatures>,
         pass: &[String],
     ) -> Result<Self, GatewayError> {
         const FIELD: &str = "content";
@@ -90,9 +90,9 @@ impl Content {
         // Whoever puts them together again could make a command of the end of one and the next.
         let mut texts = String::new();
         for (index, block) in blocks.enumerate() {
-            content.add(&block, (series, pass), &format!("{FIELD}[{index}]"), &mut texts)?;
+            content.add(&block, series, pass, &format!("{FIELD}[{index}]"), &mut texts)?;
         }
-        content.commands = Commands::of(&texts);
+        content.commands = Commands::parse(&texts);
         let has_media = content.has_image || content.has_video || !content.tasks.is_empty();
         if !has_media && !content.has_text {
             return Err(if content.has_audio {
@@ -108,7 +108,8 @@ impl Content {
     fn add(
         &mut self,
         block: &Value<'_>,
-        (series, pass): (Option<Series>, &[String]),
+        series: Option<SeriesFeatures>,
+        pass: &[String],
         at: &str,
         texts: &mut String,
     ) -> Result<(), GatewayError> {
@@ -121,14 +122,14 @@ impl Content {
         let at = format!("{at}.{word}");
         let value = required(&block, word, &at)?;
         match kind {
-            Kind::Text => {
+            BlockKind::Text => {
                 let text = value.as_str().ok_or_else(|| {
                     refuse(INVALID, at.clone(), format!("`{at}` must be a string"))
                 })?;
                 self.has_text |= !text.trim().is_empty();
                 texts.push_str(&text);
             }
-            Kind::Url(medium) => {
+            BlockKind::Url(medium) => {
                 check_url(&value, medium, &at, pass)?;
                 match medium {
                     Medium::Image => self.has_image = true,
@@ -136,7 +137,7 @@ impl Content {
                     Medium::Audio => self.has_audio = true,
                 }
             }
-            Kind::DraftTask => self.tasks.extend(task_ids(&value, &at, pass)?),
+            BlockKind::DraftTask => self.tasks.extend(task_ids(&value, &at, pass)?),
         }
         Ok(())
     }
@@ -145,7 +146,7 @@ impl Content {
 fn kind_of(
     block: &Object<'_>,
     at: &str,
-) -> Result<(&'static str, Kind, &'static [&'static str]), GatewayError> {
+) -> Result<(&'static str, BlockKind, &'static [&'static str]), GatewayError> {
     let at = format!("{at}.type");
     let value = required(block, "type", &at)?;
     let word = value.as_str();
@@ -173,19 +174,23 @@ fn check_role(block: &Object<'_>, roles: &[&str], at: &str) -> Result<(), Gatewa
 }
 
 /// The block must be one that the model takes.
-fn check_series(kind: Kind, series: Option<Series>, at: &str) -> Result<(), GatewayError> {
+fn check_series(
+    kind: BlockKind,
+    series: Option<SeriesFeatures>,
+    at: &str,
+) -> Result<(), GatewayError> {
     let Some(series) = series else { return Ok(()) };
     let lacks = match kind {
-        Kind::Url(Medium::Video) if !series.continuation => "video",
-        Kind::Url(Medium::Audio) if !series.audio_input => "audio",
-        Kind::DraftTask if !series.draft => "a draft",
+        BlockKind::Url(Medium::Video) if !series.continuation => "video",
+        BlockKind::Url(Medium::Audio) if !series.audio_input => "audio",
+        BlockKind::DraftTask if !series.draft => "a draft",
         _ => return Ok(()),
     };
     let message = format!("this model does not go on from {lacks}");
     Err(refuse(INVALID, format!("{at}.type"), message))
 }
 
-/// `{url}`
+/// Checks the object of a block that holds its URL: `{url}`.
 fn check_url(
     value: &Value<'_>,
     medium: Medium,

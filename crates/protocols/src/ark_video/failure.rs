@@ -80,7 +80,7 @@ pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
 /// What the customer reads of a failure of Ark's own (spec section 7, the rows of 429 and 5xx): its
 /// words, or ours with the contract's code where it says nothing, or where it speaks of the limits of
 /// the operator's account. `None` for what is the operator's matter altogether.
-pub(super) fn told(status: u16, body: &Bytes) -> Option<GatewayError> {
+pub(super) fn customer_error(status: u16, body: &Bytes) -> Option<GatewayError> {
     let code = code_in(body).unwrap_or_default();
     if begins(&code, &OPERATORS) {
         return None;
@@ -145,7 +145,7 @@ mod tests {
             (400, "InvalidParameter", "nothing"),
         ] {
             let body = Bytes::from(format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#));
-            let read = match told(status, &body) {
+            let read = match customer_error(status, &body) {
                 None => "nothing",
                 Some(GatewayError { words: Some(words), .. }) => {
                     assert_eq!((words.status, words.body), (status, body), "{code}");
@@ -155,7 +155,7 @@ mod tests {
             };
             assert_eq!(read, expected, "{status} {code}");
         }
-        assert!(told(502, &Bytes::from_static(b"<html>")).is_some());
+        assert!(customer_error(502, &Bytes::from_static(b"<html>")).is_some());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 /// What the models of one series can do (spec section 2.5, the model table and the block table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Series {
-    /// It makes sound.
+pub(super) struct SeriesFeatures {
+    /// Whether its models make sound.
     pub(super) audio: bool,
     /// It makes drafts, and goes on from them.
     pub(super) draft: bool,
@@ -17,11 +17,11 @@ pub(super) struct Series {
     pub(super) chooses: bool,
 }
 
-impl Series {
+impl SeriesFeatures {
     /// The series of a model with a name of this form, neutral (`df-sf-2-0-260128`) or Ark's own
     /// (`dreamina-seedance-2-0-260128`). Of others nothing is known, and nothing is refused.
-    pub(super) fn of(model: &str) -> Option<Self> {
-        const NONE: Series = Series {
+    pub(super) fn from_model(model: &str) -> Option<Self> {
+        const NONE: SeriesFeatures = SeriesFeatures {
             audio: false,
             draft: false,
             continuation: false,
@@ -66,12 +66,12 @@ mod tests {
             ("dreamina-seedance-2-0-260128", true, false, true),
             ("doubao-seedance-1-5-pro-251215", true, true, false),
         ] {
-            let series = Series::of(model).expect(model);
+            let series = SeriesFeatures::from_model(model).expect(model);
             let found = (series.audio, series.draft, series.continuation);
             assert_eq!(found, (audio, draft, continuation), "{model}");
         }
         for model in ["", "my-alias", "sf-3-0-pro-270101", "df-2-0-260128", "seedream-4-0"] {
-            assert_eq!(Series::of(model), None, "{model}");
+            assert_eq!(SeriesFeatures::from_model(model), None, "{model}");
         }
     }
 }

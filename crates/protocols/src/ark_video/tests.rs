@@ -280,7 +280,7 @@ fn wrong_fields_are_refused_with_the_codes_of_the_contract() {
     refused(&format!(r#"{{"model":"{V20}","content":"a cat"}}"#), "content", "");
 }
 
-/// The same for blocks.
+/// Blocks that are wrong are refused by their parameter and the contract's code.
 #[test]
 fn wrong_blocks_are_refused_with_the_codes_of_the_contract() {
     let (kind, role) = ("content[0].type", "content[0].role");

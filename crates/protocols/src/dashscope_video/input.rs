@@ -8,19 +8,19 @@ use tollgate_money::error::GatewayError;
 
 /// What a model's public name tells of it (spec section 2.4): `vf2.6-i2v-flash`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    pub(crate) kind: Kind,
+pub(crate) struct ModelClass {
+    pub(crate) kind: VideoSource,
     pub(crate) era: Era,
 }
 
 /// What a video is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// `t2v`
+pub(crate) enum VideoSource {
+    /// From a text alone: `t2v`.
     Text,
-    /// `i2v`
+    /// From an image: `i2v`.
     Image,
-    /// `r2v`
+    /// From references: `r2v`.
     References,
 }
 
@@ -33,17 +33,17 @@ pub(crate) enum Era {
     Media,
 }
 
-impl Group {
+impl ModelClass {
     /// The group of a model with a name of this form; others are only checked for what all allow.
-    pub(crate) fn of(model: &str) -> Option<Self> {
+    pub(crate) fn from_model(model: &str) -> Option<Self> {
         let rest = model.strip_prefix("vf").or_else(|| model.strip_prefix("wan"))?;
         let (version, rest) = rest.split_once('-')?;
         let (major, minor) = version.split_once('.')?;
         let version: (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
         let kind = match rest.split('-').next()? {
-            "t2v" => Kind::Text,
-            "i2v" => Kind::Image,
-            "r2v" => Kind::References,
+            "t2v" => VideoSource::Text,
+            "i2v" => VideoSource::Image,
+            "r2v" => VideoSource::References,
             _ => return None,
         };
         let era = match version {
@@ -100,7 +100,7 @@ pub(super) struct Referred {
 
 /// Checks `input`, and says what it refers to. What nobody knows can refer to anything.
 pub(super) fn check(
-    group: Option<Group>,
+    group: Option<ModelClass>,
     input: &Object<'_>,
     limits: &ModelLimits,
 ) -> Result<Referred, GatewayError> {
@@ -122,17 +122,17 @@ pub(super) fn check(
 
 /// Checks what is referred to, and says whether a video is among it.
 fn check_media(
-    group: Option<Group>,
+    group: Option<ModelClass>,
     input: &Object<'_>,
     limits: &ModelLimits,
 ) -> Result<Option<bool>, GatewayError> {
     let Some(group) = group else { return check_any(input, limits) };
     let own: &[&str] = match (group.kind, group.era) {
-        (Kind::Text, Era::Sizes) => &[AUDIO_URL],
-        (Kind::Text, Era::Media) => &[],
-        (Kind::Image, Era::Sizes) => &[IMG_URL, AUDIO_URL],
-        (Kind::References, Era::Sizes) => &[REFERENCE_URLS],
-        (Kind::Image | Kind::References, Era::Media) => &[MEDIA],
+        (VideoSource::Text, Era::Sizes) => &[AUDIO_URL],
+        (VideoSource::Text, Era::Media) => &[],
+        (VideoSource::Image, Era::Sizes) => &[IMG_URL, AUDIO_URL],
+        (VideoSource::References, Era::Sizes) => &[REFERENCE_URLS],
+        (VideoSource::Image | VideoSource::References, Era::Media) => &[MEDIA],
     };
     for field in MEDIA_FIELDS.iter().filter(|field| !own.contains(field)) {
         if input.get_non_null(field).is_some() {
@@ -144,17 +144,17 @@ fn check_media(
         check_url("input.audio_url", &url, &[Medium::Audio], Reach::Web)?;
     }
     match (group.kind, group.era) {
-        (Kind::Text, _) => Ok(Some(false)),
-        (Kind::Image, Era::Sizes) => {
+        (VideoSource::Text, _) => Ok(Some(false)),
+        (VideoSource::Image, Era::Sizes) => {
             let url = required(input, IMG_URL, "input.img_url")?;
             check_url("input.img_url", &url, &[Medium::Image], Reach::WebOrData)?;
             Ok(Some(false))
         }
-        (Kind::References, Era::Sizes) => {
+        (VideoSource::References, Era::Sizes) => {
             let urls = required(input, REFERENCE_URLS, "input.reference_urls")?;
             check_reference_urls(&urls, limits.images.references_max)
         }
-        (kind @ (Kind::Image | Kind::References), Era::Media) => {
+        (kind @ (VideoSource::Image | VideoSource::References), Era::Media) => {
             let media = required(input, MEDIA, "input.media")?;
             let media = Media::read(&media, limits)?;
             media.check(kind)?;
@@ -186,8 +186,8 @@ fn check_any(input: &Object<'_>, limits: &ModelLimits) -> Result<Option<bool>, G
 }
 
 /// Text to begin with is needed where there is nothing else to begin with.
-fn check_prompt(group: Option<Group>, input: &Object<'_>) -> Result<(), GatewayError> {
-    let is_needed = group.is_some_and(|group| group.kind != Kind::Image);
+fn check_prompt(group: Option<ModelClass>, input: &Object<'_>) -> Result<(), GatewayError> {
+    let is_needed = group.is_some_and(|group| group.kind != VideoSource::Image);
     let Some(prompt) = input.get_non_null("prompt") else {
         return if is_needed {
             Err(refuse(MISSING, "input.prompt", "`input.prompt` must be a non-empty string"))
@@ -304,18 +304,18 @@ impl Media {
     }
 
     /// What the model begins with must be there.
-    fn check(&self, kind: Kind) -> Result<(), GatewayError> {
+    fn check(&self, kind: VideoSource) -> Result<(), GatewayError> {
         let missing = |message: &'static str| Err(refuse(MISSING, "input.media", message));
         match kind {
-            Kind::Image if self.references > 0 => {
+            VideoSource::Image if self.references > 0 => {
                 let message = "this model makes videos from a first frame or clip, not from \
                                references";
                 Err(refuse(INVALID, "input.media", message))
             }
-            Kind::Image if !self.has_start => {
+            VideoSource::Image if !self.has_start => {
                 missing("`input.media` needs a `first_frame` or a `first_clip` for this model")
             }
-            Kind::References if self.references == 0 => {
+            VideoSource::References if self.references == 0 => {
                 missing("`input.media` needs a `reference_image` or `reference_video`")
             }
             _ => Ok(()),
@@ -329,18 +329,18 @@ mod tests {
 
     #[test]
     fn groups_are_read_from_names() {
-        let group = |kind, era| Some(Group { kind, era });
+        let group = |kind, era| Some(ModelClass { kind, era });
         for (model, expected) in [
-            ("vf2.6-t2v", group(Kind::Text, Era::Sizes)),
-            ("vf2.7-t2v", group(Kind::Text, Era::Media)),
-            ("vf2.7-t2v-2026-04-25", group(Kind::Text, Era::Media)),
-            ("vf2.5-t2v-preview", group(Kind::Text, Era::Sizes)),
-            ("vf2.6-i2v-flash", group(Kind::Image, Era::Sizes)),
-            ("vf2.6-r2v", group(Kind::References, Era::Sizes)),
-            ("vf2.7-r2v", group(Kind::References, Era::Media)),
-            ("vf2.10-i2v", group(Kind::Image, Era::Media)),
-            ("vf3.0-r2v", group(Kind::References, Era::Media)),
-            ("wan2.6-i2v", group(Kind::Image, Era::Sizes)),
+            ("vf2.6-t2v", group(VideoSource::Text, Era::Sizes)),
+            ("vf2.7-t2v", group(VideoSource::Text, Era::Media)),
+            ("vf2.7-t2v-2026-04-25", group(VideoSource::Text, Era::Media)),
+            ("vf2.5-t2v-preview", group(VideoSource::Text, Era::Sizes)),
+            ("vf2.6-i2v-flash", group(VideoSource::Image, Era::Sizes)),
+            ("vf2.6-r2v", group(VideoSource::References, Era::Sizes)),
+            ("vf2.7-r2v", group(VideoSource::References, Era::Media)),
+            ("vf2.10-i2v", group(VideoSource::Image, Era::Media)),
+            ("vf3.0-r2v", group(VideoSource::References, Era::Media)),
+            ("wan2.6-i2v", group(VideoSource::Image, Era::Sizes)),
             ("vf2.2-t2v", None),
             ("vf2.7-s2v", None),
             ("vf2-t2v", None),
@@ -348,7 +348,7 @@ mod tests {
             ("my-video", None),
             ("", None),
         ] {
-            assert_eq!(Group::of(model), expected, "{model}");
+            assert_eq!(ModelClass::from_model(model), expected, "{model}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `parameters`: what DashScope makes, which must be what is billed.
 
-use super::input::{Era, Group, Kind};
+use super::input::{Era, ModelClass, VideoSource};
 use crate::json::Object;
 use crate::video::{self, INVALID, MISSING, NOT_IN_ENUM, refuse};
 use tollgate_money::error::GatewayError;
@@ -11,7 +11,7 @@ use tollgate_money::price::{ImageSize, Resolution};
 pub(super) struct Billed {
     pub(super) seconds: u32,
     pub(super) resolution: Resolution,
-    /// As the request says it, if it does.
+    /// The aspect ratio, if the request names one.
     pub(super) aspect_ratio: Option<&'static str>,
 }
 
@@ -59,7 +59,7 @@ const SIZES: [(Resolution, &[(u16, u16)]); 3] = [
 ///
 /// What is left out there, the upstream decides, and not as it is billed: so all of it must be there.
 pub(super) fn check(
-    group: Option<Group>,
+    group: Option<ModelClass>,
     parameters: &Object<'_>,
     billed: &Billed,
     pass: &[String],
@@ -85,10 +85,10 @@ pub(super) fn check(
         Some((Era::Media, _)) | None if !has_resolution && !has_size => {
             return missing(RESOLUTION, "parameters.resolution");
         }
-        Some((Era::Sizes, Kind::Image)) if !has_resolution && !has_size => {
+        Some((Era::Sizes, VideoSource::Image)) if !has_resolution && !has_size => {
             return missing(RESOLUTION, "parameters.resolution");
         }
-        Some((Era::Sizes, Kind::Text | Kind::References)) if !has_size => {
+        Some((Era::Sizes, VideoSource::Text | VideoSource::References)) if !has_size => {
             return missing(SIZE, "parameters.size");
         }
         _ => {}

@@ -23,7 +23,7 @@ static VECTOR_KEY_FINDER: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new(VECTOR_KEY));
 
 #[derive(Deserialize)]
-struct WireUsage {
+struct WireEmbeddingsUsage {
     #[serde(default)]
     prompt_tokens: Option<u64>,
     #[serde(default)]
@@ -65,7 +65,7 @@ impl EmbeddingsMeter {
     /// What was reported; of several reports the dearest. There is no input without tokens.
     fn reported(&self) -> Option<u64> {
         let tokens = |usage| {
-            let usage: WireUsage = metering::read_wire(usage)?;
+            let usage: WireEmbeddingsUsage = metering::read_wire(usage)?;
             usage.prompt_tokens.max(usage.total_tokens)
         };
         self.scan.usages().filter_map(tokens).max().filter(|tokens| *tokens > 0)

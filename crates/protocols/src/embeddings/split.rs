@@ -30,7 +30,7 @@ struct Batch {
 
 impl Split {
     /// Cuts `input`, unless it fits one call.
-    pub(super) fn of(input: &Value<'_>, batch_inputs_max: Option<u32>) -> Option<Self> {
+    pub(super) fn new(input: &Value<'_>, batch_inputs_max: Option<u32>) -> Option<Self> {
         let max = batch_inputs_max? as usize;
         // An array of numbers is one input in token ids; of others there are not many.
         if input.elements()?.next()?.as_u64().is_some() {
@@ -101,7 +101,7 @@ impl Split {
         let mut used: Vec<Totals> = Vec::with_capacity(answers.len());
         for (batch, answer) in self.batches.iter().zip(answers) {
             let object = Object::parse(answer).ok()?;
-            used.push(Totals::of(&object));
+            used.push(Totals::read(&object));
             let data = object.get("data")?;
             let mut items = data.elements()?;
             for _ in 0..batch.count {
@@ -143,7 +143,7 @@ const TOTALS: [&str; 2] = ["prompt_tokens", "total_tokens"];
 struct Totals([Option<u64>; 2]);
 
 impl Totals {
-    fn of(answer: &Object<'_>) -> Self {
+    fn read(answer: &Object<'_>) -> Self {
         let usage = answer.get_non_null("usage");
         let usage = usage.as_ref().and_then(|usage| usage.as_object().ok());
         Self(TOTALS.map(|field| usage.as_ref()?.get(field)?.as_u64()))
@@ -167,7 +167,7 @@ impl Totals {
 
 /// What an answer reports; none beside vectors is nothing.
 fn reported(answer: &Object<'_>) -> Option<Usage> {
-    let Totals([prompt, total]) = Totals::of(answer);
+    let Totals([prompt, total]) = Totals::read(answer);
     let input_tokens = prompt.max(total).filter(|tokens| *tokens > 0)?;
     Some(Usage { input_tokens, ..Usage::ZERO })
 }
@@ -186,7 +186,7 @@ mod tests {
 
     fn split() -> Split {
         let object = Object::parse(BODY).expect("JSON");
-        Split::of(&object.get("input").expect("input"), Some(2)).expect("it is too long")
+        Split::new(&object.get("input").expect("input"), Some(2)).expect("it is too long")
     }
 
     fn answer(items: &[&str], usage: &str) -> Bytes {
@@ -232,7 +232,7 @@ mod tests {
     fn the_answers_that_came_are_counted_each_by_its_report_or_by_its_part() {
         let object = br#"{"input":["abcdefgh","ijklmnop","q"],"model":"m"}"#;
         let object = Object::parse(object).expect("JSON");
-        let split = Split::of(&object.get("input").expect("input"), Some(2)).expect("too long");
+        let split = Split::new(&object.get("input").expect("input"), Some(2)).expect("too long");
         let told = |tokens: u64| answer(&["[1]"], &format!(r#"{{"prompt_tokens":{tokens}}}"#));
         let (silent, zero) = (answer(&["[1]"], "null"), told(0));
         let of =
@@ -259,7 +259,7 @@ mod tests {
     fn what_fits_is_not_cut() {
         let object = Object::parse(br#"{"a":["a","b"],"b":"abc","c":[1,2,3]}"#).expect("JSON");
         for field in ["a", "b", "c"] {
-            assert!(Split::of(&object.get(field).expect(field), Some(2)).is_none(), "{field}");
+            assert!(Split::new(&object.get(field).expect(field), Some(2)).is_none(), "{field}");
         }
     }
 }

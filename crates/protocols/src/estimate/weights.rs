@@ -141,7 +141,7 @@ const BLOCKS: [(u32, u16); 38] = [
 
 /// No text, and bytes that are not ASCII before they are looked at.
 pub(super) const NONE: u8 = 0;
-/// A space.
+/// The class of a space.
 pub(super) const SPACE: u8 = 54;
 /// A character that is neither ASCII nor Cyrillic.
 pub(super) const OTHER: u8 = 63;
@@ -237,7 +237,7 @@ static MARK_BEHIND: [[u8; CLASSES]; CLASSES] = all_marks();
 static BOTH_BEHIND: [[(u8, u8); CLASSES]; CLASSES] = all_both();
 /// [`BLOCKS`] by 16 characters.
 static OWN: [u16; 4096] = own_costs();
-/// [`SINGLE`] as bits.
+/// [`SINGLE`] as bits, one for each character.
 static IS_SINGLE: [u64; SINGLE_WORDS] = single_bits();
 
 #[expect(clippy::cast_possible_truncation, reason = "there are six groups")]
@@ -333,7 +333,7 @@ const fn cost(before: u8, class: u8) -> u8 {
     }
 }
 
-/// What [`mark_behind`] says.
+/// Computes what [`mark_behind`] looks up.
 const fn mark(before: u8, class: u8) -> u8 {
     const fn is_letter(class: u8) -> bool {
         is_between(class, LOWER, 52) || class >= CYRILLIC_LOWER

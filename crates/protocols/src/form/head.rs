@@ -10,7 +10,7 @@ use super::{FormError, HEADER_LINES_MAX};
 
 /// What the headers of a part say.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct PartHead {
     pub(super) name: String,
     pub(super) filename: Option<String>,
     pub(super) content_type: Option<String>,
@@ -18,7 +18,7 @@ pub(super) struct Head {
     pub(super) length: Option<(usize, Range<usize>)>,
 }
 
-impl Head {
+impl PartHead {
     /// Reads `block`, the header lines without the blank line. It starts at `offset` in the body.
     pub(super) fn read(block: &[u8], offset: usize, delimiter: &[u8]) -> Result<Self, FormError> {
         let mut headers = Headers::default();
@@ -41,16 +41,16 @@ impl Head {
 }
 
 /// A header's value, and where it stands in the body.
-type Value<'a> = (&'a [u8], usize);
+type SpannedValue<'a> = (&'a [u8], usize);
 
 /// The headers that mean something. RFC 7578, section 4.8, has all others ignored.
 #[derive(Default)]
 struct Headers<'a> {
-    disposition: Option<Value<'a>>,
-    content_type: Option<Value<'a>>,
-    transfer_encoding: Option<Value<'a>>,
-    encoding: Option<Value<'a>>,
-    length: Option<Value<'a>>,
+    disposition: Option<SpannedValue<'a>>,
+    content_type: Option<SpannedValue<'a>>,
+    transfer_encoding: Option<SpannedValue<'a>>,
+    encoding: Option<SpannedValue<'a>>,
+    length: Option<SpannedValue<'a>>,
 }
 
 impl<'a> Headers<'a> {
@@ -83,10 +83,10 @@ impl<'a> Headers<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Head, FormError> {
+    fn finish(self) -> Result<PartHead, FormError> {
         let (disposition, _) = self.disposition.ok_or(FormError::Disposition)?;
         let (name, filename) = read_disposition(disposition)?;
-        let is_one_of = |(value, _): Value<'_>, words: &[&str]| {
+        let is_one_of = |(value, _): SpannedValue<'_>, words: &[&str]| {
             words.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(value))
         };
         // Upstreams that honour these headers would read another content than is here.
@@ -108,7 +108,7 @@ impl<'a> Headers<'a> {
                 Some(length) => Some((length, start..start + digits.len())),
             },
         };
-        Ok(Head { name, filename, content_type, length })
+        Ok(PartHead { name, filename, content_type, length })
     }
 }
 

@@ -9,7 +9,7 @@ use super::*;
 const TYPE: &[u8] = b"multipart/form-data; boundary=b";
 
 fn scan(content_type: &[u8], body: &[u8]) -> Result<Form, FormError> {
-    FormScan::new(Boundary::of(content_type)?).finish(body)
+    FormScan::new(Boundary::from_content_type(content_type)?).finish(body)
 }
 
 /// Feeds `body` up to each of `cuts`, then all of it.
@@ -109,8 +109,11 @@ fn forms_of_other_clients_are_read() {
 fn content_types_that_name_no_clear_boundary_are_refused() {
     let long = format!("multipart/form-data; boundary={}", "x".repeat(70 * 1024));
     let longest = format!("multipart/form-data; boundary={}", "x".repeat(70));
-    assert!(Boundary::of(longest.as_bytes()).is_ok(), "70 bytes are allowed");
-    assert!(Boundary::of(b"multipart/form-data;boundary=\"a b:?\"").is_ok(), "quoted");
+    assert!(Boundary::from_content_type(longest.as_bytes()).is_ok(), "70 bytes are allowed");
+    assert!(
+        Boundary::from_content_type(b"multipart/form-data;boundary=\"a b:?\"").is_ok(),
+        "quoted"
+    );
     let cases: [(&[u8], FormError); 18] = [
         (b"", FormError::NotForm),
         (b"application/json", FormError::NotForm),
@@ -133,7 +136,7 @@ fn content_types_that_name_no_clear_boundary_are_refused() {
     ];
     for (content_type, error) in cases {
         let shown = String::from_utf8_lossy(content_type);
-        assert_eq!(Boundary::of(content_type), Err(error), "{shown:.80}");
+        assert_eq!(Boundary::from_content_type(content_type), Err(error), "{shown:.80}");
     }
 }
 
@@ -293,7 +296,7 @@ fn a_long_body_is_looked_at_once() {
     let head = b"--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a\"\r\n\r\n";
     let image = b"\r\n--\r\n\r\r\n-x--b ".iter().copied().cycle().take(28 << 20);
     let body: Vec<u8> = head.iter().copied().chain(image).chain(*b"\r\n--b--\r\n").collect();
-    let mut scan = FormScan::new(Boundary::of(TYPE).expect("a boundary"));
+    let mut scan = FormScan::new(Boundary::from_content_type(TYPE).expect("a boundary"));
     for end in (64 << 10..body.len()).step_by(64 << 10) {
         scan.feed(&body[..end]).expect("no error");
         assert!(end - scan.searched < 3, "{} of {end} bytes are left", end - scan.searched);
@@ -303,9 +306,9 @@ fn a_long_body_is_looked_at_once() {
 }
 
 /// A part as it was put in: name, file name, content type, content.
-type Made = (String, Option<String>, Option<String>, Vec<u8>);
+type WrittenPart = (String, Option<String>, Option<String>, Vec<u8>);
 
-fn make(delimiter: &str, parts: &[Made], line_ends: (bool, bool)) -> Vec<u8> {
+fn make(delimiter: &str, parts: &[WrittenPart], line_ends: (bool, bool)) -> Vec<u8> {
     let mut body = if line_ends.0 { b"\r\n".to_vec() } else { Vec::new() };
     for (name, filename, content_type, content) in parts {
         let mut head = format!("{delimiter}\r\nContent-Disposition: form-data; name=\"{name}\"");
@@ -347,7 +350,7 @@ fn content(delimiter: String) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn form() -> impl Strategy<Value = (Boundary, Vec<Made>, (bool, bool))> {
+fn form() -> impl Strategy<Value = (Boundary, Vec<WrittenPart>, (bool, bool))> {
     ("[a-z'()+_,./:=? -]{0,8}[a-z-]", any::<(bool, bool)>()).prop_flat_map(|(text, line_ends)| {
         let boundary = Boundary { delimiter: format!("--{text}") };
         let part = (
@@ -428,7 +431,7 @@ proptest! {
         starts in any::<bool>(),
     ) {
         let body = [if starts { &b"--b\r\n"[..] } else { b"" }, &pieces.concat()].concat();
-        let boundary = Boundary::of(TYPE).expect("a boundary");
+        let boundary = Boundary::from_content_type(TYPE).expect("a boundary");
         let all: Vec<usize> = (0..=body.len()).collect();
         let whole = scan_cut(boundary.clone(), &body, &[]);
         prop_assert_eq!(&scan_cut(boundary, &body, &all), &whole);
@@ -440,7 +443,7 @@ proptest! {
 
     #[test]
     fn arbitrary_content_types_never_panic(text in "(multipart/form-data)?[;= boundary\"\\\\*]{0,40}") {
-        if let Ok(boundary) = Boundary::of(text.as_bytes()) {
+        if let Ok(boundary) = Boundary::from_content_type(text.as_bytes()) {
             prop_assert!(boundary.delimiter.len() <= 72, "{boundary:?}");
         }
     }

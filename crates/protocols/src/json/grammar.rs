@@ -348,7 +348,8 @@ pub(crate) fn plain_text_end(text: &[u8], mut at: usize) -> usize {
     first_special_by_words(text, at)
 }
 
-/// The same, eight bytes at a time, for the last or only few.
+/// Where the next quote, backslash or control byte is from `at` on, looked for eight bytes at a
+/// time: for the last or only few.
 fn first_special_by_words(text: &[u8], mut at: usize) -> usize {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);

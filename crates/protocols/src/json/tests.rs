@@ -163,7 +163,7 @@ fn values_inside(value: &serde_json::Value) -> usize {
 }
 
 proptest! {
-    /// As many values are counted as a parser makes.
+    /// A text has the number of values that a parser makes of it.
     #[test]
     fn values_are_counted_as_parsers_make_them(value in tree(), cut in 0usize..200) {
         let wrapped = serde_json::json!({"x": value});

@@ -11,15 +11,15 @@ fn frame(limits: u64) -> Frame {
     }
 }
 
-fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> Report {
+fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> UsageReport {
     let usage = Usage { input_tokens, cache_read_tokens, output_tokens, ..Usage::ZERO };
-    Report { usage, has_details: true, rounds: 1 }
+    UsageReport { usage, has_details: true, rounds: 1 }
 }
 
 fn shown(deltas: &[&str]) -> Shown {
     let mut shown = Shown::default();
     for delta in deltas {
-        shown.add(TextSize::of(delta.as_bytes()));
+        shown.add(TextSize::measure(delta.as_bytes()));
     }
     shown
 }
@@ -70,12 +70,14 @@ fn a_report_is_believed_unless_it_is_of_zeros() {
     assert!(
         is_above(report(51, 0, 0)) && is_above(report(20, 31, 0)) && is_above(report(1, 0, 51))
     );
-    assert!(!is_above(report(20, 30, 50)) && !is_above(Report { rounds: 2, ..report(99, 0, 99) }));
+    assert!(
+        !is_above(report(20, 30, 50)) && !is_above(UsageReport { rounds: 2, ..report(99, 0, 99) })
+    );
 }
 
 #[test]
 fn of_two_reports_the_dearer_counts() {
-    let plain = Report { has_details: false, ..report(100, 0, 1) };
+    let plain = UsageReport { has_details: false, ..report(100, 0, 1) };
     for (first, second, expected) in [
         (report(10, 0, 20), report(12, 0, 30), report(12, 0, 30)),
         (report(12, 0, 30), report(10, 0, 20), report(12, 0, 30)),
@@ -104,7 +106,7 @@ fn what_was_shown_is_a_token_a_delta_at_least_and_no_more_than_was_asked_for() {
 
 #[test]
 fn a_report_is_about_what_was_shown_before_it() {
-    let mut known = Known::new(frame(50));
+    let mut known = StreamState::new(frame(50));
     known.report(report(10, 0, 1));
     assert_eq!(known.measure(), (report(10, 0, 1).usage, UsageSource::Upstream));
     known.show(shown(&["a word", " and another", " and more"]));
@@ -118,9 +120,9 @@ fn a_report_is_about_what_was_shown_before_it() {
     assert!(!known.has_failed(), "what failed and was reported was used");
 }
 
-fn any_report() -> impl Strategy<Value = Report> {
+fn any_report() -> impl Strategy<Value = UsageReport> {
     (0..5_u64, 0..5_u64, 0..5_u64, any::<bool>()).prop_map(|(input, read, output, has_details)| {
-        Report { has_details, ..report(input, if has_details { read } else { 0 }, output) }
+        UsageReport { has_details, ..report(input, if has_details { read } else { 0 }, output) }
     })
 }
 
@@ -129,7 +131,7 @@ proptest! {
     fn no_report_makes_an_answer_cheaper(reports in prop::collection::vec(any_report(), 1..6)) {
         let mut known = None;
         for report in &reports {
-            let before: Option<Report> = known;
+            let before: Option<UsageReport> = known;
             report.add_to(&mut known);
             let Some(after) = known else { panic!("something was reported") };
             let least = before.unwrap_or(*report).usage;

@@ -6,7 +6,7 @@
 //! which Gemini finds the like. `input_audio` costs more than text at those who take it.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, Offer, Size, Table, Tool, ToolKey};
+use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey};
 
 pub(in super::super) static CHAT: Offer = Offer {
     fields: &[
@@ -62,7 +62,7 @@ pub(in super::super) static CHAT: Offer = Offer {
     ],
 };
 
-static MESSAGES: Table = Table {
+static MESSAGES: ObjectTable = ObjectTable {
     what: "a message",
     keys: &[
         ("role", Key::Plain),
@@ -89,7 +89,7 @@ static MESSAGES: Table = Table {
     ],
 };
 
-static PARTS: Table = Table {
+static PARTS: ObjectTable = ObjectTable {
     what: "content",
     keys: &[
         ("type", Key::Type),

@@ -5,7 +5,7 @@
 //! faster `speed`, an `inference_geo`; and what only the operator's account has, such as threads.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, Offer, Size, TOOLS_TOKENS_MAX, Table, Tool, ToolKey};
+use super::{Field, Key, Kind, ObjectTable, Offer, Size, TOOLS_TOKENS_MAX, Tool, ToolKey};
 
 pub(in super::super) static MESSAGES: Offer = Offer {
     fields: &[
@@ -70,7 +70,7 @@ const fn context(name: &'static str) -> Kind {
     Kind { name, size: Size::Context }
 }
 
-static TURNS: Table = Table {
+static TURNS: ObjectTable = ObjectTable {
     what: "a message",
     keys: &[
         ("role", Key::Plain),
@@ -83,7 +83,7 @@ static TURNS: Table = Table {
     kinds: &[bytes("", &[]), bytes("message", &[])],
 };
 
-static BLOCKS: Table = Table {
+static BLOCKS: ObjectTable = ObjectTable {
     what: "content",
     keys: &[
         ("type", Key::Type),

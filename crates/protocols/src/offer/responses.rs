@@ -5,7 +5,7 @@
 //! `image_generation`, `computer`, `mcp`, a `shell` in a container.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, Offer, Size, Table, Tool, ToolKey};
+use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey};
 
 pub(in super::super) static RESPONSES: Offer = Offer {
     fields: &[
@@ -80,7 +80,7 @@ const fn context(name: &'static str) -> Kind {
 }
 
 /// Items without a type are messages, or stand for what the upstream has kept.
-static ITEMS: Table = Table {
+static ITEMS: ObjectTable = ObjectTable {
     what: "an item",
     keys: &[
         ("type", Key::Type),
@@ -140,7 +140,7 @@ static ITEMS: Table = Table {
     ],
 };
 
-static PARTS: Table = Table {
+static PARTS: ObjectTable = ObjectTable {
     what: "content",
     keys: &[
         ("type", Key::Type),

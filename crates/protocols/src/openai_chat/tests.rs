@@ -85,7 +85,7 @@ fn reported_usage_is_billed_in_disjoint_kinds() {
 
 #[test]
 fn the_dialects_of_usage() {
-    let parse = |text: &str| WireUsage::report(text.as_bytes()).map(|report| report.usage);
+    let parse = |text: &str| WireChatUsage::report(text.as_bytes()).map(|report| report.usage);
     let deepseek = parse(
         r#"{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":4,"prompt_cache_miss_tokens":6}"#,
     );

@@ -4,14 +4,15 @@ use serde_json::{Map, Value, json};
 
 use super::PlainVideo;
 use crate::dashscope_video::{
-    ASPECT_RATIO_DEFAULT, Era, Group, Kind, RESOLUTION_DEFAULT, SECONDS_DEFAULT, size_of,
+    ASPECT_RATIO_DEFAULT, Era, ModelClass, RESOLUTION_DEFAULT, SECONDS_DEFAULT, VideoSource,
+    size_of,
 };
 use crate::limits::VideoLimits;
 use tollgate_money::price::Resolution;
 
 /// The body, in which everything that is billed is said twice.
 pub(super) fn video(plain: &PlainVideo<'_>, limits: &VideoLimits) -> Value {
-    let group = Group::of(plain.model);
+    let group = ModelClass::from_model(plain.model);
     let has = |resolution: &Resolution| {
         limits.resolutions.is_empty() || limits.resolutions.contains(resolution)
     };
@@ -27,7 +28,7 @@ pub(super) fn video(plain: &PlainVideo<'_>, limits: &VideoLimits) -> Value {
     parameters.insert("duration".to_owned(), json!(seconds));
     let ratio = plain.aspect_ratio;
     let is_by_size =
-        group.is_some_and(|group| group.era == Era::Sizes && group.kind != Kind::Image);
+        group.is_some_and(|group| group.era == Era::Sizes && group.kind != VideoSource::Image);
     let size = Resolution::of(&resolution)
         .filter(|_| is_by_size)
         .and_then(|resolution| size_of(resolution, ratio.unwrap_or(ASPECT_RATIO_DEFAULT)));
@@ -55,16 +56,16 @@ pub(super) fn video(plain: &PlainVideo<'_>, limits: &VideoLimits) -> Value {
     body
 }
 
-fn input(plain: &PlainVideo<'_>, group: Option<Group>) -> Value {
+fn input(plain: &PlainVideo<'_>, group: Option<ModelClass>) -> Value {
     let urls = plain.image_urls;
     let mut input = json!({"prompt": plain.prompt});
     if urls.is_empty() {
         return input;
     }
     match group.map(|group| (group.era, group.kind)) {
-        Some((Era::Sizes, Kind::References)) => input["reference_urls"] = json!(urls),
+        Some((Era::Sizes, VideoSource::References)) => input["reference_urls"] = json!(urls),
         Some((Era::Sizes, _)) => input["img_url"] = json!(urls[0]),
-        Some((Era::Media, kind)) => input["media"] = media(urls, kind == Kind::Image),
+        Some((Era::Media, kind)) => input["media"] = media(urls, kind == VideoSource::Image),
         None => input["media"] = media(urls, plain.model.contains("i2v")),
     }
     input

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use url::{Position, Url};
 
-use crate::tasks::Tasks;
+use crate::tasks::TaskStore;
 
 /// How often a callback is tried.
 const ATTEMPTS_MAX: u32 = 3;
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Tells `url` of each state of a task until it is over, cancelled or no longer known. Who cancels it
 /// tells of that.
-pub(super) async fn follow(tasks: Arc<Tasks>, id: String, url: String) {
+pub(super) async fn follow(tasks: Arc<TaskStore>, id: String, url: String) {
     let Some(course) = tasks.with(&id, |task| task.course()) else { return };
     for (begins, state) in course {
         tokio::time::sleep_until(begins.into()).await;

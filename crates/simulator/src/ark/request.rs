@@ -42,9 +42,9 @@ const DRAFT_RESOLUTION: &str = "480p";
 /// The ratio for which none was asked, and of which every input is that has none.
 const RATIO: &str = "16:9";
 /// A ratio, and its width and height in 480p, 720p and 1080p.
-type Row = (&'static str, [(u32, u32); 3]);
+type RatioSizes = (&'static str, [(u32, u32); 3]);
 /// The sizes of Seedance 1.5 and 2.0.
-const SIZES: [Row; 6] = [
+const SIZES: [RatioSizes; 6] = [
     ("16:9", [(864, 496), (1280, 720), (1920, 1080)]),
     ("4:3", [(752, 560), (1112, 834), (1664, 1248)]),
     ("1:1", [(640, 640), (960, 960), (1440, 1440)]),
@@ -76,14 +76,14 @@ impl Invalid {
 
 /// A request that can be served.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct TaskRequest {
     pub(super) model: String,
     pub(super) callback_url: Option<String>,
     pub(super) return_last_frame: bool,
     pub(super) service_tier: String,
     pub(super) execution_expires_after: u32,
     pub(super) draft: bool,
-    /// `None` for any.
+    /// The seed of the video; `None` for any.
     pub(super) seed: Option<u64>,
     pub(super) frames: Option<u32>,
     /// `None` where the model decides.
@@ -92,14 +92,14 @@ pub(super) struct Request {
     ratio: Option<String>,
 }
 
-impl Request {
+impl TaskRequest {
     pub(super) fn read(body: &[u8]) -> Result<Self, Invalid> {
         let body: Map<String, Value> = serde_json::from_slice(body)
             .map_err(|error| Invalid::new("body", &format!("must be a JSON object: {error}")))?;
         if let Some(unknown) = body.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(Invalid::unknown(unknown));
         }
-        let fields = Fields(&body);
+        let fields = BodyFields(&body);
         fields.content()?;
         for name in ["generate_audio", "camera_fixed", "watermark"] {
             fields.flag(name)?;
@@ -155,9 +155,9 @@ impl Request {
 }
 
 /// The fields of a body, `null` being as good as none.
-struct Fields<'a>(&'a Map<String, Value>);
+struct BodyFields<'a>(&'a Map<String, Value>);
 
-impl Fields<'_> {
+impl BodyFields<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }

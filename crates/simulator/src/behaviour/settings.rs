@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{
-    Behaviour, Break, Done, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures, UsageForm,
-    Withheld, Writes,
+    Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures,
+    UsageForm, Withheld, Writes,
 };
 
 /// The longest delay or interval that can be asked for: longer than any timeout worth a test.
@@ -136,8 +136,8 @@ impl Faults {
             "usage-twice" => self.usage = UsageForm::Twice,
             "usage-early" => self.usage = UsageForm::Early,
             "usage-late" => self.usage = UsageForm::Late,
-            "done-missing" => self.done = Done::Missing,
-            "done-twice" => self.done = Done::Twice,
+            "done-missing" => self.done = DoneMarker::Missing,
+            "done-twice" => self.done = DoneMarker::Twice,
             "crlf" => self.line_end = LineEnd::CrLf,
             "cr" => self.line_end = LineEnd::Cr,
             "split" => self.writes = Writes::Split,

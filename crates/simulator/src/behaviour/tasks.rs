@@ -12,7 +12,7 @@ pub struct TaskSettings {
     pub pending: Duration,
     /// How long it is worked on after that. At most an hour.
     pub running: Duration,
-    /// How it ends.
+    /// How the task ends.
     pub end: TaskEnd,
     /// What comes instead of an answer to a query of one task. Nothing else has this fault.
     pub query_fault: Option<Refusal>,
@@ -33,7 +33,7 @@ impl Default for TaskSettings {
 /// How a task ends. Where a protocol has no word for it, the nearest one is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskEnd {
-    /// With a video.
+    /// It ends with a video.
     #[default]
     Succeeded,
     /// With an error of the upstream's own.
@@ -74,7 +74,7 @@ impl FromStr for TaskEnd {
 /// What comes instead of the answer to a submit, though its task was taken in and is worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withheld {
-    /// Nothing.
+    /// Nothing is answered, and the connection stays open.
     Hang,
     /// TCP RST. Over HTTP/2 the stream is reset.
     Reset,

@@ -10,10 +10,10 @@ use time::macros::format_description;
 
 use super::invalid;
 use crate::answer::Answer;
-use crate::asked::Asked;
+use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, TaskEnd, UsageForm};
 use crate::results;
-use crate::tasks::{self, Task, TaskState, Tasks, Work};
+use crate::tasks::{self, Task, TaskState, TaskStore, Work};
 use crate::usage::Usage;
 use tollgate_money::clock::UnixMs;
 
@@ -33,15 +33,15 @@ const RESOLUTIONS: [(&str, u32, (u32, u32)); 3] =
 /// A field of the gateway's own that is still there is refused by its name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
+struct SynthesisRequest {
     model: String,
     input: Map<String, Value>,
     #[serde(default)]
-    parameters: Parameters,
+    parameters: VideoParameters,
 }
 
 #[derive(Default, Deserialize)]
-struct Parameters {
+struct VideoParameters {
     #[serde(default)]
     duration: Option<u32>,
     /// From Wan 2.7 on, and for videos from images. In capitals.
@@ -52,7 +52,7 @@ struct Parameters {
     size: Option<String>,
 }
 
-impl Parameters {
+impl VideoParameters {
     /// The lines and the size of the picture; `None` for a size or resolution that is none.
     fn picture(&self) -> Option<(u32, (u32, u32))> {
         let Some(size) = &self.size else {
@@ -75,7 +75,7 @@ impl Parameters {
 
 /// A video that was ordered.
 #[derive(Debug)]
-pub(crate) struct Video {
+pub(crate) struct DashscopeVideo {
     prompt: String,
     url: String,
     /// How long it is, in seconds. What is billed can be told otherwise.
@@ -87,12 +87,16 @@ pub(crate) struct Video {
     usage_is_text: bool,
 }
 
-/// Answers `…/video-generation/video-synthesis`.
-pub(crate) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+/// Answers the submit of a video: `…/video-generation/video-synthesis`.
+pub(crate) fn submit(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &TaskStore,
+) -> Answer {
     if asked.headers.get("x-dashscope-async").is_none_or(|value| value != "enable") {
         return invalid("current user api does not support synchronous calls", behaviour);
     }
-    let request = match serde_json::from_slice::<Request>(asked.body) {
+    let request = match serde_json::from_slice::<SynthesisRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),
     };
@@ -112,7 +116,7 @@ pub(crate) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) ->
     let input = behaviour.usage.prompt.and_then(|input| usize::try_from(input).ok()).unwrap_or(0);
     let billed = usize::try_from(seconds).unwrap_or_default().saturating_add(input);
     let prompt = request.input.get("prompt").and_then(Value::as_str).unwrap_or_default();
-    let video = Video {
+    let video = DashscopeVideo {
         prompt: prompt.chars().take(PROMPT_CHARS_MAX).collect(),
         url: results::video_url(asked),
         seconds,
@@ -126,8 +130,13 @@ pub(crate) fn submit(asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) ->
     tasks::taken_in(&json!({"output": output, "request_id": request_id(asked)}), behaviour)
 }
 
-/// Answers `…/tasks/{id}`.
-pub(crate) fn query(id: &str, asked: &Asked<'_>, behaviour: &Behaviour, tasks: &Tasks) -> Answer {
+/// Answers a query of a task: `…/tasks/{id}`.
+pub(crate) fn query(
+    id: &str,
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    tasks: &TaskStore,
+) -> Answer {
     let shown = |task: &mut Task| match &task.work {
         Work::Dashscope(video) => Some(video.record(task)),
         Work::Ark(_) | Work::Xai(_) => None,
@@ -139,7 +148,7 @@ pub(crate) fn query(id: &str, asked: &Asked<'_>, behaviour: &Behaviour, tasks: &
     tasks::record(&body, behaviour)
 }
 
-fn request_id(asked: &Asked<'_>) -> String {
+fn request_id(asked: &ReceivedRequest<'_>) -> String {
     format!("req_sim_{}", asked.number)
 }
 
@@ -147,7 +156,7 @@ fn unknown(id: &str) -> Value {
     json!({"output": {"task_id": id, "task_status": "UNKNOWN"}})
 }
 
-impl Video {
+impl DashscopeVideo {
     fn record(&self, task: &Task) -> Value {
         let state = task.state();
         let status = match state {

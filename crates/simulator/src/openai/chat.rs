@@ -6,8 +6,8 @@
 use bytes::Bytes;
 
 use crate::answer::Answer;
-use crate::asked::Asked;
-use crate::behaviour::{Behaviour, Done, Refusal, UsageForm};
+use crate::asked::ReceivedRequest;
+use crate::behaviour::{Behaviour, DoneMarker, Refusal, UsageForm};
 use crate::reply::{ChatRequest, PERIOD, Reply};
 use crate::script::{EventStream, Protocol};
 use tollgate_money::clock::UnixMs;
@@ -23,8 +23,8 @@ const NO_USAGE: &str = r#","usage":null"#;
 /// The answer to every chat of a blind simulator.
 const BLIND: &str = r#"{"id":"chatcmpl-sim","object":"chat.completion","created":1700000000,"model":"sim-chat","choices":[{"index":0,"message":{"role":"assistant","content":"Simulated upstreams answer without looking.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":6,"total_tokens":18,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
 
-/// Answers `…/chat/completions`.
-pub(crate) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+/// Answers a request for a completion: `…/chat/completions`.
+pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return Answer::json(BLIND, behaviour);
     }
@@ -44,7 +44,7 @@ pub(crate) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
         number: asked.number,
         created: UnixMs::now().seconds(),
         model: quoted(&request.model),
-        usage: Usage::reported(&request, &reply, choices, behaviour),
+        usage: ChatUsage::reported(&request, &reply, choices, behaviour),
         choices,
         reply,
     };
@@ -58,11 +58,11 @@ pub(crate) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
 struct Completion {
     number: u64,
     created: u64,
-    /// As a JSON string.
+    /// The model's name as a JSON string.
     model: String,
     choices: u32,
     reply: Reply,
-    usage: Option<Usage>,
+    usage: Option<ChatUsage>,
 }
 
 impl Completion {
@@ -84,14 +84,14 @@ impl Completion {
             )
         };
         let choices: Vec<String> = (0..self.choices).map(choice).collect();
-        let usage = self.usage.map(Usage::to_field).unwrap_or_default();
+        let usage = self.usage.map(ChatUsage::to_field).unwrap_or_default();
         self.object("chat.completion", &choices.join(","), &usage)
     }
 
     fn streamed(&self, wants_usage: bool, behaviour: &Behaviour) -> Answer {
         let usage = self.usage.filter(|_| wants_usage);
         let form = usage.map(|_| behaviour.faults.usage);
-        let forged = usage.map(Usage::tenfold);
+        let forged = usage.map(ChatUsage::tenfold);
         // Where usage is asked for, each chunk has the field.
         let no_usage = if usage.is_some() { NO_USAGE } else { "" };
         let early = forged.filter(|_| form == Some(UsageForm::Early));
@@ -112,9 +112,9 @@ impl Completion {
             stream.send(&stream.event(&self.object(CHUNK, "", &usage.to_field())));
         }
         let dones = match behaviour.faults.done {
-            Done::Once => 1,
-            Done::Twice => 2,
-            Done::Missing => 0,
+            DoneMarker::Once => 1,
+            DoneMarker::Twice => 2,
+            DoneMarker::Missing => 0,
         };
         (0..dones).for_each(|_| stream.send(&stream.event("[DONE]")));
         if let Some(usage) = late {
@@ -124,7 +124,12 @@ impl Completion {
     }
 
     /// `early` is a usage report for the middle of the content.
-    fn stream_content(&self, stream: &mut EventStream<'_>, no_usage: &str, early: Option<Usage>) {
+    fn stream_content(
+        &self,
+        stream: &mut EventStream<'_>,
+        no_usage: &str,
+        early: Option<ChatUsage>,
+    ) {
         let pieces = &self.reply.pieces;
         let choices = usize::try_from(self.choices).unwrap_or_default();
         let mut sent: Vec<Bytes> = Vec::with_capacity(pieces.len() * choices);
@@ -134,7 +139,7 @@ impl Completion {
             }
             let before = at.checked_sub(PERIOD).and_then(|before| pieces.get(before));
             let repeats = early.is_none() && before == Some(piece);
-            let early = early.filter(|_| at == pieces.len() / 2).map(Usage::to_field);
+            let early = early.filter(|_| at == pieces.len() / 2).map(ChatUsage::to_field);
             for index in 0..self.choices {
                 let same = sent.len().checked_sub(PERIOD * choices).and_then(|at| sent.get(at));
                 let event = match same {
@@ -187,16 +192,16 @@ impl Completion {
     }
 }
 
-/// A usage report.
+/// The usage that a completion reports, in tokens.
 #[derive(Clone, Copy)]
-struct Usage {
+struct ChatUsage {
     prompt: i64,
     completion: i64,
     cached: i64,
     reasoning: i64,
 }
 
-impl Usage {
+impl ChatUsage {
     const NEGATIVE: Self = Self { prompt: -100, completion: -200, cached: -50, reasoning: -1 };
     const HUGE: Self = Self { prompt: i64::MAX, completion: i64::MAX, cached: 0, reasoning: 0 };
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::Asked;
+use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, Refusal, UsageForm};
 
 /// The most inputs that OpenAI takes in one request.
@@ -24,9 +24,9 @@ const GEMINI_INPUTS_MAX: usize = 100;
 const DIMENSIONS_MAX: u32 = 65_536;
 
 #[derive(Deserialize)]
-struct Request {
+struct EmbeddingsRequest {
     model: String,
-    input: Input,
+    input: EmbeddingsInput,
     #[serde(default)]
     encoding_format: Option<String>,
     #[serde(default)]
@@ -50,7 +50,7 @@ enum Vendor {
 }
 
 impl Vendor {
-    fn of(path: &str, model: &str) -> Self {
+    fn detect(path: &str, model: &str) -> Self {
         if model.starts_with("voyage-") {
             Self::Voyage
         } else if path.contains("/compatible-mode/") {
@@ -63,8 +63,8 @@ impl Vendor {
     }
 
     /// Refuses what this vendor does not take.
-    fn refusal(self, request: &Request, behaviour: &Behaviour) -> Option<Answer> {
-        let is_text = matches!(request.input, Input::Text(_) | Input::Texts(_));
+    fn refusal(self, request: &EmbeddingsRequest, behaviour: &Behaviour) -> Option<Answer> {
+        let is_text = matches!(request.input, EmbeddingsInput::Text(_) | EmbeddingsInput::Texts(_));
         let is_float = request.encoding_format.as_deref() == Some("float");
         match self {
             Self::Voyage if request.input.len() > VOYAGE_INPUTS_MAX => {
@@ -108,14 +108,14 @@ impl Vendor {
 /// Text or token ids, one or many.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Input {
+enum EmbeddingsInput {
     Text(String),
     Texts(Vec<String>),
     Tokens(Vec<u32>),
     TokenLists(Vec<Vec<u32>>),
 }
 
-impl Input {
+impl EmbeddingsInput {
     fn len(&self) -> usize {
         match self {
             Self::Text(_) | Self::Tokens(_) => 1,
@@ -139,12 +139,12 @@ impl Input {
 }
 
 /// Answers `…/embeddings`. The same input always has the same vector, of length one.
-pub(crate) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<Request>(asked.body) {
+pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<EmbeddingsRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
-    let vendor = Vendor::of(asked.path, &request.model);
+    let vendor = Vendor::detect(asked.path, &request.model);
     if let Some(refused) = vendor.refusal(&request, behaviour) {
         return refused;
     }

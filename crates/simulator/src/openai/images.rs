@@ -7,10 +7,10 @@ mod request;
 
 use serde_json::Value;
 
-use self::request::{Family, Order, Request};
-use super::multipart::{self, Part};
+use self::request::{Family, ImageJob, ImagesRequest};
+use super::multipart::{self, FormPart};
 use crate::answer::Answer;
-use crate::asked::Asked;
+use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, Refusal};
 use crate::script::{EventStream, Protocol};
 use crate::usage::{Usage, tokens_of};
@@ -24,19 +24,19 @@ const TOKENS_PER_INPUT_IMAGE: usize = 194;
 /// The end of the answer to every request of a blind simulator, after its image.
 const BLIND_END: &str = r#""}],"background":"opaque","output_format":"png","quality":"medium","size":"1024x1024","usage":{"input_tokens":12,"input_tokens_details":{"text_tokens":12,"image_tokens":0},"output_tokens":1056,"total_tokens":1068}}"#;
 
-/// Answers `…/images/generations`.
-pub(crate) fn generation(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+/// Answers a request to make images: `…/images/generations`.
+pub(crate) fn generation(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return blind(behaviour);
     }
-    match serde_json::from_slice::<Request>(asked.body) {
+    match serde_json::from_slice::<ImagesRequest>(asked.body) {
         Ok(request) => answer(asked, request, "image_generation", 0, behaviour),
         Err(error) => Answer::invalid(&format!("The body: {error}."), behaviour),
     }
 }
 
-/// Answers `…/images/edits`.
-pub(crate) fn edit(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
+/// Answers a request to edit images: `…/images/edits`.
+pub(crate) fn edit(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return blind(behaviour);
     }
@@ -56,14 +56,14 @@ pub(crate) fn edit(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
         let message = "The mask must have the same dimensions as the image.";
         return Answer::invalid_as("invalid_mask", message, behaviour);
     }
-    match Request::from_form(&parts) {
+    match ImagesRequest::from_form(&parts) {
         Ok(request) => answer(asked, request, "image_edit", count, behaviour),
         Err(error) => Answer::invalid(&format!("The form: {error}."), behaviour),
     }
 }
 
 /// Only PNGs can be compared: other images pass.
-fn have_other_dimensions(mask: &Part, image: &Part) -> bool {
+fn have_other_dimensions(mask: &FormPart, image: &FormPart) -> bool {
     let mask = image::png_dimensions(&mask.data);
     let image = image::png_dimensions(&image.data);
     mask.is_some() && image.is_some() && mask != image
@@ -77,20 +77,20 @@ fn blind(behaviour: &Behaviour) -> Answer {
 
 /// `kind` is how the names of a stream's events begin.
 fn answer(
-    asked: &Asked<'_>,
-    request: Request,
+    asked: &ReceivedRequest<'_>,
+    request: ImagesRequest,
     kind: &'static str,
     input_images: usize,
     behaviour: &Behaviour,
 ) -> Answer {
-    let order = match Order::new(request, asked.path) {
+    let order = match ImageJob::new(request, asked.path) {
         Ok(order) => order,
         Err(bad) => return bad.answer(behaviour),
     };
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(order.is_stream);
     }
-    let made = Made { order, kind, input_images, created: UnixMs::now().seconds() };
+    let made = GeneratedImages { order, kind, input_images, created: UnixMs::now().seconds() };
     if made.order.is_stream {
         made.streamed(behaviour)
     } else {
@@ -99,15 +99,15 @@ fn answer(
 }
 
 /// Images that were ordered and are there.
-struct Made {
-    order: Order,
+struct GeneratedImages {
+    order: ImageJob,
     kind: &'static str,
     input_images: usize,
     created: u64,
 }
 
-impl Made {
-    fn whole(&self, asked: &Asked<'_>, behaviour: &Behaviour) -> String {
+impl GeneratedImages {
+    fn whole(&self, asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> String {
         let image = self.order.in_base64.then(|| image::in_base64(behaviour));
         let items = (0..self.order.count).map(|index| {
             let image = match &image {

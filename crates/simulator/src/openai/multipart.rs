@@ -7,13 +7,13 @@ use memchr::memmem;
 
 /// One part of a form.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FormPart {
     pub(super) name: String,
     pub(super) data: Bytes,
 }
 
 /// The parts with a name, in order; `None` if the body is no form, or one without its end.
-pub(super) fn parts(headers: &HeaderMap, body: &Bytes) -> Option<Vec<Part>> {
+pub(super) fn parts(headers: &HeaderMap, body: &Bytes) -> Option<Vec<FormPart>> {
     let delimiter = format!("\r\n--{}", boundary(headers)?);
     // The first delimiter has no line before it that it would have to end.
     let first = delimiter.trim_start();
@@ -37,14 +37,14 @@ fn boundary(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// A part with its head, from the end of the delimiter's line.
-fn part(bytes: &Bytes) -> Option<Part> {
+fn part(bytes: &Bytes) -> Option<FormPart> {
     const HEAD_END: &[u8] = b"\r\n\r\n";
     let end = memmem::find(bytes, HEAD_END)?;
     let head = String::from_utf8_lossy(bytes.get(..end)?);
     let disposition =
         head.lines().find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"))?;
     let name = disposition.split(';').find_map(|it| it.trim().strip_prefix("name="))?;
-    Some(Part {
+    Some(FormPart {
         name: name.trim_matches('"').to_owned(),
         data: bytes.slice(end + HEAD_END.len()..),
     })
@@ -57,7 +57,7 @@ mod tests {
     fn read(content_type: &str, body: &'static str) -> Option<Vec<(String, String)>> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, content_type.parse().expect("a header"));
-        let text = |part: Part| (part.name, String::from_utf8_lossy(&part.data).into_owned());
+        let text = |part: FormPart| (part.name, String::from_utf8_lossy(&part.data).into_owned());
         let parts = parts(&headers, &Bytes::from_static(body.as_bytes()))?;
         Some(parts.into_iter().map(text).collect())
     }

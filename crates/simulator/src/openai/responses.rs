@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::Asked;
+use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, Refusal, UsageForm};
 use crate::reply::Reply;
 use crate::script::{EventStream, Protocol};
@@ -16,7 +16,7 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
-struct Request {
+struct ResponsesRequest {
     model: String,
     #[serde(default)]
     stream: Option<bool>,
@@ -32,7 +32,7 @@ struct Request {
     text: Value,
 }
 
-impl Request {
+impl ResponsesRequest {
     /// The function that the answer calls: the first one, until its result is there.
     fn tool(&self) -> Option<&Value> {
         let is_result = |item: &Value| item["type"] == "function_call_output";
@@ -62,9 +62,9 @@ impl Request {
     }
 }
 
-/// Answers `…/responses`.
-pub(crate) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<Request>(asked.body) {
+/// Answers a request for a response: `…/responses`.
+pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<ResponsesRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::Asked;
+use crate::asked::ReceivedRequest;
 use crate::audio;
 use crate::behaviour::{Behaviour, Refusal};
 use crate::script::{EventStream, Protocol};
@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 2400;
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
-struct Request {
+struct SpeechRequest {
     input: String,
     // These two are required and change nothing.
     #[serde(rename = "model")]
@@ -38,8 +38,8 @@ struct Request {
 }
 
 /// Answers `…/audio/speech`. A chunk is a twentieth of a second and counts as one token.
-pub(crate) fn answer(asked: &Asked<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<Request>(asked.body) {
+pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<SpeechRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };

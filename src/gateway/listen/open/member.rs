@@ -188,7 +188,7 @@ impl Member {
         self.state.load(Ordering::Acquire) & LEAVING != 0
     }
 
-    /// It is closed.
+    /// Notes that the connection is closed.
     pub(super) fn gone(&self) {
         let before = self.state.fetch_or(GONE, Ordering::AcqRel);
         if before & (KNOWN | GONE) == 0

@@ -37,10 +37,10 @@ async fn opened(name: &str) -> (Db, String) {
 #[tokio::test]
 async fn each_step_is_taken_once() {
     let (db, name) = opened("steps").await;
-    assert_eq!(standing_for(&db, &[ONE]).await, Ok(Standing::Missing));
+    assert_eq!(standing_for(&db, &[ONE]).await, Ok(SchemaState::Missing));
     assert_eq!(up_to(&db, &[ONE]).await, Ok(vec!["one"]));
-    assert_eq!(standing_for(&db, &[ONE]).await, Ok(Standing::Current));
-    let behind = Standing::Behind { at: 1, needs: 2 };
+    assert_eq!(standing_for(&db, &[ONE]).await, Ok(SchemaState::Current));
+    let behind = SchemaState::Behind { at: 1, needs: 2 };
     assert_eq!(standing_for(&db, &[ONE, TWO]).await, Ok(behind));
     assert_eq!(up_to(&db, &[ONE, TWO]).await, Ok(vec!["two"]));
     assert_eq!(up_to(&db, &[ONE, TWO]).await, Ok(vec![]));
@@ -51,16 +51,16 @@ async fn each_step_is_taken_once() {
 async fn what_does_not_fit_is_refused_and_left_alone() {
     let (db, name) = opened("misfits").await;
     up_to(&db, &[ONE, TWO]).await.expect("both");
-    let ahead = Standing::Ahead { at: 2, knows: 1 };
+    let ahead = SchemaState::Ahead { at: 2, knows: 1 };
     assert_eq!(standing_for(&db, &[ONE]).await, Ok(ahead));
     let error = up_to(&db, &[ONE]).await.expect_err("from the future");
     assert!(error.message().contains("from the future"), "{error}");
     let other = Migration { sql: "CREATE TABLE tollgate.other (id TEXT)", ..ONE };
-    assert_eq!(standing_for(&db, &[other, TWO]).await, Ok(Standing::Changed { version: 1 }));
+    assert_eq!(standing_for(&db, &[other, TWO]).await, Ok(SchemaState::Changed { version: 1 }));
     up_to(&db, &[other, TWO]).await.expect_err("another program's");
     Postgres::shared().sql(&name, "DROP TABLE tollgate.one");
     let table = "one".to_owned();
-    assert_eq!(standing_for(&db, &[ONE, TWO]).await, Ok(Standing::Incomplete { table }));
+    assert_eq!(standing_for(&db, &[ONE, TWO]).await, Ok(SchemaState::Incomplete { table }));
     let error = check_for(&db, &[ONE, TWO]).await.expect_err("a table is gone");
     assert!(error.message().contains("tollgate.one is missing"), "{error}");
 }
@@ -71,7 +71,7 @@ async fn a_step_that_fails_leaves_nothing_behind() {
     let broken = Migration { sql: "CREATE TABLE tollgate.half (id TEXT); SELECT 1 / 0", ..TWO };
     let error = up_to(&db, &[ONE, broken]).await.expect_err("a division by zero");
     assert!(error.message().contains("step 2 (two)"), "{error}");
-    assert_eq!(standing_for(&db, &[ONE]).await, Ok(Standing::Current), "the first stays");
+    assert_eq!(standing_for(&db, &[ONE]).await, Ok(SchemaState::Current), "the first stays");
     let half = "SELECT count(*) FROM information_schema.tables WHERE table_name = 'half'";
     assert_eq!(Postgres::shared().sql(&name, half), "0");
     assert_eq!(up_to(&db, &[ONE, TWO]).await, Ok(vec!["two"]), "and the next can be taken");

@@ -16,7 +16,7 @@ const CHUNKS_MAX: i64 = 64;
 /// A node as it must be before anything moves out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeOut {
-    /// Its number.
+    /// The number of the node.
     pub(crate) node: NodeId,
     /// What operators call it.
     pub(crate) name: String,
@@ -30,8 +30,8 @@ pub(crate) struct NodeOut {
 
 /// Where the directory ends, and whether it is still in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    /// The last place.
+pub(crate) struct DirectoryHead {
+    /// The last place of the directory.
     pub(crate) seq: Seq,
     /// The move that has taken everything out.
     pub(crate) moved_out: Option<String>,
@@ -53,11 +53,11 @@ pub(in crate::postgres) async fn is_still_here(tx: &Transaction<'_>) -> Result<(
 
 impl Db {
     /// The end of the directory.
-    pub(crate) async fn head(&self) -> Result<Head, DbError> {
+    pub(crate) async fn head(&self) -> Result<DirectoryHead, DbError> {
         let rows = self.query("SELECT seq, moved_out FROM tollgate.head WHERE id = 1", &[]).await?;
         let row = rows.first();
         let row = row.ok_or_else(|| DbError::Failed("tollgate.head is empty".to_owned()))?;
-        Ok(Head { seq: count(row.try_get(0)?), moved_out: row.try_get(1)? })
+        Ok(DirectoryHead { seq: count(row.try_get(0)?), moved_out: row.try_get(1)? })
     }
 
     /// All nodes, by their numbers.

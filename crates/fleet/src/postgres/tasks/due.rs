@@ -18,7 +18,7 @@ pub struct Claims {
 }
 
 /// What an upstream said of a task that has not ended: its state in the customers' words, and JSON.
-pub type Heard<'a> = (&'a str, &'a str);
+pub type UpstreamProgress<'a> = (&'a str, &'a str);
 
 /// Whom a task belongs to for so long: the longest question to an upstream takes less.
 macro_rules! held_until {
@@ -42,14 +42,15 @@ impl SharedTasks {
         if self.db().query(DUE, &[&now, &limit]).await?.is_empty() {
             return Ok(None);
         }
-        let claimed = self.db().transact(move |tx| Box::pin(self.claim_in(tx, (now, limit))));
+        let claimed = self.db().transact(move |tx| Box::pin(self.claim_in(tx, now, limit)));
         claimed.await.map(Some)
     }
 
     async fn claim_in(
         &self,
         tx: &Transaction<'_>,
-        (now, limit): (i64, i64),
+        now: i64,
+        limit: i64,
     ) -> Result<Claims, DbError> {
         let sql = format!("{DUE} FOR UPDATE SKIP LOCKED");
         let mut ids: Vec<String> = Vec::new();
@@ -102,7 +103,7 @@ impl SharedTasks {
     pub async fn note_asked(
         &self,
         id: TaskId,
-        heard: Option<Heard<'_>>,
+        heard: Option<UpstreamProgress<'_>>,
         due_at: UnixMs,
     ) -> Result<(), DbError> {
         let sql = "UPDATE tollgate.tasks

@@ -21,7 +21,8 @@ impl SharedTasks {
     /// See [`DbError`].
     pub async fn change(
         &self,
-        (account, id): (AccountId, TaskId),
+        account: AccountId,
+        id: TaskId,
         change: &(dyn Fn(&Task) -> Task + Send + Sync),
         tried: Option<&Tried>,
     ) -> Result<Option<Arc<Task>>, DbError> {
@@ -54,7 +55,8 @@ impl SharedTasks {
     /// See [`DbError`].
     pub async fn end<E: Send>(
         &self,
-        (account, id): (AccountId, TaskId),
+        account: AccountId,
+        id: TaskId,
         decide: &(dyn Fn(&OpenTask) -> Result<TaskEnding, E> + Send + Sync),
     ) -> Result<Result<Option<Arc<Task>>, E>, DbError> {
         let (account, id) = (&account.to_string(), &id.to_string());

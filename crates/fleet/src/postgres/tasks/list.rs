@@ -12,7 +12,7 @@ const DOUBTS_MAX: i64 = 1000;
 /// A part of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// Newest first.
+    /// The tasks of the page, the newest first.
     pub tasks: Vec<SharedTask>,
     /// Whether the list goes on behind them.
     pub has_more: bool,

@@ -40,7 +40,7 @@ pub enum Opened {
 /// What became of an [`Opening`] of which nobody knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It was done.
+    /// The task was opened.
     Done,
     /// It was not, and never will be.
     Never,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
-use crate::openai::multipart::Part;
+use crate::openai::multipart::FormPart;
 
 /// The most images of one request.
 const COUNT_MAX: u32 = 10;
@@ -19,7 +19,7 @@ const ARK_PIXELS_PER_TOKEN: usize = 256;
 /// The parts of a request that shape the answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Request {
+pub(super) struct ImagesRequest {
     pub(super) model: String,
     pub(super) prompt: String,
     pub(super) partial_images: Option<u32>,
@@ -40,14 +40,14 @@ struct Sequence {
     max_images: u32,
 }
 
-impl Request {
+impl ImagesRequest {
     /// The request of a form, in which numbers and booleans are texts. Files are left out.
-    pub(super) fn from_form(parts: &[Part]) -> serde_json::Result<Self> {
+    pub(super) fn from_form(parts: &[FormPart]) -> serde_json::Result<Self> {
         let typed = |name: &str, text: &str| match name {
             "n" | "partial_images" | "stream" => serde_json::from_str(text).ok(),
             _ => None,
         };
-        let is_text = |part: &&Part| !part.name.starts_with("image") && part.name != "mask";
+        let is_text = |part: &&FormPart| !part.name.starts_with("image") && part.name != "mask";
         let fields = parts.iter().filter(is_text).map(|part| {
             let text = String::from_utf8_lossy(&part.data);
             let value = typed(&part.name, &text).unwrap_or_else(|| Value::from(text.as_ref()));
@@ -83,7 +83,7 @@ pub(super) enum Family {
 }
 
 impl Family {
-    fn of(path: &str, model: &str) -> Self {
+    fn detect(path: &str, model: &str) -> Self {
         if path.contains("/api/v3/") {
             Self::Ark
         } else if model.starts_with("grok") {
@@ -97,8 +97,8 @@ impl Family {
 }
 
 /// A request that can be served.
-pub(super) struct Order {
-    pub(super) request: Request,
+pub(super) struct ImageJob {
+    pub(super) request: ImagesRequest,
     pub(super) family: Family,
     /// How many images are made.
     pub(super) count: u32,
@@ -118,13 +118,13 @@ impl BadRequest {
     }
 }
 
-impl Order {
-    pub(super) fn new(request: Request, path: &str) -> Result<Self, BadRequest> {
+impl ImageJob {
+    pub(super) fn new(request: ImagesRequest, path: &str) -> Result<Self, BadRequest> {
         let bad = |message| Err(BadRequest(None, message));
         if request.model.is_empty() || request.prompt.is_empty() {
             return bad("`model` and `prompt` are required.");
         }
-        let family = Family::of(path, &request.model);
+        let family = Family::detect(path, &request.model);
         let in_base64 = match request.response_format.as_deref() {
             Some(_) if family == Family::Gpt && request.model.starts_with("gpt-image") => {
                 let message = "Unknown parameter: 'response_format'.";
