@@ -33,7 +33,7 @@ struct Fleet {
 
 impl Fleet {
     fn new() -> Self {
-        Self { followed: Followed::new(), head: 0 }
+        Self { followed: Followed::default(), head: 0 }
     }
 
     /// Reads to its end.
@@ -97,7 +97,7 @@ pub async fn survey(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
         return Ok(Moved { tallies, was_done: true });
     }
     let mut parts = leaving.parts()?;
-    while parts.next()?.is_some() {}
+    while parts.next_part()?.is_some() {}
     let mut fleet = Fleet::new();
     fleet.catch_up(db).await?;
     check(db, &leaving, &parts, &fleet).await?;
@@ -119,7 +119,7 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
         return Ok(Moved { tallies, was_done: true });
     }
     let mut parts = leaving.parts()?;
-    while parts.next()?.is_some() {}
+    while parts.next_part()?.is_some() {}
     let mut fleet = Fleet::new();
     fleet.catch_up(db).await?;
     if let Err(error) = check(db, &leaving, &parts, &fleet).await {
@@ -196,7 +196,7 @@ async fn put(db: &Db, leaving: &Leaving) -> Result<(u64, u64), MoveError> {
     let known = db.begin_move(&leaving.name, leaving.last, &leaving.chain, &ids).await?;
     let mut parts = leaving.parts()?;
     let (mut count, mut writes) = (0, 0);
-    while let Some(part) = parts.next()? {
+    while let Some(part) = parts.next_part()? {
         count = part.number;
         if part.number > known {
             put_part(db, leaving, &part, writes + 1).await?;
@@ -225,7 +225,7 @@ async fn put_part(
 
 /// Reads back what was written down and compares it with the ledger.
 async fn compare(db: &Db, leaving: &Leaving, tallies: &Tallies) -> Result<(), MoveError> {
-    let (mut followed, mut read) = (Followed::new(), 0);
+    let (mut followed, mut read) = (Followed::default(), 0);
     loop {
         let writes = db.moving_writes(&leaving.name, read).await?;
         if writes.is_empty() {

@@ -118,7 +118,8 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
 
 /// Adds what people wrote, in its order, but for what moves money.
 async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
-    let mut told = DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: Followed::new() };
+    let mut told =
+        DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: Followed::default() };
     loop {
         let pulled = db.pull(told.head, PULLED_MAX).await?;
         for group in pulled.groups {
@@ -217,7 +218,7 @@ fn count(dir: &Path, followed: Option<&Followed>) -> Result<(Tallies, Vec<String
     }
     let leaving = Leaving::open(dir)?;
     let mut parts = leaving.parts()?;
-    while parts.next()?.is_some() {}
+    while parts.next_part()?.is_some() {}
     let differences = followed.map(|followed| followed.differences(leaving.cores()));
     Ok((parts.tallies(&parts.tasks()), differences.unwrap_or_default()))
 }

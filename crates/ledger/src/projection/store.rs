@@ -453,6 +453,9 @@ pub fn charged_in(chunk: &[u8], hold: HoldId) -> Result<Option<Option<Nanousd>>,
 }
 
 /// The entries of a chunk of a statement.
+///
+/// # Errors
+/// For bytes that are no chunk.
 pub fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, postcard::Error> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {

@@ -79,6 +79,9 @@ impl Reporter {
 
     /// What stands behind `from`, the end of the last report that arrived, up to `to`, which is on
     /// disk. `None` when there is nothing. Reads files.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or does not have what is asked for.
     pub fn read(&mut self, from: Seq, to: Seq) -> Result<Option<LeaseReport>, OpenError> {
         let position = match self.position {
             Some(position) if position.seq == from => position,
@@ -219,6 +222,9 @@ fn settle(settled: &mut BTreeMap<AccountId, LeaseSettlement>, record: &Record) {
 
 impl History {
     /// What one record says.
+    ///
+    /// # Errors
+    /// When the record breaks a rule of the ledger.
     pub fn of_record(journaled: Journaled) -> Result<Self, Violation> {
         let mut window = Window::default();
         window.add(journaled)?;

@@ -15,12 +15,14 @@ pub struct Followed {
     seq: Seq,
 }
 
-impl Followed {
-    /// Before the first write.
-    pub fn new() -> Self {
+impl Default for Followed {
+    /// The state before the first write.
+    fn default() -> Self {
         Self { cores: new_cores(), seq: 0 }
     }
+}
 
+impl Followed {
     /// Takes over a write.
     ///
     /// # Errors

@@ -186,7 +186,7 @@ impl Parts<'_> {
     ///
     /// # Errors
     /// When the journal cannot be read, or is not the one that was checked.
-    pub fn next(&mut self) -> Result<Option<Part>, OpenError> {
+    pub fn next_part(&mut self) -> Result<Option<Part>, OpenError> {
         if self.is_over {
             return Ok(None);
         }
