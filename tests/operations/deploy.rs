@@ -175,7 +175,10 @@ fn the_container_builds_from_what_it_copies() {
     let run = arguments_of(&instructions, "RUN");
     let build = run.iter().find(|command| command.starts_with("cargo build")).expect("a build");
     let shown = build.strip_suffix(" --locked").expect("the versions of Cargo.lock");
-    assert!(text("README.md").contains(&format!("\n{shown}\n")), "the README builds otherwise");
+    assert!(
+        text("docs/operations.md").contains(&format!("\n{shown}\n")),
+        "the guide builds otherwise"
+    );
     let from_build = copied.iter().find(|arguments| arguments.starts_with("--from=build"));
     assert!(from_build.expect("a copy").contains("/build/target/dist/tollgate "), "{copied:?}");
     // The packages that the build needs are those of `.ci/install`.

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, Recorder, ask, simulator};
+use crate::harness::{Gateway, Recorder, ask, eventually, simulator};
 use tollgate::money::Nanousd;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -86,13 +86,13 @@ fn no_request_fails_while_one_process_hands_over_to_the_next_and_no_cent_is_lost
         let second = Process::serving(&routes, &[]);
         assert!(gateway.wait().success(), "the first process exits with 0");
         let before = served.load(Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(700));
-        assert!(served.load(Ordering::Relaxed) > before, "the second process serves");
+        eventually("the second process serves", || served.load(Ordering::Relaxed) > before + 20);
         // A process that has taken over hands over in the same way.
         second.signal("QUIT");
         let third = Process::serving(&routes, &[second.0]);
         second.wait();
-        std::thread::sleep(Duration::from_millis(700));
+        let before = served.load(Ordering::Relaxed);
+        eventually("the third process serves", || served.load(Ordering::Relaxed) > before + 20);
         done.store(true, Ordering::Relaxed);
         third
     });
@@ -101,7 +101,7 @@ fn no_request_fails_while_one_process_hands_over_to_the_next_and_no_cent_is_lost
     assert!(served > 50, "there was load: {served}");
     let slowest = slowest.into_inner().expect("no poison");
     println!("{served} requests, the slowest {slowest:?}");
-    assert!(slowest < Duration::from_secs(4), "nobody waits long: {slowest:?}");
+    assert!(slowest < Duration::from_secs(8), "nobody waits long: {slowest:?}");
     // 5 tokens at $1 a million, and one at $10 a million, each time.
     let spent: Nanousd =
         gateway.settled()["spent"].as_str().expect("dollars").parse().expect("dollars");
