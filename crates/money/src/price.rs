@@ -20,6 +20,29 @@ use crate::each_unit;
 use crate::money::{Charge, Nanousd, Rate};
 use crate::words::words;
 
+/// Finds what a type has for a unit in the field of that unit.
+macro_rules! index_by_unit {
+    ($type:ty: $value:ty, $($unit:ident: $field:ident),+) => {
+        impl Index<Unit> for $type {
+            type Output = $value;
+
+            fn index(&self, unit: Unit) -> &$value {
+                match unit {
+                    $(Unit::$unit => &self.$field),+
+                }
+            }
+        }
+
+        impl IndexMut<Unit> for $type {
+            fn index_mut(&mut self, unit: Unit) -> &mut $value {
+                match unit {
+                    $(Unit::$unit => &mut self.$field),+
+                }
+            }
+        }
+    };
+}
+
 macro_rules! usage {
     ($(
         $(#[$doc:meta])* $unit:ident: $name:ident,
@@ -52,23 +75,7 @@ macro_rules! usage {
             }
         }
 
-        impl Index<Unit> for Usage {
-            type Output = u64;
-
-            fn index(&self, unit: Unit) -> &u64 {
-                match unit {
-                    $(Unit::$unit => &self.$name),+
-                }
-            }
-        }
-
-        impl IndexMut<Unit> for Usage {
-            fn index_mut(&mut self, unit: Unit) -> &mut u64 {
-                match unit {
-                    $(Unit::$unit => &mut self.$name),+
-                }
-            }
-        }
+        index_by_unit!(Usage: u64, $($unit: $name),+);
     };
 }
 
@@ -191,23 +198,7 @@ macro_rules! prices {
             }
         }
 
-        impl Index<Unit> for Prices {
-            type Output = Rate;
-
-            fn index(&self, unit: Unit) -> &Rate {
-                match unit {
-                    $(Unit::$unit => &self.$rate),+
-                }
-            }
-        }
-
-        impl IndexMut<Unit> for Prices {
-            fn index_mut(&mut self, unit: Unit) -> &mut Rate {
-                match unit {
-                    $(Unit::$unit => &mut self.$rate),+
-                }
-            }
-        }
+        index_by_unit!(Prices: Rate, $($unit: $rate),+);
     };
 }
 
