@@ -47,7 +47,7 @@ const TASK: &str = "task";
 /// How long [`flush`] waits for a standard error that takes nothing.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long lines gather: short for a reader, long for a processor.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER: Duration = Duration::from_millis(100);
 
 static QUEUE: LineQueue = LineQueue::new(GATHER);
 

@@ -8,6 +8,8 @@
 //! | `call` | what asks upstreams |
 //! | `answer` | what goes to the customer: headers, bodies, errors |
 
+mod chunk_scan;
+mod patience;
 mod listen;
 mod receive;
 mod local;

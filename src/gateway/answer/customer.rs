@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 use tokio::time::Instant;
 
 use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::answer::respond;
 use crate::gateway::describe_error;
 use crate::gateway::exchange::{Exchange, RequestStage};
@@ -110,13 +110,13 @@ impl Customer {
         &mut self,
         session: &mut Session,
         exchange: &mut Exchange,
-        header: ResponseHeader,
+        header: AnswerHead,
     ) -> Result<()> {
         if std::mem::replace(&mut self.begun, true) || exchange.orphan.is_some() {
             return Ok(());
         }
         self.written = Instant::now();
-        let sent = session.write_response_header(Box::new(header), false).await;
+        let sent = session.write_response_header(Box::new(header.into()), false).await;
         sent.or_else(|error| leave(exchange, error.into_down()))
     }
 

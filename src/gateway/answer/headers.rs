@@ -2,15 +2,23 @@
 //! of the providers that tell clients something about their request. What is not known could have a
 //! front proxy, a browser or a cache do something, or says what only the operator should know.
 
+use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, TRANSFER_ENCODING};
-use pingora::http::ResponseHeader;
 
 use crate::config::snapshot::Upstream;
-use crate::gateway::answer::respond::{NO_SNIFFING, X_REQUEST_ID};
+use crate::gateway::answer::head;
+use crate::gateway::answer::respond::{NO_SNIFFING, REQUEST_ID, X_REQUEST_ID};
 use crate::gateway::answer::secrets::is_told;
 use crate::ledger::RequestId;
 use crate::protocols::limits::has;
 
+/// How upstreams call the header with their id of a request.
+const UPSTREAMS_IDS: [HeaderName; 4] = [
+    REQUEST_ID,
+    X_REQUEST_ID,
+    HeaderName::from_static("apim-request-id"),
+    HeaderName::from_static("x-tt-logid"),
+];
 /// The longest id of an upstream's for a request that is kept, in bytes.
 const ID_BYTES_MAX: usize = 128;
 
@@ -38,15 +46,8 @@ fn goes_on(name: &str) -> bool {
     )
 }
 
-/// Turns the upstream's response header into the customer's.
-///
-/// # Errors
-/// When the request id is not a valid header value, which it always is.
-pub(crate) fn to_customer(
-    header: &mut ResponseHeader,
-    upstream: Option<&Upstream>,
-    id: RequestId,
-) -> pingora::Result<()> {
+/// Turns the headers of an upstream's answer into the customer's.
+pub(crate) fn to_customer(headers: &mut HeaderMap, upstream: Option<&Upstream>, id: RequestId) {
     let stays = |name: &HeaderName, value: &[u8]| {
         if frames(name) {
             return false;
@@ -56,18 +57,17 @@ pub(crate) fn to_customer(
             goes_on(text) || upstream.is_some_and(|one| has(&one.pass_response_headers, text));
         !is_passed || upstream.is_some_and(|upstream| is_told(value, upstream))
     };
-    let lines = header.headers.iter();
-    let staying = lines.filter(|(name, value)| stays(name, value.as_bytes()));
-    let staying: Vec<HeaderName> = staying.map(|(name, _)| name.clone()).collect();
-    staying.iter().for_each(|name| drop(header.remove_header(name)));
-    header.insert_header(X_REQUEST_ID, id.to_string())?;
-    header.insert_header(NO_SNIFFING.0, NO_SNIFFING.1)
+    let lines = headers.iter().filter(|(name, value)| stays(name, value.as_bytes()));
+    let staying: Vec<HeaderName> = lines.map(|(name, _)| name.clone()).collect();
+    staying.iter().for_each(|name| drop(headers.remove(name)));
+    headers.insert(X_REQUEST_ID, head::id(id));
+    headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
 }
 
 /// What the upstream calls the request, for the operator's log.
-pub(crate) fn upstreams_id(header: &http::HeaderMap) -> Option<String> {
-    let names = ["request-id", X_REQUEST_ID, "apim-request-id", "x-tt-logid"];
-    let id = names.into_iter().find_map(|name| header.get(name)?.to_str().ok())?;
+pub(crate) fn upstreams_id(header: &HeaderMap) -> Option<String> {
+    let named = |name: HeaderName| header.get(name)?.to_str().ok();
+    let id = UPSTREAMS_IDS.into_iter().find_map(named)?;
     let is_id =
         !id.is_empty() && id.len() <= ID_BYTES_MAX && id.bytes().all(|b| b.is_ascii_graphic());
     is_id.then(|| id.to_owned())
@@ -81,12 +81,12 @@ mod tests {
     use crate::secret::Secret;
 
     fn left(upstream: &Upstream, lines: &[(&'static str, &'static str)]) -> Vec<String> {
-        let mut header = ResponseHeader::build(200, None).expect("header");
+        let mut headers = HeaderMap::new();
         for (name, value) in lines {
-            header.append_header(*name, *value).expect("line");
+            headers.append(*name, http::HeaderValue::from_static(value));
         }
-        to_customer(&mut header, Some(upstream), RequestId::new()).expect("rewritten");
-        let names = header.headers.keys().map(|name| name.as_str().to_owned());
+        to_customer(&mut headers, Some(upstream), RequestId::new());
+        let names = headers.keys().map(|name| name.as_str().to_owned());
         let names = names.filter(|name| lines.iter().any(|(sent, _)| sent == name));
         let mut names: Vec<String> = names.collect();
         names.sort_unstable();
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn an_upstreams_id_is_kept_where_it_is_one() {
         let id = |name: &'static str, value: &str| {
-            let mut headers = http::HeaderMap::new();
+            let mut headers = HeaderMap::new();
             headers.insert(name, http::HeaderValue::from_str(value).expect("a value"));
             upstreams_id(&headers)
         };

@@ -3,6 +3,7 @@
 pub(super) mod relay;
 pub(super) mod customer;
 pub(super) mod refused;
+pub(super) mod head;
 pub(super) mod headers;
 pub(super) mod kind;
 pub(super) mod secrets;

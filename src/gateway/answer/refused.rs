@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue};
 use memchr::memmem;
-use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer::Customer;
+use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::answer::relay;
 use crate::gateway::answer::secrets;
 use crate::gateway::call::failure::{CallFailure, is_json};
@@ -37,7 +37,7 @@ pub(crate) async fn answer(
     exchange: &mut Exchange,
     customer: &mut Customer,
     call: &mut UpstreamCall,
-    mut header: ResponseHeader,
+    mut header: AnswerHead,
 ) -> Result<()> {
     let status = header.status.as_u16();
     let read = read(session, exchange, customer, call).await?;
@@ -51,14 +51,15 @@ pub(crate) async fn answer(
         return Err(Error::new_up(ErrorType::HTTPStatus(status)));
     }
     let words = with_own_id(words, exchange);
-    header.remove_header(&TRANSFER_ENCODING);
-    header.insert_header(CONTENT_LENGTH, words.len().to_string())?;
+    header.headers.remove(TRANSFER_ENCODING);
+    header.headers.insert(CONTENT_LENGTH, words.len().into());
     if !is_json(&header.headers) {
         // A page of an upstream's is no page of this origin.
-        header.insert_header(CONTENT_TYPE, "text/plain; charset=utf-8")?;
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        header.headers.insert(CONTENT_TYPE, text);
     }
     relay::begin(&mut header, exchange).await?;
-    cors::allow(&mut header, session.req_header())?;
+    cors::allow(&mut header.headers, session.req_header());
     customer.send_head(session, exchange, header).await?;
     customer.send(session, exchange, words, true).await
 }

@@ -4,16 +4,16 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, TRANSFER_ENCODING};
-use pingora::http::ResponseHeader;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
 use crate::balance::Outcome;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
+use crate::gateway::answer::head::{self, AnswerHead};
 use crate::gateway::answer::kind::{self, ShownFraming};
-use crate::gateway::answer::respond::REQUEST_ID;
+use crate::gateway::answer::respond::{ACCEL_BUFFERING, REQUEST_ID};
 use crate::gateway::answer::{customer, headers, respond, secrets};
 use crate::gateway::call::failure::{CallFailure, Consequence};
 use crate::gateway::call::orphan::Orphan;
@@ -27,7 +27,7 @@ use crate::pipeline::{Relaying, Step, Uncovered};
 use crate::protocols::{Delivery, Framing};
 
 /// The header that says what of a request did not go upstream.
-const LEFT_OUT: &str = "x-tollgate-left-out";
+const LEFT_OUT: HeaderName = HeaderName::from_static("x-tollgate-left-out");
 /// How long a refused customer is listened to after the answer.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long one who is turned away over HTTP/2 may take for the answer: what has a window is sent at
@@ -36,7 +36,7 @@ const SHED_TAKE_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// Looks at a response header before any of it reaches the customer: what of a failure it tells, or
 /// `None` for an answer that can be passed on.
-pub(crate) fn failure_of(header: &ResponseHeader, exchange: &mut Exchange) -> Option<CallFailure> {
+pub(crate) fn failure_of(header: &AnswerHead, exchange: &mut Exchange) -> Option<CallFailure> {
     let status = header.status.as_u16();
     if status >= 400 {
         let id = headers::upstreams_id(&header.headers);
@@ -53,7 +53,7 @@ pub(crate) fn failure_of(header: &ResponseHeader, exchange: &mut Exchange) -> Op
     if !header.status.is_success() {
         return Some(CallFailure::from_status(status, &header.headers));
     }
-    let framing = kind::declared_framing(header, sending.admitted.call.as_ref());
+    let framing = kind::declared_framing(&header.headers, sending.admitted.call.as_ref());
     if framing.is_none() {
         return Some(CallFailure::Unreadable);
     }
@@ -72,23 +72,24 @@ pub(crate) fn unrecorded(error: &LedgerError) -> GatewayError {
 
 /// Turns the response header into the customer's. A successful response waits here until the hold
 /// that pays for it is on disk: it was being written while the upstream worked.
-pub(crate) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) -> Result<()> {
+pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> Result<()> {
     let id = exchange.id;
     let attempt = exchange.attempt();
     let framing = attempt.as_ref().and_then(|attempt| attempt.framing);
     let upstream = attempt.map(|attempt| &*attempt.candidate.target.upstream);
-    headers::to_customer(header, upstream, id)?;
+    headers::to_customer(&mut header.headers, upstream, id);
     if exchange.envelope == Envelope::Anthropic {
-        header.insert_header(REQUEST_ID, id.to_string())?;
+        header.headers.insert(REQUEST_ID, head::id(id));
     }
     if header.status.is_informational() {
         return Ok(());
     }
-    exchange.stamp().limits(header)?;
+    exchange.stamp().limits(&mut header.headers);
     if let RequestStage::Sending(sending) = &exchange.stage
         && let Some(left_out) = sending.admitted.call.left_out()
+        && let Ok(left_out) = HeaderValue::try_from(left_out)
     {
-        header.insert_header(LEFT_OUT, left_out)?;
+        header.headers.insert(LEFT_OUT, left_out);
     }
     exchange.first_byte = Some(exchange.started.elapsed());
     let RequestStage::Sending(sending) = &exchange.stage else { return Ok(()) };
@@ -102,13 +103,12 @@ pub(crate) async fn begin(header: &mut ResponseHeader, exchange: &mut Exchange) 
         return Err(exchange.fail(unrecorded(&error)));
     }
     let Some(response) = exchange.begin_relaying(framing) else { return Ok(()) };
-    if response.relaying.changes_length() && header.remove_header(&CONTENT_LENGTH).is_some() {
-        header.insert_header(TRANSFER_ENCODING, "chunked")?;
+    if response.relaying.changes_length() && header.headers.remove(CONTENT_LENGTH).is_some() {
+        header.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if framing == Framing::Sse {
-        header.insert_header(CACHE_CONTROL, "no-cache")?;
-        // nginx and others buffer a response unless they are told not to.
-        header.insert_header("x-accel-buffering", "no")?;
+        header.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        header.headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     }
     Ok(())
 }

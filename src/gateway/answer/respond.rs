@@ -7,11 +7,14 @@ use bytes::Bytes;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE,
 };
-use pingora::http::{RequestHeader, ResponseHeader};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pingora::http::RequestHeader;
+use pingora::{ErrorType, OrErr};
 use pingora_proxy::Session;
 
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
+use crate::gateway::answer::head::{self, AnswerHead};
 use crate::gateway::client;
 use crate::gateway::listen::open;
 use crate::gateway::receive::cors;
@@ -19,16 +22,30 @@ use crate::ledger::RequestId;
 use crate::limits::{Gauge, Standing};
 
 /// The header that names the request; SDKs show it as the request id.
-pub(crate) const X_REQUEST_ID: &str = "x-request-id";
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The header that names the request for Anthropic's SDKs.
-pub(crate) const REQUEST_ID: &str = "request-id";
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// Has browsers take an answer for what it says it is.
-pub(crate) const NO_SNIFFING: (&str, &str) = ("x-content-type-options", "nosniff");
+pub(crate) const NO_SNIFFING: (HeaderName, HeaderValue) =
+    (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 /// OpenAI's and Anthropic's SDKs obey it above their own rules.
-const X_SHOULD_RETRY: &str = "x-should-retry";
+const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
+/// What says how the limits stand: the limit, what is left of it, and when all of it is there again.
+const LIMITS_OF_REQUESTS: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit-requests"),
+    HeaderName::from_static("x-ratelimit-remaining-requests"),
+    HeaderName::from_static("x-ratelimit-reset-requests"),
+];
+const LIMITS_OF_TOKENS: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit-tokens"),
+    HeaderName::from_static("x-ratelimit-remaining-tokens"),
+    HeaderName::from_static("x-ratelimit-reset-tokens"),
+];
+/// nginx and others buffer a response unless they are told not to.
+pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// When to come again, in milliseconds: OpenAI's and Anthropic's SDKs read it before `retry-after`.
-const RETRY_AFTER_MS: &str = "retry-after-ms";
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// How long a customer may take for an answer of the gateway's own: it fits into one packet or a few,
 /// and whoever has asked is there to read it.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,36 +71,32 @@ impl From<RequestId> for Stamp {
 }
 
 impl Stamp {
+    /// Puts into an answer of the gateway's own what every one says.
+    fn put(&self, headers: &mut HeaderMap) {
+        headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
+        headers.insert(X_REQUEST_ID, head::id(self.id));
+        self.limits(headers);
+    }
+
     /// Says how the limits stand, as OpenAI's API does. Nothing where there are none.
-    pub(crate) fn limits(&self, header: &mut ResponseHeader) -> pingora::Result<()> {
+    pub(crate) fn limits(&self, headers: &mut HeaderMap) {
         let Standing { requests, tokens } = self.standing;
-        for (gauge, [limit, remaining, reset]) in [
-            (
-                requests,
-                [
-                    "x-ratelimit-limit-requests",
-                    "x-ratelimit-remaining-requests",
-                    "x-ratelimit-reset-requests",
-                ],
-            ),
-            (
-                tokens,
-                [
-                    "x-ratelimit-limit-tokens",
-                    "x-ratelimit-remaining-tokens",
-                    "x-ratelimit-reset-tokens",
-                ],
-            ),
-        ] {
+        for (gauge, [limit, remaining, reset]) in
+            [(requests, LIMITS_OF_REQUESTS), (tokens, LIMITS_OF_TOKENS)]
+        {
             if let Some(gauge) = gauge {
                 let Gauge { limit: value, remaining: left, reset: after } = gauge;
-                header.insert_header(limit, value.to_string())?;
-                header.insert_header(remaining, left.to_string())?;
-                header.insert_header(reset, format!("{}ms", millis_up(after)))?;
+                headers.insert(limit, value.into());
+                headers.insert(remaining, left.into());
+                headers.insert(reset, text(format!("{}ms", millis_up(after))));
             }
         }
-        Ok(())
     }
+}
+
+/// Digits and letters as the value of a header.
+fn text(value: String) -> HeaderValue {
+    HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// Whole milliseconds, rounded up: who waits for them has waited long enough.
@@ -173,18 +186,19 @@ pub(crate) async fn error(
     let stamp = stamp.into();
     let id = stamp.id;
     let status = status_of(error);
-    let text = match &error.words {
+    let body = match &error.words {
         Some(words) => words.body.clone(),
         None => envelope.body(id, error).to_string().into(),
     };
-    let mut header = json_header(status, stamp, text.len())?;
+    let mut header = json_head(status, stamp, body.len());
+    let headers = &mut header.headers;
     if envelope == Envelope::Anthropic {
-        header.insert_header(REQUEST_ID, id.to_string())?;
+        headers.insert(REQUEST_ID, head::id(id));
     }
     if let Some(delay) = error.retry_after {
         let ms = millis_up(delay).max(1);
-        header.insert_header(RETRY_AFTER, ms.div_ceil(1000).to_string())?;
-        header.insert_header(RETRY_AFTER_MS, ms.to_string())?;
+        headers.insert(RETRY_AFTER, text(ms.div_ceil(1000).to_string()));
+        headers.insert(RETRY_AFTER_MS, text(ms.to_string()));
     }
     let is_late = |delay: Option<Duration>| delay.is_none_or(|delay| delay > REPEATED_WITHIN);
     let retry = match error.limited {
@@ -192,26 +206,27 @@ pub(crate) async fn error(
         _ => should_retry(error.kind),
     };
     if let Some(retry) = retry {
-        header.insert_header(X_SHOULD_RETRY, if retry { "true" } else { "false" })?;
+        let retry = if retry { "true" } else { "false" };
+        headers.insert(X_SHOULD_RETRY, HeaderValue::from_static(retry));
     }
     if let Some(allow) = error.allow {
         let methods = match allow {
             Allow::Get => "GET, HEAD",
             Allow::Post => "POST",
         };
-        header.insert_header(ALLOW, methods)?;
+        headers.insert(ALLOW, HeaderValue::from_static(methods));
     }
     if error.kind == ErrorKind::UpgradeRequired {
         // RFC 9110, section 15.5.22: what to come with instead.
-        header.insert_header(UPGRADE, "HTTP/1.1")?;
+        headers.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
     }
     if status == 401 {
-        header.insert_header(http::header::WWW_AUTHENTICATE, "Bearer")?;
+        headers.insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     if error.kind == ErrorKind::BadFraming {
         session.set_keepalive(None);
     }
-    send(session, header, text).await
+    send(session, header, body).await
 }
 
 /// A whole HTTP/1.1 answer for a request whose head was not taken: the connection closes behind it.
@@ -222,10 +237,8 @@ pub(crate) fn refusal(error: &GatewayError) -> Bytes {
     let text = Envelope::default().body(id, error).to_string();
     format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\n\
-         {}: {}\r\ncontent-length: {}\r\n{X_REQUEST_ID}: {id}\r\n\
+         x-content-type-options: nosniff\r\ncontent-length: {}\r\nx-request-id: {id}\r\n\
          connection: close\r\n\r\n{text}",
-        NO_SNIFFING.0,
-        NO_SNIFFING.1,
         text.len(),
     )
     .into()
@@ -237,7 +250,7 @@ pub(crate) async fn document(
     stamp: impl Into<Stamp>,
     text: Bytes,
 ) -> pingora::Result<()> {
-    let header = json_header(200, stamp.into(), text.len())?;
+    let header = json_head(200, stamp.into(), text.len());
     send(session, header, text).await
 }
 
@@ -248,10 +261,11 @@ pub(crate) async fn relayed(
     status: u16,
     text: Bytes,
 ) -> pingora::Result<()> {
-    let mut header = json_header(status, stamp.into(), text.len())?;
+    let mut header = json_head(status, stamp.into(), text.len());
     if !text.trim_ascii_start().starts_with(b"{") {
         // A page of an upstream's is no page of this origin.
-        header.insert_header(CONTENT_TYPE, "text/plain; charset=utf-8")?;
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        header.headers.insert(CONTENT_TYPE, plain);
     }
     send(session, header, text).await
 }
@@ -263,19 +277,19 @@ pub(crate) async fn begin_file(
     media_type: &str,
     length: Option<u64>,
 ) -> pingora::Result<()> {
-    let stamp = stamp.into();
-    let mut header = ResponseHeader::build(200, Some(12))?;
-    header.insert_header(CONTENT_TYPE, media_type)?;
+    let media_type = HeaderValue::from_str(media_type)
+        .or_err(ErrorType::InternalError, "a media type that is none")?;
+    let mut header = head::of(StatusCode::OK);
+    let headers = &mut header.headers;
+    headers.insert(CONTENT_TYPE, media_type);
     match length {
-        Some(length) => header.insert_header(CONTENT_LENGTH, length.to_string())?,
-        None => header.insert_header(TRANSFER_ENCODING, "chunked")?,
-    }
-    header.insert_header(CACHE_CONTROL, "no-store")?;
-    header.insert_header(NO_SNIFFING.0, NO_SNIFFING.1)?;
-    header.insert_header(X_REQUEST_ID, stamp.id.to_string())?;
-    stamp.limits(&mut header)?;
-    cors::allow(&mut header, session.req_header())?;
-    session.write_response_header(Box::new(header), false).await
+        Some(length) => headers.insert(CONTENT_LENGTH, length.into()),
+        None => headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
+    };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    stamp.into().put(headers);
+    cors::allow(headers, session.req_header());
+    session.write_response_header(Box::new(header.into()), false).await
 }
 
 /// Begins a stream of events before its upstream has.
@@ -285,34 +299,34 @@ pub(crate) async fn begin_events(
     envelope: Envelope,
 ) -> pingora::Result<()> {
     let stamp = stamp.into();
-    let mut header = ResponseHeader::build(200, Some(14))?;
-    header.insert_header(CONTENT_TYPE, "text/event-stream")?;
-    header.insert_header(TRANSFER_ENCODING, "chunked")?;
-    header.insert_header(CACHE_CONTROL, "no-cache")?;
-    header.insert_header("x-accel-buffering", "no")?;
-    header.insert_header(NO_SNIFFING.0, NO_SNIFFING.1)?;
-    header.insert_header(X_REQUEST_ID, stamp.id.to_string())?;
+    let mut header = head::of(StatusCode::OK);
+    let headers = &mut header.headers;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     if envelope == Envelope::Anthropic {
-        header.insert_header(REQUEST_ID, stamp.id.to_string())?;
+        headers.insert(REQUEST_ID, head::id(stamp.id));
     }
-    stamp.limits(&mut header)?;
-    cors::allow(&mut header, session.req_header())?;
-    session.write_response_header(Box::new(header), false).await
+    stamp.put(headers);
+    cors::allow(headers, session.req_header());
+    session.write_response_header(Box::new(header.into()), false).await
 }
 
 /// Answers a browser that asks whether it may call.
 pub(crate) async fn preflight(session: &mut Session) -> pingora::Result<()> {
-    let header = cors::preflight(session.req_header())?;
-    session.write_response_header(Box::new(header), true).await
+    let header = cors::preflight(session.req_header());
+    session.write_response_header(Box::new(header.into()), true).await
 }
 
 /// Answers 200 with nothing.
 pub(crate) async fn empty(session: &mut Session, id: RequestId) -> pingora::Result<()> {
-    let mut header = ResponseHeader::build(200, Some(4))?;
-    header.insert_header(CONTENT_LENGTH, "0")?;
-    header.insert_header(CACHE_CONTROL, "no-store")?;
-    header.insert_header(X_REQUEST_ID, id.to_string())?;
-    session.write_response_header(Box::new(header), true).await
+    let mut header = head::of(StatusCode::OK);
+    let headers = &mut header.headers;
+    headers.insert(CONTENT_LENGTH, 0.into());
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_REQUEST_ID, head::id(id));
+    session.write_response_header(Box::new(header.into()), true).await
 }
 
 /// Answers 200 with a JSON document.
@@ -324,27 +338,22 @@ pub(crate) async fn json(
     self::document(session, stamp, document.to_string().into()).await
 }
 
-fn json_header(status: u16, stamp: Stamp, length: usize) -> pingora::Result<ResponseHeader> {
-    let mut header = ResponseHeader::build(status, Some(16))?;
-    header.insert_header(CONTENT_TYPE, "application/json")?;
-    header.insert_header(CONTENT_LENGTH, length.to_string())?;
-    header.insert_header(CACHE_CONTROL, "no-store")?;
-    header.insert_header(NO_SNIFFING.0, NO_SNIFFING.1)?;
-    header.insert_header(X_REQUEST_ID, stamp.id.to_string())?;
-    stamp.limits(&mut header)?;
-    Ok(header)
+fn json_head(status: u16, stamp: Stamp, length: usize) -> AnswerHead {
+    let mut header = head::of(StatusCode::from_u16(status).unwrap_or_default());
+    let headers = &mut header.headers;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_LENGTH, length.into());
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    stamp.put(headers);
+    header
 }
 
-async fn send(
-    session: &mut Session,
-    mut header: ResponseHeader,
-    body: Bytes,
-) -> pingora::Result<()> {
-    cors::allow(&mut header, session.req_header())?;
+async fn send(session: &mut Session, mut header: AnswerHead, body: Bytes) -> pingora::Result<()> {
+    cors::allow(&mut header.headers, session.req_header());
     let head_only = session.req_header().method == http::Method::HEAD;
     let taken = session.get_write_timeout().map_or(TAKE_TIMEOUT, |set| set.min(TAKE_TIMEOUT));
     session.set_write_timeout(Some(taken));
-    session.write_response_header(Box::new(header), false).await?;
+    session.write_response_header(Box::new(header.into()), false).await?;
     let body = Some(body).filter(|_| !head_only);
     forget_head(session);
     session.write_response_body(body, true).await

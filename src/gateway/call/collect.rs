@@ -8,7 +8,6 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::HeaderMap;
-use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
@@ -46,8 +45,8 @@ pub(crate) async fn answer(
     session: &mut Session,
     exchange: &mut Exchange,
 ) -> Result<()> {
-    let head = session.req_header().clone();
-    let mut way = CollectFrom { gateway, head: &head };
+    let customers = session.req_header().headers.clone();
+    let mut way = CollectFrom { gateway, headers: &customers };
     let collected = match ask_targets(gateway, exchange, &mut way).await? {
         OwnAnswer::Done(collected) => collected,
         OwnAnswer::Words(status, words) => {
@@ -85,8 +84,8 @@ pub(crate) async fn answer(
 /// Asks targets for all of the parts of an answer.
 struct CollectFrom<'a> {
     gateway: &'a Gateway,
-    /// The head of the customer's request.
-    head: &'a RequestHeader,
+    /// The headers of the customer's request.
+    headers: &'a HeaderMap,
 }
 
 impl AskTarget for CollectFrom<'_> {
@@ -123,9 +122,7 @@ impl CollectFrom<'_> {
         let Some(request) = requests.first().cloned() else { return Ok(None) };
         let mut headers = Vec::with_capacity(requests.len());
         for request in &requests {
-            let mut head = self.head.clone();
-            headers::to_upstream(&mut head, request, id)?;
-            headers.push(head.headers.clone());
+            headers.push(headers::to_upstream(self.headers, request, id)?);
         }
         let upstream = Arc::clone(&candidate.target.upstream);
         if let Err(error) = sending.admitted.payment.note_sent().await {

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use pingora::http::ResponseHeader;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
 use crate::balance::Candidate;
 use crate::gateway::answer::customer::{Customer, gone};
+use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::answer::kind::{self, ShownFraming};
 use crate::gateway::answer::{refused, relay};
 use crate::gateway::call::failure::CallFailure;
@@ -54,7 +54,7 @@ pub(crate) async fn answer(
         let refused = refused::answer(session, exchange, &mut customer, &mut call, header);
         Box::pin(refused).await?;
     }
-    gateway.upstreams.release(call).await;
+    gateway.upstreams.release(call);
     Ok(())
 }
 
@@ -66,10 +66,9 @@ struct Forward<'a> {
 }
 
 /// A call whose answer can be passed on, or is not here yet.
-#[expect(clippy::large_enum_variant, reason = "it is looked at once and not kept")]
 enum Begun {
     /// The head has come.
-    Head(UpstreamCall, ResponseHeader),
+    Head(UpstreamCall, AnswerHead),
     /// The head has not come in time, and the call goes on.
     Silent(UpstreamCall, Box<Error>),
 }
@@ -110,23 +109,22 @@ impl Forward<'_> {
             Ok(address) => address,
             Err(error) => return Ok(not_connected(error.to_string())),
         };
-        let peer = Box::new(peer::peer(&upstream, address));
-        let connecting = gateway.upstreams.connect(peer);
+        let connecting = gateway.upstreams.connect(&upstream, address);
         let mut call = match self.customer.wait(session, exchange, connecting).await? {
             Ok(call) => call,
             Err(error) => return Ok(not_connected(describe_error(&error))),
         };
-        let mut header = session.req_header().clone();
-        header.set_version(http::Version::HTTP_11);
         let sending = exchange.sending()?;
         let Some(attempt) = &mut sending.attempt else { return Err(gone()) };
-        headers::to_upstream(&mut header, &attempt.request, id)?;
+        let body = attempt.request.body.clone();
+        let customers = &session.req_header().headers;
+        let joined = UpstreamCall::joined_bytes(&body);
+        let head = headers::write_head(customers, &attempt.request, id, joined)?;
         sending.admitted.payment.note_sent().await.map_err(|error| {
             Error::because(ErrorType::InternalError, "the call left no trace", error)
         })?;
         attempt.progress = Progress::Sent;
-        let body = attempt.request.body.clone();
-        let sent = self.customer.wait(session, exchange, call.send(header, &body)).await?;
+        let sent = self.customer.wait(session, exchange, call.send(head, &body)).await?;
         drop(body);
         match sent {
             Ok(()) => self.head(exchange, call).await,
@@ -170,7 +168,7 @@ impl Forward<'_> {
         &mut self,
         exchange: &mut Exchange,
         begun: Begun,
-    ) -> Result<(UpstreamCall, ResponseHeader)> {
+    ) -> Result<(UpstreamCall, AnswerHead)> {
         let (mut call, silence) = match begun {
             Begun::Head(call, header) => return Ok((call, header)),
             Begun::Silent(call, silence) => (call, silence),
@@ -196,7 +194,7 @@ fn unanswered(
 ) -> Result<TryResult<Begun>> {
     let delivery = exchange.delivery();
     let may_reconnect = call.is_reused() && exchange.sending()?.may_reconnect();
-    let failure = match (call.has_not_begun(&error), error.etype()) {
+    let failure = match (call.has_not_begun(), error.etype()) {
         // The upstream had closed an idle connection when the request came: it is asked again, on what
         // will sooner or later be a new one.
         (true, _) if may_reconnect => CallFailure::ClosedWhileIdle,
@@ -224,7 +222,7 @@ async fn look_into(
     exchange: &mut Exchange,
     customer: &mut Customer,
     call: &mut UpstreamCall,
-    header: &mut ResponseHeader,
+    header: &mut AnswerHead,
 ) -> Result<()> {
     let said = exchange.attempt().and_then(|attempt| attempt.framing);
     if said != Some(Framing::Json) {
@@ -244,8 +242,8 @@ async fn look_into(
     };
     // Who did not ask for events cannot read them.
     if is_asked && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
-        header.insert_header(CONTENT_TYPE, "text/event-stream")?;
-        header.remove_header(&CONTENT_LENGTH);
+        header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        header.headers.remove(CONTENT_LENGTH);
         if let Some(attempt) = exchange.attempt() {
             attempt.framing = Some(Framing::Sse);
         }
@@ -285,15 +283,15 @@ async fn begin(
     exchange: &mut Exchange,
     customer: &mut Customer,
     call: &mut UpstreamCall,
-    mut header: ResponseHeader,
+    mut header: AnswerHead,
 ) -> Result<Option<AnswerPiece>> {
     let framing = exchange.attempt().and_then(|attempt| attempt.framing);
     if customer.has_head() && framing != Some(Framing::Sse) && exchange.orphan.is_none() {
         return Err(exchange.fail(peer::unreadable("events were asked for, and none came")));
     }
-    delimit(&mut header)?;
+    delimit(&mut header);
     relay::begin(&mut header, exchange).await?;
-    cors::allow(&mut header, session.req_header())?;
+    cors::allow(&mut header.headers, session.req_header());
     let mut first = None;
     if framing == Some(Framing::Json)
         && call.has_shown_all()

@@ -1,9 +1,10 @@
 //! Which headers of a customer's request reach an upstream: those that change nothing it charges for,
 //! and those that the operator lets through.
 
-use http::HeaderMap;
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName};
-use pingora::http::RequestHeader;
+use bytes::BytesMut;
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora::{Error, ErrorType, OrErr, Result};
 
 use crate::config::snapshot::PassedHeaders;
 use crate::ledger::RequestId;
@@ -11,6 +12,7 @@ use crate::pipeline::UpstreamRequest;
 use crate::protocols::limits::has;
 
 use crate::gateway::answer::respond::X_REQUEST_ID;
+use crate::gateway::listen::framing;
 
 /// Whether a request header goes to every upstream: who asks, in which version of a protocol, and
 /// what belongs together. What is not known may choose another model, another account or a dearer way
@@ -79,83 +81,131 @@ fn is_beta(token: &str, passed: &PassedHeaders) -> bool {
     BETAS.contains(&undated) || passed.betas.iter().any(|beta| beta == token)
 }
 
-/// Takes out of `anthropic-beta` what is not let through. Betas that nobody knows are left out rather
-/// than refused: without them a request is the plain one.
-fn filter_betas(header: &mut RequestHeader, passed: &PassedHeaders) -> pingora::Result<()> {
-    fn tokens(header: &RequestHeader) -> impl Iterator<Item = &str> {
-        let lines = header.headers.get_all(ANTHROPIC_BETA).iter();
-        let texts = lines.filter_map(|value| value.to_str().ok());
-        texts.flat_map(|text| text.split(',')).map(str::trim)
+/// Headers that are set anew for every upstream.
+const OVERWRITTEN: [HeaderName; 4] = [HOST, CONTENT_LENGTH, ACCEPT_ENCODING, X_REQUEST_ID];
+/// The header with which Anthropic's clients ask for betas.
+const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+/// What a head takes as a rule, in bytes, without the body that is sent with it.
+const HEAD_BYTES: usize = 1024;
+
+/// The head of the request to the upstream, as it goes over the wire, with room for `body_bytes` behind
+/// it: `POST`, to the path of `request`, over HTTP/1.1.
+///
+/// # Errors
+/// When a configured value cannot stand in a head.
+pub(crate) fn write_head(
+    customers: &HeaderMap,
+    request: &UpstreamRequest,
+    id: RequestId,
+    body_bytes: usize,
+) -> Result<BytesMut> {
+    let mut head = BytesMut::with_capacity(HEAD_BYTES + body_bytes);
+    if !request.path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Error::explain(ErrorType::InternalError, "bad upstream path"));
     }
-    if !header.headers.contains_key(ANTHROPIC_BETA)
-        || (tokens(header).all(|token| is_beta(token, passed))
-            && header.headers.get_all(ANTHROPIC_BETA).iter().all(|value| value.to_str().is_ok()))
-    {
-        return Ok(());
+    for part in ["POST ", &request.path, " HTTP/1.1\r\n"] {
+        head.extend_from_slice(part.as_bytes());
     }
-    let kept: Vec<&str> = tokens(header).filter(|token| is_beta(token, passed)).collect();
-    let kept = kept.join(",");
-    header.remove_header(ANTHROPIC_BETA);
-    if kept.is_empty() { Ok(()) } else { header.insert_header(ANTHROPIC_BETA, kept) }
+    each_field(customers, request, id, |name, value| {
+        if !framing::is_value(value) {
+            return Err(Error::explain(
+                ErrorType::InternalError,
+                "bad value of an upstream's header",
+            ));
+        }
+        for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+        Ok(())
+    })?;
+    head.extend_from_slice(b"\r\n");
+    Ok(head)
 }
 
-/// Headers that are set anew for every upstream.
-const OVERWRITTEN: [&str; 4] = ["host", "content-length", "accept-encoding", "x-request-id"];
-/// The header with which Anthropic's clients ask for betas.
-const ANTHROPIC_BETA: &str = "anthropic-beta";
-
-/// Turns the customer's request header into the upstream's.
+/// The headers of the request to the upstream, for calls that a client of the gateway's own makes.
 ///
 /// # Errors
 /// When a configured value is not a valid header value.
 pub(crate) fn to_upstream(
-    header: &mut RequestHeader,
+    customers: &HeaderMap,
     request: &UpstreamRequest,
     id: RequestId,
-) -> pingora::Result<()> {
-    let mut staying = nominated(&header.headers);
-    let overwritten = request.credential.as_ref().map_or("", |(name, _)| *name);
-    let passed = &*request.pass_headers;
-    let stays = |name: &&HeaderName| {
-        let name = name.as_str();
-        !goes_on(name)
-            && !OVERWRITTEN.contains(&name)
-            && name != overwritten
-            && !has(&passed.names, name)
-    };
-    staying.extend(header.headers.keys().filter(stays).cloned());
-    staying.iter().for_each(|name| drop(header.remove_header(name)));
-    filter_betas(header, passed)?;
-    let uri = request.path.parse().map_err(|error| {
-        pingora::Error::because(pingora::ErrorType::InternalError, "bad upstream path", error)
+) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::with_capacity(customers.len() + OVERWRITTEN.len() + 2);
+    each_field(customers, request, id, |name, value| {
+        let value = HeaderValue::from_bytes(value);
+        headers
+            .append(name.clone(), value.or_err(ErrorType::InternalError, "bad value of a header")?);
+        Ok(())
     })?;
-    header.set_uri(uri);
-    header.insert_header(HOST, request.authority.as_str())?;
+    Ok(headers)
+}
+
+/// Gives each field of the request to the upstream to `put`.
+fn each_field(
+    customers: &HeaderMap,
+    request: &UpstreamRequest,
+    id: RequestId,
+    mut put: impl FnMut(&HeaderName, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let passed = &*request.pass_headers;
+    let credential = request.credential.as_ref();
+    let credential = credential.map(|(name, value)| (HeaderName::from_static(name), value));
+    let nominated = nominated(customers);
+    let stays = |name: &HeaderName| {
+        OVERWRITTEN.contains(name)
+            || *name == CONTENT_TYPE && !request.is_form
+            || *name == ANTHROPIC_BETA
+            || credential.as_ref().is_some_and(|(own, _)| own == name)
+            || !goes_on(name.as_str()) && !has(&passed.names, name.as_str())
+            || nominated.contains(name)
+    };
+    put(&HOST, request.authority.as_bytes())?;
+    for (name, value) in customers.iter().filter(|(name, _)| !stays(name)) {
+        put(name, value.as_bytes())?;
+    }
+    if !nominated.contains(&ANTHROPIC_BETA) {
+        put_betas(customers, passed, &mut put)?;
+    }
     if !request.is_form {
         // It was read as JSON in UTF-8. Who decodes it as the customer calls it, such as `charset=utf-7`
         // or a form, would find other fields in it.
-        header.insert_header(CONTENT_TYPE, "application/json")?;
+        put(&CONTENT_TYPE, b"application/json")?;
     }
-    header.insert_header(CONTENT_LENGTH, request.body.len().to_string())?;
+    put(&CONTENT_LENGTH, itoa::Buffer::new().format(request.body.len()).as_bytes())?;
     // What is compressed cannot be metered as it passes.
-    header.insert_header(ACCEPT_ENCODING, "identity")?;
-    header.insert_header(X_REQUEST_ID, id.to_string())?;
-    if let Some((name, value)) = &request.credential {
-        header.insert_header(*name, value.as_str())?;
+    put(&ACCEPT_ENCODING, b"identity")?;
+    put(&X_REQUEST_ID, id.to_string().as_bytes())?;
+    match credential {
+        Some((name, value)) => put(&name, value.as_bytes()),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Gives `anthropic-beta` to `put`, without what is not let through. Betas that nobody knows are left
+/// out rather than refused: without them a request is the plain one.
+fn put_betas(
+    customers: &HeaderMap,
+    passed: &PassedHeaders,
+    put: &mut impl FnMut(&HeaderName, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let lines = || customers.get_all(ANTHROPIC_BETA).iter();
+    let tokens = || {
+        let texts = lines().filter_map(|value| value.to_str().ok());
+        texts.flat_map(|text| text.split(',')).map(str::trim)
+    };
+    if tokens().all(|token| is_beta(token, passed)) && lines().all(|value| value.to_str().is_ok()) {
+        return lines().try_for_each(|value| put(&ANTHROPIC_BETA, value.as_bytes()));
+    }
+    let kept: Vec<&str> = tokens().filter(|token| is_beta(token, passed)).collect();
+    if kept.is_empty() { Ok(()) } else { put(&ANTHROPIC_BETA, kept.join(",").as_bytes()) }
 }
 
 /// The headers that `Connection` names: they go no further than the next neighbour.
 fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
-    headers
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-        // These are set anew for the upstream; removing them here would change nothing.
-        .filter(|name| *name != CONTENT_LENGTH && *name != HOST)
-        .collect()
+    let lines = headers.get_all(CONNECTION).iter();
+    let names = lines.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
 }
 
 #[cfg(test)]
@@ -167,11 +217,11 @@ mod tests {
 
     use super::*;
 
-    fn sent(lines: &[(&'static str, &'static str)], passed: PassedHeaders) -> RequestHeader {
-        let mut header =
-            RequestHeader::build("POST", b"/v1/chat/completions", None).expect("header");
+    /// The head that is sent for a customer's, read as an upstream reads it.
+    fn sent(lines: &[(&'static str, &'static str)], passed: PassedHeaders) -> HeaderMap {
+        let mut customers = HeaderMap::new();
         for (name, value) in lines {
-            header.append_header(*name, *value).expect("line");
+            customers.append(*name, HeaderValue::from_static(value));
         }
         let request = UpstreamRequest {
             path: "/v1/chat/completions".to_owned(),
@@ -181,11 +231,23 @@ mod tests {
             is_form: false,
             pass_headers: Arc::new(passed),
         };
-        to_upstream(&mut header, &request, RequestId::new()).expect("rewritten");
-        header
+        let id = RequestId::new();
+        let head = write_head(&customers, &request, id, 0).expect("written");
+        let mut fields = [httparse::EMPTY_HEADER; 32];
+        let mut parsed = httparse::Request::new(&mut fields);
+        let status = parsed.parse(&head).expect("a head");
+        assert_eq!(status, httparse::Status::Complete(head.len()));
+        assert_eq!((parsed.method, parsed.path), (Some("POST"), Some("/v1/chat/completions")));
+        let mut read = HeaderMap::new();
+        for field in parsed.headers.iter() {
+            let name = HeaderName::from_bytes(field.name.as_bytes()).expect("a name");
+            read.append(name, HeaderValue::from_bytes(field.value).expect("a value"));
+        }
+        assert_eq!(read, to_upstream(&customers, &request, id).expect("the same"));
+        read
     }
 
-    fn upstream_header(lines: &[(&'static str, &'static str)]) -> RequestHeader {
+    fn upstream_header(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         sent(lines, PassedHeaders::default())
     }
 
@@ -201,12 +263,12 @@ mod tests {
             ("anthropic-version", "kept"),
             ("x-stainless-lang", "kept"),
         ]);
-        let text = format!("{:?}", header.headers);
+        let text = format!("{header:?}");
         assert!(!text.contains("customer"), "{text}");
         assert_eq!(text.matches("kept").count(), 2, "{text}");
-        assert_eq!(header.headers[AUTHORIZATION], "Bearer operator");
-        assert_eq!(header.headers[HOST], "api.example.com");
-        assert_eq!(header.headers[CONTENT_LENGTH], "2");
+        assert_eq!(header[AUTHORIZATION], "Bearer operator");
+        assert_eq!(header[HOST], "api.example.com");
+        assert_eq!(header[CONTENT_LENGTH], "2");
     }
 
     #[test]
@@ -218,7 +280,7 @@ mod tests {
             &[],
         ] {
             let header = upstream_header(lines);
-            let types: Vec<_> = header.headers.get_all(CONTENT_TYPE).iter().collect();
+            let types: Vec<_> = header.get_all(CONTENT_TYPE).iter().collect();
             assert_eq!(types, ["application/json"], "{lines:?}");
         }
     }
@@ -233,8 +295,8 @@ mod tests {
             ("openai-beta", "responses=experimental"),
             ("user-agent", "kept"),
         ];
-        let names = |header: &RequestHeader| {
-            let names = header.headers.keys().map(|name| name.as_str().to_owned());
+        let names = |header: &HeaderMap| {
+            let names = header.keys().map(|name| name.as_str().to_owned());
             names.filter(|name| lines.iter().any(|(sent, _)| sent == name)).collect::<BTreeSet<_>>()
         };
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -250,7 +312,7 @@ mod tests {
             ("anthropic-beta", "claude-code-20250219, context-1m-2025-08-07,fast-mode-2026-02-01"),
             ("anthropic-beta", "interleaved-thinking-2025-05-14"),
         ];
-        let betas = |passed| sent(&lines, passed).headers[ANTHROPIC_BETA].clone();
+        let betas = |passed| sent(&lines, passed)[ANTHROPIC_BETA].clone();
         assert_eq!(
             betas(PassedHeaders::default()),
             "claude-code-20250219,interleaved-thinking-2025-05-14"
@@ -264,9 +326,9 @@ mod tests {
             "claude-code-20250219,context-1m-2025-08-07,interleaved-thinking-2025-05-14"
         );
         let none = upstream_header(&[("anthropic-beta", "oauth-2025-04-20")]);
-        assert!(!none.headers.contains_key(ANTHROPIC_BETA), "{:?}", none.headers);
+        assert!(!none.contains_key(ANTHROPIC_BETA), "{none:?}");
         let known = "effort-2025-11-24,prompt-caching-scope-2026-01-05";
         let kept = upstream_header(&[("anthropic-beta", known)]);
-        assert_eq!(kept.headers[ANTHROPIC_BETA], known, "as it came");
+        assert_eq!(kept[ANTHROPIC_BETA], known, "as it came");
     }
 }

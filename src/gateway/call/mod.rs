@@ -22,7 +22,6 @@ pub(super) mod peer;
 pub(super) mod own_call;
 pub(super) mod forward;
 pub(super) mod upstream;
-pub(super) mod joined;
 pub(super) mod orphan;
 pub(super) mod collect;
 pub(super) mod submit;

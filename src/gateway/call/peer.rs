@@ -10,10 +10,6 @@ use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 use crate::protocols::Dialect;
 
-/// How long an unused connection is kept for the next request. Providers close theirs after a
-/// minute or more; a connection that is closed on a request costs a second try.
-const KEEPALIVE: Duration = Duration::from_secs(50);
-
 /// When to try again where a busy upstream does not say.
 const RETRY_BUSY: Duration = Duration::from_secs(2);
 
@@ -25,9 +21,6 @@ pub(crate) fn peer(upstream: &Upstream, address: SocketAddr) -> HttpPeer {
     peer.options.set_http_version(1, 1);
     peer.options.connection_timeout = Some(timeouts.connect);
     peer.options.total_connection_timeout = Some(timeouts.connect);
-    peer.options.read_timeout = Some(timeouts.read);
-    peer.options.write_timeout = Some(timeouts.write);
-    peer.options.idle_timeout = Some(KEEPALIVE);
     peer
 }
 

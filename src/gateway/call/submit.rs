@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pingora::Result;
-use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
 use crate::balance::{Candidate, Outcome};
@@ -80,8 +79,8 @@ pub(crate) async fn answer(
     session: &mut Session,
     exchange: &mut Exchange,
 ) -> Result<()> {
-    let head = session.req_header().clone();
-    let mut way = SubmitTo { gateway, head: &head, opened: None };
+    let customers = session.req_header().headers.clone();
+    let mut way = SubmitTo { gateway, headers: &customers, opened: None };
     let asked = ask_targets(gateway, exchange, &mut way).await;
     if let Some(task) = way.opened {
         reject(gateway, &task).await;
@@ -134,8 +133,8 @@ struct Accepted {
 /// Asks targets to take a task.
 struct SubmitTo<'a> {
     gateway: &'a Gateway,
-    /// The head of the customer's request.
-    head: &'a RequestHeader,
+    /// The headers of the customer's request.
+    headers: &'a http::HeaderMap,
     /// The task, from when it is on disk until an upstream has taken it, or may have.
     opened: Option<Arc<Task>>,
 }
@@ -186,11 +185,10 @@ impl SubmitTo<'_> {
             Some(task) => retarget(gateway, &task, &candidate, &sending.admitted.resolved).await?,
         };
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
-        let mut head = self.head.clone();
-        if headers::to_upstream(&mut head, &request, id).is_err() {
+        let Ok(headers) = headers::to_upstream(self.headers, &request, id) else {
             return Err(internal("the request could not be written for the upstream"));
-        }
-        let headers = with_own(head.headers.clone(), call);
+        };
+        let headers = with_own(headers, call);
         let upstream = Arc::clone(&candidate.target.upstream);
         let (path, body) = (request.path.clone(), request.body.clone());
         sending.attempt = Some(Attempt::begin(candidate, request));

@@ -1,42 +1,49 @@
-//! One call to an upstream over HTTP/1.1, step by step: Pingora's connections, their pool, TLS and
-//! parser, without the loop that couples them to a customer's connection. So an answer can be read to
-//! its end whoever is left to listen, and how much of a request was sent is known.
+//! One call to an upstream over HTTP/1.1, step by step: over connections of Pingora's, without the loop
+//! that couples them to a customer's, and without its client. So an answer can be read to its end
+//! whoever is left to listen, how much of a request was sent is known, and a request costs one write.
 
-use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
-use http::Version;
-use http::header::{HeaderName, TRANSFER_ENCODING};
-use pingora::connectors::{ConnectorOptions, TransportConnector};
-use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::protocols::Stream;
-use pingora::protocols::http::v1::client::HttpSession;
-use pingora::protocols::l4::socket::SocketAddr;
-use pingora::upstreams::peer::{HttpPeer, Peer};
-use pingora::{Error, ErrorType, Result, RetryType};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
+use http::{StatusCode, Version};
+use pingora::{Error, ErrorType, OrErr, Result};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::gateway::call::joined::Joined;
+use self::answer::{AnswerBody, Begun, Keep};
+pub(crate) use self::pool::Upstreams;
+use self::pool::{Connection, acked};
+use crate::config::snapshot::Upstream;
+use crate::gateway::answer::head::AnswerHead;
 
-/// A request body is handed over in pieces of this size: the time to write counts for each, and
-/// between two of them an answer that came early is noticed.
+mod answer;
+mod pool;
+
+/// So much of a request's body goes with its head, in bytes: a write costs more than copying it.
+const JOINED_BYTES_MAX: usize = 16 * 1024;
+/// A longer body is handed over in pieces of this size, in bytes: the time to write counts for each.
 const WRITE_BYTES: usize = 64 * 1024;
 /// How long an upstream that takes no more of a request has to say why.
 const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Informational answers before the real one. Nobody sends more than a few.
 const INFORMATIONAL_MAX: u32 = 16;
-
+/// Room for what is read at one time, in bytes.
+const READ_BYTES: usize = 8 * 1024;
+/// With less room than this a read is not worth its system call, in bytes.
+const READ_BYTES_MIN: usize = 1024;
 /// So much of a body is looked at before it is taken: blank lines, with which an upstream that thinks
 /// keeps a connection alive, are no more.
 const LOOKED_AT_BYTES_MAX: usize = 64 * 1024;
 
-/// The connections to all upstreams.
-pub(crate) struct Upstreams(TransportConnector);
-
 /// How much of a request has been handed to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+enum Sent {
     /// Nothing, or not all: an upstream that has no whole request cannot have begun with it.
     NotWhole,
     /// All of it: the upstream may be at work.
@@ -45,188 +52,176 @@ pub(crate) enum Sent {
 
 /// A call under way.
 pub(crate) struct UpstreamCall {
-    /// Large, and moved from step to step.
-    session: Box<HttpSession>,
-    peer: Box<HttpPeer>,
-    /// What the connection is kept under.
-    key: u64,
-    /// The connection has served a request before.
-    reused: bool,
-    /// What the other side had acknowledged when this request began, on a connection that served
-    /// others before: what tells whether any of this one has arrived.
+    connection: Connection,
+    upstream: Arc<Upstream>,
+    /// What the other side will have acknowledged when all that was sent before this request has
+    /// arrived, on a connection that served others before: what tells whether any of this one has.
     acked_before: Option<u64>,
     sent: Sent,
-    /// The answer's head came before the request was whole.
-    answered_early: bool,
+    /// How long a silence may be.
+    read_timeout: Option<Duration>,
+    /// What was read and not taken.
+    read: BytesMut,
+    /// How much of `read` was searched for the end of a head.
+    scanned: usize,
+    /// Informational answers that have come.
+    informational: u32,
+    /// The answer's head, where it came before the request was whole.
+    early: Option<Begun>,
+    /// The connection ended, in order, before the first byte of an answer.
+    ended_unanswered: bool,
+    /// What is left of the answer's body.
+    body: AnswerBody,
+    keep: Keep,
     /// What went wrong when more of the answer was looked for than was waited for.
     failed: Option<Box<Error>>,
     /// The beginning of the body, where it was looked at before it is taken.
     looked_at: Bytes,
 }
 
-impl Upstreams {
-    /// None yet; at most `idle_max` are kept while they are unused, over all upstreams.
-    pub(crate) fn new(idle_max: usize) -> Self {
-        Self(TransportConnector::new(Some(ConnectorOptions::new(idle_max))))
-    }
-
-    /// A connection for one request: one that is there, or a new one.
-    ///
-    /// # Errors
-    /// What keeps it from being made. Nothing was sent.
-    pub(crate) async fn connect(&self, peer: Box<HttpPeer>) -> Result<UpstreamCall> {
-        let key = peer.reuse_hash();
-        let kept = self.0.reused_stream(&KeptPeer { peer: &peer, key }).await;
-        let (stream, reused) = match kept.filter(|stream| leads_to(stream, &peer)) {
-            Some(stream) => (stream, true),
-            // Making one takes a future of 20 KB, which most requests do without.
-            None => {
-                let made = Box::pin(self.0.new_stream(&*peer)).await;
-                (Joined::wrap(made.map_err(|error| error.into_up())?), false)
-            }
-        };
-        let mut session = Box::new(HttpSession::new_with_options(stream, &*peer));
-        session.write_timeout = peer.options.write_timeout;
-        let sent = Sent::NotWhole;
-        let mut call = UpstreamCall {
-            session,
-            peer,
-            key,
-            reused,
-            acked_before: None,
-            sent,
-            answered_early: false,
+impl UpstreamCall {
+    fn new(connection: Connection, upstream: Arc<Upstream>) -> Self {
+        let acked = || connection.written.or_else(|| acked(&connection.stream));
+        let acked_before = connection.is_reused.then(acked).flatten();
+        Self {
+            connection,
+            upstream,
+            acked_before,
+            sent: Sent::NotWhole,
+            read_timeout: None,
+            read: BytesMut::new(),
+            scanned: 0,
+            informational: 0,
+            early: None,
+            ended_unanswered: false,
+            body: AnswerBody::NONE,
+            keep: Keep::No,
             failed: None,
             looked_at: Bytes::new(),
-        };
-        if reused {
-            call.acked_before = call.acked();
-        }
-        Ok(call)
-    }
-
-    /// Keeps the connection for another request, if its answer ended in order.
-    pub(crate) async fn release(&self, call: UpstreamCall) {
-        let UpstreamCall { mut session, peer, key, sent, .. } = call;
-        if sent == Sent::Whole {
-            session.respect_keepalive();
-            if let Some(stream) = session.reuse().await {
-                self.0.release_stream(stream, key, peer.options.idle_timeout);
-            }
         }
     }
-}
 
-/// Whom a connection is looked for that was kept. The connector would ask the kernel each time where it
-/// leads to, which [`leads_to`] remembers.
-#[derive(Clone)]
-struct KeptPeer<'a> {
-    peer: &'a HttpPeer,
-    key: u64,
-}
-
-impl fmt::Display for KeptPeer<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.peer.fmt(f)
-    }
-}
-
-impl Peer for KeptPeer<'_> {
-    fn address(&self) -> &SocketAddr {
-        self.peer.address()
+    /// The connection, if it can serve another request, and for how long the upstream keeps it.
+    fn into_kept(self) -> Option<(Connection, Option<Duration>)> {
+        let is_in_order = self.sent == Sent::Whole && self.is_done() && self.failed.is_none();
+        match self.keep {
+            // Bytes behind an answer belong to nothing that was asked.
+            Keep::For(time) if is_in_order && self.read.is_empty() => Some((self.connection, time)),
+            Keep::For(_) | Keep::No => None,
+        }
     }
 
-    fn tls(&self) -> bool {
-        self.peer.tls()
+    /// How much of a body goes with the head of its request.
+    pub(crate) fn joined_bytes(body: &Bytes) -> usize {
+        body.len().min(JOINED_BYTES_MAX)
     }
 
-    fn sni(&self) -> &str {
-        self.peer.sni()
-    }
-
-    fn reuse_hash(&self) -> u64 {
-        self.key
-    }
-
-    fn matches_fd<V: std::os::fd::AsRawFd>(&self, _fd: V) -> bool {
-        true
-    }
-}
-
-/// Whether a connection leads to the peer's address: two peers may be kept under one key by chance.
-fn leads_to(stream: &Stream, peer: &HttpPeer) -> bool {
-    let Some(wanted) = peer.address().as_inet() else { return false };
-    let digest = stream.get_socket_digest();
-    let other = digest.as_ref().and_then(|digest| digest.peer_addr()?.as_inet());
-    // Where connections to no address in particular lead, the system decides.
-    let is_it = |other: &std::net::SocketAddr| {
-        other.port() == wanted.port() && (other.ip() == wanted.ip() || wanted.ip().is_unspecified())
-    };
-    other.is_some_and(is_it)
-}
-
-impl UpstreamCall {
-    /// Sends the request. An upstream that answers before it has all of it is listened to.
+    /// Sends the request, whose `head` ends with its empty line. An upstream that answers before it has
+    /// all of it is listened to.
     ///
     /// # Errors
     /// The connection's, and a write that took too long.
-    pub(crate) async fn send(&mut self, header: RequestHeader, body: &Bytes) -> Result<()> {
-        let written = self.write(header, body).await;
-        if let Err(error) = written {
+    pub(crate) async fn send(&mut self, head: BytesMut, body: &Bytes) -> Result<()> {
+        if let Err(error) = self.write(head, body).await {
             // An upstream that refuses a request while it is being sent closes its side, and what it
             // says stands in the connection.
-            self.session.read_timeout = Some(EARLY_ANSWER_TIMEOUT);
-            if self.session.read_response().await.is_err() {
-                return Err(error.into_up());
-            }
-            self.answered_early = true;
+            self.read_timeout = Some(EARLY_ANSWER_TIMEOUT);
+            let Ok(early) = self.read_head().await else { return Err(error.into_up()) };
+            self.early = Some(early);
         }
-        self.session.read_timeout = self.peer.options.read_timeout;
+        self.read_timeout = Some(self.upstream.timeouts.read);
         Ok(())
     }
 
-    async fn write(&mut self, header: RequestHeader, body: &Bytes) -> Result<()> {
-        Joined::hold_back(self.session.stream(), true);
-        let written = self.session.write_request_header(Box::new(header)).await;
-        Joined::hold_back(self.session.stream(), false);
-        written?;
-        for (index, piece) in body.chunks(WRITE_BYTES).enumerate() {
-            if index > 0
-                && let Some(early) = self.session.read_response().now_or_never()
-            {
-                early?;
-                self.answered_early = true;
+    async fn write(&mut self, mut head: BytesMut, body: &Bytes) -> Result<()> {
+        let (limit, length) = (self.upstream.timeouts.write, head.len() + body.len());
+        let (joined, rest) = body.split_at(Self::joined_bytes(body));
+        head.extend_from_slice(joined);
+        for piece in std::iter::once(&head[..]).chain(rest.chunks(WRITE_BYTES)) {
+            self.write_piece(piece).await?;
+            if self.early.is_some() {
                 return Ok(());
             }
-            self.session.write_body(piece).await?;
         }
-        self.session.finish_body().await?;
+        let Connection { stream, patience, written, .. } = &mut self.connection;
+        let flushed = patience.within(limit, stream.flush()).await.ok_or_else(stalled)?;
+        flushed.or_err(ErrorType::WriteError, "while writing a request")?;
+        *written = written.map(|before| before + length as u64);
         self.sent = Sent::Whole;
         Ok(())
+    }
+
+    /// Hands a piece of the request over. While the upstream does not take it, it is listened to: it may
+    /// have answered, and wait for somebody to read that.
+    async fn write_piece(&mut self, mut piece: &[u8]) -> Result<()> {
+        let mut is_silent = false;
+        let Self { connection, read, scanned, informational, early, .. } = self;
+        let Connection { stream, patience, .. } = connection;
+        let written = poll_fn(|context| {
+            while !piece.is_empty() && early.is_none() {
+                match Pin::new(&mut *stream).poll_write(context, piece) {
+                    Poll::Ready(Ok(0)) => {
+                        return Poll::Ready(Err(write_failed(io::ErrorKind::WriteZero.into())));
+                    }
+                    Poll::Ready(Ok(count)) => piece = piece.get(count..).unwrap_or_default(),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(write_failed(error))),
+                    Poll::Pending if is_silent => return Poll::Pending,
+                    Poll::Pending => {
+                        make_room(read);
+                        match pin!(stream.read_buf(read)).poll(context) {
+                            Poll::Ready(Ok(count)) if count > 0 => {}
+                            // The next write will tell.
+                            Poll::Ready(_) => is_silent = true,
+                            Poll::Pending => return Poll::Pending,
+                        }
+                        match take_head(read, scanned, informational) {
+                            Ok(head) => *early = head,
+                            Err(error) => return Poll::Ready(Err(error)),
+                        }
+                    }
+                }
+            }
+            Poll::Ready(Ok(()))
+        });
+        patience.within(self.upstream.timeouts.write, written).await.ok_or_else(stalled)?
     }
 
     /// Waits for the head of the answer. It may be waited for again after a time-out.
     ///
     /// # Errors
     /// The connection's, a head that is none, and a silence that took too long.
-    pub(crate) async fn head(&mut self) -> Result<ResponseHeader> {
-        let mut informational = 0;
+    pub(crate) async fn head(&mut self) -> Result<AnswerHead> {
+        let head = match self.early.take() {
+            Some(early) => early,
+            None => self.read_head().await.map_err(|error| error.into_up())?,
+        };
+        (self.body, self.keep) = (head.body, head.keep);
+        Ok(head.head)
+    }
+
+    async fn read_head(&mut self) -> Result<Begun> {
         loop {
-            if !std::mem::take(&mut self.answered_early) {
-                self.session.read_response().await.map_err(|error| error.into_up())?;
+            let head = take_head(&mut self.read, &mut self.scanned, &mut self.informational)?;
+            if let Some(head) = head {
+                return Ok(head);
             }
-            let Some(header) = self.session.resp_header() else {
-                return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
-            };
-            let status = header.status;
-            if !status.is_informational() || status.as_u16() == 101 {
-                return Ok(header.clone());
-            }
-            informational += 1;
-            if informational > INFORMATIONAL_MAX {
-                return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
+            if self.read_more().await? == 0 {
+                self.ended_unanswered = self.read.is_empty();
+                return Err(Error::explain(ErrorType::ConnectionClosed, "before an answer"));
             }
         }
+    }
+
+    /// Reads what is there; 0 at the connection's end.
+    async fn read_more(&mut self) -> Result<usize> {
+        make_room(&mut self.read);
+        let Connection { stream, patience, .. } = &mut self.connection;
+        let reading = stream.read_buf(&mut self.read);
+        let read = match self.read_timeout {
+            Some(limit) => patience.within(limit, reading).await.ok_or_else(silent)?,
+            None => reading.await,
+        };
+        read.or_err(ErrorType::ReadError, "while reading an answer")
     }
 
     /// The next piece of the answer's body; `None` at its end.
@@ -240,12 +235,20 @@ impl UpstreamCall {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
+        self.read_body().await.map_err(|error| error.into_up())
+    }
+
+    async fn read_body(&mut self) -> Result<Option<Bytes>> {
         loop {
-            let read = self.session.read_body_bytes().await.map_err(|error| error.into_up())?;
-            match read {
-                // A chunk's size may come without any of its bytes.
-                Some(chunk) if chunk.is_empty() => {}
-                read => return Ok(read),
+            if let Some(piece) = self.body.take(&mut self.read)? {
+                return Ok(Some(piece));
+            }
+            if self.body.is_over() {
+                return Ok(None);
+            }
+            if self.read_more().await? == 0 {
+                self.keep = Keep::No;
+                self.body.end()?;
             }
         }
     }
@@ -290,57 +293,91 @@ impl UpstreamCall {
     }
 
     /// Whether nothing stands behind what [`Self::look`] has shown.
-    pub(crate) fn has_shown_all(&mut self) -> bool {
-        self.session.is_body_done()
+    pub(crate) fn has_shown_all(&self) -> bool {
+        self.body.is_over()
     }
 
     /// Whether all of the answer has been read.
-    pub(crate) fn is_done(&mut self) -> bool {
-        self.looked_at.is_empty() && self.session.is_body_done()
+    pub(crate) fn is_done(&self) -> bool {
+        self.looked_at.is_empty() && self.body.is_over()
     }
 
     /// From now on silences have no limit of their own.
     pub(crate) fn wait_without_limit(&mut self) {
-        self.session.read_timeout = None;
+        self.read_timeout = None;
     }
 
     /// Whether the connection had served a request before.
     pub(crate) fn is_reused(&self) -> bool {
-        self.reused
+        self.connection.is_reused
     }
 
-    /// Whether it is certain, after this error in the place of an answer, that the upstream has not
+    /// Whether it is certain, after an error in the place of an answer, that the upstream has not
     /// begun with the request: it has not got all of it. On a connection that was kept, an orderly
     /// end without an acknowledgement of a single byte was under way before the request.
-    pub(crate) fn has_not_begun(&self, error: &Error) -> bool {
+    pub(crate) fn has_not_begun(&self) -> bool {
         if self.sent == Sent::NotWhole {
             return true;
         }
-        // What Pingora says where a connection ends before the first byte of an answer.
-        let ended_in_order = *error.etype() == ErrorType::ConnectionClosed
-            && matches!(error.retry, RetryType::ReusedOnly);
-        ended_in_order && self.acked_before.is_some() && self.acked() == self.acked_before
+        let Some(before) = self.acked_before.filter(|_| self.ended_unanswered) else {
+            return false;
+        };
+        acked(&self.connection.stream).is_some_and(|acked| acked <= before)
     }
+}
 
-    fn acked(&self) -> Option<u64> {
-        let digest = self.session.digest().socket_digest.as_ref()?;
-        Some(digest.tcp_info()?.tcpi_bytes_acked)
+/// The head of the answer, if it was read; what is only informational is passed over, and counted.
+fn take_head(
+    read: &mut BytesMut,
+    scanned: &mut usize,
+    informational: &mut u32,
+) -> Result<Option<Begun>> {
+    loop {
+        let Some(begun) = answer::take_head(read, scanned)? else { return Ok(None) };
+        let status = begun.head.status;
+        if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(Some(begun));
+        }
+        *informational += 1;
+        if *informational > INFORMATIONAL_MAX {
+            return Err(Error::new(ErrorType::InvalidHTTPHeader));
+        }
     }
+}
+
+fn make_room(read: &mut BytesMut) {
+    if read.capacity() - read.len() < READ_BYTES_MIN {
+        read.reserve(READ_BYTES);
+    }
+}
+
+fn write_failed(error: io::Error) -> Box<Error> {
+    Error::because(ErrorType::WriteError, "while writing a request", error)
+}
+
+fn silent() -> Box<Error> {
+    Error::explain(ErrorType::ReadTimedout, "the upstream is silent")
+}
+
+fn stalled() -> Box<Error> {
+    Error::explain(ErrorType::WriteTimedout, "the upstream takes no more of a request")
 }
 
 /// Makes the head of an answer one for HTTP/1.1: a body whose end only the end of the connection
 /// tells goes on in chunks.
-pub(crate) fn delimit(header: &mut ResponseHeader) -> Result<()> {
-    let has_body = !matches!(header.status.as_u16(), 204 | 304);
-    let is_delimited = header.headers.contains_key(TRANSFER_ENCODING)
-        || header.headers.contains_key(http::header::CONTENT_LENGTH);
-    header.set_version(Version::HTTP_11);
+pub(crate) fn delimit(head: &mut AnswerHead) {
+    let has_body = !matches!(head.status.as_u16(), 204 | 304);
+    let headers = &mut head.headers;
+    let is_delimited =
+        headers.contains_key(TRANSFER_ENCODING) || headers.contains_key(CONTENT_LENGTH);
     if has_body && !is_delimited {
-        header.insert_header(TRANSFER_ENCODING, "chunked")?;
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
+    head.version = Version::HTTP_11;
     // What is said between two neighbours.
-    for name in [HeaderName::from_static("keep-alive"), http::header::CONNECTION] {
-        header.remove_header(&name);
-    }
-    Ok(())
+    headers.remove("keep-alive");
+    headers.remove(CONNECTION);
 }
+
+#[cfg(test)]
+mod tests;

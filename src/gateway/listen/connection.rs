@@ -30,6 +30,7 @@ use crate::gateway::listen::deadline::{Cuttable, Deadline};
 use crate::gateway::listen::open::{CONNECTION, Member, Open, Ticket};
 use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{framing, http2};
+use crate::gateway::patience::Patience;
 
 /// How an HTTP/2 connection begins (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -130,14 +131,15 @@ where
             return self.serve_http2(stream, member, shutdown).await;
         }
         let mut reused: Option<HttpPersistentSettings> = None;
-        let chunks = Arc::<Chunks>::default();
+        let (chunks, mut patience) = (Arc::<Chunks>::default(), Patience::default());
         loop {
             let wait = match (reused.is_none(), member.is_known()) {
                 (true, _) => HEAD_TIMEOUT,
                 (false, true) => IDLE_TIMEOUT,
                 (false, false) => STRANGERS_IDLE_TIMEOUT,
             };
-            let head = match self.next_head(&mut stream, wait, &chunks, &mut shutdown).await {
+            let next = self.next_head(&mut stream, wait, &mut patience, &chunks, &mut shutdown);
+            let head = match next.await {
                 ReceivedHead::Sound(head) => head,
                 ReceivedHead::Refused(error) => {
                     return say_and_close(stream, &(self.refuse)(&error)).await;
@@ -189,6 +191,7 @@ where
         &self,
         stream: &mut Stream,
         wait: Duration,
+        patience: &mut Patience,
         chunks: &Chunks,
         shutdown: &mut ShutdownWatch,
     ) -> ReceivedHead {
@@ -198,8 +201,8 @@ where
         chunks.none();
         tokio::select! {
             biased; // what has arrived is served, even while shutting down
-            begun = timeout(wait, stream.read_buf(&mut head)) => match begun {
-                Ok(Ok(bytes)) if bytes > 0 => {}
+            begun = patience.within(wait, stream.read_buf(&mut head)) => match begun {
+                Some(Ok(bytes)) if bytes > 0 => {}
                 _ => return ReceivedHead::None,
             },
             () = closing(shutdown, is_first) => return ReceivedHead::None,

@@ -250,7 +250,7 @@ static TARGET: ByteSet = ByteSet::alphanumeric_and(b"-._~!$&'()*+,;=:@/?%[]|");
 static AUTHORITY: ByteSet = ByteSet::alphanumeric_and(b"-._~:[]%");
 
 /// Visible ASCII, blanks, and the bytes above ASCII that RFC 9110, section 5.5, puts up with.
-fn is_value(bytes: &[u8]) -> bool {
+pub(crate) fn is_value(bytes: &[u8]) -> bool {
     // Without a shortcut the compiler looks at many bytes at a time.
     bytes.iter().fold(true, |ok, &byte| ok & ((byte >= b' ') & (byte != 0x7f) | (byte == b'\t')))
 }

@@ -17,13 +17,14 @@ use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt as _};
 
 use crate::config::snapshot::Snapshot;
 use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::head::{self, AnswerHead};
 use crate::gateway::answer::respond::{self, NO_SNIFFING, X_REQUEST_ID};
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::deadline;
@@ -256,15 +257,18 @@ async fn relay(
         // What it does in one go with a large body, such as parsing it, holds up nobody.
         offload::run_now(length, || answered.as_mut().poll(context))
     });
-    let (head, mut body) = match while_here(session, answered).await? {
+    let (answered, mut body) = match while_here(session, answered).await? {
         Ok(answer) => answer.into_parts(),
         Err(never) => match never {},
     };
-    let header = header(&head, &body, exchange).map_err(|error| unsendable(&error))?;
+    let header = customers_head(&answered, &body, exchange);
     exchange.first_byte = Some(exchange.started.elapsed());
     let has_body =
         session.req_header().method != Method::HEAD && !matches!(header.status.as_u16(), 204 | 304);
-    session.write_response_header(Box::new(header), false).await.map_err(|error| gone(&error))?;
+    session
+        .write_response_header(Box::new(header.into()), false)
+        .await
+        .map_err(|error| gone(&error))?;
     while let Some(frame) = while_here(session, body.frame()).await?.filter(|_| has_body) {
         let frame = frame.map_err(|error| broken().cause(error))?;
         // Trailers have no reader.
@@ -279,25 +283,27 @@ async fn relay(
 }
 
 /// The answer's head as it goes to the customer.
-fn header(
-    head: &http::response::Parts,
+fn customers_head(
+    answered: &http::response::Parts,
     body: &impl Body,
     exchange: &Exchange,
-) -> pingora::Result<ResponseHeader> {
-    let mut header = ResponseHeader::build(head.status.as_u16(), Some(head.headers.len() + 3))?;
+) -> AnswerHead {
+    let mut header = head::of(answered.status);
+    let headers = &mut header.headers;
     let passes = |name: &HeaderName| !HOP_BY_HOP.contains(&name.as_str()) && *name != X_REQUEST_ID;
-    for (name, value) in head.headers.iter().filter(|(name, _)| passes(name)) {
-        header.append_header(name.clone(), value.clone())?;
+    for (name, value) in answered.headers.iter().filter(|(name, _)| passes(name)) {
+        headers.append(name.clone(), value.clone());
     }
-    if !head.headers.contains_key(CONTENT_LENGTH) && !matches!(head.status.as_u16(), 204 | 304) {
+    let has_body = !matches!(answered.status.as_u16(), 204 | 304);
+    if has_body && !answered.headers.contains_key(CONTENT_LENGTH) {
         match body.size_hint().exact() {
-            Some(length) => header.insert_header(CONTENT_LENGTH, length.to_string())?,
-            None => header.insert_header(TRANSFER_ENCODING, "chunked")?,
-        }
+            Some(length) => headers.insert(CONTENT_LENGTH, length.into()),
+            None => headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
+        };
     }
-    header.insert_header(NO_SNIFFING.0, NO_SNIFFING.1)?;
-    header.insert_header(X_REQUEST_ID, exchange.id.to_string())?;
-    Ok(header)
+    headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
+    headers.insert(X_REQUEST_ID, head::id(exchange.id));
+    header
 }
 
 /// What `work` comes to, unless the customer leaves before.
@@ -325,8 +331,4 @@ fn gone(error: &pingora::Error) -> GatewayError {
 
 fn broken() -> GatewayError {
     GatewayError::new(ErrorKind::Internal, "The answer broke off.")
-}
-
-fn unsendable(error: &pingora::Error) -> GatewayError {
-    GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(describe_error(error))
 }

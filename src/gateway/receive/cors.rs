@@ -1,13 +1,15 @@
 //! Calls of browsers from other origins (Fetch standard, "CORS protocol"). Nothing here goes by
 //! cookies, so any origin may ask; whose page holds a key is its owner's affair.
 
-use http::Method;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
-use pingora::http::{RequestHeader, ResponseHeader};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use pingora::http::RequestHeader;
+
+use crate::gateway::answer::head::{self, AnswerHead};
 
 /// What pages may read beside the body: what SDKs act on.
 const EXPOSED: &str = "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, \
@@ -25,30 +27,24 @@ pub(crate) fn is_preflight(head: &RequestHeader) -> bool {
 }
 
 /// The answer: it may.
-///
-/// # Errors
-/// Never, with the constants above.
-pub(crate) fn preflight(head: &RequestHeader) -> pingora::Result<ResponseHeader> {
-    let mut header = ResponseHeader::build(204, Some(6))?;
-    header.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, "*")?;
-    header.insert_header(ACCESS_CONTROL_ALLOW_METHODS, METHODS)?;
+pub(crate) fn preflight(head: &RequestHeader) -> AnswerHead {
+    let mut answer = head::of(StatusCode::NO_CONTENT);
+    let headers = &mut answer.headers;
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
     // SDKs send many headers of their own, and `*` does not stand for `authorization`.
     if let Some(asked) = head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
-        header.insert_header(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone())?;
-        header.insert_header(VARY, "access-control-request-headers")?;
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+        headers.insert(VARY, HeaderValue::from_static("access-control-request-headers"));
     }
-    header.insert_header(ACCESS_CONTROL_MAX_AGE, MAX_AGE)?;
-    Ok(header)
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
+    answer
 }
 
 /// Lets the page that made the call read the answer.
-///
-/// # Errors
-/// Never, with the constants above.
-pub(crate) fn allow(header: &mut ResponseHeader, head: &RequestHeader) -> pingora::Result<()> {
+pub(crate) fn allow(answer: &mut HeaderMap, head: &RequestHeader) {
     if head.headers.contains_key(ORIGIN) {
-        header.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, "*")?;
-        header.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)?;
+        answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
     }
-    Ok(())
 }

@@ -1,0 +1,41 @@
+//! What a request may take. A change that needs more says why where it raises a bound.
+
+use crate::tools::Counts;
+
+/// The most of each that a request may take.
+pub(crate) struct Bounds {
+    instructions: f64,
+    allocations: f64,
+    system_calls: f64,
+}
+
+/// The bounds of a work, if it has any. Instructions depend on how this was built, and on the compiler:
+/// they have a tenth to spare.
+pub(crate) fn of(work: &str) -> Option<Bounds> {
+    let (optimized, as_it_is, allocations, system_calls) = match work {
+        "1 KiB" => (150_000.0, 4_000_000.0, 80.0, 6.5),
+        "100 events" => (1_500_000.0, 20_000_000.0, 400.0, 320.0),
+        _ => return None,
+    };
+    let instructions = if cfg!(debug_assertions) { as_it_is } else { optimized };
+    Some(Bounds { instructions, allocations, system_calls })
+}
+
+impl Bounds {
+    /// Whether what was counted is within them; says what is not.
+    pub(crate) fn hold(&self, work: &str, counts: &Counts) -> bool {
+        let mut holds = true;
+        for (name, count, most) in [
+            ("instructions", counts.instructions, self.instructions),
+            ("allocations", counts.allocations, self.allocations),
+            ("system calls", counts.calls, self.system_calls),
+        ] {
+            let Some(count) = count else { continue };
+            if count > most {
+                println!("{work}: {count:.1} {name} a request, and {most} is the most it may take");
+                holds = false;
+            }
+        }
+        holds
+    }
+}

@@ -1,0 +1,285 @@
+//! What a request takes, counted rather than timed: instructions and allocations with callgrind, system
+//! calls with strace, wake-ups by thread, and beside them processor time in turns.
+//!
+//! `cargo bench --bench count` counts the floor, which is the smallest possible Pingora proxy, and the
+//! gateway that was built with it, under full load and at 200 requests a second. `-- --gateway FILE`,
+//! given more than once, puts several builds beside each other, `-- --keep DIRECTORY` keeps what
+//! callgrind has written, for `callgrind_annotate`. Counts hardly depend on the machine or on what else
+//! it does. Valgrind has no instructions for SHA-256, and runs one thread at a time: figures compare with
+//! others of this command only.
+//!
+//! `-- --check` counts the gateway only, and fails where it takes more than the bounds of this build's
+//! profile allow.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+mod bounds;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod subject;
+mod tools;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use rig::load;
+use rig::process::Process;
+use rig::{body, machine, median};
+use subject::Subject;
+use tools::{AFTERMATH, Counts};
+
+/// The allocator of the `tollgate` binary: the floor must not differ in it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What is asked while it is counted.
+pub(crate) struct Work {
+    name: &'static str,
+    /// Of the body of a request.
+    bytes: usize,
+    is_stream: bool,
+    load: Load,
+    /// How many requests are counted.
+    requests: usize,
+}
+
+/// When requests come.
+#[derive(Clone, Copy)]
+pub(crate) enum Load {
+    /// On so many connections, the next when the answer to the last has come.
+    Closed { connections: usize },
+    /// So many a second, whatever the answers do.
+    Paced { per_second: u32 },
+}
+
+/// How many pieces of content a stream has, and how much time is between two: none goes out together
+/// with the next.
+const STREAM_CHUNKS: u32 = 100;
+const STREAM_INTERVAL_MS: u32 = 10;
+
+const WORKS: [Work; 5] = [
+    Work {
+        name: "1 KiB",
+        bytes: 1 << 10,
+        is_stream: false,
+        load: Load::Closed { connections: 64 },
+        requests: 6_400,
+    },
+    Work {
+        name: "1 KiB at 200/s",
+        bytes: 1 << 10,
+        is_stream: false,
+        load: Load::Paced { per_second: 200 },
+        requests: 1_000,
+    },
+    Work {
+        name: "1 KiB, alone",
+        bytes: 1 << 10,
+        is_stream: false,
+        load: Load::Closed { connections: 1 },
+        requests: 1_500,
+    },
+    Work {
+        name: "16 KiB",
+        bytes: 16 << 10,
+        is_stream: false,
+        load: Load::Closed { connections: 64 },
+        requests: 3_200,
+    },
+    Work {
+        name: "100 events",
+        bytes: 1 << 10,
+        is_stream: true,
+        load: Load::Closed { connections: 16 },
+        requests: 320,
+    },
+];
+
+/// How long a slice of a load is while processor time is taken.
+const SLICE: Duration = Duration::from_secs(2);
+
+/// Counts what a request takes.
+#[derive(Debug, Parser)]
+struct Options {
+    /// A gateway to count with, instead of the one that was built with this.
+    #[arg(long, value_name = "FILE")]
+    gateway: Vec<PathBuf>,
+    /// Keep what callgrind has written here.
+    #[arg(long, value_name = "DIRECTORY")]
+    keep: Option<PathBuf>,
+    /// Count only requests whose name begins with this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// How many slices of processor time are taken of each load; 0 leaves them out.
+    #[arg(long, default_value_t = 5)]
+    slices: usize,
+    /// Leave callgrind out, which takes most of the time.
+    #[arg(long)]
+    no_callgrind: bool,
+    /// Leave the floor out.
+    #[arg(long)]
+    no_floor: bool,
+    /// Hold what the gateway takes to the bounds, and count nothing else.
+    #[arg(long)]
+    check: bool,
+    /// What `cargo bench` says to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+/// What this binary is when it starts itself.
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// The floor, in front of this upstream.
+    #[command(hide = true)]
+    Floor { upstream: SocketAddr },
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let options = Options::parse();
+    if let Some(Role::Floor { upstream }) = options.role {
+        return rig::floor::run(upstream).map(|()| ExitCode::SUCCESS);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(bench(&options))
+}
+
+async fn bench(options: &Options) -> anyhow::Result<ExitCode> {
+    println!("{}", machine::Machine::here("count"));
+    let mut programs = options.gateway.clone();
+    let first = programs.first().cloned().unwrap_or(env!("CARGO_BIN_EXE_tollgate").into());
+    if programs.is_empty() {
+        programs.push(first.clone());
+    }
+    let mut sim = Command::new(first);
+    let sim = Process::start(sim.args(["sim", "--listen", "127.0.0.1:0", "blind=on"]))?;
+    let upstream: SocketAddr = sim.said("address")?.parse()?;
+    let mut subjects = Vec::new();
+    if !options.no_floor && !options.check {
+        subjects.push(Subject::floor(upstream)?);
+    }
+    for program in programs {
+        subjects.push(Subject::gateway(program, upstream).await?);
+    }
+    let mut is_over = false;
+    for work in WORKS.iter().filter(|work| work.name.starts_with(&options.only)) {
+        let bounds = bounds::of(work.name);
+        if options.check && bounds.is_none() {
+            continue;
+        }
+        let mut all: Vec<Counts> = Vec::new();
+        for (number, subject) in subjects.iter().enumerate() {
+            let mut counts = Counts::default();
+            // Paced requests take as many instructions as those that come alone.
+            if !options.no_callgrind && matches!(work.load, Load::Closed { .. }) {
+                let kept = tools::callgrind(subject, work, &mut counts).await?;
+                if let Some(directory) = &options.keep {
+                    let name = format!("{number}.{}", work.name.replace([' ', ',', '/'], "-"));
+                    std::fs::copy(kept, directory.join(name))?;
+                }
+            }
+            tools::strace(subject, work, &mut counts).await?;
+            if !options.check {
+                tools::wake_ups(subject, work, &mut counts).await?;
+            }
+            all.push(counts);
+        }
+        if options.slices > 0 && !options.check {
+            take_turns(&subjects, work, options.slices, &mut all).await?;
+        }
+        print(work, &subjects, &all);
+        if let (true, Some(bounds), Some(counts)) = (options.check, bounds, all.first()) {
+            is_over |= !bounds.hold(work.name, counts);
+        }
+    }
+    Ok(if is_over { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Processor time of all, in turns: the clock of a machine that is shared changes from second to second,
+/// and all must meet the same one.
+async fn take_turns(
+    subjects: &[Subject],
+    work: &Work,
+    slices: usize,
+    all: &mut [Counts],
+) -> anyhow::Result<()> {
+    let mut running = Vec::new();
+    for subject in subjects {
+        let process = subject.start(&[])?;
+        let aim = subject.aim(&process, work)?;
+        put_for(work.load, &aim, SLICE / 2).await?;
+        running.push((process, aim, Vec::new()));
+    }
+    for _ in 0..slices {
+        for (process, aim, figures) in &mut running {
+            let before = process.cpu()?;
+            let requests = put_for(work.load, aim, SLICE).await?;
+            tokio::time::sleep(AFTERMATH).await;
+            let took = process.cpu()?.saturating_sub(before);
+            figures.push(took.as_secs_f64() * 1e6 / requests);
+        }
+    }
+    for ((process, _, figures), counts) in running.into_iter().zip(all) {
+        counts.cpu_us = median::median(figures);
+        process.stop()?;
+    }
+    Ok(())
+}
+
+/// Puts a load on a subject for a time; gives the number of requests.
+async fn put_for(load: Load, aim: &load::Aim, time: Duration) -> anyhow::Result<f64> {
+    match load {
+        Load::Closed { connections } => {
+            Ok(load::closed(aim, connections, time).await?.requests as f64)
+        }
+        Load::Paced { per_second } => {
+            let aim = aim.clone();
+            let time = time.max(Duration::from_secs(1));
+            let paced = tokio::task::spawn_blocking(move || load::open(&aim, per_second, time));
+            Ok(paced.await??.histogram.len() as f64)
+        }
+    }
+}
+
+/// How a figure is printed.
+struct Figure(Option<f64>, usize);
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(figure) => write!(f, "{figure:>14.0$}", self.1),
+            None => write!(f, "{:>14}", "–"),
+        }
+    }
+}
+
+fn print(work: &Work, subjects: &[Subject], all: &[Counts]) {
+    println!("\n{}, {} requests; each takes", work.name, work.requests);
+    let names = subjects.iter().map(|subject| format!("{:>14}", subject.name()));
+    println!("{:<14}{}", "", names.collect::<String>());
+    let row = |name: &str, digits: usize, figure: &dyn Fn(&Counts) -> Option<f64>| {
+        let figures = all.iter().map(|it| Figure(figure(it), digits).to_string());
+        println!("{name:<14}{}", figures.collect::<String>());
+    };
+    row("instructions", 0, &|it| it.instructions);
+    row("allocations", 1, &|it| it.allocations);
+    row("system calls", 2, &|it| it.calls);
+    row("flushes", 2, &Counts::flushes);
+    row("wake-ups", 2, &|it| it.wake_ups);
+    row("CPU, µs", 1, &|it| it.cpu_us);
+    let often = |by_name: &[(String, f64)]| {
+        let often = by_name.iter().filter(|(_, count)| *count >= 0.01);
+        often.map(|(name, count)| format!("{name} {count:.2}")).collect::<Vec<_>>().join(", ")
+    };
+    for (counts, subject) in all.iter().zip(subjects) {
+        println!("{} calls: {}", subject.name(), often(&counts.by_name));
+        if !counts.by_thread.is_empty() {
+            println!("{} wakes: {}", subject.name(), often(&counts.by_thread));
+        }
+    }
+}

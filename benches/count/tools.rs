@@ -1,0 +1,239 @@
+//! What counts: callgrind, strace, and the kernel's own figures of each thread.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use crate::rig::load::{self, Aim};
+use crate::rig::process::Process;
+use crate::subject::Subject;
+use crate::{Load, Work};
+
+/// What is written later is part of a request's cost.
+pub(crate) const AFTERMATH: Duration = Duration::from_millis(700);
+/// Requests before any that counts, for each connection: connections are made, and memory is.
+const WARM_UP: usize = 10;
+/// How long strace takes to attach to all threads.
+const ATTACH: Duration = Duration::from_millis(500);
+/// What the allocator is asked with. It calls itself too, which is not counted.
+const ALLOCATING: [&str; 8] = [
+    "mi_malloc",
+    "mi_zalloc",
+    "mi_calloc",
+    "mi_realloc",
+    "mi_malloc_aligned",
+    "mi_zalloc_aligned",
+    "mi_calloc_aligned",
+    "mi_realloc_aligned",
+];
+/// System calls that have the disk take what was written.
+const FLUSHING: [&str; 4] = ["fsync", "fdatasync", "pwritev2", "sync_file_range"];
+
+/// What a request came to; nothing where it was not counted.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) instructions: Option<f64>,
+    pub(crate) allocations: Option<f64>,
+    pub(crate) calls: Option<f64>,
+    /// How often a thread of the process has gone to sleep and was woken.
+    pub(crate) wake_ups: Option<f64>,
+    pub(crate) cpu_us: Option<f64>,
+    /// System calls by name, the most frequent first.
+    pub(crate) by_name: Vec<(String, f64)>,
+    /// Wake-ups by the thread's name, the most frequent first.
+    pub(crate) by_thread: Vec<(String, f64)>,
+}
+
+impl Counts {
+    /// System calls that wait for the disk.
+    pub(crate) fn flushes(&self) -> Option<f64> {
+        let flushing = self.by_name.iter().filter(|(name, _)| FLUSHING.contains(&name.as_str()));
+        self.calls.map(|_| flushing.map(|(_, calls)| calls).sum())
+    }
+}
+
+/// Clients of a load.
+enum Clients {
+    Closed(load::Connections),
+    Paced(Aim, u32),
+}
+
+impl Clients {
+    /// Connects them, and has each ask a few times.
+    async fn warmed_up(work: &Work, aim: &Aim) -> anyhow::Result<Self> {
+        match work.load {
+            Load::Closed { connections } => {
+                let mut open = load::Connections::open(aim, connections).await?;
+                open.exchange(connections * WARM_UP).await?;
+                Ok(Self::Closed(open))
+            }
+            Load::Paced { per_second } => {
+                let mut clients = Self::Paced(aim.clone(), per_second);
+                clients.ask(usize::try_from(per_second)?).await?;
+                Ok(clients)
+            }
+        }
+    }
+
+    async fn ask(&mut self, requests: usize) -> anyhow::Result<()> {
+        match self {
+            Self::Closed(open) => open.exchange(requests).await,
+            Self::Paced(aim, per_second) => {
+                let (aim, per_second) = (aim.clone(), *per_second);
+                let seconds = requests as u64 / u64::from(per_second);
+                let time = Duration::from_secs(seconds);
+                let paced = move || load::open(&aim, per_second, time);
+                let latencies = tokio::task::spawn_blocking(paced).await??;
+                ensure!(latencies.failed == 0, "{} requests failed", latencies.failed);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Instructions and allocations, and where callgrind's file is.
+pub(crate) async fn callgrind(
+    subject: &Subject,
+    work: &Work,
+    counts: &mut Counts,
+) -> anyhow::Result<PathBuf> {
+    let directory = tempfile::tempdir()?.keep();
+    let file = directory.join("callgrind.out");
+    let out = format!("--callgrind-out-file={}", file.display());
+    let valgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", &out];
+    let process = subject.start(&valgrind).context("valgrind counts: apt-get install valgrind")?;
+    let mut clients = Clients::warmed_up(work, &subject.aim(&process, work)?).await?;
+    tokio::time::sleep(AFTERMATH).await;
+    let control = |on: &str| {
+        let id = process.id().to_string();
+        let command = Command::new("callgrind_control").args(["-i", on, &id]).output();
+        ensure!(command?.status.success(), "callgrind_control cannot turn counting {on}");
+        anyhow::Ok(())
+    };
+    control("on")?;
+    clients.ask(work.requests).await?;
+    tokio::time::sleep(AFTERMATH).await;
+    control("off")?;
+    drop(clients);
+    process.stop()?;
+    let (instructions, allocations) = read_callgrind(&std::fs::read_to_string(&file)?)?;
+    counts.instructions = Some(instructions / work.requests as f64);
+    counts.allocations = Some(allocations / work.requests as f64);
+    Ok(file)
+}
+
+/// System calls.
+pub(crate) async fn strace(
+    subject: &Subject,
+    work: &Work,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    let process = subject.start(&[])?;
+    let mut clients = Clients::warmed_up(work, &subject.aim(&process, work)?).await?;
+    let file = tempfile::NamedTempFile::new()?;
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-qq", "-p", &process.id().to_string(), "-o"]).arg(file.path());
+    let strace = strace.stderr(Stdio::null()).spawn();
+    let mut strace = strace.context("strace counts: apt-get install strace")?;
+    tokio::time::sleep(ATTACH).await;
+    clients.ask(work.requests).await?;
+    tokio::time::sleep(AFTERMATH).await;
+    let ended = Command::new("kill").args(["-s", "INT", &strace.id().to_string()]).status();
+    ensure!(ended?.success(), "strace has ended before");
+    strace.wait()?;
+    drop(clients);
+    process.stop()?;
+    let mut by_name = Vec::new();
+    for line in std::fs::read_to_string(file.path())?.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // % time, seconds, µs a call, calls, errors if there are any, name.
+        let (Some(name), Some(Ok(calls))) = (words.last(), words.get(3).map(|it| it.parse()))
+        else {
+            continue;
+        };
+        let calls: f64 = calls;
+        by_name.push(((*name).to_owned(), calls / work.requests as f64));
+    }
+    by_name.retain(|(name, _)| name != "total");
+    by_name.sort_by(|a, b| f64::total_cmp(&b.1, &a.1));
+    ensure!(!by_name.is_empty(), "strace has counted nothing: it may not attach to processes here");
+    counts.calls = Some(by_name.iter().map(|(_, calls)| calls).sum());
+    counts.by_name = by_name;
+    Ok(())
+}
+
+/// Wake-ups, by thread.
+pub(crate) async fn wake_ups(
+    subject: &Subject,
+    work: &Work,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    let process = subject.start(&[])?;
+    let mut clients = Clients::warmed_up(work, &subject.aim(&process, work)?).await?;
+    let before = sleeps(&process)?;
+    clients.ask(work.requests).await?;
+    tokio::time::sleep(AFTERMATH).await;
+    let after = sleeps(&process)?;
+    drop(clients);
+    process.stop()?;
+    let mut by_thread: BTreeMap<String, f64> = BTreeMap::new();
+    for (thread, (name, slept)) in after {
+        let earlier = before.get(&thread).map_or(0, |(_, slept)| *slept);
+        let woken = slept.saturating_sub(earlier) as f64 / work.requests as f64;
+        *by_thread.entry(name).or_default() += woken;
+    }
+    let mut by_thread: Vec<_> = by_thread.into_iter().collect();
+    by_thread.sort_by(|a, b| f64::total_cmp(&b.1, &a.1));
+    counts.wake_ups = Some(by_thread.iter().map(|(_, woken)| woken).sum());
+    counts.by_thread = by_thread;
+    Ok(())
+}
+
+/// How often each thread has gone to sleep so far, by its number: its name, and the count.
+fn sleeps(process: &Process) -> anyhow::Result<HashMap<String, (String, u64)>> {
+    let mut threads = HashMap::new();
+    for entry in std::fs::read_dir(format!("/proc/{}/task", process.id()))? {
+        let entry = entry?;
+        // A thread may end while it is looked at.
+        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let name = field("Name:").unwrap_or_default().trim().to_owned();
+        let slept = field("voluntary_ctxt_switches:").unwrap_or_default().trim().parse()?;
+        threads.insert(entry.file_name().to_string_lossy().into_owned(), (name, slept));
+    }
+    Ok(threads)
+}
+
+/// Instructions, and calls of the allocator, in callgrind's format.
+fn read_callgrind(text: &str) -> anyhow::Result<(f64, f64)> {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let (mut caller, mut callee) = ("", "");
+    let (mut instructions, mut allocations) = (0.0_f64, 0.0_f64);
+    for line in text.lines() {
+        let Some((field, value)) = line.split_once(['=', ':']) else { continue };
+        match field {
+            "fn" | "cfn" => {
+                // A name is written with its number once, and is the number from there on.
+                let (number, name) = value.split_once(' ').unwrap_or((value, ""));
+                if !name.is_empty() {
+                    names.insert(number, name);
+                }
+                let name = names.get(number).copied().unwrap_or_default();
+                *(if field == "fn" { &mut caller } else { &mut callee }) = name;
+            }
+            "calls" if ALLOCATING.contains(&callee) && !caller.contains("mi_") => {
+                let count = value.split(' ').next().context("calls without a count")?;
+                allocations += count.parse::<f64>()?;
+            }
+            "summary" | "totals" => {
+                instructions = instructions.max(value.trim().parse::<f64>()?);
+            }
+            _ => {}
+        }
+    }
+    ensure!(instructions > 0.0, "callgrind has counted nothing");
+    Ok((instructions, allocations))
+}

@@ -1,0 +1,242 @@
+//! Reading an answer over HTTP/1.1 (RFC 9112): its head, and where its body ends.
+
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
+use pingora::{Error, ErrorType, Result};
+
+use crate::gateway::answer::head::{self, AnswerHead};
+use crate::gateway::chunk_scan::ChunkScan;
+
+/// The largest head of an answer, in bytes. Providers send 2 KiB or less.
+pub(super) const HEAD_BYTES_MAX: usize = 128 * 1024;
+/// The most header fields of an answer. Providers send 40 or fewer.
+const FIELDS_MAX: usize = 256;
+
+/// The head of an answer, and what it says of the body and the connection.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) head: AnswerHead,
+    pub(super) body: AnswerBody,
+    pub(super) keep: Keep,
+}
+
+/// What becomes of a connection behind an answer that ends in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// It is closed.
+    No,
+    /// It takes another request, within this time if the upstream says so.
+    For(Option<Duration>),
+}
+
+/// The body of an answer that is being read.
+#[derive(Debug)]
+pub(super) enum AnswerBody {
+    /// So many bytes are still to come.
+    Length(u64),
+    /// It comes in chunks.
+    Chunks(ChunkScan),
+    /// It ends with the connection, which has not ended.
+    UntilClose,
+}
+
+impl AnswerBody {
+    /// No body, or the end of one.
+    pub(super) const NONE: Self = Self::Length(0);
+
+    /// Whether all of it has come.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunks(scan) => scan.is_over(),
+            Self::UntilClose => false,
+        }
+    }
+
+    /// Takes the next piece of it out of what was read; `None` if none of it is there. The framing
+    /// behind a piece is taken with it.
+    ///
+    /// # Errors
+    /// Framing that is malformed.
+    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Option<Bytes>> {
+        let taken = match self {
+            Self::Length(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(read.len());
+                *left = left.saturating_sub(taken as u64);
+                taken
+            }
+            Self::Chunks(scan) => {
+                skip_framing(scan, read)?;
+                scan.take_data(read.len())
+            }
+            Self::UntilClose => read.len(),
+        };
+        if taken == 0 {
+            return Ok(None);
+        }
+        let piece = read.split_to(taken).freeze();
+        if let Self::Chunks(scan) = self {
+            skip_framing(scan, read)?;
+        }
+        Ok(Some(piece))
+    }
+
+    /// Notes that the connection has ended.
+    ///
+    /// # Errors
+    /// The body should have gone on.
+    pub(super) fn end(&mut self) -> Result<()> {
+        match self {
+            Self::UntilClose => {
+                *self = Self::NONE;
+                Ok(())
+            }
+            body if body.is_over() => Ok(()),
+            _ => Err(Error::explain(ErrorType::ConnectionClosed, "the body is not whole")),
+        }
+    }
+}
+
+fn skip_framing(scan: &mut ChunkScan, read: &mut BytesMut) -> Result<()> {
+    let skipped = scan.skip_framing(read);
+    let skipped = skipped.ok_or_else(|| malformed("the chunks of the body are malformed"))?;
+    read.advance(skipped);
+    Ok(())
+}
+
+/// Takes a head out of what was read, if it is there as a whole. `scanned` says how much of `read` was
+/// looked at before.
+///
+/// # Errors
+/// A head that is none, or is too large.
+pub(super) fn take_head(read: &mut BytesMut, scanned: &mut usize) -> Result<Option<Begun>> {
+    let Some(end) = head_end(read, *scanned) else {
+        *scanned = read.len();
+        return if read.len() > HEAD_BYTES_MAX {
+            Err(malformed("it is too large"))
+        } else {
+            Ok(None)
+        };
+    };
+    *scanned = 0;
+    parse(&read.split_to(end).freeze()).map(Some)
+}
+
+/// Where the head ends: behind the first empty line. What comes before `scanned` has none but for its
+/// last line.
+fn head_end(read: &[u8], scanned: usize) -> Option<usize> {
+    let from = scanned.saturating_sub(2);
+    let rest = read.get(from..)?;
+    memchr::memchr_iter(b'\n', rest).find_map(|at| match rest.get(at + 1..)? {
+        [b'\n', ..] => Some(from + at + 2),
+        [b'\r', b'\n', ..] => Some(from + at + 3),
+        _ => None,
+    })
+}
+
+fn parse(head: &Bytes) -> Result<Begun> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut parsed = httparse::Response::new(&mut []);
+    let mut config = httparse::ParserConfig::default();
+    config.allow_spaces_after_header_name_in_responses(true);
+    let status = config.parse_response_with_uninit_headers(&mut parsed, head, &mut fields);
+    if !status.is_ok_and(|status| status.is_complete()) {
+        return Err(malformed("its head cannot be read"));
+    }
+    let code = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
+    let status = code.ok_or_else(|| malformed("its status is none"))?;
+    let mut answer = head::of(status);
+    for field in parsed.headers.iter() {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value));
+        let (Ok(name), Ok(value)) = (name, value) else {
+            return Err(malformed("a header cannot be read"));
+        };
+        answer.headers.append(name, value);
+    }
+    let is_old = parsed.version == Some(0);
+    answer.version = if is_old { Version::HTTP_10 } else { Version::HTTP_11 };
+    let (body, is_sound) = frame(&mut answer, is_old)?;
+    let keep = match body {
+        AnswerBody::UntilClose => Keep::No,
+        _ if !is_sound || status == StatusCode::SWITCHING_PROTOCOLS => Keep::No,
+        _ => keep(&answer.headers, is_old),
+    };
+    Ok(Begun { head: answer, body, keep })
+}
+
+/// How the body is framed (RFC 9112, section 6.3), and whether two readers agree on it: a connection on
+/// which they may not takes no other request.
+fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
+    let has_none = head.status.is_informational() || matches!(head.status.as_u16(), 204 | 304);
+    let mut codings = head.headers.get_all(TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else {
+        let length = length(&head.headers)?;
+        return Ok(match length {
+            _ if has_none => (AnswerBody::NONE, true),
+            Some(length) => (AnswerBody::Length(length), true),
+            None => (AnswerBody::UntilClose, false),
+        });
+    };
+    // A coding beside that of chunks would hide what is to be metered.
+    if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+        return Err(malformed("its transfer coding is not chunked"));
+    }
+    let has_length = head.headers.remove(CONTENT_LENGTH).is_some();
+    if has_none {
+        return Ok((AnswerBody::NONE, false));
+    }
+    Ok((AnswerBody::Chunks(ChunkScan::lenient()), !has_length && !is_old))
+}
+
+/// The length that is said, perhaps more than once.
+fn length(headers: &HeaderMap) -> Result<Option<u64>> {
+    let mut length = None;
+    for value in headers.get_all(CONTENT_LENGTH) {
+        for said in value.as_bytes().split(|byte| *byte == b',') {
+            let said = number(said.trim_ascii());
+            if said.is_none() || length.is_some_and(|length| Some(length) != said) {
+                return Err(malformed("its length is no number, or there are two"));
+            }
+            length = said;
+        }
+    }
+    Ok(length)
+}
+
+/// A number in digits only: a sign is none.
+fn number(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
+}
+
+/// What the head says of the connection (RFC 9112, section 9.3).
+fn keep(headers: &HeaderMap, is_old: bool) -> Keep {
+    let mut is_kept = !is_old;
+    let lines = headers.get_all(CONNECTION).iter();
+    for option in lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')) {
+        let option = option.trim_ascii();
+        if option.eq_ignore_ascii_case(b"close") {
+            return Keep::No;
+        }
+        is_kept |= option.eq_ignore_ascii_case(b"keep-alive");
+    }
+    if is_kept { Keep::For(idle_timeout(headers)) } else { Keep::No }
+}
+
+/// `Keep-Alive: timeout=5, max=100`
+fn idle_timeout(headers: &HeaderMap) -> Option<Duration> {
+    let said = headers.get("keep-alive")?.as_bytes();
+    let mut parameters = said.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let seconds = parameters.find_map(|one| number(one.strip_prefix(b"timeout=")?))?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// An answer that cannot be read.
+fn malformed(cause: &'static str) -> Box<Error> {
+    Error::explain(ErrorType::InvalidHTTPHeader, cause)
+}

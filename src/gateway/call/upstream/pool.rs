@@ -1,0 +1,327 @@
+//! Connections to upstreams: made by Pingora's connector, and kept here while they are unused.
+//!
+//! Pingora's own pool watches each connection that it keeps with a task, which is made and ended with
+//! every request. Here all of them are looked at once a second, and each when it is taken.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use pingora::Result;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
+use pingora::protocols::Stream;
+use tokio::io::AsyncReadExt;
+
+use crate::config::snapshot::Upstream;
+use crate::gateway::call::peer;
+use crate::gateway::call::upstream::UpstreamCall;
+use crate::gateway::patience::Patience;
+
+/// How long an unused connection is kept for the next request, where the upstream does not say less.
+/// Providers close theirs after a minute or more; a connection that is closed on a request costs a
+/// second try.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// How often unused connections are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The connections to all upstreams.
+pub(crate) struct Upstreams {
+    connector: TransportConnector,
+    idle: Arc<Idle>,
+}
+
+/// A connection to an upstream.
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    pub(super) patience: Patience,
+    pub(super) target: Target,
+    /// It has served a request.
+    pub(super) is_reused: bool,
+    /// What the other side had acknowledged when it was made, and then the bytes that were written, where
+    /// nothing encrypts them on the way.
+    pub(super) written: Option<u64>,
+}
+
+/// Where connections lead that can stand for each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    address: SocketAddr,
+    is_tls: bool,
+    host: Arc<str>,
+}
+
+impl Upstreams {
+    /// None yet; at most `idle_max` are kept while they are unused, over all upstreams.
+    pub(crate) fn new(idle_max: usize) -> Self {
+        let connector = TransportConnector::new(Some(ConnectorOptions::new(0)));
+        Self { connector, idle: Arc::new(Idle { max: idle_max, kept: Mutex::default() }) }
+    }
+
+    /// A connection for one request: one that is there, or a new one.
+    ///
+    /// # Errors
+    /// What keeps it from being made. Nothing was sent.
+    pub(crate) async fn connect(
+        &self,
+        upstream: &Arc<Upstream>,
+        address: SocketAddr,
+    ) -> Result<UpstreamCall> {
+        let connection = match self.idle.take(upstream, address) {
+            Some(kept) => kept,
+            // Making one takes a future of 20 KB, which most requests do without.
+            None => Box::pin(self.make(upstream, address)).await?,
+        };
+        Ok(UpstreamCall::new(connection, Arc::clone(upstream)))
+    }
+
+    async fn make(&self, upstream: &Upstream, address: SocketAddr) -> Result<Connection> {
+        let made = self.connector.new_stream(&peer::peer(upstream, address)).await;
+        let stream = made.map_err(|error| error.into_up())?;
+        let written = acked(&stream).filter(|_| !upstream.tls);
+        let target = Target { address, is_tls: upstream.tls, host: (*upstream.host).into() };
+        Ok(Connection { stream, patience: Patience::default(), target, is_reused: false, written })
+    }
+
+    /// Keeps the connection for another request, if its answer ended in order.
+    pub(crate) fn release(&self, call: UpstreamCall) {
+        if let Some((connection, idle_timeout)) = call.into_kept() {
+            self.idle.keep(connection, idle_timeout.unwrap_or(IDLE_TIMEOUT).min(IDLE_TIMEOUT));
+        }
+    }
+}
+
+/// What the other side has acknowledged of what was written to a connection, in bytes.
+pub(super) fn acked(stream: &Stream) -> Option<u64> {
+    Some(stream.get_socket_digest()?.tcp_info()?.tcpi_bytes_acked)
+}
+
+/// Connections that are unused.
+struct Idle {
+    max: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Those to one target each: there are some dozens at most.
+    groups: Vec<Group>,
+    count: usize,
+    /// Whether there is a task that looks at them.
+    is_watched: bool,
+}
+
+struct Group {
+    target: Target,
+    /// The one that was used last stands last.
+    connections: Vec<Unused>,
+}
+
+struct Unused {
+    connection: Connection,
+    until: Instant,
+}
+
+impl Idle {
+    /// One that leads to `address`, and is open. The last one that was used: others end in time.
+    fn take(&self, upstream: &Upstream, address: SocketAddr) -> Option<Connection> {
+        loop {
+            let mut connection = self.kept.lock().take(upstream, address)?;
+            if is_open(&mut connection.stream) {
+                connection.is_reused = true;
+                return Some(connection);
+            }
+        }
+    }
+
+    fn keep(self: &Arc<Self>, connection: Connection, idle_timeout: Duration) {
+        if self.max == 0 || idle_timeout.is_zero() {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        let given_up = if kept.count >= self.max { kept.give_up_oldest() } else { None };
+        kept.add(Unused { connection, until: Instant::now() + idle_timeout });
+        let is_watched = std::mem::replace(&mut kept.is_watched, true);
+        drop(kept);
+        drop(given_up);
+        if !is_watched {
+            tokio::spawn(watch(Arc::downgrade(self)));
+        }
+    }
+}
+
+impl Kept {
+    fn take(&mut self, upstream: &Upstream, address: SocketAddr) -> Option<Connection> {
+        let leads_there = |group: &&mut Group| {
+            let Target { address: own, is_tls, host } = &group.target;
+            *own == address && *is_tls == upstream.tls && **host == *upstream.host
+        };
+        let group = self.groups.iter_mut().find(leads_there)?;
+        let is_due = |unused: &mut Unused| unused.until > Instant::now();
+        let unused = group.connections.pop_if(is_due)?;
+        self.count -= 1;
+        Some(unused.connection)
+    }
+
+    fn add(&mut self, unused: Unused) {
+        self.count += 1;
+        let target = &unused.connection.target;
+        match self.groups.iter_mut().find(|group| group.target == *target) {
+            Some(group) => group.connections.push(unused),
+            None => {
+                let target = target.clone();
+                self.groups.push(Group { target, connections: vec![unused] });
+            }
+        }
+    }
+
+    /// Takes out the one that has been unused for longest.
+    fn give_up_oldest(&mut self) -> Option<Unused> {
+        let with_one = self.groups.iter_mut().filter(|group| !group.connections.is_empty());
+        let oldest = with_one.min_by_key(|group| group.connections.first().map(|it| it.until))?;
+        self.count -= 1;
+        Some(oldest.connections.remove(0))
+    }
+
+    /// Takes out those that are closed, or have been unused for too long.
+    fn take_ended(&mut self, now: Instant) -> Vec<Unused> {
+        let mut ended = Vec::new();
+        for group in &mut self.groups {
+            let is_ended = |it: &mut Unused| it.until <= now || !is_open(&mut it.connection.stream);
+            ended.extend(group.connections.extract_if(.., is_ended));
+        }
+        self.groups.retain(|group| !group.connections.is_empty());
+        self.count -= ended.len();
+        ended
+    }
+}
+
+/// Looks at unused connections for as long as there are any.
+async fn watch(idle: std::sync::Weak<Idle>) {
+    loop {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        let Some(idle) = idle.upgrade() else { return };
+        let mut kept = idle.kept.lock();
+        let ended = kept.take_ended(Instant::now());
+        kept.is_watched = kept.count > 0;
+        let is_done = !kept.is_watched;
+        drop(kept);
+        drop(ended);
+        if is_done {
+            return;
+        }
+    }
+}
+
+/// Whether a connection on which nothing is expected is open, and nothing has come. Costs a system call
+/// only where something has happened.
+fn is_open(stream: &mut Stream) -> bool {
+    stream.read(&mut [0]).now_or_never().is_none()
+}
+
+#[cfg(test)]
+impl Connection {
+    /// A new connection over `stream`, as if it led to the sample upstream at `address`.
+    pub(super) fn over(stream: Stream, address: SocketAddr) -> Self {
+        let upstream = crate::sample::upstream();
+        let target = Target { address, is_tls: upstream.tls, host: (*upstream.host).into() };
+        let patience = Patience::default();
+        Self { stream, patience, target, is_reused: false, written: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt, DuplexStream};
+
+    use super::*;
+    use crate::sample;
+
+    fn connection(port: u16) -> (Connection, DuplexStream) {
+        let (own, other) = tokio::io::duplex(64);
+        (Connection::over(Box::new(own), at(port)), other)
+    }
+
+    fn idle(max: usize) -> Arc<Idle> {
+        Arc::new(Idle { max, kept: Mutex::default() })
+    }
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn paused() -> tokio::runtime::Runtime {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().expect("a runtime")
+    }
+
+    #[test]
+    fn a_connection_is_taken_for_its_own_target_and_once() {
+        paused().block_on(async {
+            let (idle, upstream) = (idle(8), sample::upstream());
+            let (one, _other) = connection(1);
+            idle.keep(one, IDLE_TIMEOUT);
+            assert!(idle.take(&upstream, at(2)).is_none());
+            let elsewhere = Upstream { host: "elsewhere".into(), ..sample::upstream() };
+            assert!(idle.take(&elsewhere, at(1)).is_none(), "another name at the same address");
+            let encrypted = Upstream { tls: !upstream.tls, ..sample::upstream() };
+            assert!(idle.take(&encrypted, at(1)).is_none());
+            assert!(idle.take(&upstream, at(1)).is_some_and(|taken| taken.is_reused));
+            assert!(idle.take(&upstream, at(1)).is_none());
+        });
+    }
+
+    #[test]
+    fn what_is_closed_or_has_sent_something_is_not_taken() {
+        paused().block_on(async {
+            let (idle, upstream) = (idle(8), sample::upstream());
+            let (closed, other) = connection(1);
+            idle.keep(closed, IDLE_TIMEOUT);
+            drop(other);
+            let (odd, mut other) = connection(1);
+            idle.keep(odd, IDLE_TIMEOUT);
+            other.write_all(b"x").await.expect("written");
+            assert!(idle.take(&upstream, at(1)).is_none());
+            assert_eq!(idle.kept.lock().count, 0);
+        });
+    }
+
+    #[test]
+    fn unused_connections_end_in_time_and_closed_ones_at_once() {
+        paused().block_on(async {
+            let idle = idle(8);
+            let (one, _one) = connection(1);
+            let (two, two_other) = connection(2);
+            idle.keep(one, Duration::from_secs(5));
+            idle.keep(two, IDLE_TIMEOUT);
+            drop(two_other);
+            tokio::time::sleep(LOOK_INTERVAL * 2).await;
+            assert_eq!(idle.kept.lock().count, 1, "who has closed is let go");
+            // The clock of connections is not the paused one.
+            let ended = idle.kept.lock().take_ended(Instant::now() + Duration::from_secs(6));
+            assert_eq!(ended.len(), 1);
+            tokio::time::sleep(LOOK_INTERVAL * 2).await;
+            assert!(!idle.kept.lock().is_watched, "nobody looks where nothing is");
+            let (three, _three) = connection(3);
+            idle.keep(three, IDLE_TIMEOUT);
+            assert!(idle.kept.lock().is_watched);
+        });
+    }
+
+    #[test]
+    fn there_are_no_more_than_may_be_and_the_oldest_goes() {
+        paused().block_on(async {
+            let (idle, upstream) = (idle(2), sample::upstream());
+            let mut others = Vec::new();
+            for port in [1, 2, 3] {
+                let (connection, other) = connection(port);
+                idle.keep(connection, IDLE_TIMEOUT);
+                others.push(other);
+            }
+            assert_eq!(idle.kept.lock().count, 2);
+            assert!(idle.take(&upstream, at(1)).is_none());
+            assert!(idle.take(&upstream, at(2)).is_some() && idle.take(&upstream, at(3)).is_some());
+        });
+    }
+}
