@@ -13,6 +13,7 @@ use crate::work::Work;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Measure {
     CpuPerRequest,
+    CpuPaced,
     RequestsAt64,
     RequestsAt256,
     LateP50,
@@ -31,6 +32,7 @@ pub(crate) enum Measure {
     EditRss,
     Start,
     IdleRss,
+    LoadedRss,
 }
 
 /// Streams at one time.
@@ -143,6 +145,9 @@ pub(crate) async fn round(
     }
     let direct = load::closed(&bench.direct(Work::Instant), 64, plan.closed).await?;
     figures.add(Measure::RequestsAt64, Subject::Direct, direct.per_second());
+    for running in &proxies {
+        figures.add(Measure::LoadedRss, running.subject, running.process.rss_mb()?);
+    }
     latencies(plan, bench, &proxies, figures).await?;
     for load in [LARGE, IMAGES] {
         closed(plan, &proxies, load, figures).await?;
@@ -181,11 +186,21 @@ async fn latencies(
         (Work::Instant, Measure::InstantP50, Measure::InstantP99),
     ] {
         let direct = (Subject::Direct, bench.direct(work));
-        let aims = proxies.iter().map(|running| (running.subject, running.aim(work)));
-        for (subject, aim) in std::iter::once(direct).chain(aims) {
-            let latencies = open(plan, aim).await?;
-            figures.add(p50, subject, latencies.quantile_ms(0.50));
-            figures.add(p99, subject, latencies.quantile_ms(0.99));
+        let latencies = open(plan, direct.1).await?;
+        figures.add(p50, direct.0, latencies.quantile_ms(0.50));
+        figures.add(p99, direct.0, latencies.quantile_ms(0.99));
+        for running in proxies {
+            let before = running.process.cpu()?;
+            let latencies = open(plan, running.aim(work)).await?;
+            tokio::time::sleep(AFTERMATH).await;
+            let took = running.process.cpu()? - before;
+            figures.add(p50, running.subject, latencies.quantile_ms(0.50));
+            figures.add(p99, running.subject, latencies.quantile_ms(0.99));
+            if work == Work::Instant {
+                let requests = latencies.histogram.len() as f64;
+                let cpu_ms = took.as_secs_f64() * 1e3 / requests;
+                figures.add(Measure::CpuPaced, running.subject, cpu_ms);
+            }
         }
     }
     Ok(())

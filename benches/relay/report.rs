@@ -88,35 +88,37 @@ impl Row {
 /// The peak that is allowed under large bodies: the budget for bodies, in whole MB.
 const BODIES_RSS_MB_MAX: f64 = (BODY_MEMORY_MIB * 1024 * 1024 / 1_000_000) as f64;
 
-const ROWS: [Row; 23] = [
-    Row::new("CPU per request, 64 connections, ms", Measure::CpuPerRequest, 4, Bar::RatioMax(1.3)),
+const ROWS: [Row; 25] = [
+    Row::new("CPU per request, 64 connections, ms", Measure::CpuPerRequest, 4, Bar::RatioMax(1.2)),
+    Row::new("CPU per request at 200/s, ms", Measure::CpuPaced, 3, Bar::Max(0.40)),
     Row::new("requests/s, 64 connections", Measure::RequestsAt64, 0, Bar::None),
     Row::new("requests/s, 256 connections", Measure::RequestsAt256, 0, Bar::None),
     Row::new("p50 at 200/s, upstream 20 ms, ms", Measure::LateP50, 3, Bar::None),
     Row::added("  added to direct", Measure::LateP50, Bar::Max(0.10)),
     Row::new("p99 at 200/s, upstream 20 ms, ms", Measure::LateP99, 3, Bar::None),
     Row::added("  added to direct", Measure::LateP99, Bar::Max(1.0)),
-    Row::new("p50 at 200/s, instant upstream, ms", Measure::InstantP50, 3, Bar::None),
+    Row::new("p50 at 200/s, instant upstream, ms", Measure::InstantP50, 3, Bar::Max(0.55)),
     Row::added("  added to direct", Measure::InstantP50, Bar::None),
     Row::new("p99 at 200/s, instant upstream, ms", Measure::InstantP99, 3, Bar::None),
     Row::added("  added to direct", Measure::InstantP99, Bar::None),
-    Row::new("CPU per 1,000 SSE chunks, s", Measure::CpuPerThousandChunks, 4, Bar::RatioMax(1.1)),
-    Row::new("RSS at 200 streams, MB", Measure::StreamsRss, 1, Bar::Max(64.0)),
+    Row::new("CPU per 1,000 SSE chunks, s", Measure::CpuPerThousandChunks, 4, Bar::RatioMax(1.0)),
+    Row::new("RSS at 200 streams, MB", Measure::StreamsRss, 1, Bar::Max(48.0)),
     Row::new(
         "CPU per 1,000 SSE chunks of messages, s",
         Measure::CpuPerThousandMessageChunks,
         4,
-        Bar::RatioMax(1.1),
+        Bar::RatioMax(1.0),
     ),
-    Row::new("4 MiB bodies, MB/s", Measure::LargeThroughput, 0, Bar::RatioMin(0.65)),
+    Row::new("RSS after the loads above, MB", Measure::LoadedRss, 1, Bar::Max(48.0)),
+    Row::new("4 MiB bodies, MB/s", Measure::LargeThroughput, 0, Bar::RatioMin(0.8)),
     Row::new("CPU per 4 MiB request, ms", Measure::LargeCpu, 2, Bar::None),
-    Row::new("peak RSS under 4 MiB bodies, MB", Measure::LargeRss, 1, Bar::Max(BODIES_RSS_MB_MAX)),
+    Row::new("peak RSS under 4 MiB bodies, MB", Measure::LargeRss, 1, Bar::Max(80.0)),
     Row::new("1 MB image answers, MB/s", Measure::ImageThroughput, 0, Bar::RatioMin(0.65)),
     Row::new("CPU per 1 MB image answer, ms", Measure::ImageCpu, 2, Bar::None),
     Row::new("28 MB edits, MB/s", Measure::EditThroughput, 0, Bar::RatioMin(0.65)),
     Row::new("peak RSS under 28 MB edits, MB", Measure::EditRss, 1, Bar::Max(BODIES_RSS_MB_MAX)),
-    Row::new("start to first 200, ms", Measure::Start, 1, Bar::Max(100.0)),
-    Row::new("idle RSS, MB", Measure::IdleRss, 1, Bar::Max(25.0)),
+    Row::new("start to first 200, ms", Measure::Start, 1, Bar::Max(60.0)),
+    Row::new("idle RSS, MB", Measure::IdleRss, 1, Bar::Max(20.0)),
 ];
 
 /// The medians beside each other, with the median of the rounds' ratios and the bar.

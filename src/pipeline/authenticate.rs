@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
 
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
@@ -11,7 +11,7 @@ use crate::ledger::{Key, Ledger};
 use crate::secret::KeyHash;
 
 /// Anthropic's SDKs send the key in this header, alone or beside `Authorization`.
-const X_API_KEY: &str = "x-api-key";
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Finds the key that the request presents, in `Authorization: Bearer` or `x-api-key`. Clients that
 /// send both may mean either.
@@ -55,13 +55,13 @@ pub fn authenticate(
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
-    let value = single(headers, AUTHORIZATION.as_str())?;
+    let value = single(headers, AUTHORIZATION)?;
     let (scheme, key) = value.split_at_checked("bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
 }
 
 /// The header's value, if it was sent exactly once: of two, nobody can say which one counts.
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+fn single(headers: &HeaderMap, name: HeaderName) -> Option<&[u8]> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     values.next().is_none().then(|| first.as_bytes())

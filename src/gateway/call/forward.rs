@@ -68,9 +68,9 @@ struct Forward<'a> {
 /// A call whose answer can be passed on, or is not here yet.
 enum Begun {
     /// The head has come.
-    Head(UpstreamCall, AnswerHead),
+    Head(Box<UpstreamCall>, AnswerHead),
     /// The head has not come in time, and the call goes on.
-    Silent(UpstreamCall, Box<Error>),
+    Silent(Box<UpstreamCall>, Box<Error>),
 }
 
 impl AskTarget for Forward<'_> {
@@ -136,7 +136,7 @@ impl Forward<'_> {
     async fn head(
         &mut self,
         exchange: &mut Exchange,
-        mut call: UpstreamCall,
+        mut call: Box<UpstreamCall>,
     ) -> Result<TryResult<Begun>> {
         let header = match self.customer.wait(self.session, exchange, call.head()).await? {
             Ok(header) => header,
@@ -168,7 +168,7 @@ impl Forward<'_> {
         &mut self,
         exchange: &mut Exchange,
         begun: Begun,
-    ) -> Result<(UpstreamCall, AnswerHead)> {
+    ) -> Result<(Box<UpstreamCall>, AnswerHead)> {
         let (mut call, silence) = match begun {
             Begun::Head(call, header) => return Ok((call, header)),
             Begun::Silent(call, silence) => (call, silence),
@@ -189,7 +189,7 @@ impl Forward<'_> {
 /// The target got the request, or some of it, and the connection failed before it had answered.
 fn unanswered(
     exchange: &mut Exchange,
-    call: UpstreamCall,
+    call: Box<UpstreamCall>,
     error: Box<Error>,
 ) -> Result<TryResult<Begun>> {
     let delivery = exchange.delivery();

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -27,8 +27,6 @@ mod pool;
 
 /// So much of a request's body goes with its head, in bytes: a write costs more than copying it.
 const JOINED_BYTES_MAX: usize = 16 * 1024;
-/// A longer body is handed over in pieces of this size, in bytes: the time to write counts for each.
-const WRITE_BYTES: usize = 64 * 1024;
 /// How long an upstream that takes no more of a request has to say why.
 const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Informational answers before the real one. Nobody sends more than a few.
@@ -102,7 +100,7 @@ impl UpstreamCall {
     }
 
     /// The connection, if it can serve another request, and for how long the upstream keeps it.
-    fn into_kept(self) -> Option<(Connection, Option<Duration>)> {
+    fn into_kept(self: Box<Self>) -> Option<(Connection, Option<Duration>)> {
         let is_in_order = self.sent == Sent::Whole && self.is_done() && self.failed.is_none();
         match self.keep {
             // Bytes behind an answer belong to nothing that was asked.
@@ -137,7 +135,7 @@ impl UpstreamCall {
         let (limit, length) = (self.upstream.timeouts.write, head.len() + body.len());
         let (joined, rest) = body.split_at(Self::joined_bytes(body));
         head.extend_from_slice(joined);
-        for piece in std::iter::once(&head[..]).chain(rest.chunks(WRITE_BYTES)) {
+        for piece in [&head, rest] {
             self.write_piece(piece).await?;
             if self.early.is_some() {
                 return Ok(());
@@ -154,36 +152,36 @@ impl UpstreamCall {
     /// Hands a piece of the request over. While the upstream does not take it, it is listened to: it may
     /// have answered, and wait for somebody to read that.
     async fn write_piece(&mut self, mut piece: &[u8]) -> Result<()> {
+        let limit = self.upstream.timeouts.write;
         let mut is_silent = false;
-        let Self { connection, read, scanned, informational, early, .. } = self;
-        let Connection { stream, patience, .. } = connection;
-        let written = poll_fn(|context| {
-            while !piece.is_empty() && early.is_none() {
-                match Pin::new(&mut *stream).poll_write(context, piece) {
-                    Poll::Ready(Ok(0)) => {
-                        return Poll::Ready(Err(write_failed(io::ErrorKind::WriteZero.into())));
+        while !piece.is_empty() && self.early.is_none() {
+            let Self { connection, read, scanned, informational, early, .. } = self;
+            let Connection { stream, patience, .. } = connection;
+            let written = poll_fn(|context| {
+                loop {
+                    match Pin::new(&mut *stream).poll_write(context, piece) {
+                        Poll::Ready(Ok(0)) => {
+                            return Poll::Ready(Err(write_failed(io::ErrorKind::WriteZero.into())));
+                        }
+                        Poll::Ready(written) => return Poll::Ready(written.map_err(write_failed)),
+                        Poll::Pending if is_silent => return Poll::Pending,
+                        Poll::Pending => {}
                     }
-                    Poll::Ready(Ok(count)) => piece = piece.get(count..).unwrap_or_default(),
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(write_failed(error))),
-                    Poll::Pending if is_silent => return Poll::Pending,
-                    Poll::Pending => {
-                        make_room(read);
-                        match pin!(stream.read_buf(read)).poll(context) {
-                            Poll::Ready(Ok(count)) if count > 0 => {}
-                            // The next write will tell.
-                            Poll::Ready(_) => is_silent = true,
-                            Poll::Pending => return Poll::Pending,
-                        }
-                        match take_head(read, scanned, informational) {
-                            Ok(head) => *early = head,
-                            Err(error) => return Poll::Ready(Err(error)),
-                        }
+                    make_room(read);
+                    match ready!(pin!(stream.read_buf(read)).poll(context)) {
+                        Ok(count) if count > 0 => *early = take_head(read, scanned, informational)?,
+                        // The next write will tell.
+                        _ => is_silent = true,
+                    }
+                    if early.is_some() {
+                        return Poll::Ready(Ok(0));
                     }
                 }
-            }
-            Poll::Ready(Ok(()))
-        });
-        patience.within(self.upstream.timeouts.write, written).await.ok_or_else(stalled)?
+            });
+            let written = patience.within(limit, written).await.ok_or_else(stalled)??;
+            piece = piece.get(written..).unwrap_or_default();
+        }
+        Ok(())
     }
 
     /// Waits for the head of the answer. It may be waited for again after a time-out.

@@ -325,11 +325,16 @@ pub(crate) async fn read(
             share
                 .try_grow(piece.len(), limits.budget_bytes_max)
                 .map_err(|full| budget.shed(full))?;
-            if bytes.is_empty() {
-                // What grows is copied, and takes up to three times its size meanwhile.
-                bytes.reserve(rest.min(RESERVED_BYTES_MAX).max(piece.len()));
+            if bytes.is_empty() && length.is_some() && rest <= piece.len() {
+                // It came as a whole, as most do, and stays where it is.
+                bytes = BytesMut::from(piece);
+            } else {
+                if bytes.is_empty() {
+                    // What grows is copied, and takes up to three times its size meanwhile.
+                    bytes.reserve(rest.min(RESERVED_BYTES_MAX).max(piece.len()));
+                }
+                bytes.extend_from_slice(&piece);
             }
-            bytes.extend_from_slice(&piece);
             reading.feed(&bytes)?;
         }
     };

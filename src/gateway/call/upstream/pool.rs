@@ -67,13 +67,14 @@ impl Upstreams {
         &self,
         upstream: &Arc<Upstream>,
         address: SocketAddr,
-    ) -> Result<UpstreamCall> {
+    ) -> Result<Box<UpstreamCall>> {
         let connection = match self.idle.take(upstream, address) {
             Some(kept) => kept,
             // Making one takes a future of 20 KB, which most requests do without.
             None => Box::pin(self.make(upstream, address)).await?,
         };
-        Ok(UpstreamCall::new(connection, Arc::clone(upstream)))
+        // It is large, and moved from step to step.
+        Ok(Box::new(UpstreamCall::new(connection, Arc::clone(upstream))))
     }
 
     async fn make(&self, upstream: &Upstream, address: SocketAddr) -> Result<Connection> {
@@ -85,7 +86,7 @@ impl Upstreams {
     }
 
     /// Keeps the connection for another request, if its answer ended in order.
-    pub(crate) fn release(&self, call: UpstreamCall) {
+    pub(crate) fn release(&self, call: Box<UpstreamCall>) {
         if let Some((connection, idle_timeout)) = call.into_kept() {
             self.idle.keep(connection, idle_timeout.unwrap_or(IDLE_TIMEOUT).min(IDLE_TIMEOUT));
         }

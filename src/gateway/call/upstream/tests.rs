@@ -12,11 +12,9 @@ use crate::sample;
 
 const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nhost: u\r\ncontent-length: 0\r\n\r\n";
 
-fn call(stream: DuplexStream) -> UpstreamCall {
-    UpstreamCall::new(
-        Connection::over(Box::new(stream), ([127, 0, 0, 1], 1).into()),
-        Arc::new(sample::upstream()),
-    )
+fn call(stream: DuplexStream) -> Box<UpstreamCall> {
+    let connection = Connection::over(Box::new(stream), ([127, 0, 0, 1], 1).into());
+    Box::new(UpstreamCall::new(connection, Arc::new(sample::upstream())))
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
