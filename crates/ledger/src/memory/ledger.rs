@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use crate::files::fatal::fatal;
 use crate::files::lock::DirectoryLock;
-use crate::journal::{Journal, Stopped};
+use crate::journal::{Journal, Stopped, urgency};
 use crate::memory::act::Ids;
 use crate::memory::books::Books;
 use crate::memory::registry::TaskRegistry;
@@ -185,7 +185,8 @@ impl Ledger {
         let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
         // Copied before the journal is locked.
         let copy = record.clone();
-        let seq = self.journal.enqueue(|seq| Journaled { seq, record: copy, hold })?;
+        let seq =
+            self.journal.enqueue(urgency(&record), |seq| Journaled { seq, record: copy, hold })?;
         self.reflect(core, seq, &record);
         if let Err(violation) = core.apply(seq, &record) {
             // The decision and the rules contradict each other. To go on would put memory and

@@ -18,7 +18,7 @@ use crate::files::lock::DirectoryLock;
 use crate::files::moved;
 use crate::journal::head::{Fork, Head, HeadFile};
 use crate::journal::segment::{self, Position, Writer};
-use crate::journal::{Committer, Journal, LedgerFormat};
+use crate::journal::{Committer, Journal, LedgerFormat, urgency};
 use crate::memory::act::Ids;
 use crate::memory::books::Books;
 use crate::memory::ledger::{Keys, Ledger};
@@ -110,7 +110,10 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     };
     let journal = Arc::new(Journal::new(end.seq));
     for Journaled { record, hold, .. } in unwritten {
-        journal.enqueue(|seq| Journaled { seq, record, hold }).map_err(|_| OpenError::Closed)?;
+        let urgency = urgency(&record);
+        journal
+            .enqueue(urgency, |seq| Journaled { seq, record, hold })
+            .map_err(|_| OpenError::Closed)?;
     }
     let ids = ids_of(&mut state)?;
     let (keys, emails) = beside(&state.cores);

@@ -20,7 +20,7 @@ use crate::files::seal::{self, Seal};
 use crate::journal::head::{Checkpoint, HeadFile};
 use crate::journal::sealing::{Next, make_seal};
 use crate::journal::segment::{self, Position};
-use crate::journal::{FREE_BYTES_MIN, Journal};
+use crate::journal::{FREE_BYTES_MIN, Journal, urgency};
 use crate::projection::checkpoint;
 use crate::projection::projected::Projected;
 use crate::projection::projector::Backlog;
@@ -267,8 +267,10 @@ impl AtWork {
         let took = begun.elapsed();
         let (seq, sha256, at) = (written.seq, written.sha256, written.at);
         let record = Record::Checkpointed(Arc::new(written));
+        let urgency = urgency(&record);
         // The journal stops, and the file is one that it does not tell of.
-        let Ok(told_at) = self.journal.enqueue(|seq| Journaled { seq, record, hold: None }) else {
+        let told = self.journal.enqueue(urgency, |seq| Journaled { seq, record, hold: None });
+        let Ok(told_at) = told else {
             return Ok(());
         };
         while !self.journal.is_durable(told_at) {
