@@ -26,9 +26,10 @@ use crate::memory::registry::TaskRegistry;
 use crate::memory::sent::{Left, Sent};
 use crate::opening::options::Options;
 use crate::opening::repair;
+use crate::projection::backlog::Backlog;
 use crate::projection::load::{Loaded, load_or_rebuild, store_error};
 use crate::projection::projected::Projected;
-use crate::projection::projector::{self, Backlog, Projector, Pruning};
+use crate::projection::projector::{Projector, Pruning};
 use crate::projection::store::Store;
 use crate::projection::window::Window;
 use crate::reading::local::LocalBooks;
@@ -202,11 +203,11 @@ impl Writing {
     fn run(self, backlog: &Backlog, head: &HeadFile) {
         let Self { journal, writer, space, on_commit } = self;
         let on_group = |group: CommittedGroup<Journaled>| {
-            let CommittedGroup { entries: records, end, bytes, took } = group;
             if let Some(on_commit) = &on_commit {
-                on_commit(Commit { records: records.len(), bytes, took });
+                let CommittedGroup { ref entries, bytes, took, .. } = group;
+                on_commit(Commit { records: entries.len(), bytes, took });
             }
-            backlog.push(projector::Group { records, end });
+            backlog.push(group);
         };
         let end = Committer { journal, writer, space, on_group }.run();
         backlog.stop();

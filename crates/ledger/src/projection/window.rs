@@ -208,6 +208,11 @@ impl Window {
             .saturating_add(self.people.rows())
     }
 
+    /// How many sums it has: of accounts, of usage, and of what keys were charged.
+    pub(crate) fn sums(&self) -> usize {
+        self.movements.len().saturating_add(self.usage.len()).saturating_add(self.used.len())
+    }
+
     fn add_hold(&mut self, seq: Seq, record: &Record, before: Option<&OpenHold>, first_seq: Seq) {
         match (record, before) {
             (Record::Reserved(reservation), _) => {
