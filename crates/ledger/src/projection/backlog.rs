@@ -37,7 +37,7 @@ pub(crate) struct Part {
     pub(crate) window: Window,
     /// Where the journal ended behind the last group.
     pub(crate) end: Position,
-    records: usize,
+    pub(crate) records: usize,
     /// What the groups took in the journal, in bytes.
     journal_bytes: u64,
 }

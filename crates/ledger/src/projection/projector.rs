@@ -11,7 +11,7 @@ use std::time::Instant;
 use self::mend::Mender;
 use self::pack::Packer;
 use crate::journal::head::HeadFile;
-use crate::projection::backlog::{Backlog, Due, Part, WINDOW};
+use crate::projection::backlog::{Backlog, Due, Part, WINDOW, WINDOW_RECORDS_MAX};
 use crate::projection::projected::Projected;
 use crate::projection::store::{Store, StoreError};
 pub use tollgate_options::ledger::Pruning;
@@ -53,11 +53,13 @@ impl Projector {
 
     fn project(&self) -> Result<(), StoreError> {
         let mut flush_due: Option<Instant> = None;
+        let mut unflushed = 0_usize;
         let mut packer = Packer::new(self);
         loop {
             let (parts, due) = self.backlog.next(flush_due, packer.wake())?;
             if let Some(last) = parts.last().map(|part| part.end.seq) {
-                for Part { window, end, .. } in parts {
+                for Part { window, end, records, .. } in parts {
+                    unflushed = unflushed.saturating_add(records);
                     self.projected.write(|store| store.apply(window, end))?;
                 }
                 self.backlog.has_applied(last);
@@ -65,7 +67,7 @@ impl Projector {
             }
             let is_overdue = flush_due.is_some_and(|due| due <= Instant::now());
             let is_due = match due {
-                Due::Full => self.projected.write(|store| Ok(store.is_worn()))?,
+                Due::Full => unflushed >= WINDOW_RECORDS_MAX,
                 // Rows that are copied go through the cache too.
                 Due::Window | Due::Demanded | Due::Woken if packer.is_packing() => {
                     self.projected.write(|store| Ok(store.is_worn()))?
@@ -75,7 +77,7 @@ impl Projector {
             };
             if flush_due.is_some() && (is_overdue || is_due) {
                 self.projected.write(Store::flush)?;
-                flush_due = None;
+                (flush_due, unflushed) = (None, 0);
             }
             match due {
                 Due::Stop => return Ok(()),
