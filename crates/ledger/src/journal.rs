@@ -20,7 +20,7 @@ pub(crate) use tollgate_journal::space::{BALLAST, FREE_BYTES_MIN};
 
 use crate::archive;
 use crate::files::fatal::fatal;
-use crate::records::record::{Journaled, Record};
+use crate::records::record::{Journaled, OpenHold, Record};
 use segment::{Position, Writer};
 use tollgate_money::ids::{NodeId, Seq};
 
@@ -65,11 +65,23 @@ fn check_size(entry: &Journaled, bytes: usize) {
 /// The journal that is written.
 pub(crate) type Journal = tollgate_journal::Journal<Journaled>;
 
+/// Gives a record its place in the journal; `hold` is what it extends or ends, as it stood before.
+///
+/// # Errors
+/// After [`Journal::stop`].
+pub(crate) fn enqueue(
+    journal: &Journal,
+    record: Record,
+    hold: Option<OpenHold>,
+) -> Result<Seq, Stopped> {
+    journal.enqueue(urgency(&record), |seq| Journaled { seq, record, hold })
+}
+
 /// How soon a record is to be on disk. What somebody may wait for is written at once: holds, so that they
 /// are on disk when the answer that they pay for begins, and all that is acknowledged. Nobody waits for
 /// what follows from a record that stands before it: until it is on disk, a crash leaves the hold in
 /// doubt, or the money where it was, and who asks how far the journal is has it written.
-pub(crate) fn urgency(record: &Record) -> Urgency {
+fn urgency(record: &Record) -> Urgency {
     match record {
         Record::Posted { .. }
         | Record::PostedOwing { .. }

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use crate::files::fatal::fatal;
 use crate::files::lock::DirectoryLock;
-use crate::journal::{Journal, Stopped, urgency};
+use crate::journal::{self, Journal, Stopped};
 use crate::memory::act::Ids;
 use crate::memory::books::Books;
 use crate::memory::registry::TaskRegistry;
@@ -28,7 +28,7 @@ use crate::projection::backlog::Backlog;
 use crate::projection::projected::{Projected, ProjectionState};
 use crate::records::error::LedgerError;
 use crate::records::key_limits::KeyLimits;
-use crate::records::record::{Journaled, Key, Record};
+use crate::records::record::{Key, Record};
 use crate::rules::account::Account;
 use crate::rules::audit;
 use crate::rules::core::Core;
@@ -183,10 +183,7 @@ impl Ledger {
     /// the account's shard since before the decision.
     pub(crate) fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, Stopped> {
         let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
-        // Copied before the journal is locked.
-        let copy = record.clone();
-        let seq =
-            self.journal.enqueue(urgency(&record), |seq| Journaled { seq, record: copy, hold })?;
+        let seq = journal::enqueue(&self.journal, record.clone(), hold)?;
         self.reflect(core, seq, &record);
         if let Err(violation) = core.apply(seq, &record) {
             // The decision and the rules contradict each other. To go on would put memory and

@@ -18,7 +18,7 @@ use crate::files::lock::DirectoryLock;
 use crate::files::moved;
 use crate::journal::head::{Fork, Head, HeadFile};
 use crate::journal::segment::{self, Position, Writer};
-use crate::journal::{Committer, Journal, LedgerFormat, urgency};
+use crate::journal::{Committer, Journal, LedgerFormat, enqueue};
 use crate::memory::act::Ids;
 use crate::memory::books::Books;
 use crate::memory::ledger::{Keys, Ledger};
@@ -111,10 +111,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     };
     let journal = Arc::new(Journal::new(end.seq));
     for Journaled { record, hold, .. } in unwritten {
-        let urgency = urgency(&record);
-        journal
-            .enqueue(urgency, |seq| Journaled { seq, record, hold })
-            .map_err(|_| OpenError::Closed)?;
+        enqueue(&journal, record, hold).map_err(|_| OpenError::Closed)?;
     }
     let ids = ids_of(&mut state)?;
     let (keys, emails) = beside(&state.cores);
