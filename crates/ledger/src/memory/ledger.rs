@@ -8,7 +8,7 @@
 //! Who needs several locks takes them in this order: the house's shard, the shards of accounts by
 //! their places, and then one of keys, addresses and the ids of writes.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use crate::memory::sent::{Left, Sent};
 use crate::projection::backlog::Backlog;
 use crate::projection::projected::{Projected, ProjectionState};
 use crate::records::error::LedgerError;
+use crate::records::id_map::{IdMap, IdSet};
 use crate::records::key_limits::KeyLimits;
 use crate::records::record::{Key, Record};
 use crate::rules::account::Account;
@@ -77,14 +78,14 @@ pub struct Ledger {
 /// All keys, for authentication.
 #[derive(Default)]
 pub(crate) struct Keys {
-    pub(crate) by_hash: HashMap<KeyHash, Arc<Key>>,
-    pub(crate) by_id: HashMap<KeyId, Arc<Key>>,
+    pub(crate) by_hash: IdMap<KeyHash, Arc<Key>>,
+    pub(crate) by_id: IdMap<KeyId, Arc<Key>>,
     /// What is said of some keys.
-    pub(crate) limits: HashMap<KeyId, KeyLimits>,
+    pub(crate) limits: IdMap<KeyId, KeyLimits>,
     /// What is said of some accounts.
-    pub(crate) rates: HashMap<AccountId, Rates>,
+    pub(crate) rates: IdMap<AccountId, Rates>,
     /// Whose keys are refused; empty in most gateways.
-    pub(crate) suspended: HashSet<AccountId>,
+    pub(crate) suspended: IdSet<AccountId>,
 }
 
 impl Keys {
