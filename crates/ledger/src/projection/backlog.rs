@@ -22,8 +22,10 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(5);
 /// a crash.
 pub(crate) const WINDOW_RECORDS_MAX: usize = 50_000;
 /// Nor when it changes this many rows. Sled frees the pages that a batch replaces when the batch is over,
-/// some 4 KiB for each row, and the memory of a batch of 40,000 rows does not come back.
-const BATCH_ROWS_MAX: usize = 256;
+/// some 4 KiB for each row, and the memory of a batch of 40,000 rows does not come back. With fewer than
+/// there are holds open at a time, each part would be full before its calls have ended, and each call
+/// change rows of its own: with 400 open holds a call costs four times as much with 256 rows.
+const BATCH_ROWS_MAX: usize = 1024;
 /// Nor when it takes so much memory, in bytes: results of tasks have up to 4 MiB each.
 const WINDOW_BYTES_MAX: u64 = 16 << 20;
 /// With parts that take so much memory waiting, in bytes, the committer waits too.
@@ -420,19 +422,19 @@ mod tests {
     #[test]
     fn a_part_is_full_at_the_end_of_a_group_and_the_next_one_goes_on_behind_it() {
         let backlog = Backlog::new(0);
-        backlog.push(group((1..=200).map(reserved).collect(), 1));
+        backlog.push(group((1..=1000).map(reserved).collect(), 1));
         assert!(backlog.state.lock().full.is_empty());
-        backlog.push(group((201..=300).map(reserved).collect(), 1));
-        backlog.push(group(vec![posted(301, 7)], 1));
+        backlog.push(group((1001..=1100).map(reserved).collect(), 1));
+        backlog.push(group(vec![posted(1101, 7)], 1));
         let (parts, due) = backlog.next(None, None).expect("sound");
         assert!(matches!(due, Due::Full));
         let ends: Vec<_> = parts.iter().map(|part| (part.end.seq, part.window.rows())).collect();
-        assert_eq!(ends, [(300, 300)]);
+        assert_eq!(ends, [(1100, 1100)]);
         // What ends a hold of a part before says so.
         let parts = rest(&backlog);
         let [part] = parts.as_slice() else { panic!("{} parts", parts.len()) };
         assert_eq!(part.window.holds.get(&HoldId::from_number(7)), Some(&None));
-        assert_eq!(part.end.seq, 301);
+        assert_eq!(part.end.seq, 1101);
     }
 
     #[test]
