@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::urgency::Urgency;
+
 /// How much a [`BatchQueue`] takes, and how long its writer waits for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
@@ -16,15 +18,6 @@ pub struct BatchLimits {
     pub gathered_bytes_max: usize,
     /// How long the writer lets more come after the first.
     pub gather_for: Duration,
-}
-
-/// When something has to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// With what comes after it.
-    Gather,
-    /// At once, without waiting for others.
-    AtOnce,
 }
 
 /// A bounded buffer of bytes in front of one thread that writes them.

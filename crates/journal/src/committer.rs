@@ -1,4 +1,4 @@
-//! The thread that writes the journal: gather, write, flush once, hand on, wake who waits.
+//! The thread that writes the journal: gather, write, flush once, wake who waits, hand on.
 
 use std::io;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ where
     N: FnMut(Event<'_>),
 {
     /// A committer that writes what `journal` has with `writer`, whose end must be that of `journal`, on
-    /// the disk that `space` watches. `on_group` gets each group when it is on disk, before those are
+    /// the disk that `space` watches. `on_group` gets each group when it is on disk, after those were
     /// woken who wait for it; `on_event` hears of what is out of the ordinary. Both must be quick:
     /// nothing is written meanwhile.
     pub fn new(
@@ -91,9 +91,9 @@ where
                     let Some(end) = self.commit(&entries)? else { break };
                     let took = began.elapsed();
                     let bytes = end.offset.checked_sub(before.offset).unwrap_or(end.offset);
+                    self.journal.committed(end.seq);
                     self.writer.open_ahead();
                     (self.on_group)(CommittedGroup { entries, end, bytes, took });
-                    self.journal.committed(end.seq);
                 }
                 CommitterWork::Idle => {}
                 CommitterWork::Stop => break,

@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Seq;
+use crate::schedule::{Schedule, Step};
+use crate::urgency::Urgency;
 use crate::waiters::Waiters;
-
-/// How long records that nobody waits for gather before they are written: they may come fast, and a
-/// flush for each would cost more than it is worth. A crash within this time loses them.
-const GATHER_WINDOW: Duration = Duration::from_millis(2);
 
 /// A journal that is open for writing, shared by all who record something.
 ///
@@ -33,11 +31,8 @@ struct Queue<E> {
     /// Those before it that the committer has not taken.
     entries: Vec<E>,
     waiters: Waiters,
-    /// The last record for which someone waits.
-    demanded: Seq,
-    /// How many of [`Unbroken`] there are.
-    unbroken: u32,
-    stopping: bool,
+    /// When they are written.
+    schedule: Schedule,
     /// Nothing is written any more, also of what has its number.
     ended: bool,
 }
@@ -48,10 +43,8 @@ pub struct Unbroken<'a, E>(&'a Journal<E>);
 
 impl<E> Drop for Unbroken<'_, E> {
     fn drop(&mut self) {
-        let mut queue = self.0.queue.lock();
-        queue.unbroken = queue.unbroken.saturating_sub(1);
-        drop(queue);
-        self.0.work.notify_one();
+        let wakes = self.0.queue.lock().schedule.close_group();
+        self.0.wake_if(wakes);
     }
 }
 
@@ -68,9 +61,7 @@ impl<E> Journal<E> {
             next_seq: last.saturating_add(1),
             entries: Vec::new(),
             waiters: Waiters::default(),
-            demanded: last,
-            unbroken: 0,
-            stopping: false,
+            schedule: Schedule::default(),
             ended: false,
         };
         Self {
@@ -81,24 +72,25 @@ impl<E> Journal<E> {
         }
     }
 
-    /// Gives a record the next number, of which `entry` makes it while the journal is locked. It will be
-    /// on disk within 2 ms and a flush.
+    /// Gives a record the next number, of which `entry` makes it while the journal is locked.
+    ///
+    /// With [`Urgency::AtOnce`] the flush that takes it begins now, or when the one that goes on is over,
+    /// and at most one begins in 2 ms. With [`Urgency::Gather`] it is on disk with the next such record,
+    /// or 50 ms and a flush from now.
     ///
     /// # Errors
     /// After [`Journal::stop`].
-    pub fn enqueue(&self, entry: impl FnOnce(Seq) -> E) -> Result<Seq, Stopped> {
+    pub fn enqueue(&self, urgency: Urgency, entry: impl FnOnce(Seq) -> E) -> Result<Seq, Stopped> {
         let mut queue = self.queue.lock();
-        if queue.stopping && queue.unbroken == 0 {
+        if queue.schedule.is_stopping() && !queue.schedule.is_open() {
             return Err(Stopped);
         }
         let seq = queue.next_seq;
         queue.next_seq = seq.saturating_add(1);
-        let is_first = queue.entries.is_empty();
         queue.entries.push(entry(seq));
+        let wakes = queue.schedule.gathered(urgency);
         drop(queue);
-        if is_first {
-            self.work.notify_one();
-        }
+        self.wake_if(wakes);
         Ok(seq)
     }
 
@@ -109,10 +101,10 @@ impl<E> Journal<E> {
     /// After [`Journal::stop`].
     pub fn unbroken(&self) -> Result<Unbroken<'_, E>, Stopped> {
         let mut queue = self.queue.lock();
-        if queue.stopping {
+        if queue.schedule.is_stopping() {
             return Err(Stopped);
         }
-        queue.unbroken = queue.unbroken.saturating_add(1);
+        queue.schedule.open_group();
         Ok(Unbroken(self))
     }
 
@@ -134,7 +126,7 @@ impl<E> Journal<E> {
         self.durable_seq() >= seq
     }
 
-    /// Waits until the record `seq` is on disk, and asks for a flush now.
+    /// Waits until the record `seq` is on disk, and asks for a flush as [`Urgency::AtOnce`] does.
     ///
     /// # Errors
     /// When the journal ended before that.
@@ -142,7 +134,7 @@ impl<E> Journal<E> {
         if self.is_durable(seq) {
             return Ok(());
         }
-        let committed = {
+        let (committed, wakes) = {
             let mut queue = self.queue.lock();
             if self.is_durable(seq) {
                 return Ok(());
@@ -150,10 +142,12 @@ impl<E> Journal<E> {
             if queue.ended {
                 return Err(Stopped);
             }
-            queue.demanded = queue.demanded.max(seq);
-            queue.waiters.wait_for(seq)
+            // What stands before those that gather is being written.
+            let gathers = seq >= queue.next_seq.saturating_sub(queue.entries.len() as u64);
+            let wakes = gathers && queue.schedule.gathered(Urgency::AtOnce);
+            (queue.waiters.wait_for(seq), wakes)
         };
-        self.work.notify_one();
+        self.wake_if(wakes);
         committed.await.map_err(|_| Stopped)
     }
 
@@ -166,13 +160,26 @@ impl<E> Journal<E> {
 
     /// Takes no more records; the committer writes those that it has and ends.
     pub fn stop(&self) {
-        self.queue.lock().stopping = true;
-        self.work.notify_one();
+        let wakes = self.queue.lock().schedule.stop();
+        self.wake_if(wakes);
+    }
+
+    /// How often those who record, or wait for a record, had to wake the committer's thread.
+    #[must_use]
+    pub fn wakes(&self) -> u64 {
+        self.queue.lock().schedule.wakes()
+    }
+
+    /// Waking costs a system call, so it is done where the schedule says so and nowhere else.
+    fn wake_if(&self, wakes: bool) {
+        if wakes {
+            self.work.notify_one();
+        }
     }
 
     /// Whether the process is about to end.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.queue.lock().stopping
+        self.queue.lock().schedule.is_stopping()
     }
 
     /// Drops what has gathered; gives the number of records.
@@ -184,31 +191,24 @@ impl<E> Journal<E> {
         self.disk_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// Waits for records worth a flush: someone waits for one, or they have gathered for long enough.
+    /// Waits for records that are to be written, or for as long as `idle` when none come.
     pub(crate) fn next_group(&self, idle: Duration) -> CommitterWork<E> {
         let mut queue = self.queue.lock();
-        let mut deadline = None;
         loop {
-            if queue.unbroken > 0 {
-                self.work.wait(&mut queue);
-                continue;
-            }
-            if queue.entries.is_empty() {
-                if queue.stopping {
-                    return CommitterWork::Stop;
+            match queue.schedule.next(Instant::now()) {
+                Step::Write => {
+                    let next = Vec::with_capacity(queue.entries.len());
+                    return CommitterWork::Group(std::mem::replace(&mut queue.entries, next));
                 }
-                let waited = self.work.wait_for(&mut queue, idle);
-                if waited.timed_out() && queue.entries.is_empty() {
-                    return CommitterWork::Idle;
+                Step::RestUntil(date) => {
+                    self.work.wait_until(&mut queue, date);
                 }
-                continue;
-            }
-            let first_seq = queue.next_seq.saturating_sub(queue.entries.len() as u64);
-            let is_due = queue.demanded >= first_seq || queue.stopping;
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + GATHER_WINDOW);
-            if is_due || self.work.wait_until(&mut queue, deadline).timed_out() {
-                let next = Vec::with_capacity(queue.entries.len());
-                return CommitterWork::Group(std::mem::replace(&mut queue.entries, next));
+                Step::Rest => {
+                    if self.work.wait_for(&mut queue, idle).timed_out() {
+                        return CommitterWork::Idle;
+                    }
+                }
+                Step::Stop => return CommitterWork::Stop,
             }
         }
     }

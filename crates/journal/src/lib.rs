@@ -14,7 +14,7 @@
 //! use tollgate_journal::committer::Committer;
 //! use tollgate_journal::segment::Position;
 //! use tollgate_journal::space::Space;
-//! use tollgate_journal::{Format, Journal, Records, Writer};
+//! use tollgate_journal::{Format, Journal, Records, Urgency, Writer};
 //!
 //! /// Records are numbers.
 //! struct Numbers;
@@ -44,7 +44,7 @@
 //! });
 //! let thread = std::thread::spawn(move || committer.run());
 //!
-//! let seq = journal.enqueue(|_| 42)?;
+//! let seq = journal.enqueue(Urgency::AtOnce, |_| 42)?;
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! // From here on it is read again, whatever happens.
 //! journal.durable(seq).await
@@ -88,6 +88,7 @@ mod reader;
 mod records;
 pub mod ring;
 pub mod salvage;
+mod schedule;
 pub mod seal;
 pub mod sealing;
 pub mod segment;
@@ -95,16 +96,18 @@ pub mod space;
 pub mod stream;
 #[cfg(test)]
 mod tests;
+mod urgency;
 mod waiters;
 mod writer;
 
-pub use self::batch::{BatchLimits, BatchQueue, Gathered, Urgency};
+pub use self::batch::{BatchLimits, BatchQueue, Gathered};
 pub use self::error::Error;
 pub use self::files::sync_directory;
 pub use self::format::{Format, Nothing};
 pub use self::journal::{Journal, Stopped, Unbroken};
 pub use self::reader::Reader;
 pub use self::records::Records;
+pub use self::urgency::Urgency;
 pub use self::waiters::{Waiters, Woken};
 pub use self::writer::Writer;
 

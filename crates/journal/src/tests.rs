@@ -223,7 +223,7 @@ fn what_was_acknowledged_is_read_again_at_whatever_moment_the_process_dies() {
                     runtime.expect("a runtime").block_on(async {
                         for number in 0..200 {
                             let entry = |seq| format!("{seq} of writer {writer}: {number}");
-                            let seq = journal.enqueue(entry).expect("it is open");
+                            let seq = journal.enqueue(Urgency::AtOnce, entry).expect("it is open");
                             journal.durable(seq).await.expect("it goes on");
                             acknowledged.fetch_max(seq, std::sync::atomic::Ordering::SeqCst);
                         }
@@ -240,7 +240,7 @@ fn what_was_acknowledged_is_read_again_at_whatever_moment_the_process_dies() {
         }
     });
     journal.stop();
-    assert_eq!(journal.enqueue(|seq| seq.to_string()), Err(Stopped));
+    assert_eq!(journal.enqueue(Urgency::AtOnce, |seq| seq.to_string()), Err(Stopped));
     let (end, groups) = thread.join().expect("no panic");
     let (records, _) = read(dir.path()).expect("sound");
     assert_eq!((records.len(), end.seq), (800, 800));
@@ -251,12 +251,34 @@ fn what_was_acknowledged_is_read_again_at_whatever_moment_the_process_dies() {
 }
 
 #[test]
+fn what_nobody_waits_for_reaches_the_disk_by_itself_and_with_the_next_that_is_urgent() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (journal, thread) = start(dir.path());
+    let alone = journal.enqueue(Urgency::Gather, |seq| seq.to_string()).expect("it is open");
+    while !journal.is_durable(alone) {
+        std::thread::yield_now();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let gathers = journal.enqueue(Urgency::Gather, |seq| seq.to_string()).expect("it is open");
+    let urgent = journal.enqueue(Urgency::AtOnce, |seq| seq.to_string()).expect("it is open");
+    runtime.block_on(journal.durable(urgent)).expect("it goes on");
+    assert!(journal.is_durable(gathers));
+    let demanded = journal.enqueue(Urgency::Gather, |seq| seq.to_string()).expect("it is open");
+    runtime.block_on(journal.durable(demanded)).expect("it goes on");
+    let wakes = journal.wakes();
+    assert!((1..=3).contains(&wakes), "one for the first, and one for each in a hurry: {wakes}");
+    journal.stop();
+    thread.join().expect("no panic");
+    assert_eq!(read(dir.path()).expect("sound").0, ["1", "2", "3", "4"]);
+}
+
+#[test]
 fn records_that_belong_together_are_one_group() {
     let dir = tempfile::tempdir().expect("a directory");
     let (journal, thread) = start(dir.path());
     let unbroken = journal.unbroken().expect("it is open");
     for number in 0..50 {
-        journal.enqueue(|_| number.to_string()).expect("it is open");
+        journal.enqueue(Urgency::AtOnce, |_| number.to_string()).expect("it is open");
         if number % 10 == 0 {
             std::thread::sleep(std::time::Duration::from_millis(3));
         }

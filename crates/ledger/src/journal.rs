@@ -9,10 +9,10 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_journal::Format;
 use tollgate_journal::committer::{self, CommittedGroup, Event};
 use tollgate_journal::seal::Archived;
 use tollgate_journal::space::Space;
+use tollgate_journal::{Format, Urgency};
 
 pub(crate) use tollgate_journal::Stopped;
 pub(crate) use tollgate_journal::frame::Chain;
@@ -20,7 +20,7 @@ pub(crate) use tollgate_journal::space::{BALLAST, FREE_BYTES_MIN};
 
 use crate::archive;
 use crate::files::fatal::fatal;
-use crate::records::record::{Journaled, Record};
+use crate::records::record::{Journaled, OpenHold, Record};
 use segment::{Position, Writer};
 use tollgate_money::ids::{NodeId, Seq};
 
@@ -64,6 +64,61 @@ fn check_size(entry: &Journaled, bytes: usize) {
 
 /// The journal that is written.
 pub(crate) type Journal = tollgate_journal::Journal<Journaled>;
+
+/// Gives a record its place in the journal; `hold` is what it extends or ends, as it stood before.
+///
+/// # Errors
+/// After [`Journal::stop`].
+pub(crate) fn enqueue(
+    journal: &Journal,
+    record: Record,
+    hold: Option<OpenHold>,
+) -> Result<Seq, Stopped> {
+    journal.enqueue(urgency(&record), |seq| Journaled { seq, record, hold })
+}
+
+/// How soon a record is to be on disk. What somebody may wait for is written at once: holds, so that they
+/// are on disk when the answer that they pay for begins, and all that is acknowledged. Nobody waits for
+/// what follows from a record that stands before it: until it is on disk, a crash leaves the hold in
+/// doubt, or the money where it was, and who asks how far the journal is has it written.
+fn urgency(record: &Record) -> Urgency {
+    match record {
+        Record::Posted { .. }
+        | Record::PostedOwing { .. }
+        | Record::Voided { .. }
+        | Record::Recovered { .. }
+        | Record::DebtPaid { .. }
+        | Record::Lost(_)
+        | Record::Leased { .. }
+        | Record::Returned { .. }
+        | Record::HandedOver { .. }
+        | Record::Checkpointed(_) => Urgency::Gather,
+        Record::Reserved(_)
+        | Record::Extended { .. }
+        | Record::Task(_)
+        | Record::Announced { .. }
+        | Record::AccountCreated { .. }
+        | Record::AccountRenamed { .. }
+        | Record::AccountSuspended { .. }
+        | Record::AccountLimited { .. }
+        | Record::Granted { .. }
+        | Record::Refunded { .. }
+        | Record::WrittenOff { .. }
+        | Record::KeyCreated(_)
+        | Record::KeyUpdated(_)
+        | Record::KeyLimited { .. }
+        | Record::LoginSet(_)
+        | Record::SessionEnded { .. }
+        | Record::CodeCreated(_)
+        | Record::CodeRevoked { .. }
+        | Record::CodeUsed { .. }
+        | Record::DoubtResolved { .. }
+        | Record::SuspenseResolved { .. }
+        | Record::Acted(_)
+        | Record::Central(_)
+        | Record::Followed { .. } => Urgency::AtOnce,
+    }
+}
 
 /// What writes the journal, on a thread of its own.
 pub(crate) struct Committer<C> {
@@ -153,4 +208,48 @@ pub(crate) mod salvage {
 
     /// Whatever can be read of a journal.
     pub(crate) type Salvage = tollgate_journal::salvage::Salvage<super::LedgerFormat>;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_money::ids::{KeyId, RequestId};
+    use tollgate_money::money::Nanousd;
+    use tollgate_money::price::{Usage, UsageSource};
+
+    use crate::{Ledger, Options, Reserve, Settlement};
+
+    /// The pause keeps a settlement away from the date of the next flush. A machine that is busy may make
+    /// it longer than records gather, and then the thread rests without a date and has to be woken.
+    #[tokio::test]
+    async fn a_settlement_wakes_nobody_behind_its_hold() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ledger, _) = Ledger::open(Options::new(dir.path())).expect("opens");
+        let account = ledger.create_account("a").await.expect("an account").id;
+        ledger.grant(account, "g", Nanousd::new(1_000)).await.expect("a grant");
+        let wakes_no_one = async || {
+            let reserve = Reserve {
+                account,
+                key: KeyId::from_number(1),
+                model: "model".into(),
+                request: RequestId::new(),
+                amount: Nanousd::new(1),
+                floor: Nanousd::ZERO,
+            };
+            let hold = ledger.reserve(reserve).expect("a hold");
+            hold.durable().await.expect("on disk");
+            std::thread::sleep(Duration::from_millis(4));
+            let wakes = ledger.journal.wakes();
+            let (usage, source) = (Usage::default(), UsageSource::Upstream);
+            hold.post(Settlement { charge: Nanousd::new(1), usage, source });
+            ledger.journal.wakes() == wakes
+        };
+        for _ in 0..20 {
+            if wakes_no_one().await {
+                return ledger.close();
+            }
+        }
+        panic!("each settlement wakes the thread that writes");
+    }
 }

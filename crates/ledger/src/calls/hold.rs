@@ -155,7 +155,7 @@ impl Hold {
 
     /// Ends the hold with what the call cost. A charge above the hold takes what it can from the
     /// account's available money, whatever the key may spend, and the rest is the account's debt.
-    /// Returns at once; the record is on disk one group commit later.
+    /// Returns at once; the record is on disk with the next hold that is, some 50 ms later at most.
     pub fn post(mut self, settlement: Settlement) -> Posted {
         let Settlement { charge, usage, source } = settlement;
         let mut core = self.ledger.shard(self.account).lock();

@@ -8,7 +8,7 @@
 //! Who needs several locks takes them in this order: the house's shard, the shards of accounts by
 //! their places, and then one of keys, addresses and the ids of writes.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,16 +19,17 @@ use tokio::sync::Semaphore;
 
 use crate::files::fatal::fatal;
 use crate::files::lock::DirectoryLock;
-use crate::journal::{Journal, Stopped};
+use crate::journal::{self, Journal, Stopped};
 use crate::memory::act::Ids;
 use crate::memory::books::Books;
 use crate::memory::registry::TaskRegistry;
 use crate::memory::sent::{Left, Sent};
+use crate::projection::backlog::Backlog;
 use crate::projection::projected::{Projected, ProjectionState};
-use crate::projection::projector::Backlog;
 use crate::records::error::LedgerError;
+use crate::records::id_map::{IdMap, IdSet};
 use crate::records::key_limits::KeyLimits;
-use crate::records::record::{Journaled, Key, Record};
+use crate::records::record::{Key, Record};
 use crate::rules::account::Account;
 use crate::rules::audit;
 use crate::rules::core::Core;
@@ -77,14 +78,14 @@ pub struct Ledger {
 /// All keys, for authentication.
 #[derive(Default)]
 pub(crate) struct Keys {
-    pub(crate) by_hash: HashMap<KeyHash, Arc<Key>>,
-    pub(crate) by_id: HashMap<KeyId, Arc<Key>>,
+    pub(crate) by_hash: IdMap<KeyHash, Arc<Key>>,
+    pub(crate) by_id: IdMap<KeyId, Arc<Key>>,
     /// What is said of some keys.
-    pub(crate) limits: HashMap<KeyId, KeyLimits>,
+    pub(crate) limits: IdMap<KeyId, KeyLimits>,
     /// What is said of some accounts.
-    pub(crate) rates: HashMap<AccountId, Rates>,
+    pub(crate) rates: IdMap<AccountId, Rates>,
     /// Whose keys are refused; empty in most gateways.
-    pub(crate) suspended: HashSet<AccountId>,
+    pub(crate) suspended: IdSet<AccountId>,
 }
 
 impl Keys {
@@ -183,9 +184,7 @@ impl Ledger {
     /// the account's shard since before the decision.
     pub(crate) fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, Stopped> {
         let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
-        // Copied before the journal is locked.
-        let copy = record.clone();
-        let seq = self.journal.enqueue(|seq| Journaled { seq, record: copy, hold })?;
+        let seq = journal::enqueue(&self.journal, record.clone(), hold)?;
         self.reflect(core, seq, &record);
         if let Err(violation) = core.apply(seq, &record) {
             // The decision and the rules contradict each other. To go on would put memory and

@@ -18,7 +18,7 @@ use crate::files::lock::DirectoryLock;
 use crate::files::moved;
 use crate::journal::head::{Fork, Head, HeadFile};
 use crate::journal::segment::{self, Position, Writer};
-use crate::journal::{Committer, Journal, LedgerFormat};
+use crate::journal::{Committer, Journal, LedgerFormat, enqueue};
 use crate::memory::act::Ids;
 use crate::memory::books::Books;
 use crate::memory::ledger::{Keys, Ledger};
@@ -26,9 +26,10 @@ use crate::memory::registry::TaskRegistry;
 use crate::memory::sent::{Left, Sent};
 use crate::opening::options::Options;
 use crate::opening::repair;
+use crate::projection::backlog::Backlog;
 use crate::projection::load::{Loaded, load_or_rebuild, store_error};
 use crate::projection::projected::Projected;
-use crate::projection::projector::{self, Backlog, Projector, Pruning};
+use crate::projection::projector::{Projector, Pruning};
 use crate::projection::store::Store;
 use crate::projection::window::Window;
 use crate::reading::local::LocalBooks;
@@ -110,7 +111,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     };
     let journal = Arc::new(Journal::new(end.seq));
     for Journaled { record, hold, .. } in unwritten {
-        journal.enqueue(|seq| Journaled { seq, record, hold }).map_err(|_| OpenError::Closed)?;
+        enqueue(&journal, record, hold).map_err(|_| OpenError::Closed)?;
     }
     let ids = ids_of(&mut state)?;
     let (keys, emails) = beside(&state.cores);
@@ -199,11 +200,11 @@ impl Writing {
     fn run(self, backlog: &Backlog, head: &HeadFile) {
         let Self { journal, writer, space, on_commit } = self;
         let on_group = |group: CommittedGroup<Journaled>| {
-            let CommittedGroup { entries: records, end, bytes, took } = group;
             if let Some(on_commit) = &on_commit {
-                on_commit(Commit { records: records.len(), bytes, took });
+                let CommittedGroup { ref entries, bytes, took, .. } = group;
+                on_commit(Commit { records: entries.len(), bytes, took });
             }
-            backlog.push(projector::Group { records, end });
+            backlog.push(group);
         };
         let end = Committer { journal, writer, space, on_group }.run();
         backlog.stop();

@@ -1,8 +1,9 @@
-//! Sled, which is derived from the journal for queries: windows of records summed up, the store with
-//! its layout, checkpoints of it, the state of a start, and the thread that writes it.
+//! Sled, which is derived from the journal for queries: windows of records summed up as they are committed, the
+//! store with its layout, checkpoints of it, the state of a start, and the thread that writes it.
 //!
 //! It may import `records`, `rules`, `files` and the journal.
 
+pub(crate) mod backlog;
 pub(crate) mod checkpoint;
 pub(crate) mod grain;
 pub(crate) mod load;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::people::PeopleChanges;
 
 use crate::records::error::Violation;
+use crate::records::id_map::IdMap;
 use crate::records::key_limits::KeyLimits;
 use crate::records::loss::Lost;
 use crate::records::record::{Charge, Journaled, Key, OpenHold, Record, Reservation};
@@ -39,31 +40,31 @@ fn hour(at: UnixMs) -> u32 {
 /// Everything that one window changes.
 #[derive(Default)]
 pub(crate) struct Window {
-    pub(crate) created: HashMap<AccountId, Account>,
-    pub(crate) movements: HashMap<AccountId, Movement>,
-    pub(crate) keys: HashMap<KeyId, Arc<Key>>,
+    pub(crate) created: IdMap<AccountId, Account>,
+    pub(crate) movements: IdMap<AccountId, Movement>,
+    pub(crate) keys: IdMap<KeyId, Arc<Key>>,
     pub(crate) grants: Vec<(AccountId, String, Grant)>,
     pub(crate) refunds: Vec<(AccountId, String, Refund)>,
     pub(crate) write_offs: Vec<(AccountId, String, Grant)>,
     /// What calls may have cost the operator.
     pub(crate) losses: Vec<(Seq, Arc<Lost>)>,
     /// Holds as they are at the window's end; `None` for those that ended.
-    pub(crate) holds: HashMap<HoldId, Option<OpenHold>>,
+    pub(crate) holds: IdMap<HoldId, Option<OpenHold>>,
     /// Tasks as they are at the window's end.
-    pub(crate) tasks: HashMap<TaskId, Arc<Task>>,
+    pub(crate) tasks: IdMap<TaskId, Arc<Task>>,
     /// Holds that a crash had left open.
     pub(crate) in_doubt: Vec<Journaled>,
-    pub(crate) entries: HashMap<AccountId, Vec<Chunk>>,
+    pub(crate) entries: IdMap<AccountId, Vec<Chunk>>,
     pub(crate) usage: HashMap<UsageCell, UsageTotal>,
-    pub(crate) key_limits: HashMap<KeyId, (AccountId, KeyLimits)>,
-    pub(crate) rates: HashMap<AccountId, Rates>,
+    pub(crate) key_limits: IdMap<KeyId, (AccountId, KeyLimits)>,
+    pub(crate) rates: IdMap<AccountId, Rates>,
     /// What keys were charged, summed by day for as long as the day is the same: the order of days
     /// counts where a clock was set back.
-    pub(crate) charges: HashMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
+    pub(crate) charges: IdMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
     /// What is known of people.
     pub(crate) people: PeopleChanges,
     /// When keys were last charged for a call, be it nothing.
-    pub(crate) used: HashMap<(AccountId, KeyId), UnixMs>,
+    pub(crate) used: IdMap<(AccountId, KeyId), UnixMs>,
     first_seq: Option<Seq>,
 }
 
@@ -206,6 +207,11 @@ impl Window {
             .saturating_add(tasks)
             .saturating_add(losses)
             .saturating_add(self.people.rows())
+    }
+
+    /// How many sums it has: of accounts, of usage, and of what keys were charged.
+    pub(crate) fn sums(&self) -> usize {
+        self.movements.len().saturating_add(self.usage.len()).saturating_add(self.used.len())
     }
 
     fn add_hold(&mut self, seq: Seq, record: &Record, before: Option<&OpenHold>, first_seq: Seq) {

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::records::error::{LedgerError, Violation};
+use crate::records::id_map::IdMap;
 use crate::records::loss::LossSums;
 use crate::records::record::{Key, OpenHold, Record};
 use crate::records::task::Task;
@@ -31,10 +32,10 @@ pub use decide::{Decision, Post};
 /// The state of some accounts: all of them, or a shard.
 #[derive(Debug, Default)]
 pub struct Core {
-    pub(crate) accounts: HashMap<AccountId, AccountState>,
-    pub(crate) holds: HashMap<HoldId, OpenHold>,
+    pub(crate) accounts: IdMap<AccountId, AccountState>,
+    pub(crate) holds: IdMap<HoldId, OpenHold>,
     /// Tasks for which something remains to be done.
-    pub(crate) tasks: HashMap<TaskId, Arc<Task>>,
+    pub(crate) tasks: IdMap<TaskId, Arc<Task>>,
     /// What is no customer's; empty in all shards but the house's.
     pub(crate) house: House,
     /// Whether other nodes spend of the same accounts, and let keys spend of the same limits.
@@ -44,7 +45,7 @@ pub struct Core {
 #[derive(Clone, Debug)]
 pub(crate) struct AccountState {
     pub(crate) account: Account,
-    pub(crate) keys: HashMap<KeyId, Arc<Key>>,
+    pub(crate) keys: IdMap<KeyId, Arc<Key>>,
     pub(crate) grants: HashMap<String, Grant>,
     pub(crate) refunds: HashMap<String, Refund>,
     /// Debts that were written off, by the callers' ids.
@@ -52,7 +53,7 @@ pub(crate) struct AccountState {
     /// What its calls may have cost the operator, by cause.
     pub(crate) losses: LossSums,
     /// What was given back of each hold: the sum over `refunds`.
-    refunded: HashMap<HoldId, Nanousd>,
+    refunded: IdMap<HoldId, Nanousd>,
     /// The tasks in work that an upstream has given an id, by that id.
     native_tasks: HashMap<String, TaskId>,
     /// Submits that are recognised when they are repeated, by what the customer calls them.
@@ -291,12 +292,12 @@ impl AccountState {
     fn new(account: Account) -> Self {
         Self {
             account,
-            keys: HashMap::new(),
+            keys: IdMap::default(),
             grants: HashMap::new(),
             refunds: HashMap::new(),
             write_offs: HashMap::new(),
             losses: LossSums::new(),
-            refunded: HashMap::new(),
+            refunded: IdMap::default(),
             native_tasks: HashMap::new(),
             submits: HashMap::new(),
             rates: Rates::NONE,

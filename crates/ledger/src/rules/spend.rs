@@ -6,10 +6,10 @@
 //! the sum may pass the limit by that.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
+use crate::records::id_map::IdMap;
 use crate::records::key_limits::Capped;
 use crate::records::key_limits::KeyLimits;
 use crate::records::key_limits::Period;
-use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use time::{Date, OffsetDateTime};
@@ -215,9 +215,9 @@ pub(crate) struct Spending {
 /// The same for the keys of an account.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spendings {
-    of: HashMap<KeyId, Spending>,
+    of: IdMap<KeyId, Spending>,
     /// What a node of a fleet may let each spend. Not kept over a start.
-    shares: HashMap<KeyId, CapShares>,
+    shares: IdMap<KeyId, CapShares>,
 }
 
 impl Spendings {

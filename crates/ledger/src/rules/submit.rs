@@ -1,12 +1,12 @@
 //! Submits of tasks: which are repetitions, and what a task's record must keep to.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_options::ledger::REPEATED_WITHIN;
 
+use crate::records::id_map::IdMap;
 use crate::records::record::OpenHold;
 use crate::records::task::{Repeat, Stage, Task};
 use crate::rules::core::Core;
@@ -75,7 +75,7 @@ pub(crate) fn submit_of(task: &Task) -> Option<([u8; 32], Option<Submit>)> {
 pub(crate) fn check_task(
     task: &Task,
     before: Option<&Arc<Task>>,
-    holds: &HashMap<HoldId, OpenHold>,
+    holds: &IdMap<HoldId, OpenHold>,
 ) -> Result<(), &'static str> {
     let hold = holds.get(&task.intent.hold);
     let is_own = hold.is_none_or(|hold| hold.reservation.account == task.intent.account);

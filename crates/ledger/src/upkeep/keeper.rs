@@ -20,13 +20,13 @@ use crate::files::seal::{self, Seal};
 use crate::journal::head::{Checkpoint, HeadFile};
 use crate::journal::sealing::{Next, make_seal};
 use crate::journal::segment::{self, Position};
-use crate::journal::{FREE_BYTES_MIN, Journal};
+use crate::journal::{FREE_BYTES_MIN, Journal, enqueue};
+use crate::projection::backlog::Backlog;
 use crate::projection::checkpoint;
 use crate::projection::projected::Projected;
-use crate::projection::projector::Backlog;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::OpenError;
-use crate::records::record::{Journaled, Record};
+use crate::records::record::Record;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::Seq;
 
@@ -268,7 +268,7 @@ impl AtWork {
         let (seq, sha256, at) = (written.seq, written.sha256, written.at);
         let record = Record::Checkpointed(Arc::new(written));
         // The journal stops, and the file is one that it does not tell of.
-        let Ok(told_at) = self.journal.enqueue(|seq| Journaled { seq, record, hold: None }) else {
+        let Ok(told_at) = enqueue(&self.journal, record, None) else {
             return Ok(());
         };
         while !self.journal.is_durable(told_at) {
