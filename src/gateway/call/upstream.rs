@@ -3,13 +3,13 @@
 //! its end whoever is left to listen, and how much of a request was sent is known.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use http::Version;
 use http::header::{HeaderName, TRANSFER_ENCODING};
-use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Stream;
 use pingora::protocols::http::v1::client::HttpSession;
@@ -17,6 +17,7 @@ use pingora::protocols::l4::socket::SocketAddr;
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType, Result, RetryType};
 
+use crate::gateway::call::connectors::Connectors;
 use crate::gateway::call::joined::Joined;
 
 /// A request body is handed over in pieces of this size: the time to write counts for each, and
@@ -32,7 +33,7 @@ const INFORMATIONAL_MAX: u32 = 16;
 const LOOKED_AT_BYTES_MAX: usize = 64 * 1024;
 
 /// The connections to all upstreams.
-pub(crate) struct Upstreams(TransportConnector);
+pub(crate) struct Upstreams(Arc<Connectors>);
 
 /// How much of a request has been handed to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +66,9 @@ pub(crate) struct UpstreamCall {
 }
 
 impl Upstreams {
-    /// None yet; at most `idle_max` are kept while they are unused, over all upstreams.
-    pub(crate) fn new(idle_max: usize) -> Self {
-        Self(TransportConnector::new(Some(ConnectorOptions::new(idle_max))))
+    /// Those that `connectors` make and keep.
+    pub(crate) fn new(connectors: Arc<Connectors>) -> Self {
+        Self(connectors)
     }
 
     /// A connection for one request: one that is there, or a new one.
@@ -76,12 +77,13 @@ impl Upstreams {
     /// What keeps it from being made. Nothing was sent.
     pub(crate) async fn connect(&self, peer: Box<HttpPeer>) -> Result<UpstreamCall> {
         let key = peer.reuse_hash();
-        let kept = self.0.reused_stream(&KeptPeer { peer: &peer, key }).await;
+        let connector = self.0.get(peer.tls()).await.map_err(|error| error.into_up())?;
+        let kept = connector.reused_stream(&KeptPeer { peer: &peer, key }).await;
         let (stream, reused) = match kept.filter(|stream| leads_to(stream, &peer)) {
             Some(stream) => (stream, true),
             // Making one takes a future of 20 KB, which most requests do without.
             None => {
-                let made = Box::pin(self.0.new_stream(&*peer)).await;
+                let made = Box::pin(connector.new_stream(&*peer)).await;
                 (Joined::wrap(made.map_err(|error| error.into_up())?), false)
             }
         };
@@ -110,8 +112,10 @@ impl Upstreams {
         let UpstreamCall { mut session, peer, key, sent, .. } = call;
         if sent == Sent::Whole {
             session.respect_keepalive();
-            if let Some(stream) = session.reuse().await {
-                self.0.release_stream(stream, key, peer.options.idle_timeout);
+            if let Some(stream) = session.reuse().await
+                && let Ok(connector) = self.0.get(peer.tls()).await
+            {
+                connector.release_stream(stream, key, peer.options.idle_timeout);
             }
         }
     }

@@ -7,7 +7,7 @@ const ADMIN_MIN: u64 = 16;
 /// Listeners, the ledger and its next segment, the request log, timers and pipes: some 50. Look-ups of
 /// names, webhooks and questions about tasks take the rest.
 const KEPT: u64 = 96;
-/// Idle connections to upstreams that are worth keeping, at most.
+/// Idle connections to upstreams that are worth keeping, at most, with TLS or without.
 const IDLE_UPSTREAM_MAX: u64 = 512;
 /// Customers' connections at most, however many descriptors there are: idle ones take 20 KiB each,
 /// 400 MiB together.
@@ -25,7 +25,7 @@ pub struct Descriptors {
     pub customers: usize,
     /// Streams over HTTP/2, each of which may need a connection to an upstream.
     pub streams: usize,
-    /// Unused connections to upstreams.
+    /// Unused connections to upstreams: so many over TLS, and so many without.
     pub idle_upstream: usize,
 }
 
@@ -35,8 +35,8 @@ impl Descriptors {
     pub fn from_limit(limit: u64) -> Self {
         let admin = (limit / 16).clamp(ADMIN_MIN, ADMIN_MAX);
         let usable = limit.saturating_sub(KEPT + admin).max(8);
-        let idle_upstream = (usable / 8).min(IDLE_UPSTREAM_MAX);
-        let rest = usable - idle_upstream;
+        let idle_upstream = (usable / 16).min(IDLE_UPSTREAM_MAX);
+        let rest = usable - 2 * idle_upstream;
         let customers = (rest / 5 * 2).clamp(2, CUSTOMERS_MAX);
         let streams = rest.saturating_sub(2 * customers).clamp(1, STREAMS_MAX);
         let count = |share: u64| usize::try_from(share).unwrap_or(usize::MAX);
@@ -58,7 +58,7 @@ mod tests {
         for limit in [256, 1024, 4096, 20_000, 65_536, 1_048_576, u64::MAX] {
             let Descriptors { admin, customers, streams, idle_upstream } =
                 Descriptors::from_limit(limit);
-            let all = admin + 2 * customers + streams + idle_upstream;
+            let all = admin + 2 * customers + streams + 2 * idle_upstream;
             let all = u64::try_from(all).expect("a number");
             assert!(all + KEPT <= limit, "{all} of {limit}, and {KEPT} are kept");
             assert!(customers >= 40, "{customers} customers of {limit}");
