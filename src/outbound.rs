@@ -33,14 +33,12 @@ impl Outbound {
     /// Clients without any connection yet.
     ///
     /// # Errors
-    /// When the machine's root certificates cannot be read.
-    pub fn new() -> Result<Self, reqwest::Error> {
-        // Another part of the process may have chosen before: any choice will do.
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let configured = client().build()?;
+    /// When TLS cannot be spoken at all.
+    pub fn new() -> anyhow::Result<Self> {
+        let configured = client()?.build()?;
         // Each of a customer's receivers may have a name of its own: connections that are kept for the
         // next one would be as many as they like.
-        let public = client().pool_max_idle_per_host(0);
+        let public = client()?.pool_max_idle_per_host(0);
         let public = public.https_only(true).dns_resolver(PublicOnly).build()?;
         Ok(Self { configured, public })
     }

@@ -26,7 +26,7 @@ use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
 use crate::console::{self, ConsoleParts};
-use crate::gateway::{Descriptors, GatewayParts, Hosted, Inward, check_upstreams};
+use crate::gateway::{Connectors, Descriptors, GatewayParts, Hosted, Inward, check_upstreams};
 use crate::ledger::Ledger;
 use crate::logging;
 use crate::mcp;
@@ -226,6 +226,8 @@ async fn serve(
     let handover = handover(role, &listeners, &admin_listener)?;
     let admin_address = admin_listener.local_addr()?;
 
+    let connectors = Arc::new(Connectors::default());
+    connectors.begin(&config);
     // Before the process that runs gives up its place to this one.
     let fleet = stores::open_fleet(&config, &metrics).await?;
     if role == Role::TakesOver {
@@ -241,7 +243,8 @@ async fn serve(
     let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
     let tasks = start_tasks(&handle, &ledger, &outbound, &metrics, &requests)?;
     let passwords = Passwords::default();
-    let parts = parts(&handle, &stores, &metrics, outbound, &tasks, &passwords, shares)?;
+    let parts =
+        parts(&handle, &stores, &metrics, (connectors, outbound), &tasks, &passwords, shares)?;
     let (balancer, deadline) = (Arc::clone(&parts.balancer), Arc::clone(&parts.deadline));
     let open = Arc::clone(&parts.open);
     let listening = listen::start(&parts, listeners, &stopped)?;
@@ -312,7 +315,7 @@ fn parts(
     config: &Arc<ConfigHandle>,
     stores: &Stores,
     metrics: &Arc<Metrics>,
-    outbound: Outbound,
+    (connectors, outbound): (Arc<Connectors>, Outbound),
     tasks: &Arc<Tasks>,
     passwords: &Passwords,
     descriptors: Descriptors,
@@ -322,6 +325,7 @@ fn parts(
         ledger: Arc::clone(&stores.ledger),
         metrics: Arc::clone(metrics),
         requests: Arc::clone(&stores.requests),
+        connectors,
         outbound,
         tasks: Arc::clone(tasks),
         balancer: Balancer::new(&config.load()),

@@ -19,6 +19,7 @@ mod proxy;
 mod exchange;
 mod record;
 
+pub use call::connectors::Connectors;
 pub use call::health::check_upstreams;
 pub use listen::certificates::Certificates;
 pub use listen::connection::Connections;

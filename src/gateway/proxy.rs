@@ -16,6 +16,7 @@ use crate::clock::UnixMs;
 use crate::config::ConfigHandle;
 use crate::gateway::answer::{relay, respond};
 use crate::gateway::call;
+use crate::gateway::call::connectors::{Connectors, NO_ROOTS};
 use crate::gateway::call::upstream::Upstreams;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::connection::Connections;
@@ -49,6 +50,8 @@ pub struct GatewayParts {
     pub metrics: Arc<Metrics>,
     /// What people read of requests that are over.
     pub requests: Arc<RequestLog>,
+    /// Where connections for calls that are relayed come from.
+    pub connectors: Arc<Connectors>,
     /// Calls that are not relayed.
     pub outbound: Outbound,
     /// Work that outlives its request.
@@ -99,6 +102,7 @@ impl Gateway {
             ledger,
             metrics,
             requests,
+            connectors,
             outbound,
             tasks,
             balancer,
@@ -127,7 +131,7 @@ impl Gateway {
             hosted: Arc::default(),
             deadline: Arc::clone(&deadline),
             addresses: Arc::default(),
-            upstreams: Arc::new(Upstreams::new(descriptors.idle_upstream)),
+            upstreams: Arc::new(Upstreams::new(connectors, descriptors.idle_upstream)),
             open: Arc::new(open),
         };
         inward.lead_to(inner.clone(), deadline);
@@ -137,7 +141,7 @@ impl Gateway {
     /// The gateway behind a listener. `h2c` says whether HTTP/2 is spoken without TLS.
     #[must_use]
     pub fn behind(self, transport: Transport, h2c: bool) -> Connections<Self> {
-        let conf = ServerConf::default();
+        let conf = server_conf();
         let (deadline, open) = (Arc::clone(&self.deadline), Arc::clone(&self.open));
         let ledger = Arc::clone(&self.ledger);
         let is_known = Arc::new(move |header: &RequestHeader| {
@@ -226,4 +230,10 @@ impl ProxyHttp for Gateway {
     ) -> bool {
         true
     }
+}
+
+/// How Pingora is set up. It makes connections to upstreams for its own loop, which is not used: that
+/// needs no root certificates.
+pub(super) fn server_conf() -> ServerConf {
+    ServerConf { ca_file: Some(NO_ROOTS.to_owned()), ..ServerConf::default() }
 }

@@ -1,13 +1,14 @@
 //! Who calls a tool, and the requests that are made for them.
 
 use std::fmt::Write as _;
+use std::future::pending;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method};
 use rmcp::RoleServer;
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -47,8 +48,9 @@ pub(super) struct ToolCaller {
     downstream: Option<Downstream>,
     memory: Memory,
     inward: Inward,
-    /// How the call can be told to end, and its progress told.
-    pub(super) context: RequestContext<RoleServer>,
+    /// How the call can be told to end, and its progress told; `None` for one that is dropped when it is
+    /// to end, and that nobody follows.
+    context: Option<RequestContext<RoleServer>>,
 }
 
 /// A good answer of the gateway.
@@ -100,19 +102,25 @@ impl ToolCaller {
     pub(super) fn new(
         snapshot: Arc<Snapshot>,
         inward: Inward,
-        context: RequestContext<RoleServer>,
+        asked_with: &HeaderMap,
+        extensions: &Extensions,
     ) -> Option<Self> {
-        let parts = context.extensions.get::<Parts>()?;
-        let key = Arc::clone(parts.extensions.get::<Arc<Key>>()?);
-        let downstream = parts.extensions.get::<Downstream>().copied();
-        let memory = parts.extensions.get::<Memory>()?.clone();
+        let key = Arc::clone(extensions.get::<Arc<Key>>()?);
+        let downstream = extensions.get::<Downstream>().copied();
+        let memory = extensions.get::<Memory>()?.clone();
         let mut headers = HeaderMap::with_capacity(8);
         for name in PASSED_ON {
-            for value in parts.headers.get_all(&name) {
+            for value in asked_with.get_all(&name) {
                 headers.append(name.clone(), value.clone());
             }
         }
+        let context = None;
         Some(Self { key, snapshot, headers, downstream, memory, inward, context })
+    }
+
+    /// This caller, whose call the protocol's library ends and tells the progress of.
+    pub(super) fn followed_by(self, context: RequestContext<RoleServer>) -> Self {
+        Self { context: Some(context), ..self }
     }
 
     /// The path of an operation.
@@ -136,7 +144,10 @@ impl ToolCaller {
         operation: Operation,
         body: &Value,
     ) -> Result<GatewayAnswer, ToolError> {
-        let body = Bytes::from(body.to_string());
+        let written = serde_json::to_vec(body);
+        let body =
+            written.map_err(|_| ToolError::failed("internal_error", "It cannot be written."))?;
+        let body = Bytes::from(body);
         self.post_as(operation, HeaderValue::from_static("application/json"), body, &[]).await
     }
 
@@ -166,6 +177,25 @@ impl ToolCaller {
         self.ask(Method::GET, path, self.headers.clone(), Bytes::new()).await
     }
 
+    /// Waits until the call is to end before its time.
+    pub(super) async fn cancelled(&self) {
+        match &self.context {
+            Some(context) => context.ct.cancelled().await,
+            None => pending().await,
+        }
+    }
+
+    /// Tells how far the call is, if its client wants to know.
+    pub(super) async fn tell(
+        &self,
+        progress: impl FnOnce(ProgressToken) -> ProgressNotificationParam,
+    ) {
+        let Some(context) = &self.context else { return };
+        let Some(token) = context.meta.get_progress_token() else { return };
+        // A client that is gone has cancelled the call as well.
+        drop(context.peer.notify_progress(progress(token)).await);
+    }
+
     async fn ask(
         &self,
         method: Method,
@@ -179,7 +209,7 @@ impl ToolCaller {
         tokio::select! {
             answer = whole(&self.inward, request, max, self.memory.part()) => answer,
             // Nobody waits for it any more: to the gateway, the customer has left.
-            () = self.context.ct.cancelled() => {
+            () = self.cancelled() => {
                 Err(ToolError::failed("cancelled", "The call was cancelled."))
             }
         }

@@ -19,12 +19,13 @@ use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use serde_json::json;
 
+use super::direct;
 use super::server::Server;
 use crate::config::ConfigHandle;
 use crate::config::snapshot::Mcp;
 use crate::gateway::Downstream;
 
-type HttpAnswer = Response<BoxBody<Bytes, std::convert::Infallible>>;
+pub(super) type HttpAnswer = Response<BoxBody<Bytes, std::convert::Infallible>>;
 
 /// What pages may read beside the body.
 const EXPOSED: HeaderValue =
@@ -37,15 +38,17 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 #[derive(Clone)]
 pub(super) struct Door {
     config: Arc<ConfigHandle>,
+    server: Server,
     service: StreamableHttpService<Server, NeverSessionManager>,
 }
 
 impl Door {
     pub(super) fn new(
         config: Arc<ConfigHandle>,
+        server: Server,
         service: StreamableHttpService<Server, NeverSessionManager>,
     ) -> Self {
-        Self { config, service }
+        Self { config, server, service }
     }
 
     pub(super) async fn answer(&self, request: Request<Full<Bytes>>) -> HttpAnswer {
@@ -65,7 +68,10 @@ impl Door {
         }
         let mut answer = match (request.method() == Method::OPTIONS, &origin) {
             (true, Some(_)) => preflight(headers),
-            _ => self.service.handle(request).await,
+            _ => match direct::answer(&self.server, request).await {
+                Ok(answer) => answer,
+                Err(request) => self.service.handle(request).await,
+            },
         };
         if let Some(origin) = origin {
             let headers = answer.headers_mut();

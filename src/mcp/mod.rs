@@ -6,6 +6,7 @@
 //! there. Here it is only put into words.
 
 mod door;
+mod direct;
 mod server;
 mod caller;
 mod refused;
@@ -52,12 +53,13 @@ pub fn hosted(config: &Arc<ConfigHandle>, inward: &Inward) -> Option<Hosted> {
         .disable_allowed_hosts()
         .disable_allowed_origins();
     let server = Server::new(Arc::clone(config), inward.clone());
+    let own = server.clone();
     let service = StreamableHttpService::new(
-        move || Ok(server.clone()),
+        move || Ok(own.clone()),
         Arc::new(NeverSessionManager::default()),
         settings,
     );
-    let door = Door::new(Arc::clone(config), service);
+    let door = Door::new(Arc::clone(config), server, service);
     let service = tower::service_fn(move |request| {
         let door = door.clone();
         async move { Ok(door.answer(request).await) }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::request::Parts;
+use http::{Extensions, HeaderMap};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -26,8 +28,20 @@ impl Server {
         Self { config, inward }
     }
 
+    /// Who calls a tool without the protocol's library; `None` for a request that did not come through
+    /// the gateway.
+    pub(super) fn direct_caller(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Option<ToolCaller> {
+        ToolCaller::new(self.config.load(), self.inward.clone(), headers, extensions)
+    }
+
     fn caller(&self, context: RequestContext<RoleServer>) -> Result<ToolCaller, ErrorData> {
-        let caller = ToolCaller::new(self.config.load(), self.inward.clone(), context);
+        let parts = context.extensions.get::<Parts>();
+        let caller = parts.and_then(|parts| self.direct_caller(&parts.headers, &parts.extensions));
+        let caller = caller.map(|caller| caller.followed_by(context));
         caller.ok_or_else(|| ErrorData::internal_error("The request has no key.", None))
     }
 }

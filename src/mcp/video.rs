@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam};
+use rmcp::model::{
+    CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam, ProgressToken,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -158,10 +160,10 @@ pub(super) async fn get(
         if has_ended(&record) || waited >= wait {
             return Ok(result(&answer, record));
         }
-        tell(caller, &record, waited, wait).await;
+        caller.tell(|token| progress(token, &record, waited, wait)).await;
         tokio::select! {
             () = tokio::time::sleep(LOOKED_AT_EVERY.min(wait - waited)) => {}
-            () = caller.context.ct.cancelled() => {
+            () = caller.cancelled() => {
                 return Err(ToolError::failed("cancelled", "The call was cancelled."));
             }
         }
@@ -172,15 +174,17 @@ fn has_ended(record: &Value) -> bool {
     matches!(record["status"].as_str(), Some("succeeded" | "failed" | "expired" | "cancelled"))
 }
 
-/// Tells a client that asked for it how long it has waited, and for what.
-async fn tell(caller: &ToolCaller, record: &Value, waited: Duration, wait: Duration) {
-    let Some(token) = caller.context.meta.get_progress_token() else { return };
+/// How long a client has waited, and for what.
+fn progress(
+    token: ProgressToken,
+    record: &Value,
+    waited: Duration,
+    wait: Duration,
+) -> ProgressNotificationParam {
     let status = record["status"].as_str().unwrap_or("processing");
-    let progress = ProgressNotificationParam::new(token, waited.as_secs_f64())
+    ProgressNotificationParam::new(token, waited.as_secs_f64())
         .with_total(wait.as_secs_f64())
-        .with_message(format!("The video is {status}."));
-    // A client that is gone has cancelled the call as well.
-    drop(caller.context.peer.notify_progress(progress).await);
+        .with_message(format!("The video is {status}."))
 }
 
 /// The record, and the video if there is one.

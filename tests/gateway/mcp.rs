@@ -55,11 +55,20 @@ impl Client {
     }
 
     async fn send(&self, headers: &[(&str, &str)], body: impl Into<reqwest::Body>) -> Reply {
+        self.send_accepting("application/json, text/event-stream", headers, body).await
+    }
+
+    async fn send_accepting(
+        &self,
+        accept: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<reqwest::Body>,
+    ) -> Reply {
         let mut request = self
             .http
             .post(&self.url)
             .header("content-type", "application/json")
-            .header("accept", "application/json, text/event-stream");
+            .header("accept", accept);
         if !self.key.is_empty() {
             request = request.bearer_auth(&self.key);
         }
@@ -199,6 +208,139 @@ async fn in_the_present_version_every_request_stands_by_itself() {
     ] {
         let reply = client.send(&wrong, body.clone()).await;
         assert_eq!(reply.status, 400, "{wrong:?}: {}", reply.text);
+    }
+}
+
+/// What a message may be besides the usual call of a tool, and the usual one itself.
+fn messages() -> Vec<Value> {
+    let call = |name: &str, arguments: Value| {
+        let params = json!({"name": name, "arguments": arguments});
+        json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+    };
+    let chat = call("chat", json!({"model": CHAT, "prompt": "Hi"}));
+    let with = |at: &str, value: Value| {
+        let mut message = chat.clone();
+        *message.pointer_mut(at).expect("a place") = value;
+        message
+    };
+    let beside = |at: &str, name: &str, value: Value| {
+        let mut message = chat.clone();
+        message.pointer_mut(at).expect("a place")[name] = value;
+        message
+    };
+    let mut messages = vec![
+        chat.clone(),
+        call("embed", json!({"model": "text-embedding-3-small", "input": "Hi"})),
+        call("list_models", json!({})),
+        call("get_balance", json!({})),
+        call("get_balance", json!({"more": 1})),
+        call("get_video", json!({"id": "none"})),
+        call("chat", json!({"model": "none", "prompt": "Hi"})),
+        call("chat", json!({"model": CHAT, "prompt": 7})),
+        call("none", json!({})),
+        call("chat", json!(null)),
+        call("chat", json!([1])),
+        with("/method", json!("tools/list")),
+        with("/method", json!("none")),
+        with("/jsonrpc", json!("1.0")),
+        with("/params", json!({"name": "get_balance"})),
+        with("/params", json!({})),
+        with("/params", json!(null)),
+        beside("", "more", json!(1)),
+        beside("/params", "more", json!(1)),
+        beside("/params", "task", json!({})),
+        beside("/params", "requestState", json!("state")),
+    ];
+    for id in [json!("a"), json!(-1), json!(1.5), json!(null), json!({}), json!(u64::MAX)] {
+        messages.push(with("/id", id));
+    }
+    let version = "io.modelcontextprotocol/protocolVersion";
+    let capabilities = "io.modelcontextprotocol/clientCapabilities";
+    for meta in [
+        json!({}),
+        json!(null),
+        json!({"progressToken": "p"}),
+        json!({version: PRESENT}),
+        json!({version: "2025-06-18"}),
+        json!({version: 7}),
+        json!({capabilities: {}}),
+        json!({version: PRESENT, capabilities: {}}),
+        json!({version: PRESENT, capabilities: 7}),
+        json!({version: PRESENT, capabilities: {}, "io.modelcontextprotocol/clientInfo": 7}),
+        json!({version: PRESENT, capabilities: {}, "more": 1}),
+        json!({version: "2025-06-18", capabilities: {}}),
+        json!({version: "2020-01-01", capabilities: {}}),
+    ] {
+        messages.push(beside("/params", "_meta", meta));
+    }
+    messages
+}
+
+/// What headers may say of a message.
+fn headers() -> Vec<Vec<(&'static str, &'static str)>> {
+    let version = |version| ("mcp-protocol-version", version);
+    let (method, name) = (("mcp-method", "tools/call"), ("mcp-name", "chat"));
+    let mut headers = vec![
+        vec![],
+        vec![version(PRESENT), method, name],
+        vec![version(PRESENT), method, ("mcp-name", "get_balance")],
+        vec![version(PRESENT), method, ("mcp-name", "=?base64?Y2hhdA==?=")],
+        vec![version(PRESENT), method],
+        vec![version(PRESENT), name],
+        vec![version(PRESENT)],
+        vec![version(PRESENT), method, method, name],
+        vec![version(PRESENT), method, name, name],
+        vec![version(PRESENT), version(PRESENT), method, name],
+        vec![version("2020-01-01")],
+        vec![version("")],
+        vec![method, name],
+    ];
+    headers.extend(EARLIER.map(|earlier| vec![version(earlier)]));
+    headers.push(vec![version("2025-06-18"), ("mcp-method", "tools/list")]);
+    headers
+}
+
+/// The usual call of a tool is answered without the protocol's library, and every other request by it.
+/// Nobody can tell: a client that writes its `Accept` in another way is always answered by the library.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_to_a_usual_call_is_that_of_the_protocols_library() {
+    let (_demo, _, _, client) = demo().await;
+    let mut calls = 0;
+    for message in messages() {
+        for headers in headers() {
+            let mut answers = Vec::new();
+            for accept in [
+                "application/json, text/event-stream",
+                "application/json;q=0.9, text/event-stream;q=0.9",
+            ] {
+                let reply = client.send_accepting(accept, &headers, message.to_string()).await;
+                let content_type = reply.headers.get("content-type").cloned();
+                answers.push((reply.status, content_type, masked(&reply.text)));
+            }
+            assert_eq!(answers[0], answers[1], "{headers:?} {message}");
+            calls += u32::from(answers[0].2.contains("\"isError\":false"));
+        }
+    }
+    assert!(calls > 100, "{calls} calls of tools");
+}
+
+/// A text without what differs from request to request: ids, and what was spent so far.
+fn masked(text: &str) -> String {
+    let Ok(mut message) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
+    mask(&mut message);
+    message.to_string()
+}
+
+fn mask(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            let differs = ["request_id", "available", "held", "spent"];
+            members.retain(|name, _| !differs.contains(&name.as_str()));
+            members.values_mut().for_each(mask);
+        }
+        Value::Array(members) => members.iter_mut().for_each(mask),
+        Value::String(text) if text.contains(" available, ") => text.clear(),
+        _ => {}
     }
 }
 

@@ -7,7 +7,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +18,7 @@ use crate::checked::{self, hex32};
 use crate::error::Error;
 use crate::files::sync_directory;
 use crate::format::{Format, Nothing};
-use crate::frame::{self, Chain};
+use crate::frame::Chain;
 use crate::reader::Reader;
 use crate::seal::{self, Seal};
 use crate::segment::{self, Position};
@@ -198,7 +197,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         if length < self.offset {
             return behind();
         }
-        match chain_at(&file, self.offset).map_err(Error::io(&path))? {
+        match segment::chain_at(&file, self.offset).map_err(Error::io(&path))? {
             Some(chain) if chain != self.chain => Err(self.another(journal)),
             // What is damaged there is told, with its place, by whoever reads it.
             _ => Ok(()),
@@ -272,25 +271,6 @@ fn check_order<N>(journal: &Path, head: Option<&JournalHead<N>>) -> Result<(), E
         }
     }
     Ok(())
-}
-
-/// The chain after the frame that ends at `offset`; `None` where none does.
-fn chain_at(file: &File, offset: u64) -> io::Result<Option<Chain>> {
-    let mut at = frame::SEGMENT_HEADER_BYTES as u64;
-    let mut header = [0; frame::SEGMENT_HEADER_BYTES];
-    file.read_exact_at(&mut header, 0)?;
-    let Ok((_, mut chain)) = frame::decode_segment_header(&header) else { return Ok(None) };
-    let mut header = [0; frame::FRAME_HEADER_BYTES];
-    while at < offset {
-        file.read_exact_at(&mut header, at)?;
-        let (Some(bytes), Some(after)) = (frame::whole_bytes(&header), frame::chain_after(&header))
-        else {
-            return Ok(None);
-        };
-        at = at.saturating_add(bytes as u64);
-        chain = after;
-    }
-    Ok((at == offset).then_some(chain))
 }
 
 /// The file of a journal that is open, for those who note something in it.

@@ -159,7 +159,7 @@ const LOOK_BACK_BYTES: u64 = 256 << 10;
 /// [`Error::OtherJournal`], and when the segment cannot be read.
 pub fn check_place(dir: &Path, at: Position) -> Result<(), Error> {
     let path = path(dir, at.segment);
-    let mut file = match File::open(&path) {
+    let file = match File::open(&path) {
         Ok(file) if at.segment > 0 => file,
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(Error::io(&path)(error));
@@ -169,27 +169,31 @@ pub fn check_place(dir: &Path, at: Position) -> Result<(), Error> {
     if file.metadata().map_err(Error::io(&path))?.len() < at.offset {
         return Ok(());
     }
+    if chain_at(&file, at.offset).map_err(Error::io(&path))? == Some(at.chain) {
+        return Ok(());
+    }
+    Err(Error::OtherJournal { path, offset: at.offset, seq: at.seq })
+}
+
+/// The hash chain behind the frame of a segment that ends at `offset`, or behind the segment's header;
+/// `None` where neither ends. The file is read backwards from there, and no further than it takes.
+pub(crate) fn chain_at(mut file: &File, offset: u64) -> io::Result<Option<Chain>> {
     let mut look_back = LOOK_BACK_BYTES;
-    let found = loop {
-        let from = at.offset.saturating_sub(look_back);
+    loop {
+        let from = offset.saturating_sub(look_back);
         let mut bytes = Vec::new();
-        let read = file.seek(SeekFrom::Start(from));
-        let read = read.and_then(|_| (&mut file).take(at.offset - from).read_to_end(&mut bytes));
-        read.map_err(Error::io(&path))?;
-        let chain = if at.offset == frame::SEGMENT_HEADER_BYTES as u64 {
+        file.seek(SeekFrom::Start(from))?;
+        file.take(offset - from).read_to_end(&mut bytes)?;
+        let chain = if offset == frame::SEGMENT_HEADER_BYTES as u64 {
             frame::decode_segment_header(&bytes).ok().map(|(_, chain)| chain)
         } else {
             frame::chain_at_end(&bytes)
         };
         if chain.is_some() || from == 0 {
-            break chain;
+            return Ok(chain);
         }
         look_back = look_back.saturating_mul(16);
-    };
-    if found == Some(at.chain) {
-        return Ok(());
     }
-    Err(Error::OtherJournal { path, offset: at.offset, seq: at.seq })
 }
 
 /// A segment's header is durable before a frame is written behind it.

@@ -351,6 +351,35 @@ fn a_journal_that_ends_before_its_head_is_refused() {
     assert!(matches!(refused, Error::Forked { .. }), "{refused}");
 }
 
+/// Behind each frame, however long it is and whatever its records say, the chain is that of the writer;
+/// within a frame there is none.
+#[test]
+fn the_chain_at_a_place_is_found_from_behind() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut writer = Writer::<TextLines>::open(dir.path(), Position::default()).expect("a writer");
+    append(&mut writer, &lines(&["the first record names the segment"]));
+    let mut places = vec![writer.position()];
+    for length in [1, 400, 70_000, 300_000, 600_000, 9] {
+        // Longer than what is looked at first, and with the beginning of a frame in it.
+        let text: String = (0..length).map(|_| random.alphanumeric()).collect();
+        append(&mut writer, &[text, "TGfr".to_owned()]);
+        places.push(writer.position());
+    }
+    let (path, _) = last_segment(dir.path());
+    let file = fs::File::open(path).expect("the segment");
+    for place in &places {
+        let found = segment::chain_at(&file, place.offset).expect("readable");
+        assert_eq!(found, Some(place.chain), "at {}", place.offset);
+        for away in [1, 2, random.u64(3..40)] {
+            let found = segment::chain_at(&file, place.offset - away).expect("readable");
+            assert_eq!(found, None, "{away} before {}", place.offset);
+        }
+    }
+}
+
 /// A writer that begins a segment with each group.
 fn small_segments(dir: &Path, end: Position) -> Writer<TextLines> {
     Writer::open(dir, end).expect("a writer").with_segments(1)

@@ -3,6 +3,8 @@
 //! The gateway calls upstreams with it where it puts an answer together, the ledger its archive in an
 //! object store. What is relayed as it comes goes through Pingora instead.
 
+mod roots;
+
 use std::io;
 use std::time::Duration;
 
@@ -62,15 +64,22 @@ impl From<reqwest::Error> for OutboundError {
     }
 }
 
-/// What every client of the gateway's own calls has in common: HTTP/1.1, no proxy, no redirects.
-pub fn client() -> ClientBuilder {
-    Client::builder()
+/// What every client of the gateway's own calls has in common: HTTP/1.1, no proxy, no redirects, and
+/// servers that the machine's root certificates vouch for. Those are read for the first server that
+/// shows a certificate, and once for all clients: a process that calls nobody over TLS does without them.
+///
+/// # Errors
+/// When TLS cannot be spoken at all.
+pub fn client() -> Result<ClientBuilder, rustls::Error> {
+    let client = Client::builder()
+        .tls_backend_preconfigured(roots::client_config()?)
         .http1_only()
         .no_proxy()
         .redirect(Policy::none())
         .referer(false)
         .connect_timeout(CONNECT_TIMEOUT)
-        .pool_idle_timeout(KEEPALIVE)
+        .pool_idle_timeout(KEEPALIVE);
+    Ok(client)
 }
 
 async fn within<T>(
@@ -101,8 +110,8 @@ pub async fn ask_store(
     time: Duration,
     silence: Duration,
 ) -> Result<OutboundResponse, OutboundError> {
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let client = client().pool_max_idle_per_host(0).build()?;
+    let client = client().map_err(|error| OutboundError::Unreachable(error.to_string()))?;
+    let client = client.pool_max_idle_per_host(0).build()?;
     let mut call = client.request(method, url).headers(headers);
     if let Some(pieces) = body {
         call = call.body(Body::wrap_stream(futures_util::stream::iter(pieces)));

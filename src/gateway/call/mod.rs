@@ -9,7 +9,8 @@
 //! | `collect` | asks for an answer that is put together |
 //! | `submit` | asks for a task; `repeat` knows submits that are made again, `task_record` what is on disk |
 //! | `own_call` | what the last two share |
-//! | `upstream`, `joined`, `peer` | one call over Pingora's connections |
+//! | `upstream`, `peer` | one call over HTTP/1.1, and the connections that are kept |
+| `connectors` | where connections come from, with the root certificates |
 //! | `orphan` | answers that are read on although nobody waits for them |
 //! | `headers` | what of a request's headers goes upstream |
 //! | `health` | upstreams that are asked how they are |
@@ -22,6 +23,7 @@ pub(super) mod peer;
 pub(super) mod own_call;
 pub(super) mod forward;
 pub(super) mod upstream;
+pub(super) mod connectors;
 pub(super) mod orphan;
 pub(super) mod collect;
 pub(super) mod submit;

@@ -14,14 +14,13 @@ use parking_lot::Mutex;
 use pingora::apps::HttpServerApp as _;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
-use pingora::server::configuration::ServerConf;
 use pingora_proxy::{HttpProxy, http_proxy};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::finished::Settled;
 use crate::gateway::listen::deadline::Deadline;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::proxy::{Gateway, server_conf};
 
 mod session;
 
@@ -61,7 +60,7 @@ impl Inward {
     /// From now on it leads to `gateway`. What it hosts cannot be reached from inside: a service
     /// that calls itself would never end.
     pub(crate) fn lead_to(&self, gateway: Gateway, deadline: Arc<Deadline>) {
-        let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));
+        let proxy = Arc::new(http_proxy(&Arc::new(server_conf()), gateway));
         // Connections are closed when the gateway stops; there are none here.
         let (_, stopped) = watch::channel(false);
         // One that leads somewhere already goes on leading there.

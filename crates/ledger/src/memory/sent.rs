@@ -7,6 +7,7 @@
 //! like others; and it tells a submit that was never sent from one that may have been.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ const SLOT_BYTES: usize = 256;
 /// Notes that there are places for. Each takes that of the hold before it by so many records, which is
 /// on disk by then, or the hold is waited for.
 const SLOTS: u64 = 16_384;
+/// How much of the file is read at a time.
+const READ_BYTES: usize = 64 << 10;
 /// Before a note: its checksum and its length.
 const PREFIX_BYTES: usize = 6;
 /// Where Linux says which start of the machine this is.
@@ -149,6 +152,21 @@ impl Ledger {
     }
 }
 
+/// The whole places of a file, one after the other.
+struct Slots(BufReader<File>);
+
+impl Iterator for Slots {
+    type Item = io::Result<[u8; SLOT_BYTES]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut slot = [0; SLOT_BYTES];
+        match self.0.read_exact(&mut slot) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            read => Some(read.map(|()| slot)),
+        }
+    }
+}
+
 /// What the last process has left.
 #[derive(Default)]
 pub(crate) struct Left {
@@ -164,24 +182,31 @@ pub(crate) struct Left {
 impl Left {
     /// Reads it, if it is of the journal in `dir`, which ends with the record at `last`.
     pub(crate) fn read(dir: &Path, last: Seq) -> Self {
-        let Ok(bytes) = fs::read(dir.join(FILE)) else { return Self::default() };
-        let mut slots = bytes.chunks_exact(SLOT_BYTES);
-        let head: Option<Head> = slots.next().and_then(decode);
+        // Half of the notes would say that the others were never made.
+        Self::read_all(dir, last).unwrap_or_default()
+    }
+
+    fn read_all(dir: &Path, last: Seq) -> io::Result<Self> {
+        let file = File::open(dir.join(FILE))?;
+        let mut slots = Slots(BufReader::with_capacity(READ_BYTES, file));
+        let head: Option<Head> = slots.next().transpose()?.as_ref().and_then(|slot| decode(slot));
         let is_own = |head: &Head| {
             head.version == VERSION
                 && head.end.seq <= last
                 && segment::check_place(&dir.join("journal"), head.end).is_ok()
         };
-        let Some(head) = head.filter(is_own) else { return Self::default() };
+        let Some(head) = head.filter(is_own) else { return Ok(Self::default()) };
         let same_boot = boot_id().is_some_and(|boot| boot == head.boot);
         let whole_behind = same_boot.then_some(head.end.seq);
         let (mut noted, mut lost) = (Vec::new(), Vec::new());
-        for note in slots.filter_map(decode::<Note>).filter(|note| note.run == head.run) {
+        for slot in slots {
+            let note: Option<Note> = decode(&slot?);
+            let Some(note) = note.filter(|note| note.run == head.run) else { continue };
             noted.push(note.seq);
             lost.extend(note.reservation.filter(|_| note.seq > last).map(|made| (note.seq, made)));
         }
         lost.sort_by_key(|(seq, _)| *seq);
-        Self { noted, lost, whole_behind }
+        Ok(Self { noted, lost, whole_behind })
     }
 
     /// The calls that have no record although their upstreams may have been asked, taken into `cores`

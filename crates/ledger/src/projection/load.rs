@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 use crate::files::directory::sync_directory;
 use crate::journal::BALLAST;
@@ -239,11 +240,22 @@ pub(crate) fn load(
 ) -> Result<State, OpenError> {
     // Sled panics on some kinds of corruption that it does not expect.
     catch_unwind(AssertUnwindSafe(|| {
-        if to.is_none() {
-            segment::flush_last(&dir.join("journal"))?;
-        }
-        store::settle(dir).map_err(|error| store_error(error.into()))?;
-        let store = Store::open(&dir.join("sled")).map_err(store_error)?;
+        let journal = dir.join("journal");
+        let open = || {
+            store::settle(dir).map_err(|error| store_error(error.into()))?;
+            Store::open(&dir.join("sled")).map_err(store_error)
+        };
+        let store = match to {
+            Some(_) => open()?,
+            // Both wait for the disk. What sled has was on disk in the journal when it was applied;
+            // what it lacks is applied further down.
+            None => thread::scope(|scope| {
+                let flushing = scope.spawn(|| segment::flush_last(&journal));
+                let opened = open();
+                let flushed = flushing.join().unwrap_or_else(|panic| resume_unwind(panic));
+                flushed.map_err(OpenError::from).and(opened)
+            })?,
+        };
         let mut end = store.end().map_err(store_error)?;
         if end.is_none() {
             end = checkpoint::restore(dir, checkpoints, &store)?;
@@ -254,7 +266,7 @@ pub(crate) fn load(
             return Err(OpenError::Store(violation.clone()));
         }
         let end = end.unwrap_or_default();
-        segment::check_place(&dir.join("journal"), end)?;
+        segment::check_place(&journal, end)?;
         let mut state = State { store, cores, end, records_replayed: 0, torn_bytes: 0 };
         state.replay(dir, to)?;
         Ok(state)

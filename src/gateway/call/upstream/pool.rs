@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use pingora::Result;
-use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::protocols::Stream;
 use tokio::io::AsyncReadExt;
 
 use crate::config::snapshot::Upstream;
+use crate::gateway::call::connectors::Connectors;
 use crate::gateway::call::peer;
 use crate::gateway::call::upstream::UpstreamCall;
 use crate::gateway::patience::Patience;
@@ -28,7 +28,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The connections to all upstreams.
 pub(crate) struct Upstreams {
-    connector: TransportConnector,
+    connectors: Arc<Connectors>,
     idle: Arc<Idle>,
 }
 
@@ -54,9 +54,8 @@ pub(super) struct Target {
 
 impl Upstreams {
     /// None yet; at most `idle_max` are kept while they are unused, over all upstreams.
-    pub(crate) fn new(idle_max: usize) -> Self {
-        let connector = TransportConnector::new(Some(ConnectorOptions::new(0)));
-        Self { connector, idle: Arc::new(Idle { max: idle_max, kept: Mutex::default() }) }
+    pub(crate) fn new(connectors: Arc<Connectors>, idle_max: usize) -> Self {
+        Self { connectors, idle: Arc::new(Idle { max: idle_max, kept: Mutex::default() }) }
     }
 
     /// A connection for one request: one that is there, or a new one.
@@ -78,7 +77,8 @@ impl Upstreams {
     }
 
     async fn make(&self, upstream: &Upstream, address: SocketAddr) -> Result<Connection> {
-        let made = self.connector.new_stream(&peer::peer(upstream, address)).await;
+        let connector = self.connectors.get(upstream.tls).await.map_err(|error| error.into_up())?;
+        let made = connector.new_stream(&peer::peer(upstream, address)).await;
         let stream = made.map_err(|error| error.into_up())?;
         let written = acked(&stream).filter(|_| !upstream.tls);
         let target = Target { address, is_tls: upstream.tls, host: (*upstream.host).into() };

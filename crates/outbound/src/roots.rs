@@ -1,0 +1,124 @@
+//! The machine's root certificates, which say whose certificates count.
+//!
+//! There are hundreds, each in a file of its own, and reading them takes longer than the rest of a
+//! start: so they are read when the first server shows a certificate, and once for all clients.
+
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls_platform_verifier::Verifier;
+
+/// The protocol that all calls are made in, as TLS names it.
+const HTTP_1: &[u8] = b"http/1.1";
+
+static ROOTS: LazyLock<Arc<MachineRoots>> = LazyLock::new(|| Arc::new(MachineRoots::new()));
+static CONFIG: LazyLock<Result<ClientConfig, Error>> = LazyLock::new(configure);
+
+/// How servers are called over TLS. What they agreed on to resume a session is shared by all clients.
+///
+/// # Errors
+/// When TLS cannot be spoken at all.
+pub(crate) fn client_config() -> Result<ClientConfig, Error> {
+    CONFIG.clone()
+}
+
+fn configure() -> Result<ClientConfig, Error> {
+    let roots = Arc::clone(&ROOTS);
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&roots.provider));
+    let builder = builder.with_safe_default_protocol_versions()?;
+    // It verifies as ever, but for when the roots are read.
+    let builder = builder.dangerous().with_custom_certificate_verifier(roots);
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = vec![HTTP_1.to_vec()];
+    Ok(config)
+}
+
+/// Verifies servers by the machine's root certificates, once it has read them.
+#[derive(Debug)]
+struct MachineRoots {
+    provider: Arc<CryptoProvider>,
+    read: OnceLock<Verifier>,
+}
+
+impl MachineRoots {
+    fn new() -> Self {
+        Self { provider: Arc::new(ring::default_provider()), read: OnceLock::new() }
+    }
+
+    /// Reads them, unless that was done. What has failed is tried again by the next caller.
+    fn read(&self) -> Result<&Verifier, Error> {
+        if let Some(verifier) = self.read.get() {
+            return Ok(verifier);
+        }
+        let verifier = Verifier::new(Arc::clone(&self.provider))?;
+        Ok(self.read.get_or_init(|| verifier))
+    }
+}
+
+impl ServerCertVerifier for MachineRoots {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verifier = self.read()?;
+        verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::CertificateError;
+
+    use super::*;
+
+    #[test]
+    fn clients_are_made_without_reading_the_roots() {
+        crate::client().expect("a builder").build().expect("a client");
+        assert!(ROOTS.read.get().is_none(), "nobody has shown a certificate");
+    }
+
+    #[test]
+    fn a_certificate_that_no_root_vouches_for_is_refused() {
+        let roots = MachineRoots::new();
+        let own = rcgen::generate_simple_self_signed(["example.com".to_owned()]).expect("made");
+        let server = ServerName::try_from("example.com").expect("a name");
+        let verified = roots.verify_server_cert(own.cert.der(), &[], &server, &[], UnixTime::now());
+        let refused = verified.expect_err("nobody vouches for it");
+        // A machine without any roots refuses as well, and says so.
+        if roots.read.get().is_some() {
+            let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+            assert_eq!(refused, unknown);
+        }
+    }
+}
