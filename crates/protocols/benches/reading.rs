@@ -173,7 +173,9 @@ impl Part {
                     black_box(call.splice("gpt-4o-mini-2024-07-18").apply(document));
                 }
             }
-            Work::Answer(operation) => meter(operation, times, Framing::Json, &[document.clone()])?,
+            Work::Answer(operation) => {
+                meter(operation, times, Framing::Json, std::slice::from_ref(document))?
+            }
             Work::Pieces(operation) => {
                 /// As much as the gateway takes from an upstream at one time.
                 const PIECE_BYTES: usize = 16 * 1024;
@@ -325,7 +327,7 @@ fn chat_about_picture() -> Bytes {
 /// A conversation with some 10,000 values.
 fn many_values() -> Bytes {
     let message = |at: usize| {
-        let role = if at % 2 == 0 { "user" } else { "assistant" };
+        let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
         json!({"role": role, "content": format!("The {at}th question, and an answer.")})
     };
     let messages: Vec<Value> = (0..2_000).map(message).collect();

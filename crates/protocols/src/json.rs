@@ -7,6 +7,7 @@
 //! collected but the members of one object: arrays are gone through, however long they are.
 
 mod count;
+mod find;
 mod grammar;
 
 use std::borrow::Cow;
@@ -14,8 +15,8 @@ use std::fmt;
 use std::ops::Range;
 
 pub use count::{VALUES_MAX, from_upstream, values_within};
+pub(super) use find::{plain_text_end, structure};
 pub use grammar::DEPTH_MAX;
-pub(super) use grammar::plain_text_end;
 use grammar::{Scanner, unescape};
 
 /// Why a body is not acceptable JSON.

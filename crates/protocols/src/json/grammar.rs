@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::find::plain_text_end;
 use super::{JsonError, Member, Object, Value};
 
 /// The deepest nesting accepted. Real requests stay below 20; a stack of bits fits one word.
@@ -329,44 +330,4 @@ impl<'a> Scanner<'a> {
             None => self.fail("a malformed \\u escape"),
         }
     }
-}
-
-/// The position of the first quote, backslash or control character from `at` on: prompts are
-/// megabytes of plain text, and this loop is what reading them costs.
-pub(crate) fn plain_text_end(text: &[u8], mut at: usize) -> usize {
-    /// Bytes that the compiler compares together.
-    const BLOCK: usize = 64;
-    let is_special = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
-    let block = |at: usize| text.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>);
-    while let Some(block) = block(at) {
-        // Without an early end the compiler looks at many bytes at a time.
-        if block.iter().fold(false, |any, &byte| any | is_special(byte)) {
-            break;
-        }
-        at += BLOCK;
-    }
-    first_special_by_words(text, at)
-}
-
-/// Where the next quote, backslash or control byte is from `at` on, looked for eight bytes at a
-/// time: for the last or only few.
-fn first_special_by_words(text: &[u8], mut at: usize) -> usize {
-    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    let zero_byte = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let word = u64::from_le_bytes(*chunk);
-        let quote = zero_byte(word ^ (ONES * u64::from(b'"')));
-        let backslash = zero_byte(word ^ (ONES * u64::from(b'\\')));
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-        let special = quote | backslash | control;
-        if special != 0 {
-            // A borrow can mark bytes behind the first special one, never before it.
-            return at + special.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-    let rest = text.get(at..).unwrap_or_default();
-    at + rest.iter().position(special).unwrap_or(rest.len())
 }

@@ -1,6 +1,5 @@
 use proptest::prelude::*;
 
-use super::grammar::*;
 use super::*;
 
 #[test]
