@@ -108,7 +108,10 @@ impl UsageScan {
                 }
                 // Far inside, neither commas nor numbers matter.
                 _ if self.depth > 1 => {
-                    at = json::structure(piece, at + 1);
+                    at += 1;
+                    if piece.get(at) != Some(&b'"') {
+                        at = json::structure(piece, at);
+                    }
                     continue;
                 }
                 b' ' | b'\t' | b'\n' | b'\r' => {}

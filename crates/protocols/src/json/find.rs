@@ -5,8 +5,7 @@ use wide::u8x16;
 
 /// Bytes that are compared together.
 const BLOCK_BYTES: usize = 16;
-/// Blocks that are looked at one by one before the next byte that means something is taken to be far:
-/// most keys and most words end within.
+/// Blocks that are looked at one by one before the next byte that means something is taken to be far.
 const NEAR_BLOCKS: usize = 4;
 /// The last control character.
 const CONTROL_MAX: u8 = 0x1F;
@@ -21,6 +20,17 @@ pub(crate) fn plain_text_end(text: &[u8], at: usize) -> usize {
     find(text, at, special, is_special, |text, at| find_far(text, at, special, is_special))
 }
 
+/// The position of the first quote or backslash from `at` on; the length of the text where there is
+/// none.
+#[inline]
+pub(crate) fn quote_or_backslash(text: &[u8], at: usize) -> usize {
+    let is_either = |byte: u8| matches!(byte, b'"' | b'\\');
+    find(text, at, either, is_either, |text, at| {
+        let rest = text.get(at..).unwrap_or_default();
+        at + memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len())
+    })
+}
+
 /// The position of the first quote or bracket of any kind from `at` on; the length of the text where
 /// there is none.
 #[inline]
@@ -31,8 +41,12 @@ pub(crate) fn structure(text: &[u8], at: usize) -> usize {
     })
 }
 
+fn either(block: u8x16) -> u8x16 {
+    equal(block, b'"') | equal(block, b'\\')
+}
+
 fn special(block: u8x16) -> u8x16 {
-    equal(block, b'"') | equal(block, b'\\') | block.min(u8x16::splat(CONTROL_MAX)).simd_eq(block)
+    either(block) | block.min(u8x16::splat(CONTROL_MAX)).simd_eq(block)
 }
 
 fn structural(block: u8x16) -> u8x16 {
@@ -50,7 +64,7 @@ fn equal(block: u8x16, byte: u8) -> u8x16 {
 fn find(
     text: &[u8],
     at: usize,
-    marks: impl Fn(u8x16) -> u8x16,
+    marks: impl Fn(u8x16) -> u8x16 + Copy,
     is_found: impl Fn(u8) -> bool,
     far: impl Fn(&[u8], usize) -> usize,
 ) -> usize {
@@ -63,7 +77,7 @@ fn find(
     if near.len() == NEAR_BLOCKS {
         return far(text, behind);
     }
-    behind + last.iter().position(|&byte| is_found(byte)).unwrap_or(last.len())
+    behind + in_last(text, last, marks, is_found)
 }
 
 /// As [`find`], where the next is likely to be far.
@@ -71,7 +85,7 @@ fn find(
 fn find_far(
     text: &[u8],
     at: usize,
-    marks: impl Fn(u8x16) -> u8x16,
+    marks: impl Fn(u8x16) -> u8x16 + Copy,
     is_found: impl Fn(u8) -> bool,
 ) -> usize {
     let rest = text.get(at..).unwrap_or_default();
@@ -85,10 +99,7 @@ fn find_far(
     let position = in_blocks(blocks.get(plain..).unwrap_or_default(), marks);
     at + match position {
         Some(position) => plain * BLOCK_BYTES + position,
-        None => {
-            let position = last.iter().position(|&byte| is_found(byte));
-            rest.len() - last.len() + position.unwrap_or(last.len())
-        }
+        None => rest.len() - last.len() + in_last(text, last, marks, is_found),
     }
 }
 
@@ -98,6 +109,22 @@ fn in_blocks(blocks: &[[u8; BLOCK_BYTES]], marks: impl Fn(u8x16) -> u8x16) -> Op
     let mut found = blocks.iter().map(found).enumerate();
     let (index, found) = found.find(|(_, found)| *found != 0)?;
     Some(index * BLOCK_BYTES + found.trailing_zeros() as usize)
+}
+
+/// The position in `last`, with which `text` ends, or its length: a whole block that ends with it is
+/// looked at, where the text is as long as that.
+#[inline(always)]
+fn in_last(
+    text: &[u8],
+    last: &[u8],
+    marks: impl Fn(u8x16) -> u8x16,
+    is_found: impl Fn(u8) -> bool,
+) -> usize {
+    let Some(block) = text.last_chunk() else {
+        return last.iter().position(|&byte| is_found(byte)).unwrap_or(last.len());
+    };
+    let found = marks(u8x16::new(*block)).to_bitmask() >> BLOCK_BYTES.saturating_sub(last.len());
+    if found == 0 { last.len() } else { found.trailing_zeros() as usize }
 }
 
 #[cfg(test)]
@@ -128,6 +155,8 @@ mod tests {
             };
             let special = first(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F));
             prop_assert_eq!(plain_text_end(&text, at), special);
+            let either = first(|byte| matches!(byte, b'"' | b'\\'));
+            prop_assert_eq!(quote_or_backslash(&text, at), either);
             let structural = first(|byte| b"\"[]{}".contains(&byte));
             prop_assert_eq!(structure(&text, at), structural);
         }

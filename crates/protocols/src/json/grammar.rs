@@ -16,9 +16,14 @@ const NUMBER_BYTES_MAX: usize = 300;
 /// `inner` is the text between the quotes of `quoted`.
 pub(super) fn unescape<'a>(inner: &'a [u8], quoted: &[u8]) -> Option<Cow<'a, str>> {
     if memchr::memchr(b'\\', inner).is_none() {
-        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+        return plain(inner);
     }
     serde_json::from_slice::<String>(quoted).ok().map(Cow::Owned)
+}
+
+/// The text of a string without escapes.
+fn plain(inner: &[u8]) -> Option<Cow<'_, str>> {
+    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
 }
 
 /// Goes through a text once, from its beginning.
@@ -131,7 +136,7 @@ impl<'a> Scanner<'a> {
         if self.peek() != Some(b'"') {
             return self.fail("expected a key in double quotes");
         }
-        self.key_text()?;
+        let is_escaped = self.key_text()?;
         let range = start..self.at;
         let quoted = self.text.get(range.clone()).unwrap_or_default();
         self.space();
@@ -139,18 +144,18 @@ impl<'a> Scanner<'a> {
             return self.fail("expected `:` behind the key");
         }
         let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
-        match unescape(inner, quoted) {
+        let key = if is_escaped { unescape(inner, quoted) } else { plain(inner) };
+        match key {
             Some(key) => Ok((key, range)),
             None => self.fail("the key is not a valid string"),
         }
     }
 
-    fn key_text(&mut self) -> Result<(), JsonError> {
-        let start = self.at;
-        self.string()?;
-        let written = self.text.get(start..self.at).unwrap_or_default();
-        self.keys_escaped |= memchr::memchr(b'\\', written).is_some();
-        Ok(())
+    /// A key with its quotes; true for one that was written with an escape.
+    fn key_text(&mut self) -> Result<bool, JsonError> {
+        let is_escaped = self.string()?;
+        self.keys_escaped |= is_escaped;
+        Ok(is_escaped)
     }
 
     /// Any value, with everything inside it, without recursion: one bit per open level says
@@ -180,7 +185,9 @@ impl<'a> Scanner<'a> {
                     depth -= 1;
                     objects >>= 1;
                 }
-                Some(b'"') => self.string()?,
+                Some(b'"') => {
+                    self.string()?;
+                }
                 Some(b'-' | b'0'..=b'9') => self.number()?,
                 _ => self.literal()?,
             }
@@ -278,17 +285,21 @@ impl<'a> Scanner<'a> {
         self.at - start
     }
 
-    /// A string with its quotes.
-    fn string(&mut self) -> Result<(), JsonError> {
+    /// A string with its quotes; true for one with an escape.
+    fn string(&mut self) -> Result<bool, JsonError> {
         self.at += 1;
+        let mut is_escaped = false;
         loop {
             self.at = plain_text_end(self.text, self.at);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(());
+                    return Ok(is_escaped);
                 }
-                Some(b'\\') => self.escape()?,
+                Some(b'\\') => {
+                    self.escape()?;
+                    is_escaped = true;
+                }
                 Some(_) => return self.fail("an unescaped control character in a string"),
                 None => return self.fail("the JSON text ends inside a string"),
             }
