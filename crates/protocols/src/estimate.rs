@@ -34,9 +34,11 @@ static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 fn is_base64(text: &[u8]) -> bool {
     let is_letter =
         |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
+    let is_other = |byte: u8| u8::from(!is_letter(byte));
     // Without an early end the compiler looks at many bytes at a time.
-    let all = |some: &[u8]| some.iter().fold(true, |all, &byte| all & is_letter(byte));
-    text.chunks(4096).all(all)
+    let has_other = |some: &[u8; 64]| some.iter().fold(0, |any, &byte| any | is_other(byte)) != 0;
+    let (blocks, last) = text.as_chunks();
+    !blocks.iter().any(has_other) && last.iter().all(|&byte| is_letter(byte))
 }
 
 /// The size of a text, as far as an estimate needs it. The sizes of two pieces add up to the size of
@@ -56,7 +58,11 @@ pub struct TextSize {
 impl TextSize {
     /// Measures a text in UTF-8.
     #[must_use]
+    #[inline]
     pub fn measure(text: &[u8]) -> Self {
+        if text.first().is_none_or(u8::is_ascii) && text.is_ascii() {
+            return Self::measure_ascii(text);
+        }
         let mut bytes = text.iter();
         let (mut parts, mut marks, mut last) = (0, 0, weights::NONE);
         while let Some(&byte) = bytes.next() {
@@ -77,6 +83,21 @@ impl TextSize {
             weights::NONE if !text.is_empty() => Self::first_class(text.iter()),
             class => class,
         };
+        Self { parts, marks, first, last }
+    }
+
+    /// As [`Self::measure`], for text of ASCII alone: each byte has a class.
+    #[inline(never)]
+    fn measure_ascii(text: &[u8]) -> Self {
+        let (mut parts, mut marks, mut last) = (0, 0, weights::NONE);
+        for &byte in text {
+            let class = weights::ascii_class(byte);
+            let (part, mark) = weights::both_behind(last, class);
+            parts += u64::from(part);
+            marks += u64::from(mark);
+            last = class;
+        }
+        let first = text.first().map_or(weights::NONE, |byte| weights::ascii_class(*byte));
         Self { parts, marks, first, last }
     }
 
@@ -116,7 +137,10 @@ impl TextSize {
     #[must_use]
     pub fn of_strings(json: &[u8]) -> Self {
         let mut size = Self::default();
-        for string in json.split(|byte| *byte == b'"') {
+        let mut begin = 0;
+        for end in memchr::memchr_iter(b'"', json).chain([json.len()]) {
+            let string = json.get(begin..end).unwrap_or_default();
+            begin = end + 1;
             if string.len() < MEDIA_BYTES_MIN {
                 size.add(Self::of_prompt(string));
                 continue;
