@@ -385,6 +385,34 @@ mod tests {
     }
 
     proptest! {
+        /// However many strings there are, those with media are left out and all others are not. None
+        /// of the others is so long that only places in it are looked at.
+        #[test]
+        fn strings_with_media_are_left_out(
+            strings in prop::collection::vec((".{0,40}", 1024_usize..1200, any::<bool>()), 0..6),
+        ) {
+            let (mut json, mut expected) = (Vec::new(), TextSize::default());
+            for (index, (text, length, has_media)) in strings.iter().enumerate() {
+                let text = text.replace('"', "");
+                let quote = if index > 0 { "\"" } else { "" };
+                let mark = if *has_media { ";base64," } else { "" };
+                json.extend([quote, &text, mark].concat().bytes());
+                expected.add(TextSize::measure([&text, mark].concat().as_bytes()));
+                let letters = b"ABYZabyz0189+/=-_".iter().cycle();
+                json.extend(letters.take(if *has_media { *length } else { 0 }));
+            }
+            prop_assert_eq!(TextSize::of_strings(&json), expected);
+        }
+
+        /// One byte that is no letter of base64 is seen wherever it stands.
+        #[test]
+        fn base64_has_no_other_bytes(length in 1_usize..300, place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut text = vec![b'A'; length];
+            text[place.index(length)] = byte;
+            let is_letter = byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
+            prop_assert_eq!(is_base64(&text), is_letter);
+        }
+
         #[test]
         fn pieces_add_up_to_the_whole(pieces in prop::collection::vec(".{0,12}|[ a-zA-Zж你]{0,9}", 0..9)) {
             let mut sum = TextSize::default();
