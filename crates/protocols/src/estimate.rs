@@ -34,9 +34,11 @@ static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 fn is_base64(text: &[u8]) -> bool {
     let is_letter =
         |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
+    let is_other = |byte: u8| u8::from(!is_letter(byte));
     // Without an early end the compiler looks at many bytes at a time.
-    let all = |some: &[u8]| some.iter().fold(true, |all, &byte| all & is_letter(byte));
-    text.chunks(4096).all(all)
+    let has_other = |some: &[u8; 64]| some.iter().fold(0, |any, &byte| any | is_other(byte)) != 0;
+    let (blocks, last) = text.as_chunks();
+    !blocks.iter().any(has_other) && last.iter().all(|&byte| is_letter(byte))
 }
 
 /// The size of a text, as far as an estimate needs it. The sizes of two pieces add up to the size of
@@ -56,7 +58,11 @@ pub struct TextSize {
 impl TextSize {
     /// Measures a text in UTF-8.
     #[must_use]
+    #[inline]
     pub fn measure(text: &[u8]) -> Self {
+        if text.first().is_none_or(u8::is_ascii) && text.is_ascii() {
+            return Self::measure_ascii(text);
+        }
         let mut bytes = text.iter();
         let (mut parts, mut marks, mut last) = (0, 0, weights::NONE);
         while let Some(&byte) = bytes.next() {
@@ -77,6 +83,21 @@ impl TextSize {
             weights::NONE if !text.is_empty() => Self::first_class(text.iter()),
             class => class,
         };
+        Self { parts, marks, first, last }
+    }
+
+    /// As [`Self::measure`], for text of ASCII alone: each byte has a class.
+    #[inline(never)]
+    fn measure_ascii(text: &[u8]) -> Self {
+        let (mut parts, mut marks, mut last) = (0, 0, weights::NONE);
+        for &byte in text {
+            let class = weights::ascii_class(byte);
+            let (part, mark) = weights::both_behind(last, class);
+            parts += u64::from(part);
+            marks += u64::from(mark);
+            last = class;
+        }
+        let first = text.first().map_or(weights::NONE, |byte| weights::ascii_class(*byte));
         Self { parts, marks, first, last }
     }
 
@@ -116,7 +137,10 @@ impl TextSize {
     #[must_use]
     pub fn of_strings(json: &[u8]) -> Self {
         let mut size = Self::default();
-        for string in json.split(|byte| *byte == b'"') {
+        let mut begin = 0;
+        for end in memchr::memchr_iter(b'"', json).chain([json.len()]) {
+            let string = json.get(begin..end).unwrap_or_default();
+            begin = end + 1;
             if string.len() < MEDIA_BYTES_MIN {
                 size.add(Self::of_prompt(string));
                 continue;
@@ -361,6 +385,34 @@ mod tests {
     }
 
     proptest! {
+        /// However many strings there are, those with media are left out and all others are not. None
+        /// of the others is so long that only places in it are looked at.
+        #[test]
+        fn strings_with_media_are_left_out(
+            strings in prop::collection::vec((".{0,40}", 1024_usize..1200, any::<bool>()), 0..6),
+        ) {
+            let (mut json, mut expected) = (Vec::new(), TextSize::default());
+            for (index, (text, length, has_media)) in strings.iter().enumerate() {
+                let text = text.replace('"', "");
+                let quote = if index > 0 { "\"" } else { "" };
+                let mark = if *has_media { ";base64," } else { "" };
+                json.extend([quote, &text, mark].concat().bytes());
+                expected.add(TextSize::measure([&text, mark].concat().as_bytes()));
+                let letters = b"ABYZabyz0189+/=-_".iter().cycle();
+                json.extend(letters.take(if *has_media { *length } else { 0 }));
+            }
+            prop_assert_eq!(TextSize::of_strings(&json), expected);
+        }
+
+        /// One byte that is no letter of base64 is seen wherever it stands.
+        #[test]
+        fn base64_has_no_other_bytes(length in 1_usize..300, place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut text = vec![b'A'; length];
+            text[place.index(length)] = byte;
+            let is_letter = byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
+            prop_assert_eq!(is_base64(&text), is_letter);
+        }
+
         #[test]
         fn pieces_add_up_to_the_whole(pieces in prop::collection::vec(".{0,12}|[ a-zA-Zж你]{0,9}", 0..9)) {
             let mut sum = TextSize::default();

@@ -7,6 +7,7 @@
 //! collected but the members of one object: arrays are gone through, however long they are.
 
 mod count;
+mod find;
 mod grammar;
 
 use std::borrow::Cow;
@@ -14,8 +15,8 @@ use std::fmt;
 use std::ops::Range;
 
 pub use count::{VALUES_MAX, from_upstream, values_within};
+pub(super) use find::{plain_text_end, quote_or_backslash, structure};
 pub use grammar::DEPTH_MAX;
-pub(super) use grammar::plain_text_end;
 use grammar::{Scanner, unescape};
 
 /// Why a body is not acceptable JSON.
@@ -77,7 +78,7 @@ impl<'a> Object<'a> {
         if text.starts_with(b"\xef\xbb\xbf") {
             return Err(JsonError { offset: 0, message: "a byte-order mark is not JSON".into() });
         }
-        if let Err(error) = std::str::from_utf8(text) {
+        if let Err(error) = simdutf8::compat::from_utf8(text) {
             return Err(JsonError {
                 offset: error.valid_up_to(),
                 message: "the body is not valid UTF-8".into(),

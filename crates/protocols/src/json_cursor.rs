@@ -4,6 +4,18 @@
 //! not checked; text that makes no sense where it is looked at ends the reading with `None`.
 
 use super::estimate::TextSize;
+use super::json::{quote_or_backslash, structure};
+
+/// The bytes that stand behind a number, a boolean or a `null`.
+static ENDS_SCALAR: [bool; 256] = {
+    let mut ends = [false; 256];
+    let mut bytes: &[u8] = b",]} \t\n\r";
+    while let [byte, rest @ ..] = bytes {
+        ends[*byte as usize] = true;
+        bytes = rest;
+    }
+    ends
+};
 
 /// A position in JSON text, before a value.
 pub(super) struct Cursor<'a> {
@@ -83,8 +95,7 @@ impl<'a> Cursor<'a> {
             b'{' | b'[' => self.skip_nested(),
             _ => {
                 let rest = self.text.get(self.at..)?;
-                let ends =
-                    |byte: &u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\t' | b'\n' | b'\r');
+                let ends = |byte: &u8| ENDS_SCALAR[usize::from(*byte)];
                 let length = rest.iter().position(ends).unwrap_or(rest.len());
                 self.at += length;
                 (length > 0).then_some(())
@@ -102,7 +113,10 @@ impl<'a> Cursor<'a> {
                 }
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
-                _ => {}
+                _ => {
+                    self.at = structure(self.text, self.at + 1);
+                    continue;
+                }
             }
             self.at += 1;
             if depth == 0 {
@@ -140,16 +154,12 @@ impl<'a> Cursor<'a> {
     fn string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
         let start = self.at;
-        loop {
-            let rest = self.text.get(self.at..)?;
-            let end = memchr::memchr2(b'"', b'\\', rest)?;
-            self.at += end;
-            if rest.get(end) == Some(&b'"') {
-                self.at += 1;
-                return self.text.get(start..self.at - 1);
-            }
-            self.at += 2;
+        let mut end = quote_or_backslash(self.text, start);
+        while *self.text.get(end)? == b'\\' {
+            end = quote_or_backslash(self.text, end + 2);
         }
+        self.at = end + 1;
+        self.text.get(start..end)
     }
 
     fn space(&mut self) {

@@ -50,6 +50,7 @@ pub mod splice;
 mod stored;
 pub mod limits;
 mod metering;
+mod counts;
 pub mod sse;
 pub mod task;
 mod media_url;

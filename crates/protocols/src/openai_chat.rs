@@ -7,6 +7,7 @@ use std::ops::{Range, RangeInclusive};
 
 use serde::Deserialize;
 
+use super::counts::{Place, read_counts};
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
@@ -275,9 +276,48 @@ struct WireCompletionDetails {
     reasoning_tokens: Option<u64>,
 }
 
+/// Where the counts of a [`WireChatUsage`] stand.
+const COUNTS: [Place; 8] = [
+    ("", "prompt_tokens"),
+    ("", "completion_tokens"),
+    ("", "total_tokens"),
+    ("prompt_tokens_details", "cached_tokens"),
+    ("completion_tokens_details", "reasoning_tokens"),
+    ("prompt_tokens_details", "cache_write_tokens"),
+    ("prompt_tokens_details", "cache_creation_input_tokens"),
+    ("", "prompt_cache_hit_tokens"),
+];
+
 impl WireChatUsage {
     fn report(usage: &[u8]) -> Option<UsageReport> {
-        metering::read_wire(usage).map(|usage: Self| usage.to_report())
+        let usage = Self::plain(usage).or_else(|| metering::read_wire(usage));
+        usage.map(|usage| usage.to_report())
+    }
+
+    /// Reads one that is written as OpenAI writes it; `None` for others.
+    fn plain(usage: &[u8]) -> Option<Self> {
+        let [
+            prompt,
+            completion,
+            total_tokens,
+            cached_tokens,
+            reasoning_tokens,
+            cache_write_tokens,
+            cache_creation_input_tokens,
+            prompt_cache_hit_tokens,
+        ] = read_counts(usage, &COUNTS)?;
+        Some(Self {
+            prompt_tokens: prompt.unwrap_or(0),
+            completion_tokens: completion.unwrap_or(0),
+            total_tokens,
+            prompt_tokens_details: Some(WirePromptDetails {
+                cached_tokens,
+                cache_write_tokens,
+                cache_creation_input_tokens,
+            }),
+            completion_tokens_details: Some(WireCompletionDetails { reasoning_tokens }),
+            prompt_cache_hit_tokens,
+        })
     }
 
     /// The usage in disjoint kinds.

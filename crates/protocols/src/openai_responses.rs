@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 
+use super::counts::{Place, read_counts};
 use super::estimate::TextSize;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
@@ -150,9 +151,33 @@ struct WireOutputDetails {
     reasoning_tokens: Option<u64>,
 }
 
+/// Where the counts of a [`WireResponsesUsage`] stand.
+const COUNTS: [Place; 6] = [
+    ("", "input_tokens"),
+    ("", "output_tokens"),
+    ("", "total_tokens"),
+    ("input_tokens_details", "cached_tokens"),
+    ("output_tokens_details", "reasoning_tokens"),
+    ("input_tokens_details", "cache_write_tokens"),
+];
+
 impl WireResponsesUsage {
     fn report(usage: &[u8]) -> Option<UsageReport> {
-        metering::read_wire(usage).map(|usage: Self| usage.to_report())
+        let usage = Self::plain(usage).or_else(|| metering::read_wire(usage));
+        usage.map(|usage| usage.to_report())
+    }
+
+    /// Reads one that is written as OpenAI writes it; `None` for others.
+    fn plain(usage: &[u8]) -> Option<Self> {
+        let [input, output, total_tokens, cached_tokens, reasoning_tokens, cache_write_tokens] =
+            read_counts(usage, &COUNTS)?;
+        Some(Self {
+            input_tokens: input.unwrap_or(0),
+            input_tokens_details: Some(WireInputDetails { cached_tokens, cache_write_tokens }),
+            output_tokens: output.unwrap_or(0),
+            output_tokens_details: Some(WireOutputDetails { reasoning_tokens }),
+            total_tokens,
+        })
     }
 
     /// The usage in disjoint kinds.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::find::plain_text_end;
 use super::{JsonError, Member, Object, Value};
 
 /// The deepest nesting accepted. Real requests stay below 20; a stack of bits fits one word.
@@ -15,9 +16,14 @@ const NUMBER_BYTES_MAX: usize = 300;
 /// `inner` is the text between the quotes of `quoted`.
 pub(super) fn unescape<'a>(inner: &'a [u8], quoted: &[u8]) -> Option<Cow<'a, str>> {
     if memchr::memchr(b'\\', inner).is_none() {
-        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+        return plain(inner);
     }
     serde_json::from_slice::<String>(quoted).ok().map(Cow::Owned)
+}
+
+/// The text of a string without escapes.
+fn plain(inner: &[u8]) -> Option<Cow<'_, str>> {
+    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
 }
 
 /// Goes through a text once, from its beginning.
@@ -130,7 +136,7 @@ impl<'a> Scanner<'a> {
         if self.peek() != Some(b'"') {
             return self.fail("expected a key in double quotes");
         }
-        self.key_text()?;
+        let is_escaped = self.key_text()?;
         let range = start..self.at;
         let quoted = self.text.get(range.clone()).unwrap_or_default();
         self.space();
@@ -138,18 +144,18 @@ impl<'a> Scanner<'a> {
             return self.fail("expected `:` behind the key");
         }
         let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
-        match unescape(inner, quoted) {
+        let key = if is_escaped { unescape(inner, quoted) } else { plain(inner) };
+        match key {
             Some(key) => Ok((key, range)),
             None => self.fail("the key is not a valid string"),
         }
     }
 
-    fn key_text(&mut self) -> Result<(), JsonError> {
-        let start = self.at;
-        self.string()?;
-        let written = self.text.get(start..self.at).unwrap_or_default();
-        self.keys_escaped |= memchr::memchr(b'\\', written).is_some();
-        Ok(())
+    /// A key with its quotes; true for one that was written with an escape.
+    fn key_text(&mut self) -> Result<bool, JsonError> {
+        let is_escaped = self.string()?;
+        self.keys_escaped |= is_escaped;
+        Ok(is_escaped)
     }
 
     /// Any value, with everything inside it, without recursion: one bit per open level says
@@ -179,7 +185,9 @@ impl<'a> Scanner<'a> {
                     depth -= 1;
                     objects >>= 1;
                 }
-                Some(b'"') => self.string()?,
+                Some(b'"') => {
+                    self.string()?;
+                }
                 Some(b'-' | b'0'..=b'9') => self.number()?,
                 _ => self.literal()?,
             }
@@ -277,17 +285,21 @@ impl<'a> Scanner<'a> {
         self.at - start
     }
 
-    /// A string with its quotes.
-    fn string(&mut self) -> Result<(), JsonError> {
+    /// A string with its quotes; true for one with an escape.
+    fn string(&mut self) -> Result<bool, JsonError> {
         self.at += 1;
+        let mut is_escaped = false;
         loop {
             self.at = plain_text_end(self.text, self.at);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(());
+                    return Ok(is_escaped);
                 }
-                Some(b'\\') => self.escape()?,
+                Some(b'\\') => {
+                    self.escape()?;
+                    is_escaped = true;
+                }
                 Some(_) => return self.fail("an unescaped control character in a string"),
                 None => return self.fail("the JSON text ends inside a string"),
             }
@@ -329,44 +341,4 @@ impl<'a> Scanner<'a> {
             None => self.fail("a malformed \\u escape"),
         }
     }
-}
-
-/// The position of the first quote, backslash or control character from `at` on: prompts are
-/// megabytes of plain text, and this loop is what reading them costs.
-pub(crate) fn plain_text_end(text: &[u8], mut at: usize) -> usize {
-    /// Bytes that the compiler compares together.
-    const BLOCK: usize = 64;
-    let is_special = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
-    let block = |at: usize| text.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>);
-    while let Some(block) = block(at) {
-        // Without an early end the compiler looks at many bytes at a time.
-        if block.iter().fold(false, |any, &byte| any | is_special(byte)) {
-            break;
-        }
-        at += BLOCK;
-    }
-    first_special_by_words(text, at)
-}
-
-/// Where the next quote, backslash or control byte is from `at` on, looked for eight bytes at a
-/// time: for the last or only few.
-fn first_special_by_words(text: &[u8], mut at: usize) -> usize {
-    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    let zero_byte = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let word = u64::from_le_bytes(*chunk);
-        let quote = zero_byte(word ^ (ONES * u64::from(b'"')));
-        let backslash = zero_byte(word ^ (ONES * u64::from(b'\\')));
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-        let special = quote | backslash | control;
-        if special != 0 {
-            // A borrow can mark bytes behind the first special one, never before it.
-            return at + special.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-    let rest = text.get(at..).unwrap_or_default();
-    at + rest.iter().position(special).unwrap_or(rest.len())
 }

@@ -1,6 +1,5 @@
 use proptest::prelude::*;
 
-use super::grammar::*;
 use super::*;
 
 #[test]
@@ -256,6 +255,73 @@ proptest! {
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(object) = Object::parse(&bytes) {
             prop_assert!(object.text() == bytes.as_slice());
+        }
+    }
+}
+
+/// Documents with what is judged in them: escapes, keys that are the same, surrogates, deep levels.
+fn any_document() -> impl Strategy<Value = Vec<u8>> {
+    let string = prop::sample::select(
+        [
+            r#""""#,
+            r#""a""#,
+            r#""\u0061""#,
+            r#""\ud83d\ude00""#,
+            r#""\ud83d""#,
+            r#""\u0000""#,
+            r#""\/\"\\""#,
+            "\"é你😀\"",
+            r#""a text that is longer than the blocks in which it is looked at, one after the other""#,
+        ]
+        .as_slice(),
+    );
+    let scalar =
+        prop::sample::select(["0", "-1.5e3", "01", "1e999", "true", "null", "nul"].as_slice());
+    let value = prop_oneof![4 => string.clone(), 2 => scalar]
+        .prop_map(str::to_owned)
+        .prop_recursive(3, 16, 4, move |inner| {
+            let member =
+                (prop::sample::select([r#""a""#, r#""b\n""#, "\"é\""].as_slice()), inner.clone());
+            let members = prop::collection::vec(
+                member.prop_map(|(key, value)| format!("{key}: {value}")),
+                0..3,
+            );
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(|all| format!("[{}]", all.join(", "))),
+                members.prop_map(|all| format!("{{{}}}", all.join(","))),
+            ]
+        });
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+    let members = prop::collection::vec((string, value), 0..5);
+    (members, changes).prop_map(|(members, changes)| {
+        let members: Vec<String> =
+            members.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+        let mut text = format!("{{{}}}", members.join(",")).into_bytes();
+        for (place, byte) in changes {
+            let place = place.index(text.len());
+            text[place] = byte;
+        }
+        text
+    })
+}
+
+proptest! {
+    /// What is taken is what a parser reads, and what is no UTF-8 is refused at its first byte,
+    /// whatever else is wrong with it.
+    #[test]
+    fn nothing_damaged_is_taken_for_something_else(text in any_document()) {
+        let read = Object::parse(&text);
+        if let Err(invalid) = std::str::from_utf8(&text) {
+            prop_assert_eq!(read.err().map(|error| error.offset), Some(invalid.valid_up_to()));
+            return Ok(());
+        }
+        let Ok(object) = read else { return Ok(()) };
+        let parsed: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(&text).expect("a parser reads what was taken");
+        prop_assert_eq!(object.keys().count(), parsed.len(), "no key is there twice");
+        for (key, value) in object.members() {
+            let value: serde_json::Value = serde_json::from_slice(value.text()).expect("a value");
+            prop_assert_eq!(Some(&value), parsed.get(key), "{}", key);
         }
     }
 }

@@ -347,3 +347,35 @@ fn an_error_that_reports_zeros_has_failed() {
     meter.relay(Bytes::from(failed));
     assert!(meter.has_failed());
 }
+
+#[test]
+fn usage_is_the_same_read_in_one_pass_and_by_a_parser() {
+    let usage = |text: &str, is_plain: bool| {
+        let by_parser = metering::read_wire::<WireChatUsage>(text.as_bytes());
+        let in_one_pass = WireChatUsage::plain(text.as_bytes());
+        assert_eq!(in_one_pass.is_some(), is_plain, "{text}");
+        let reports = [in_one_pass, by_parser].map(|usage| usage.map(|usage| usage.to_report()));
+        assert!(!is_plain || reports[0] == reports[1], "{text}: {reports:?}");
+    };
+    for key in ["cached_tokens", "cache_write_tokens", "cache_creation_input_tokens"] {
+        let details = format!(r#"{{"audio_tokens":0,"{key}":3}}"#);
+        usage(
+            &format!(
+                r#"{{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12,
+                "prompt_tokens_details":{details},"completion_tokens_details":null}}"#
+            ),
+            true,
+        );
+    }
+    let others = r#""prompt_tokens":10,"completion_tokens":2,"total_tokens":17"#;
+    for more in [
+        r#""completion_tokens_details":{"reasoning_tokens":5,"audio_tokens":0}"#,
+        r#""prompt_cache_hit_tokens":4,"prompt_cache_miss_tokens":6"#,
+        r#""num_sources_used":0"#,
+    ] {
+        usage(&format!("{{{others},{more}}}"), true);
+    }
+    for odd in [r#""prompt_tokens":1"#, r#""x":[]"#, r#""prompt_tokens_details":7"#, r#""y":1.5"#] {
+        usage(&format!("{{{others},{odd}}}"), false);
+    }
+}

@@ -1,0 +1,489 @@
+//! What it takes to read requests and to meter answers, part by part: instructions and calls of the
+//! allocator, counted with callgrind.
+//!
+//! `cargo bench -p tollgate-protocols` counts everything, `-- NAME` the parts whose names begin so, and
+//! `-- --keep DIRECTORY` leaves callgrind's files for `callgrind_annotate`. Each part is run so many
+//! times and then twice as many, and the difference is what is printed: what a program begins with is
+//! in neither. A stream's figures are those of one event.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tollgate_protocols::json::{Object, VALUES_MAX};
+use tollgate_protocols::limits::ModelLimits;
+use tollgate_protocols::{Call, Codec, Dialect, Framing, Operation, Request, codec};
+
+/// What the gateway is built with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What the allocator is asked with. It calls itself too, which is not counted.
+const ALLOCATING: [&str; 6] = [
+    "mi_malloc",
+    "mi_zalloc",
+    "mi_calloc",
+    "mi_realloc",
+    "mi_malloc_aligned",
+    "mi_realloc_aligned",
+];
+/// Documents from this length on take so long below valgrind that few runs of them must do.
+const LARGE_BYTES: usize = 64 * 1024;
+/// How often a part is run at first.
+const RUNS: usize = 100;
+const RUNS_OF_LARGE: usize = 3;
+/// Events of a stream that carry text.
+const EVENTS: usize = 100;
+
+type Failure = Box<dyn Error>;
+
+/// A part that is counted.
+struct Part {
+    name: &'static str,
+    /// Makes what is read.
+    document: fn() -> Bytes,
+    work: Work,
+}
+
+/// What is done with a document.
+#[derive(Clone, Copy)]
+enum Work {
+    /// A request's JSON is checked.
+    Parse,
+    /// Its fields are judged, of a document that was checked.
+    Judge(Operation),
+    /// The model is renamed for an upstream.
+    Rename(Operation),
+    /// An answer in one piece is relayed and measured.
+    Answer(Operation),
+    /// An answer in pieces of a network's size is relayed and measured.
+    Pieces(Operation),
+    /// Events are relayed, each by itself, and what was relayed is asked for each time.
+    Stream(Operation),
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["--run", name, times] => {
+            let part = parts().into_iter().find(|part| part.name == *name).ok_or("no such part")?;
+            part.run(times.parse()?)
+        }
+        ["--keep", directory, rest @ ..] => count_all(rest, Path::new(directory)),
+        rest => count_all(rest, &PathBuf::from(env!("CARGO_TARGET_TMPDIR"))),
+    }
+}
+
+fn count_all(names: &[&str], directory: &Path) -> Result<(), Failure> {
+    println!("{:<34}{:>10}{:>14}{:>13}", "part", "bytes", "instructions", "allocations");
+    for part in parts() {
+        if !names.is_empty() && !names.iter().any(|name| part.name.starts_with(name)) {
+            continue;
+        }
+        let bytes = (part.document)().len();
+        let times = if bytes < LARGE_BYTES { RUNS } else { RUNS_OF_LARGE };
+        let once = count(part.name, times, directory)?;
+        let twice = count(part.name, 2 * times, directory)?;
+        let share = |once: u64, twice: u64| {
+            twice.saturating_sub(once) as f64 / (times * part.steps()) as f64
+        };
+        let (instructions, allocations) = (share(once.0, twice.0), share(once.1, twice.1));
+        println!("{:<34}{bytes:>10}{instructions:>14.0}{allocations:>13.2}", part.name);
+    }
+    Ok(())
+}
+
+/// Instructions and calls of the allocator of a process that runs the part so many times.
+fn count(name: &str, times: usize, directory: &Path) -> Result<(u64, u64), Failure> {
+    let file = directory.join(format!("{}.{times}.callgrind", name.replace([' ', ',', ':'], "-")));
+    let done = Command::new("valgrind")
+        .args(["-q", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(std::env::current_exe()?)
+        .args(["--run", name, &times.to_string()])
+        .status()?;
+    if !done.success() {
+        return Err("valgrind did not run the part".into());
+    }
+    Ok(read_callgrind(&std::fs::read_to_string(&file)?))
+}
+
+fn read_callgrind(text: &str) -> (u64, u64) {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let (mut caller, mut callee) = ("", "");
+    let (mut instructions, mut allocations) = (0, 0);
+    for line in text.lines() {
+        let Some((field, value)) = line.split_once(['=', ':']) else { continue };
+        match field {
+            "fn" | "cfn" => {
+                // A name is written with its number once, and is the number from there on.
+                let (number, name) = value.split_once(' ').unwrap_or((value, ""));
+                if !name.is_empty() {
+                    names.insert(number, name);
+                }
+                let name = names.get(number).copied().unwrap_or_default();
+                *(if field == "fn" { &mut caller } else { &mut callee }) = name;
+            }
+            "calls" if ALLOCATING.contains(&callee) && !caller.contains("mi_") => {
+                let calls = value.split(' ').next().and_then(|it| it.parse::<u64>().ok());
+                allocations += calls.unwrap_or(0);
+            }
+            "summary" | "totals" => {
+                instructions = instructions.max(value.trim().parse().unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+    (instructions, allocations)
+}
+
+impl Part {
+    /// What one run is divided by.
+    fn steps(&self) -> usize {
+        match self.work {
+            Work::Stream(_) => EVENTS,
+            _ => 1,
+        }
+    }
+
+    fn run(&self, times: usize) -> Result<(), Failure> {
+        let document = &(self.document)();
+        let parse = || Object::parse_within(document, VALUES_MAX).map_err(|it| it.to_string());
+        match self.work {
+            Work::Parse => {
+                for _ in 0..times {
+                    black_box(parse()?);
+                }
+            }
+            Work::Judge(operation) => {
+                let (codec, request) = (codec_of(operation)?, Request::Json(parse()?));
+                for _ in 0..times {
+                    black_box(codec.read(&request, &limits())?);
+                }
+            }
+            Work::Rename(operation) => {
+                let call = codec_of(operation)?.read(&Request::Json(parse()?), &limits())?;
+                for _ in 0..times {
+                    black_box(call.splice("gpt-4o-mini-2024-07-18").apply(document));
+                }
+            }
+            Work::Answer(operation) => {
+                meter(operation, times, Framing::Json, std::slice::from_ref(document))?
+            }
+            Work::Pieces(operation) => {
+                /// As much as the gateway takes from an upstream at one time.
+                const PIECE_BYTES: usize = 16 * 1024;
+                let starts = (0..document.len()).step_by(PIECE_BYTES);
+                let piece = |at: usize| document.slice(at..document.len().min(at + PIECE_BYTES));
+                let pieces: Vec<Bytes> = starts.map(piece).collect();
+                meter(operation, times, Framing::Json, &pieces)?;
+            }
+            Work::Stream(operation) => {
+                let text = std::str::from_utf8(document)?;
+                let events: Vec<Bytes> = text
+                    .split_inclusive("\n\n")
+                    .map(|event| Bytes::copy_from_slice(event.as_bytes()))
+                    .collect();
+                meter(operation, times, Framing::Sse, &events)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Relays an answer as the gateway does, from its first piece to the bill.
+fn meter(
+    operation: Operation,
+    times: usize,
+    framing: Framing,
+    pieces: &[Bytes],
+) -> Result<(), Failure> {
+    let asked = asked(operation);
+    let request = Object::parse(&asked).map_err(|it| it.to_string())?;
+    let call: Box<dyn Call> = codec_of(operation)?.read(&Request::Json(request), &limits())?;
+    for _ in 0..times {
+        let mut meter = call.meter(framing);
+        for piece in pieces {
+            black_box(meter.relay(piece.clone()));
+            black_box(meter.relayed());
+        }
+        black_box(meter.finish());
+        assert!(meter.is_complete() && !meter.has_failed(), "the answer is a good one");
+        black_box(meter.is_above_limits());
+        black_box(meter.measure());
+    }
+    Ok(())
+}
+
+fn codec_of(operation: Operation) -> Result<&'static dyn Codec, Failure> {
+    let dialect = match operation {
+        Operation::Messages => Dialect::Anthropic,
+        _ => Dialect::Openai,
+    };
+    codec(operation, dialect).ok_or_else(|| "no codec".into())
+}
+
+fn limits() -> ModelLimits {
+    ModelLimits {
+        input_tokens_max: 10_000_000,
+        output_tokens_max: 16_384,
+        reasoning: false,
+        ..ModelLimits::default()
+    }
+}
+
+/// The request whose answer is metered.
+fn asked(operation: Operation) -> Vec<u8> {
+    let asked = match operation {
+        Operation::Embeddings => json!({"model": "m", "input": "text"}),
+        Operation::Responses => json!({"model": "m", "input": "text", "store": false}),
+        _ => json!({
+            "model": "m", "messages": [{"role": "user", "content": "text"}], "max_tokens": 4096
+        }),
+    };
+    asked.to_string().into_bytes()
+}
+
+fn parts() -> Vec<Part> {
+    use Operation::{Chat, Embeddings, Messages, Responses};
+    let part = |name, document, work| Part { name, document, work };
+    let request: fn() -> Bytes =
+        || chat_asking(&"Every quarter of an hour, from six to nine. ".repeat(16));
+    let chinese: fn() -> Bytes =
+        || chat_asking(&"每一刻钟有一班车,从早上六点到晚上九点。".repeat(280));
+    vec![
+        part("request: parse", request, Work::Parse),
+        part("request: judge", request, Work::Judge(Chat)),
+        part("request: rename", request, Work::Rename(Chat)),
+        part("chinese: parse", chinese, Work::Parse),
+        part("chinese: judge", chinese, Work::Judge(Chat)),
+        part("picture: parse", chat_about_picture, Work::Parse),
+        part("picture: judge", chat_about_picture, Work::Judge(Chat)),
+        part("values: parse", many_values, Work::Parse),
+        part("values: judge", many_values, Work::Judge(Chat)),
+        part("answer: chat", || chat_answer(&sentences(12)), Work::Answer(Chat)),
+        part("answer: chat, 16 KiB", || chat_answer(&sentences(280)), Work::Answer(Chat)),
+        part(
+            "answer: chinese",
+            || chat_answer(&"每一刻钟有一班车。".repeat(560)),
+            Work::Answer(Chat),
+        ),
+        part("answer: messages", messages_answer, Work::Answer(Messages)),
+        part("answer: responses", responses_answer, Work::Answer(Responses)),
+        part("answer: embeddings", embeddings_answer, Work::Pieces(Embeddings)),
+        part("event: chat", || chat_stream(" hour"), Work::Stream(Chat)),
+        part("event: chat, escaped", || chat_stream("\"hour\"\n"), Work::Stream(Chat)),
+        part("event: chinese", || chat_stream("一刻钟"), Work::Stream(Chat)),
+        part("event: messages", messages_stream, Work::Stream(Messages)),
+        part("event: responses", responses_stream, Work::Stream(Responses)),
+    ]
+}
+
+fn bytes_of(value: &Value) -> Bytes {
+    value.to_string().into()
+}
+
+fn chat_asking(question: &str) -> Bytes {
+    let system = "You are a travel assistant. Answer in two sentences, without a greeting.";
+    bytes_of(&json!({
+        "model": "gpt-4o-mini",
+        "messages": [
+            {"role": "system", "content": system},
+            {"role": "user", "content": question},
+        ],
+        "temperature": 0.2,
+        "max_tokens": 256,
+        "stream": false,
+    }))
+}
+
+/// A chat about a picture of 3 MiB, in base64.
+fn chat_about_picture() -> Bytes {
+    const DATA_BYTES: usize = 4 * 1024 * 1024;
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut state = 1_u32;
+    let mut letter = |_| {
+        // Numerical Recipes, "Quick and dirty generators".
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        char::from(LETTERS[(state >> 26) as usize])
+    };
+    let data: String = (0..DATA_BYTES).map(&mut letter).collect();
+    let url = format!("data:image/png;base64,{data}");
+    bytes_of(&json!({
+        "model": "gpt-4o-mini",
+        "messages": [{"role": "user", "content": [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]}],
+    }))
+}
+
+/// A conversation with some 10,000 values.
+fn many_values() -> Bytes {
+    let message = |at: usize| {
+        let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
+        json!({"role": role, "content": format!("The {at}th question, and an answer.")})
+    };
+    let messages: Vec<Value> = (0..2_000).map(message).collect();
+    let numbers: Vec<usize> = (0..4_000).collect();
+    bytes_of(&json!({"model": "gpt-4o-mini", "messages": messages, "metadata": {"a": numbers}}))
+}
+
+fn sentences(count: usize) -> String {
+    "Take the first one, which arrives at eight past eleven.\n".repeat(count)
+}
+
+fn chat_usage() -> Value {
+    json!({
+        "prompt_tokens": 231, "completion_tokens": 187, "total_tokens": 418,
+        "prompt_tokens_details": {"cached_tokens": 128, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0, "audio_tokens": 0,
+            "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
+        },
+    })
+}
+
+/// As OpenAI writes it: over many lines, each with its indent.
+fn chat_answer(text: &str) -> Bytes {
+    let answer = json!({
+        "id": "chatcmpl-CE0y3Zq3Yx1sVbW0u8w1R2t3U4v5W",
+        "object": "chat.completion",
+        "created": 1_758_300_000,
+        "model": "gpt-4o-mini-2024-07-18",
+        "choices": [{
+            "index": 0,
+            "message": {
+                "role": "assistant", "content": text, "refusal": null, "annotations": [],
+            },
+            "logprobs": null,
+            "finish_reason": "stop",
+        }],
+        "usage": chat_usage(),
+        "service_tier": "default",
+        "system_fingerprint": "fp_560af6e559",
+    });
+    format!("{answer:#}\n").into()
+}
+
+fn messages_answer() -> Bytes {
+    bytes_of(&json!({
+        "model": "claude-sonnet-4-5-20250929", "id": "msg_01XFDUDYJgAACzvnptvVoYEL",
+        "type": "message", "role": "assistant",
+        "content": [{"type": "text", "text": sentences(12)}],
+        "stop_reason": "end_turn", "stop_sequence": null,
+        "usage": {
+            "input_tokens": 231, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+            "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+            "output_tokens": 187, "service_tier": "standard",
+        },
+    }))
+}
+
+fn responses_usage() -> Value {
+    json!({
+        "input_tokens": 231, "input_tokens_details": {"cached_tokens": 128},
+        "output_tokens": 187, "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 418,
+    })
+}
+
+fn responses_answer() -> Bytes {
+    let answer = json!({
+        "id": "resp_67ccd2bed1ec8190b14f964abc0542670bb6a6b452d3795b", "object": "response",
+        "created_at": 1_741_476_542, "status": "completed", "error": null,
+        "incomplete_details": null, "instructions": null, "max_output_tokens": null,
+        "model": "gpt-4.1-2025-04-14",
+        "output": [{
+            "type": "message", "id": "msg_67ccd2bf17f0819081ff3bb2cf6508e60bb6a6b452d3795b",
+            "status": "completed", "role": "assistant",
+            "content": [{"type": "output_text", "text": sentences(12), "annotations": []}],
+        }],
+        "parallel_tool_calls": true, "previous_response_id": null,
+        "reasoning": {"effort": null, "summary": null}, "store": false, "temperature": 1.0,
+        "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": 1.0,
+        "truncation": "disabled", "usage": responses_usage(), "user": null, "metadata": {},
+    });
+    format!("{answer:#}").into()
+}
+
+fn embeddings_answer() -> Bytes {
+    let vector: Vec<f64> = (0..1_536).map(|at| f64::from(at) * 0.000_017 - 0.013).collect();
+    let data: Vec<Value> = (0..8)
+        .map(|index| json!({"object": "embedding", "index": index, "embedding": vector}))
+        .collect();
+    bytes_of(&json!({
+        "object": "list", "data": data, "model": "text-embedding-3-small",
+        "usage": {"prompt_tokens": 80, "total_tokens": 80},
+    }))
+}
+
+fn chat_stream(text: &str) -> Bytes {
+    let chunk = |choices: Value, usage: Value| {
+        let chunk = json!({
+            "id": "chatcmpl-CE0y3Zq3Yx1sVbW0u8w1R2t3U4v5W", "object": "chat.completion.chunk",
+            "created": 1_758_300_000, "model": "gpt-4o-mini-2024-07-18",
+            "service_tier": "default", "system_fingerprint": "fp_560af6e559",
+            "choices": choices, "usage": usage, "obfuscation": "aB3dE5",
+        });
+        format!("data: {chunk}\n\n")
+    };
+    let choice = |delta: Value, reason: Value| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]);
+    let mut stream = String::new();
+    for _ in 0..EVENTS - 3 {
+        stream += &chunk(choice(json!({"content": text}), Value::Null), Value::Null);
+    }
+    stream += &chunk(choice(json!({}), "stop".into()), Value::Null);
+    stream += &chunk(json!([]), chat_usage());
+    stream += "data: [DONE]\n\n";
+    stream.into()
+}
+
+fn named_event(name: &str, mut data: Value) -> String {
+    data["type"] = name.into();
+    format!("event: {name}\ndata: {data}\n\n")
+}
+
+fn messages_stream() -> Bytes {
+    let usage = json!({"input_tokens": 231, "cache_read_input_tokens": 0, "output_tokens": 1});
+    let message = json!({
+        "id": "msg_01XFDUDYJgAACzvnptvVoYEL", "type": "message", "role": "assistant",
+        "content": [], "model": "claude-sonnet-4-5-20250929", "usage": usage,
+    });
+    let mut stream = named_event("message_start", json!({"message": message}));
+    let block = json!({"type": "text", "text": ""});
+    stream += &named_event("content_block_start", json!({"index": 0, "content_block": block}));
+    for _ in 0..EVENTS - 5 {
+        let delta = json!({"type": "text_delta", "text": " hour"});
+        stream += &named_event("content_block_delta", json!({"index": 0, "delta": delta}));
+    }
+    stream += &named_event("content_block_stop", json!({"index": 0}));
+    let delta = json!({"stop_reason": "end_turn", "stop_sequence": null});
+    let usage = json!({"output_tokens": 187});
+    stream += &named_event("message_delta", json!({"delta": delta, "usage": usage}));
+    stream += &named_event("message_stop", json!({}));
+    stream.into()
+}
+
+fn responses_stream() -> Bytes {
+    let item = "msg_67ccd2bf17f0819081ff3bb2cf6508e60bb6a6b452d3795b";
+    let mut stream = String::new();
+    for at in 0..EVENTS - 1 {
+        stream += &named_event(
+            "response.output_text.delta",
+            json!({
+                "sequence_number": at, "item_id": item, "output_index": 0, "content_index": 0,
+                "delta": " hour", "logprobs": [], "obfuscation": "aB3dE5",
+            }),
+        );
+    }
+    let response = json!({"id": "resp_1", "status": "completed", "usage": responses_usage()});
+    stream += &named_event("response.completed", json!({"response": response}));
+    stream.into()
+}
