@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::gateway::{
-    Certificates, Connectors, Deadline, Descriptors, Downstream, Gateway, GatewayParts, Hosted,
-    Inner, Inward, Transport,
+    Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, Hosted, Inner, Inward,
+    Transport,
 };
 use tollgate::ledger::{Ledger, NewKey, Options};
 use tollgate::metrics::{LedgerFigures, Metrics};

@@ -10,7 +10,7 @@
 //! | `submit` | asks for a task; `repeat` knows submits that are made again, `task_record` what is on disk |
 //! | `own_call` | what the last two share |
 //! | `upstream`, `peer` | one call over HTTP/1.1, and the connections that are kept |
-| `connectors` | where connections come from, with the root certificates |
+//! | `connectors` | where connections come from, with the root certificates |
 //! | `orphan` | answers that are read on although nobody waits for them |
 //! | `headers` | what of a request's headers goes upstream |
 //! | `health` | upstreams that are asked how they are |
