@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::json::Object;
+use super::json::{Object, plain_text_end};
 
 /// Replacements of byte ranges, applied together.
 #[derive(Debug, Default)]
@@ -41,7 +41,9 @@ impl Splice {
         // An insertion goes before what is replaced at the same place, however they were added.
         self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let added: usize = self.edits.iter().map(|(_, text)| text.len()).sum();
-        let mut edited = Vec::with_capacity(body.len() + added);
+        let removed: usize = self.edits.iter().map(|(range, _)| range.len()).sum();
+        // Bytes of just the length that was asked for take the memory over as it is.
+        let mut edited = Vec::with_capacity((body.len() + added).saturating_sub(removed));
         let mut copied = 0;
         for (range, text) in &self.edits {
             edited.extend_from_slice(body.get(copied..range.start).unwrap_or_default());
@@ -56,11 +58,16 @@ impl Splice {
 /// `text` as a JSON string with its quotes.
 #[must_use]
 pub fn json_string(text: &str) -> String {
+    if plain_text_end(text.as_bytes(), 0) == text.len() {
+        return ["\"", text, "\""].concat();
+    }
     serde_json::Value::String(text.to_owned()).to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -77,6 +84,13 @@ mod tests {
             std::str::from_utf8(&edited),
             Ok(r#"{ "model" : "b\"c" ,"o": {"u":true} , "x":1.0e0,"y":2}"#)
         );
+    }
+
+    proptest! {
+        #[test]
+        fn strings_are_written_as_a_serializer_writes_them(text in ".{0,40}|[a-z\"\\\\\0-\x1F\x7F]{0,20}") {
+            prop_assert_eq!(json_string(&text), serde_json::to_string(&text).expect("a string"));
+        }
     }
 
     #[test]
