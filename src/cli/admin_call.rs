@@ -1,8 +1,8 @@
 //! Calls that commands make to the admin API of a running gateway.
 //!
-//! They are not made with `outbound`: its clients read the machine's root certificates first, which a
-//! call to one address with one certificate does without, and they keep the cause of a refused
-//! connection or certificate, which the operator has to read, two errors deep.
+//! They are not made with `outbound`: its clients believe the machine's root certificates, and these
+//! calls one certificate at one address; and they keep the cause of a refused connection or certificate,
+//! which the operator has to read, two errors deep.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -31,29 +31,29 @@ const TOOLS_CALL: &str = "tools/call";
 /// A message that calls a tool and has nothing else in it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Message {
+struct CallMessage {
     #[serde(rename = "jsonrpc")]
     _jsonrpc: JsonRpcVersion2_0,
     id: NumberOrString,
     method: String,
-    params: Params,
+    params: CallParams,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Params {
+struct CallParams {
     name: String,
     #[serde(default)]
     arguments: JsonObject,
     #[serde(rename = "_meta", default)]
-    meta: Meta,
+    meta: ClientMeta,
 }
 
 /// What a message says of the client. A client that wants to be told of progress says so here as well,
 /// and is none of these.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Meta {
+struct ClientMeta {
     #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
     version: Option<String>,
     #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
@@ -63,7 +63,7 @@ struct Meta {
 }
 
 /// The call of a tool, and which version of the protocol it was made in.
-struct Call {
+struct DirectCall {
     id: RequestId,
     tool: &'static ToolEntry,
     arguments: JsonObject,
@@ -114,9 +114,9 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 /// The call, if the message is one and the headers say the same.
-fn read(headers: &HeaderMap, body: &[u8]) -> Option<Call> {
-    let message: Message = serde_json::from_slice(body).ok()?;
-    let Message { id, method, params: Params { name, arguments, meta }, .. } = message;
+fn read(headers: &HeaderMap, body: &[u8]) -> Option<DirectCall> {
+    let message: CallMessage = serde_json::from_slice(body).ok()?;
+    let CallMessage { id, method, params: CallParams { name, arguments, meta }, .. } = message;
     let tool = ROWS.iter().find(|row| row.name == name)?;
     let latest = ProtocolVersion::V_2026_07_28;
     let stands_by_itself = match &meta.version {
@@ -141,7 +141,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Option<Call> {
             (is_told && meta.capabilities.is_none()).then_some(false)?
         }
     };
-    (method == TOOLS_CALL).then_some(Call { id, tool, arguments, stands_by_itself })
+    (method == TOOLS_CALL).then_some(DirectCall { id, tool, arguments, stands_by_itself })
 }
 
 fn answered(id: RequestId, result: CallToolResult) -> HttpAnswer {

@@ -795,7 +795,7 @@ async fn media_beyond_the_limit_are_told_of_and_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_leaves_frees_its_hold() {
-    let sim = crate::harness::simulator(&["delay-ms=20000"]);
+    let sim = crate::harness::simulator(&["delay-ms=5000"]);
     let upstreams =
         format!("  openai: {{ protocol: openai, base_url: 'http://{}/v1' }}\n", sim.addr());
     let models = format!("models:\n{}", crate::harness::chat_model("m", "openai"));
