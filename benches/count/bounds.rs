@@ -13,8 +13,8 @@ pub(crate) struct Bounds {
 /// they have a tenth to spare.
 pub(crate) fn of(work: &str) -> Option<Bounds> {
     let (optimized, as_it_is, allocations, system_calls) = match work {
-        "1 KiB" => (150_000.0, 4_000_000.0, 80.0, 6.5),
-        "100 events" => (1_500_000.0, 20_000_000.0, 400.0, 320.0),
+        "1 KiB" => (157_000.0, 2_000_000.0, 90.0, 9.0),
+        "100 events" => (3_000_000.0, 40_000_000.0, 2_000.0, 500.0),
         _ => return None,
     };
     let instructions = if cfg!(debug_assertions) { as_it_is } else { optimized };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Seq;
-use crate::schedule::{Schedule, Step};
+use crate::schedule::{NextStep, Schedule};
 use crate::urgency::Urgency;
 use crate::waiters::Waiters;
 
@@ -196,19 +196,19 @@ impl<E> Journal<E> {
         let mut queue = self.queue.lock();
         loop {
             match queue.schedule.next(Instant::now()) {
-                Step::Write => {
+                NextStep::Write => {
                     let next = Vec::with_capacity(queue.entries.len());
                     return CommitterWork::Group(std::mem::replace(&mut queue.entries, next));
                 }
-                Step::RestUntil(date) => {
+                NextStep::RestUntil(date) => {
                     self.work.wait_until(&mut queue, date);
                 }
-                Step::Rest => {
+                NextStep::Rest => {
                     if self.work.wait_for(&mut queue, idle).timed_out() {
                         return CommitterWork::Idle;
                     }
                 }
-                Step::Stop => return CommitterWork::Stop,
+                NextStep::Stop => return CommitterWork::Stop,
             }
         }
     }

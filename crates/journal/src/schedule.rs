@@ -46,7 +46,7 @@ enum Rest {
 
 /// What the thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum NextStep {
     /// Write what has gathered.
     Write,
     /// Sleep until this date, or until somebody wakes it.
@@ -97,14 +97,14 @@ impl Schedule {
         self.wakes
     }
 
-    /// What the thread does at `now`. With [`Step::Write`] it takes what has gathered.
-    pub(crate) fn next(&mut self, now: Instant) -> Step {
+    /// What the thread does at `now`. With [`NextStep::Write`] it takes what has gathered.
+    pub(crate) fn next(&mut self, now: Instant) -> NextStep {
         self.rest = Rest::None;
         if self.open > 0 {
             return self.rest_until(None);
         }
         let date = match self.gathered {
-            None if self.stopping => return Step::Stop,
+            None if self.stopping => return NextStep::Stop,
             None => {
                 self.gathers_until = self.gathers_until.filter(|until| *until > now);
                 let soon = self.next_from.filter(|from| self.is_busy && *from > now);
@@ -125,12 +125,12 @@ impl Schedule {
         self.next_from = Some(now + GROUP_INTERVAL);
         self.gathers_until = Some(now + GATHER_MAX);
         self.is_busy = std::mem::take(&mut self.waits);
-        Step::Write
+        NextStep::Write
     }
 
-    fn rest_until(&mut self, date: Option<Instant>) -> Step {
+    fn rest_until(&mut self, date: Option<Instant>) -> NextStep {
         self.rest = date.map_or(Rest::Idle, Rest::Until);
-        date.map_or(Step::Rest, Step::RestUntil)
+        date.map_or(NextStep::Rest, NextStep::RestUntil)
     }
 
     /// Whether the thread rests for longer than it may. It counts as woken then.
@@ -193,16 +193,16 @@ mod tests {
         fn look(&mut self) {
             let now = self.began + Duration::from_micros(self.now);
             self.looks_at = match self.schedule.next(now) {
-                Step::Write => {
+                NextStep::Write => {
                     self.groups.push((self.now, std::mem::take(&mut self.records)));
                     Some(self.now + self.write_for)
                 }
-                Step::RestUntil(date) => {
+                NextStep::RestUntil(date) => {
                     let date = u64::try_from((date - self.began).as_micros());
                     Some(date.expect("a short time"))
                 }
-                Step::Rest => None,
-                Step::Stop => panic!("nobody has stopped it"),
+                NextStep::Rest => None,
+                NextStep::Stop => panic!("nobody has stopped it"),
             };
         }
 
@@ -322,14 +322,14 @@ mod tests {
     fn whoever_stops_it_waits_for_nothing() {
         let mut schedule = Schedule::default();
         let now = Instant::now();
-        assert_eq!(schedule.next(now), Step::Rest);
+        assert_eq!(schedule.next(now), NextStep::Rest);
         assert!(schedule.gathered(Urgency::AtOnce));
-        assert_eq!(schedule.next(now), Step::Write);
+        assert_eq!(schedule.next(now), NextStep::Write);
         assert!(!schedule.gathered(Urgency::Gather), "it writes");
-        assert_eq!(schedule.next(now), Step::RestUntil(now + GATHER_MAX));
+        assert_eq!(schedule.next(now), NextStep::RestUntil(now + GATHER_MAX));
         assert!(schedule.stop());
-        assert_eq!(schedule.next(now), Step::Write);
-        assert_eq!(schedule.next(now), Step::Stop);
+        assert_eq!(schedule.next(now), NextStep::Write);
+        assert_eq!(schedule.next(now), NextStep::Stop);
     }
 
     /// Whatever comes when, and however long the disk takes: what is urgent is written as soon as the

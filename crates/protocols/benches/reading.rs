@@ -40,10 +40,10 @@ const RUNS_OF_LARGE: usize = 3;
 /// Events of a stream that carry text.
 const EVENTS: usize = 100;
 
-type Failure = Box<dyn Error>;
+type BenchFailure = Box<dyn Error>;
 
 /// A part that is counted.
-struct Part {
+struct ReadingPart {
     name: &'static str,
     /// Makes what is read.
     document: fn() -> Bytes,
@@ -67,7 +67,7 @@ enum Work {
     Stream(Operation),
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), BenchFailure> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -80,7 +80,7 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-fn count_all(names: &[&str], directory: &Path) -> Result<(), Failure> {
+fn count_all(names: &[&str], directory: &Path) -> Result<(), BenchFailure> {
     println!("{:<34}{:>10}{:>14}{:>13}", "part", "bytes", "instructions", "allocations");
     for part in parts() {
         if !names.is_empty() && !names.iter().any(|name| part.name.starts_with(name)) {
@@ -100,7 +100,7 @@ fn count_all(names: &[&str], directory: &Path) -> Result<(), Failure> {
 }
 
 /// Instructions and calls of the allocator of a process that runs the part so many times.
-fn count(name: &str, times: usize, directory: &Path) -> Result<(u64, u64), Failure> {
+fn count(name: &str, times: usize, directory: &Path) -> Result<(u64, u64), BenchFailure> {
     let file = directory.join(format!("{}.{times}.callgrind", name.replace([' ', ',', ':'], "-")));
     let done = Command::new("valgrind")
         .args(["-q", "--tool=callgrind"])
@@ -143,7 +143,7 @@ fn read_callgrind(text: &str) -> (u64, u64) {
     (instructions, allocations)
 }
 
-impl Part {
+impl ReadingPart {
     /// What one run is divided by.
     fn steps(&self) -> usize {
         match self.work {
@@ -152,7 +152,7 @@ impl Part {
         }
     }
 
-    fn run(&self, times: usize) -> Result<(), Failure> {
+    fn run(&self, times: usize) -> Result<(), BenchFailure> {
         let document = &(self.document)();
         let parse = || Object::parse_within(document, VALUES_MAX).map_err(|it| it.to_string());
         match self.work {
@@ -177,7 +177,7 @@ impl Part {
                 meter(operation, times, Framing::Json, std::slice::from_ref(document))?
             }
             Work::Pieces(operation) => {
-                /// As much as the gateway takes from an upstream at one time.
+                /// How much the gateway takes from an upstream at one time, in bytes.
                 const PIECE_BYTES: usize = 16 * 1024;
                 let starts = (0..document.len()).step_by(PIECE_BYTES);
                 let piece = |at: usize| document.slice(at..document.len().min(at + PIECE_BYTES));
@@ -203,7 +203,7 @@ fn meter(
     times: usize,
     framing: Framing,
     pieces: &[Bytes],
-) -> Result<(), Failure> {
+) -> Result<(), BenchFailure> {
     let asked = asked(operation);
     let request = Object::parse(&asked).map_err(|it| it.to_string())?;
     let call: Box<dyn Call> = codec_of(operation)?.read(&Request::Json(request), &limits())?;
@@ -221,7 +221,7 @@ fn meter(
     Ok(())
 }
 
-fn codec_of(operation: Operation) -> Result<&'static dyn Codec, Failure> {
+fn codec_of(operation: Operation) -> Result<&'static dyn Codec, BenchFailure> {
     let dialect = match operation {
         Operation::Messages => Dialect::Anthropic,
         _ => Dialect::Openai,
@@ -250,9 +250,9 @@ fn asked(operation: Operation) -> Vec<u8> {
     asked.to_string().into_bytes()
 }
 
-fn parts() -> Vec<Part> {
+fn parts() -> Vec<ReadingPart> {
     use Operation::{Chat, Embeddings, Messages, Responses};
-    let part = |name, document, work| Part { name, document, work };
+    let part = |name, document, work| ReadingPart { name, document, work };
     let request: fn() -> Bytes =
         || chat_asking(&"Every quarter of an hour, from six to nine. ".repeat(16));
     let chinese: fn() -> Bytes =
@@ -350,7 +350,7 @@ fn chat_usage() -> Value {
     })
 }
 
-/// As OpenAI writes it: over many lines, each with its indent.
+/// A chat's answer in OpenAI's way of writing: over many lines, each with its indent.
 fn chat_answer(text: &str) -> Bytes {
     let answer = json!({
         "id": "chatcmpl-CE0y3Zq3Yx1sVbW0u8w1R2t3U4v5W",

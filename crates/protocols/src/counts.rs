@@ -5,7 +5,7 @@ use super::json::plain_text_end;
 
 /// Where a count stands: the key of the object in `usage` that has it, empty for `usage` itself, and
 /// its own key.
-pub(super) type Place = (&'static str, &'static str);
+pub(super) type CountPlace = (&'static str, &'static str);
 
 /// Digits that every number of so many can have and still be one of 64 bits.
 const DIGITS_MAX: usize = 19;
@@ -15,25 +15,25 @@ const DIGITS_MAX: usize = 19;
 /// twice or have other values, escapes, lists, and what is not JSON.
 pub(super) fn read_counts<const PLACES: usize>(
     usage: &[u8],
-    places: &[Place; PLACES],
+    places: &[CountPlace; PLACES],
 ) -> Option<[Option<u64>; PLACES]> {
-    let mut reader = Reader { text: usage, at: 0, places, counts: [None; PLACES], seen: 0 };
+    let mut reader = CountReader { text: usage, at: 0, places, counts: [None; PLACES], seen: 0 };
     reader.space();
     reader.object(Some(""))?;
     reader.space();
     (reader.at == usage.len()).then_some(reader.counts)
 }
 
-struct Reader<'a, const PLACES: usize> {
+struct CountReader<'a, const PLACES: usize> {
     text: &'a [u8],
     at: usize,
-    places: &'a [Place; PLACES],
+    places: &'a [CountPlace; PLACES],
     counts: [Option<u64>; PLACES],
     /// The first places of the objects that were read, as bits.
     seen: u64,
 }
 
-impl<'a, const PLACES: usize> Reader<'a, PLACES> {
+impl<'a, const PLACES: usize> CountReader<'a, PLACES> {
     /// Reads the object that stands behind the key `outer`; `None` for one that has no counts.
     fn object(&mut self, outer: Option<&str>) -> Option<()> {
         self.eat(b'{')?;
@@ -56,7 +56,7 @@ impl<'a, const PLACES: usize> Reader<'a, PLACES> {
         self.space();
         self.eat(b':')?;
         self.space();
-        let is_here = |place: &Place| place.1.as_bytes() == key && Some(place.0) == outer;
+        let is_here = |place: &CountPlace| place.1.as_bytes() == key && Some(place.0) == outer;
         if let Some(index) = self.places.iter().position(is_here) {
             let count = self.number()?;
             return match self.counts.get_mut(index)? {
@@ -68,7 +68,7 @@ impl<'a, const PLACES: usize> Reader<'a, PLACES> {
             };
         }
         let is_top = outer == Some("");
-        let is_object = |place: &Place| place.0.as_bytes() == key;
+        let is_object = |place: &CountPlace| place.0.as_bytes() == key;
         if is_top
             && !key.is_empty()
             && let Some(index) = self.places.iter().position(is_object)
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    const PLACES: [Place; 4] = [("", "a"), ("", "b"), ("in", "a"), ("in", "c")];
+    const PLACES: [CountPlace; 4] = [("", "a"), ("", "b"), ("in", "a"), ("in", "c")];
 
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]

@@ -86,7 +86,7 @@ impl TextSize {
         Self { parts, marks, first, last }
     }
 
-    /// As [`Self::measure`], for text of ASCII alone: each byte has a class.
+    /// Measures text of ASCII alone like [`Self::measure`]: each byte has a class.
     #[inline(never)]
     fn measure_ascii(text: &[u8]) -> Self {
         let (mut parts, mut marks, mut last) = (0, 0, weights::NONE);

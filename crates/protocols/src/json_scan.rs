@@ -24,13 +24,13 @@ pub struct UsageScan {
     /// At the top level, the next string is a key.
     key_next: bool,
     /// The key at the top level that was read last, until its colon.
-    key: Start<KEY_BYTES_MAX>,
+    key: StartOfText<KEY_BYTES_MAX>,
     in_key: bool,
     captured: Captured,
     usage: Vec<u8>,
     /// Those that stood before it.
     earlier_usages: Vec<Vec<u8>>,
-    error: Start<ERROR_BYTES_MAX>,
+    error: StartOfText<ERROR_BYTES_MAX>,
     data_items: u64,
     text_bytes: u64,
     output_bytes: u64,
@@ -41,18 +41,18 @@ pub struct UsageScan {
 
 /// The beginning of a text: so many bytes at most.
 #[derive(Debug)]
-struct Start<const BYTES_MAX: usize> {
+struct StartOfText<const BYTES_MAX: usize> {
     bytes: [u8; BYTES_MAX],
     length: usize,
 }
 
-impl<const BYTES_MAX: usize> Default for Start<BYTES_MAX> {
+impl<const BYTES_MAX: usize> Default for StartOfText<BYTES_MAX> {
     fn default() -> Self {
         Self { bytes: [0; BYTES_MAX], length: 0 }
     }
 }
 
-impl<const BYTES_MAX: usize> Start<BYTES_MAX> {
+impl<const BYTES_MAX: usize> StartOfText<BYTES_MAX> {
     fn text(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }

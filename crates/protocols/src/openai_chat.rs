@@ -7,7 +7,7 @@ use std::ops::{Range, RangeInclusive};
 
 use serde::Deserialize;
 
-use super::counts::{Place, read_counts};
+use super::counts::{CountPlace, read_counts};
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
@@ -277,7 +277,7 @@ struct WireCompletionDetails {
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [Place; 8] = [
+const COUNTS: [CountPlace; 8] = [
     ("", "prompt_tokens"),
     ("", "completion_tokens"),
     ("", "total_tokens"),

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use super::counts::{Place, read_counts};
+use super::counts::{CountPlace, read_counts};
 use super::estimate::TextSize;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
@@ -152,7 +152,7 @@ struct WireOutputDetails {
 }
 
 /// Where the counts of a [`WireResponsesUsage`] stand.
-const COUNTS: [Place; 6] = [
+const COUNTS: [CountPlace; 6] = [
     ("", "input_tokens"),
     ("", "output_tokens"),
     ("", "total_tokens"),

@@ -11,10 +11,10 @@ pub(crate) type AnswerHead = http::response::Parts;
 /// Room for the headers of an answer of the gateway's own.
 const FIELDS: usize = 16;
 
-/// The head of an answer with this status, without any header.
-pub(crate) fn of(status: StatusCode) -> AnswerHead {
+/// The head of an answer with this status, from 100 to 999, without any header.
+pub(crate) fn of(status: u16) -> AnswerHead {
     let (mut head, ()) = http::Response::new(()).into_parts();
-    head.status = status;
+    head.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     head.headers = HeaderMap::with_capacity(FIELDS);
     head
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 use pingora_proxy::Session;
@@ -279,7 +279,7 @@ pub(crate) async fn begin_file(
 ) -> pingora::Result<()> {
     let media_type = HeaderValue::from_str(media_type)
         .or_err(ErrorType::InternalError, "a media type that is none")?;
-    let mut header = head::of(StatusCode::OK);
+    let mut header = head::of(200);
     let headers = &mut header.headers;
     headers.insert(CONTENT_TYPE, media_type);
     match length {
@@ -299,7 +299,7 @@ pub(crate) async fn begin_events(
     envelope: Envelope,
 ) -> pingora::Result<()> {
     let stamp = stamp.into();
-    let mut header = head::of(StatusCode::OK);
+    let mut header = head::of(200);
     let headers = &mut header.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
@@ -321,7 +321,7 @@ pub(crate) async fn preflight(session: &mut Session) -> pingora::Result<()> {
 
 /// Answers 200 with nothing.
 pub(crate) async fn empty(session: &mut Session, id: RequestId) -> pingora::Result<()> {
-    let mut header = head::of(StatusCode::OK);
+    let mut header = head::of(200);
     let headers = &mut header.headers;
     headers.insert(CONTENT_LENGTH, 0.into());
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -339,7 +339,7 @@ pub(crate) async fn json(
 }
 
 fn json_head(status: u16, stamp: Stamp, length: usize) -> AnswerHead {
-    let mut header = head::of(StatusCode::from_u16(status).unwrap_or_default());
+    let mut header = head::of(status);
     let headers = &mut header.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_LENGTH, length.into());

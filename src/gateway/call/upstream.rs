@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
+use http::Version;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
-use http::{StatusCode, Version};
 use pingora::{Error, ErrorType, OrErr, Result};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use self::answer::{AnswerBody, Begun, Keep};
+use self::answer::{AnswerBody, Keep, ReadHead};
 pub(crate) use self::pool::Upstreams;
-use self::pool::{Connection, acked};
+use self::pool::{UpstreamConnection, acked};
 use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head::AnswerHead;
 
@@ -50,7 +50,7 @@ enum Sent {
 
 /// A call under way.
 pub(crate) struct UpstreamCall {
-    connection: Connection,
+    connection: UpstreamConnection,
     upstream: Arc<Upstream>,
     /// What the other side will have acknowledged when all that was sent before this request has
     /// arrived, on a connection that served others before: what tells whether any of this one has.
@@ -65,7 +65,7 @@ pub(crate) struct UpstreamCall {
     /// Informational answers that have come.
     informational: u32,
     /// The answer's head, where it came before the request was whole.
-    early: Option<Begun>,
+    early: Option<ReadHead>,
     /// The connection ended, in order, before the first byte of an answer.
     ended_unanswered: bool,
     /// What is left of the answer's body.
@@ -78,7 +78,7 @@ pub(crate) struct UpstreamCall {
 }
 
 impl UpstreamCall {
-    fn new(connection: Connection, upstream: Arc<Upstream>) -> Self {
+    fn new(connection: UpstreamConnection, upstream: Arc<Upstream>) -> Self {
         let acked = || connection.written.or_else(|| acked(&connection.stream));
         let acked_before = connection.is_reused.then(acked).flatten();
         Self {
@@ -100,7 +100,7 @@ impl UpstreamCall {
     }
 
     /// The connection, if it can serve another request, and for how long the upstream keeps it.
-    fn into_kept(self: Box<Self>) -> Option<(Connection, Option<Duration>)> {
+    fn into_kept(self: Box<Self>) -> Option<(UpstreamConnection, Option<Duration>)> {
         let is_in_order = self.sent == Sent::Whole && self.is_done() && self.failed.is_none();
         match self.keep {
             // Bytes behind an answer belong to nothing that was asked.
@@ -141,7 +141,7 @@ impl UpstreamCall {
                 return Ok(());
             }
         }
-        let Connection { stream, patience, written, .. } = &mut self.connection;
+        let UpstreamConnection { stream, patience, written, .. } = &mut self.connection;
         let flushed = patience.within(limit, stream.flush()).await.ok_or_else(stalled)?;
         flushed.or_err(ErrorType::WriteError, "while writing a request")?;
         *written = written.map(|before| before + length as u64);
@@ -156,7 +156,7 @@ impl UpstreamCall {
         let mut is_silent = false;
         while !piece.is_empty() && self.early.is_none() {
             let Self { connection, read, scanned, informational, early, .. } = self;
-            let Connection { stream, patience, .. } = connection;
+            let UpstreamConnection { stream, patience, .. } = connection;
             let written = poll_fn(|context| {
                 loop {
                     match Pin::new(&mut *stream).poll_write(context, piece) {
@@ -197,7 +197,7 @@ impl UpstreamCall {
         Ok(head.head)
     }
 
-    async fn read_head(&mut self) -> Result<Begun> {
+    async fn read_head(&mut self) -> Result<ReadHead> {
         loop {
             let head = take_head(&mut self.read, &mut self.scanned, &mut self.informational)?;
             if let Some(head) = head {
@@ -213,7 +213,7 @@ impl UpstreamCall {
     /// Reads what is there; 0 at the connection's end.
     async fn read_more(&mut self) -> Result<usize> {
         make_room(&mut self.read);
-        let Connection { stream, patience, .. } = &mut self.connection;
+        let UpstreamConnection { stream, patience, .. } = &mut self.connection;
         let reading = stream.read_buf(&mut self.read);
         let read = match self.read_timeout {
             Some(limit) => patience.within(limit, reading).await.ok_or_else(silent)?,
@@ -329,11 +329,11 @@ fn take_head(
     read: &mut BytesMut,
     scanned: &mut usize,
     informational: &mut u32,
-) -> Result<Option<Begun>> {
+) -> Result<Option<ReadHead>> {
     loop {
         let Some(begun) = answer::take_head(read, scanned)? else { return Ok(None) };
         let status = begun.head.status;
-        if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
+        if !status.is_informational() || status.as_u16() == 101 {
             return Ok(Some(begun));
         }
         *informational += 1;

@@ -288,7 +288,7 @@ fn customers_head(
     body: &impl Body,
     exchange: &Exchange,
 ) -> AnswerHead {
-    let mut header = head::of(answered.status);
+    let mut header = head::of(answered.status.as_u16());
     let headers = &mut header.headers;
     let passes = |name: &HeaderName| !HOP_BY_HOP.contains(&name.as_str()) && *name != X_REQUEST_ID;
     for (name, value) in answered.headers.iter().filter(|(name, _)| passes(name)) {

@@ -6,7 +6,7 @@ use http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method};
 use pingora::http::RequestHeader;
 
 use crate::gateway::answer::head::{self, AnswerHead};
@@ -28,7 +28,7 @@ pub(crate) fn is_preflight(head: &RequestHeader) -> bool {
 
 /// The answer: it may.
 pub(crate) fn preflight(head: &RequestHeader) -> AnswerHead {
-    let mut answer = head::of(StatusCode::NO_CONTENT);
+    let mut answer = head::of(204);
     let headers = &mut answer.headers;
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));

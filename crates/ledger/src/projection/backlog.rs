@@ -35,7 +35,7 @@ const ROW_BYTES: u64 = 512;
 
 /// Groups of the journal, one after the other, summed up for one batch of sled.
 #[derive(Default)]
-pub(crate) struct Part {
+pub(crate) struct BacklogPart {
     pub(crate) window: Window,
     /// Where the journal ended behind the last group.
     pub(crate) end: Position,
@@ -44,7 +44,7 @@ pub(crate) struct Part {
     journal_bytes: u64,
 }
 
-impl Part {
+impl BacklogPart {
     fn add(&mut self, group: CommittedGroup<Journaled>) -> Result<(), Violation> {
         self.records = self.records.saturating_add(group.entries.len());
         self.journal_bytes = self.journal_bytes.saturating_add(group.bytes);
@@ -82,10 +82,10 @@ pub(crate) struct Backlog {
 #[derive(Default)]
 struct State {
     /// Parts that are full, the oldest first, and what they take in memory, in bytes.
-    full: Vec<Part>,
+    full: Vec<BacklogPart>,
     full_bytes: u64,
     /// The part behind them, once a group has come.
-    open: Option<Part>,
+    open: Option<BacklogPart>,
     waiters: Waiters,
     stopping: bool,
     /// The last record that was handed over.
@@ -191,7 +191,7 @@ impl Backlog {
         &self,
         flush_due: Option<Instant>,
         wake: Option<Instant>,
-    ) -> Result<(Vec<Part>, Due), StoreError> {
+    ) -> Result<(Vec<BacklogPart>, Due), StoreError> {
         let mut state = self.state.lock();
         let due = loop {
             if let Some(error) = state.failed.take() {
@@ -333,7 +333,7 @@ impl State {
 
     /// About how much memory all parts take, in bytes.
     fn bytes(&self) -> u64 {
-        self.full_bytes.saturating_add(self.open.as_ref().map_or(0, Part::bytes))
+        self.full_bytes.saturating_add(self.open.as_ref().map_or(0, BacklogPart::bytes))
     }
 
     /// Gives up what has gathered: it is in the journal.
@@ -398,7 +398,7 @@ mod tests {
     }
 
     /// Makes the rest due.
-    fn rest(backlog: &Backlog) -> Vec<Part> {
+    fn rest(backlog: &Backlog) -> Vec<BacklogPart> {
         backlog.stop();
         backlog.next(None, None).expect("sound").0
     }
@@ -453,7 +453,7 @@ mod tests {
                 // The other thread comes as far as it may.
                 std::thread::sleep(Duration::from_millis(2));
                 let (parts, _) = backlog.next(None, None).expect("sound");
-                let bytes: u64 = parts.iter().map(Part::bytes).sum();
+                let bytes: u64 = parts.iter().map(BacklogPart::bytes).sum();
                 assert!(bytes < BACKLOG_BYTES_MAX + (9 << 20), "{bytes} bytes at one time");
                 seen = parts.last().map_or(seen, |part| part.end.seq);
             }

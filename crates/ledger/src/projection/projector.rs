@@ -11,7 +11,7 @@ use std::time::Instant;
 use self::mend::Mender;
 use self::pack::Packer;
 use crate::journal::head::HeadFile;
-use crate::projection::backlog::{Backlog, Due, Part, WINDOW, WINDOW_RECORDS_MAX};
+use crate::projection::backlog::{Backlog, BacklogPart, Due, WINDOW, WINDOW_RECORDS_MAX};
 use crate::projection::projected::Projected;
 use crate::projection::store::{Store, StoreError};
 pub use tollgate_options::ledger::Pruning;
@@ -58,7 +58,7 @@ impl Projector {
         loop {
             let (parts, due) = self.backlog.next(flush_due, packer.wake())?;
             if let Some(last) = parts.last().map(|part| part.end.seq) {
-                for Part { window, end, records, .. } in parts {
+                for BacklogPart { window, end, records, .. } in parts {
                     unflushed = unflushed.saturating_add(records);
                     self.projected.write(|store| store.apply(window, end))?;
                 }

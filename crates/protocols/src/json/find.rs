@@ -80,7 +80,7 @@ fn find(
     behind + in_last(text, last, marks, is_found)
 }
 
-/// As [`find`], where the next is likely to be far.
+/// Finds what [`find`] does, where the next is likely to be far.
 #[inline(never)]
 fn find_far(
     text: &[u8],

@@ -138,7 +138,7 @@ fn text_bytes(value: &Value) -> u64 {
 
 /// What a scan says of a document.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct SaidUsage {
     is_whole: bool,
     usages: Vec<Vec<u8>>,
     has_error: bool,
@@ -147,9 +147,9 @@ struct Said {
     output_bytes: u64,
 }
 
-fn said(pieces: &[&[u8]]) -> Said {
+fn said(pieces: &[&[u8]]) -> SaidUsage {
     let scan = scan(pieces);
-    Said {
+    SaidUsage {
         is_whole: scan.is_whole(),
         usages: scan.usages().map(<[u8]>::to_vec).collect(),
         has_error: scan.has_error(),
@@ -160,7 +160,7 @@ fn said(pieces: &[&[u8]]) -> Said {
 }
 
 /// What a parser makes of the same.
-fn expected(members: &[(String, Value)]) -> Said {
+fn expected(members: &[(String, Value)]) -> SaidUsage {
     let all = |key: &'static str| {
         members.iter().filter(move |(other, _)| other == key).map(|(_, value)| value)
     };
@@ -174,7 +174,7 @@ fn expected(members: &[(String, Value)]) -> Said {
         members.iter().filter(is_meant).map(|(_, value)| text_bytes(value)).sum()
     };
     let parse = |text: String| serde_json::from_str::<Value>(&text).expect("JSON").to_string();
-    Said {
+    SaidUsage {
         is_whole: true,
         usages: all("usage").map(|it| parse(it.to_string()).into_bytes()).collect(),
         // Two of `null` are no error that anybody writes, and are one here.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Version};
 use pingora::{Error, ErrorType, Result};
 
 use crate::gateway::answer::head::{self, AnswerHead};
@@ -18,7 +18,7 @@ const FIELDS_MAX: usize = 256;
 
 /// The head of an answer, and what it says of the body and the connection.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct ReadHead {
     pub(super) head: AnswerHead,
     pub(super) body: AnswerBody,
     pub(super) keep: Keep,
@@ -113,7 +113,7 @@ fn skip_framing(scan: &mut ChunkScan, read: &mut BytesMut) -> Result<()> {
 ///
 /// # Errors
 /// A head that is none, or is too large.
-pub(super) fn take_head(read: &mut BytesMut, scanned: &mut usize) -> Result<Option<Begun>> {
+pub(super) fn take_head(read: &mut BytesMut, scanned: &mut usize) -> Result<Option<ReadHead>> {
     let Some(end) = head_end(read, *scanned) else {
         *scanned = read.len();
         return if read.len() > HEAD_BYTES_MAX {
@@ -138,7 +138,7 @@ fn head_end(read: &[u8], scanned: usize) -> Option<usize> {
     })
 }
 
-fn parse(head: &Bytes) -> Result<Begun> {
+fn parse(head: &Bytes) -> Result<ReadHead> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
     let mut config = httparse::ParserConfig::default();
@@ -147,8 +147,8 @@ fn parse(head: &Bytes) -> Result<Begun> {
     if !status.is_ok_and(|status| status.is_complete()) {
         return Err(malformed("its head cannot be read"));
     }
-    let code = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
-    let status = code.ok_or_else(|| malformed("its status is none"))?;
+    let status = parsed.code.filter(|code| (100..1000).contains(code));
+    let status = status.ok_or_else(|| malformed("its status is none"))?;
     let mut answer = head::of(status);
     for field in parsed.headers.iter() {
         let name = HeaderName::from_bytes(field.name.as_bytes());
@@ -163,10 +163,10 @@ fn parse(head: &Bytes) -> Result<Begun> {
     let (body, is_sound) = frame(&mut answer, is_old)?;
     let keep = match body {
         AnswerBody::UntilClose => Keep::No,
-        _ if !is_sound || status == StatusCode::SWITCHING_PROTOCOLS => Keep::No,
+        _ if !is_sound || status == 101 => Keep::No,
         _ => keep(&answer.headers, is_old),
     };
-    Ok(Begun { head: answer, body, keep })
+    Ok(ReadHead { head: answer, body, keep })
 }
 
 /// How the body is framed (RFC 9112, section 6.3), and whether two readers agree on it: a connection on

@@ -33,10 +33,10 @@ pub(crate) struct Upstreams {
 }
 
 /// A connection to an upstream.
-pub(super) struct Connection {
+pub(super) struct UpstreamConnection {
     pub(super) stream: Stream,
     pub(super) patience: Patience,
-    pub(super) target: Target,
+    pub(super) target: ConnectionTarget,
     /// It has served a request.
     pub(super) is_reused: bool,
     /// What the other side had acknowledged when it was made, and then the bytes that were written, where
@@ -46,7 +46,7 @@ pub(super) struct Connection {
 
 /// Where connections lead that can stand for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct ConnectionTarget {
     address: SocketAddr,
     is_tls: bool,
     host: Arc<str>,
@@ -76,13 +76,20 @@ impl Upstreams {
         Ok(Box::new(UpstreamCall::new(connection, Arc::clone(upstream))))
     }
 
-    async fn make(&self, upstream: &Upstream, address: SocketAddr) -> Result<Connection> {
+    async fn make(&self, upstream: &Upstream, address: SocketAddr) -> Result<UpstreamConnection> {
         let connector = self.connectors.get(upstream.tls).await.map_err(|error| error.into_up())?;
         let made = connector.new_stream(&peer::peer(upstream, address)).await;
         let stream = made.map_err(|error| error.into_up())?;
         let written = acked(&stream).filter(|_| !upstream.tls);
-        let target = Target { address, is_tls: upstream.tls, host: (*upstream.host).into() };
-        Ok(Connection { stream, patience: Patience::default(), target, is_reused: false, written })
+        let target =
+            ConnectionTarget { address, is_tls: upstream.tls, host: (*upstream.host).into() };
+        Ok(UpstreamConnection {
+            stream,
+            patience: Patience::default(),
+            target,
+            is_reused: false,
+            written,
+        })
     }
 
     /// Keeps the connection for another request, if its answer ended in order.
@@ -101,11 +108,11 @@ pub(super) fn acked(stream: &Stream) -> Option<u64> {
 /// Connections that are unused.
 struct Idle {
     max: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<UnusedByTarget>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct UnusedByTarget {
     /// Those to one target each: there are some dozens at most.
     groups: Vec<Group>,
     count: usize,
@@ -114,19 +121,19 @@ struct Kept {
 }
 
 struct Group {
-    target: Target,
+    target: ConnectionTarget,
     /// The one that was used last stands last.
     connections: Vec<Unused>,
 }
 
 struct Unused {
-    connection: Connection,
+    connection: UpstreamConnection,
     until: Instant,
 }
 
 impl Idle {
     /// One that leads to `address`, and is open. The last one that was used: others end in time.
-    fn take(&self, upstream: &Upstream, address: SocketAddr) -> Option<Connection> {
+    fn take(&self, upstream: &Upstream, address: SocketAddr) -> Option<UpstreamConnection> {
         loop {
             let mut connection = self.kept.lock().take(upstream, address)?;
             if is_open(&mut connection.stream) {
@@ -136,7 +143,7 @@ impl Idle {
         }
     }
 
-    fn keep(self: &Arc<Self>, connection: Connection, idle_timeout: Duration) {
+    fn keep(self: &Arc<Self>, connection: UpstreamConnection, idle_timeout: Duration) {
         if self.max == 0 || idle_timeout.is_zero() {
             return;
         }
@@ -152,10 +159,10 @@ impl Idle {
     }
 }
 
-impl Kept {
-    fn take(&mut self, upstream: &Upstream, address: SocketAddr) -> Option<Connection> {
+impl UnusedByTarget {
+    fn take(&mut self, upstream: &Upstream, address: SocketAddr) -> Option<UpstreamConnection> {
         let leads_there = |group: &&mut Group| {
-            let Target { address: own, is_tls, host } = &group.target;
+            let ConnectionTarget { address: own, is_tls, host } = &group.target;
             *own == address && *is_tls == upstream.tls && **host == *upstream.host
         };
         let group = self.groups.iter_mut().find(leads_there)?;
@@ -222,11 +229,12 @@ fn is_open(stream: &mut Stream) -> bool {
 }
 
 #[cfg(test)]
-impl Connection {
+impl UpstreamConnection {
     /// A new connection over `stream`, as if it led to the sample upstream at `address`.
     pub(super) fn over(stream: Stream, address: SocketAddr) -> Self {
         let upstream = crate::sample::upstream();
-        let target = Target { address, is_tls: upstream.tls, host: (*upstream.host).into() };
+        let target =
+            ConnectionTarget { address, is_tls: upstream.tls, host: (*upstream.host).into() };
         let patience = Patience::default();
         Self { stream, patience, target, is_reused: false, written: None }
     }
@@ -239,9 +247,9 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    fn connection(port: u16) -> (Connection, DuplexStream) {
+    fn connection(port: u16) -> (UpstreamConnection, DuplexStream) {
         let (own, other) = tokio::io::duplex(64);
-        (Connection::over(Box::new(own), at(port)), other)
+        (UpstreamConnection::over(Box::new(own), at(port)), other)
     }
 
     fn idle(max: usize) -> Arc<Idle> {

@@ -13,7 +13,7 @@ use crate::sample;
 const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nhost: u\r\ncontent-length: 0\r\n\r\n";
 
 fn call(stream: DuplexStream) -> Box<UpstreamCall> {
-    let connection = Connection::over(Box::new(stream), ([127, 0, 0, 1], 1).into());
+    let connection = UpstreamConnection::over(Box::new(stream), ([127, 0, 0, 1], 1).into());
     Box::new(UpstreamCall::new(connection, Arc::new(sample::upstream())))
 }
 
@@ -24,7 +24,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 
 /// An answer that was read to its end.
 #[derive(Debug, PartialEq)]
-struct Read {
+struct ReadAnswer {
     status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
@@ -45,7 +45,7 @@ async fn answer(mut upstream: DuplexStream, pieces: Vec<Vec<u8>>) {
     }
 }
 
-fn read_here(pieces: Vec<Vec<u8>>) -> Result<Read> {
+fn read_here(pieces: Vec<Vec<u8>>) -> Result<ReadAnswer> {
     run(async {
         let (own, other) = tokio::io::duplex(1 << 20);
         let mut call = call(own);
@@ -61,11 +61,11 @@ fn read_here(pieces: Vec<Vec<u8>>) -> Result<Read> {
         answering.await.expect("answered");
         let status = head.status.as_u16();
         let headers = head.headers.clone();
-        Ok(Read { status, headers, body, is_kept: call.into_kept().is_some() })
+        Ok(ReadAnswer { status, headers, body, is_kept: call.into_kept().is_some() })
     })
 }
 
-fn read_by_pingora(pieces: Vec<Vec<u8>>) -> Result<Read> {
+fn read_by_pingora(pieces: Vec<Vec<u8>>) -> Result<ReadAnswer> {
     run(async {
         let (own, other) = tokio::io::duplex(1 << 20);
         let answering = tokio::spawn(answer(other, pieces));
@@ -89,7 +89,7 @@ fn read_by_pingora(pieces: Vec<Vec<u8>>) -> Result<Read> {
         answering.await.expect("answered");
         session.respect_keepalive();
         let (status, headers) = (head.status.as_u16(), head.headers.clone());
-        Ok(Read { status, headers, body, is_kept: session.reuse().await.is_some() })
+        Ok(ReadAnswer { status, headers, body, is_kept: session.reuse().await.is_some() })
     })
 }
 
@@ -178,7 +178,7 @@ proptest! {
             TestCaseError::fail(format!("only here: {text}: {error}"))
         })?;
         prop_assert!(there.is_kept || !here.is_kept, "kept only here: {text}");
-        prop_assert_eq!(Read { is_kept: here.is_kept, ..there }, here, "{}", text);
+        prop_assert_eq!(ReadAnswer { is_kept: here.is_kept, ..there }, here, "{}", text);
     }
 }
 
@@ -219,7 +219,7 @@ fn sound_answers_are_read_however_they_are_cut() {
                 "{answer}"
             );
             let there = read_by_pingora(pieces_of(answer, length)).expect(answer);
-            assert_eq!(read, Read { is_kept, ..there }, "{answer}");
+            assert_eq!(read, ReadAnswer { is_kept, ..there }, "{answer}");
         }
     }
 }
