@@ -31,8 +31,11 @@ const JOINED_BYTES_MAX: usize = 16 * 1024;
 const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Informational answers before the real one. Nobody sends more than a few.
 const INFORMATIONAL_MAX: u32 = 16;
-/// Room for what is read at one time, in bytes.
+/// Room for what is read at one time, in bytes: enough for nearly all answers and for events.
 const READ_BYTES: usize = 8 * 1024;
+/// Room for what is read at one time of an answer that comes faster than that, in bytes. With this much
+/// the connection's own buffer is passed by.
+const READ_BYTES_MAX: usize = 64 * 1024;
 /// With less room than this a read is not worth its system call, in bytes.
 const READ_BYTES_MIN: usize = 1024;
 /// So much of a body is looked at before it is taken: blank lines, with which an upstream that thinks
@@ -60,6 +63,8 @@ pub(crate) struct UpstreamCall {
     read_timeout: Option<Duration>,
     /// What was read and not taken.
     read: BytesMut,
+    /// Room for what is read next.
+    room: usize,
     /// How much of `read` was searched for the end of a head.
     scanned: usize,
     /// Informational answers that have come.
@@ -88,6 +93,7 @@ impl UpstreamCall {
             sent: Sent::NotWhole,
             read_timeout: None,
             read: BytesMut::new(),
+            room: READ_BYTES,
             scanned: 0,
             informational: 0,
             early: None,
@@ -167,7 +173,7 @@ impl UpstreamCall {
                         Poll::Pending if is_silent => return Poll::Pending,
                         Poll::Pending => {}
                     }
-                    make_room(read);
+                    make_room(read, READ_BYTES);
                     match ready!(pin!(stream.read_buf(read)).poll(context)) {
                         Ok(count) if count > 0 => *early = take_head(read, scanned, informational)?,
                         // The next write will tell.
@@ -212,14 +218,19 @@ impl UpstreamCall {
 
     /// Reads what is there; 0 at the connection's end.
     async fn read_more(&mut self) -> Result<usize> {
-        make_room(&mut self.read);
+        make_room(&mut self.read, self.room);
         let UpstreamConnection { stream, patience, .. } = &mut self.connection;
         let reading = stream.read_buf(&mut self.read);
         let read = match self.read_timeout {
             Some(limit) => patience.within(limit, reading).await.ok_or_else(silent)?,
             None => reading.await,
         };
-        read.or_err(ErrorType::ReadError, "while reading an answer")
+        let count = read.or_err(ErrorType::ReadError, "while reading an answer")?;
+        if self.read.len() == self.read.capacity() {
+            // More is there than had room.
+            self.room = READ_BYTES_MAX;
+        }
+        Ok(count)
     }
 
     /// The next piece of the answer's body; `None` at its end.
@@ -343,9 +354,10 @@ fn take_head(
     }
 }
 
-fn make_room(read: &mut BytesMut) {
-    if read.capacity() - read.len() < READ_BYTES_MIN {
-        read.reserve(READ_BYTES);
+fn make_room(read: &mut BytesMut, room: usize) {
+    let least = if room > READ_BYTES { room } else { READ_BYTES_MIN };
+    if read.capacity() - read.len() < least {
+        read.reserve(room);
     }
 }
 
