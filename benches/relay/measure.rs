@@ -41,8 +41,8 @@ pub(crate) const STREAMS: usize = 200;
 const RATE: u32 = 200;
 /// Connections that send large chats.
 const LARGE_CONNECTIONS: usize = 8;
-/// Connections that send edits: as many as the budget for bodies has room for, with one that is being read.
-const EDIT_CONNECTIONS: usize = 3;
+/// Connections that send edits: as many as the budget for bodies has room for while they are read.
+const EDIT_CONNECTIONS: usize = 2;
 /// Connections that ask for images.
 const IMAGE_CONNECTIONS: usize = 16;
 /// Load before a measurement, which fills pools and caches.
