@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::balance::Candidate;
 use crate::config::snapshot::PassedHeaders;
 use crate::pipeline::Admitted;
+use crate::protocols::splice::EditedBody;
 use crate::protocols::{Codec, Collected, Content, Fault, Framing};
 
 /// A request as one target gets it.
@@ -19,8 +20,8 @@ pub struct UpstreamRequest {
     pub authority: String,
     /// The header with the operator's credential, if the upstream asks for one.
     pub credential: Option<(&'static str, String)>,
-    /// The body to send, which is whole.
-    pub body: Bytes,
+    /// The body to send.
+    pub body: EditedBody,
     /// Whether that is a form; else it is JSON, whatever the customer calls it.
     pub is_form: bool,
     /// The customer's headers that it takes beside those that every upstream takes.
@@ -38,11 +39,11 @@ pub fn rewrite(
 ) -> Option<UpstreamRequest> {
     let target = &candidate.target;
     let codec = codec_for(admitted, candidate)?;
-    let body = admitted.call.splice(admitted.resolved.name_at(target)).apply(body);
+    let splice = admitted.call.splice(admitted.resolved.name_at(target));
     let query = query.filter(|_| codec.forwards_query());
     let (mark, query) = query.map_or(("", ""), |query| ("?", query));
     let path = format!("{}{mark}{query}", codec.path());
-    Some(UpstreamRequest::new(candidate, codec, &path, body))
+    Some(UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body)))
 }
 
 /// The codec of the target, if the request is read with it.
@@ -61,8 +62,8 @@ pub fn rewrite_collected(
     let codec = codec_for(admitted, candidate)?;
     let name = admitted.resolved.name_at(&candidate.target);
     let bodies = match admitted.call.collected() {
-        Some(call) => call.bodies(name, body),
-        None => vec![admitted.call.splice(name).apply(body)],
+        Some(call) => call.bodies(name, body).into_iter().map(EditedBody::from).collect(),
+        None => vec![admitted.call.splice(name).apply(body).into()],
     };
     let request = |body| UpstreamRequest::new(candidate, codec, codec.path(), body);
     Some(bodies.into_iter().map(request).collect())
@@ -99,11 +100,11 @@ pub fn rewrite_submit(
     let target = &candidate.target;
     let codec = codec_for(admitted, candidate)?;
     let body = admitted.call.submit()?.body(admitted.resolved.name_at(target), body);
-    Some(UpstreamRequest::new(candidate, codec, codec.path(), body))
+    Some(UpstreamRequest::new(candidate, codec, codec.path(), body.into()))
 }
 
 impl UpstreamRequest {
-    fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: Bytes) -> Self {
+    fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: EditedBody) -> Self {
         let upstream = &candidate.target.upstream;
         let credential = candidate.channel.credential.as_ref();
         Self {

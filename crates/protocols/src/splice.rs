@@ -7,6 +7,64 @@ use bytes::Bytes;
 
 use super::json::{Object, plain_text_end};
 
+/// From this length on a body is not copied to be edited, in bytes: what stays as it was is shared.
+const SHARED_BYTES_MIN: usize = 64 * 1024;
+
+/// A body after its edits, in the pieces that it is sent in.
+#[derive(Clone, Debug)]
+pub enum EditedBody {
+    /// It is in one piece.
+    Whole(Bytes),
+    /// It is long, and shares what stayed as it was with the body before its edits.
+    Pieces(Vec<Bytes>),
+}
+
+impl EditedBody {
+    /// How many bytes it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces().iter().map(Bytes::len).sum()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pieces().iter().all(Bytes::is_empty)
+    }
+
+    /// Its pieces, one behind the other.
+    #[must_use]
+    pub fn pieces(&self) -> &[Bytes] {
+        match self {
+            Self::Whole(whole) => std::slice::from_ref(whole),
+            Self::Pieces(pieces) => pieces,
+        }
+    }
+
+    /// All of it in one piece, which is a copy where it has several.
+    #[must_use]
+    pub fn into_whole(self) -> Bytes {
+        match self {
+            Self::Whole(whole) => whole,
+            Self::Pieces(pieces) => pieces.concat().into(),
+        }
+    }
+
+    /// How many of its bytes are in memory of their own, beside the `original` body.
+    #[must_use]
+    pub fn copied_bytes(&self, original: &Bytes) -> usize {
+        let shared = original.as_ptr_range();
+        let own = self.pieces().iter().filter(|piece| !shared.contains(&piece.as_ptr()));
+        own.map(Bytes::len).sum()
+    }
+}
+
+impl From<Bytes> for EditedBody {
+    fn from(whole: Bytes) -> Self {
+        Self::Whole(whole)
+    }
+}
+
 /// Replacements of byte ranges, applied together.
 #[derive(Debug, Default)]
 pub struct Splice {
@@ -32,27 +90,73 @@ impl Splice {
         self.edits.is_empty()
     }
 
-    /// The edited body. Without edits it is the same bytes, not a copy.
+    /// The edited body. What is long is not copied but for the edits, and nothing is without edits.
     #[must_use]
-    pub fn apply(mut self, body: &Bytes) -> Bytes {
+    pub fn apply_in_pieces(self, body: &Bytes) -> EditedBody {
+        if self.edits.is_empty() {
+            return body.clone().into();
+        }
+        if body.len() < SHARED_BYTES_MIN {
+            return self.apply(body).into();
+        }
+        let mut pieces = Vec::with_capacity(2 * self.edits.len() + 1);
+        self.each_piece(
+            |piece| {
+                pieces.push(match piece {
+                    EditPiece::Kept(range) => body.slice(range.start..range.end.min(body.len())),
+                    EditPiece::New(Cow::Borrowed(text)) => Bytes::from_static(text.as_bytes()),
+                    EditPiece::New(Cow::Owned(text)) => text.into(),
+                });
+            },
+            body.len(),
+        );
+        pieces.retain(|piece| !piece.is_empty());
+        EditedBody::Pieces(pieces)
+    }
+
+    /// The edited body in one piece: a copy, unless there are no edits.
+    #[must_use]
+    pub fn apply(self, body: &Bytes) -> Bytes {
         if self.edits.is_empty() {
             return body.clone();
         }
-        // An insertion goes before what is replaced at the same place, however they were added.
-        self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let added: usize = self.edits.iter().map(|(_, text)| text.len()).sum();
         let removed: usize = self.edits.iter().map(|(range, _)| range.len()).sum();
         // Bytes of just the length that was asked for take the memory over as it is.
         let mut edited = Vec::with_capacity((body.len() + added).saturating_sub(removed));
-        let mut copied = 0;
-        for (range, text) in &self.edits {
-            edited.extend_from_slice(body.get(copied..range.start).unwrap_or_default());
-            edited.extend_from_slice(text.as_bytes());
-            copied = range.end;
-        }
-        edited.extend_from_slice(body.get(copied..).unwrap_or_default());
+        self.each_piece(
+            |piece| match piece {
+                EditPiece::Kept(range) => {
+                    edited.extend_from_slice(body.get(range).unwrap_or_default());
+                }
+                EditPiece::New(text) => edited.extend_from_slice(text.as_bytes()),
+            },
+            body.len(),
+        );
         edited.into()
     }
+
+    /// Gives what the edited body is made of to `take`, one after the other.
+    fn each_piece(mut self, mut take: impl FnMut(EditPiece), length: usize) {
+        // An insertion goes before what is replaced at the same place, however they were added.
+        self.edits.sort_by_key(|(range, _)| (range.start, range.end));
+        let mut taken = 0;
+        for (range, text) in self.edits {
+            // What is removed twice is removed once.
+            take(EditPiece::Kept(taken..range.start.max(taken)));
+            take(EditPiece::New(text));
+            taken = range.end.max(taken);
+        }
+        take(EditPiece::Kept(taken.min(length)..length));
+    }
+}
+
+/// What an edited body is made of.
+enum EditPiece {
+    /// Bytes of the body before.
+    Kept(Range<usize>),
+    /// An edit's text.
+    New(Cow<'static, str>),
 }
 
 /// `text` as a JSON string with its quotes.
@@ -105,5 +209,28 @@ mod tests {
     fn no_edit_is_no_copy() {
         let body = Bytes::from_static(b"{}");
         assert_eq!(Splice::default().apply(&body).as_ptr(), body.as_ptr(), "same memory");
+        assert_eq!(Splice::default().apply_in_pieces(&body).copied_bytes(&body), 0, "same memory");
+    }
+
+    proptest! {
+        #[test]
+        fn a_long_body_is_shared_but_for_its_edits(
+            extra in 0..100_usize,
+            edits in prop::collection::vec((any::<prop::sample::Index>(), 0..40_usize, ".{0,20}"), 0..5),
+        ) {
+            let body: Bytes = (0..SHARED_BYTES_MIN + extra).map(|at| at.to_le_bytes()[0]).collect();
+            let (mut one, mut other, mut own, mut from) = (Splice::default(), Splice::default(), 0, 0);
+            for (place, length, text) in edits {
+                let start = from + place.index(body.len() - from);
+                from = (start + length).min(body.len() - 1);
+                own += text.len();
+                one.replace(start..from, text.clone());
+                other.replace(start..from, text);
+            }
+            let edited = one.apply_in_pieces(&body);
+            prop_assert_eq!(edited.copied_bytes(&body), own);
+            prop_assert_eq!(edited.len(), edited.clone().into_whole().len());
+            prop_assert_eq!(edited.into_whole(), other.apply(&body));
+        }
     }
 }

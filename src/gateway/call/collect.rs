@@ -216,7 +216,7 @@ async fn ask_one(
     may_grow: &(dyn Fn(usize) -> bool + Sync),
 ) -> std::result::Result<Bytes, FailedCall> {
     let delivery = Delivery::Collect;
-    let (path, body) = (request.path.as_str(), request.body.clone());
+    let (path, body) = (request.path.as_str(), request.body.clone().into_whole());
     let sent = caller.outbound.post(caller.upstream, path, headers, body).await;
     let answer = sent.map_err(|error| {
         FailedCall::unanswered(CallFailure::from_outbound(&error), delivery, &error)

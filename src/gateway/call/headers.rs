@@ -227,7 +227,7 @@ mod tests {
             path: "/v1/chat/completions".to_owned(),
             authority: "api.example.com".to_owned(),
             credential: Some(("authorization", "Bearer operator".to_owned())),
-            body: bytes::Bytes::from_static(b"{}"),
+            body: bytes::Bytes::from_static(b"{}").into(),
             is_form: false,
             pass_headers: Arc::new(passed),
         };

@@ -190,7 +190,7 @@ impl SubmitTo<'_> {
         };
         let headers = with_own(headers, call);
         let upstream = Arc::clone(&candidate.target.upstream);
-        let (path, body) = (request.path.clone(), request.body.clone());
+        let (path, body) = (request.path.clone(), request.body.clone().into_whole());
         sending.attempt = Some(Attempt::begin(candidate, request));
         let lack = sending.lacks(404);
         gateway.ledger.note_submit(task.intent.hold);

@@ -21,6 +21,7 @@ pub(crate) use self::pool::Upstreams;
 use self::pool::{UpstreamConnection, acked};
 use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head::AnswerHead;
+use crate::protocols::splice::EditedBody;
 
 mod answer;
 mod pool;
@@ -116,7 +117,7 @@ impl UpstreamCall {
     }
 
     /// How much of a body goes with the head of its request.
-    pub(crate) fn joined_bytes(body: &Bytes) -> usize {
+    pub(crate) fn joined_bytes(body: &EditedBody) -> usize {
         body.len().min(JOINED_BYTES_MAX)
     }
 
@@ -125,7 +126,7 @@ impl UpstreamCall {
     ///
     /// # Errors
     /// The connection's, and a write that took too long.
-    pub(crate) async fn send(&mut self, head: BytesMut, body: &Bytes) -> Result<()> {
+    pub(crate) async fn send(&mut self, head: BytesMut, body: &EditedBody) -> Result<()> {
         if let Err(error) = self.write(head, body).await {
             // An upstream that refuses a request while it is being sent closes its side, and what it
             // says stands in the connection.
@@ -137,15 +138,23 @@ impl UpstreamCall {
         Ok(())
     }
 
-    async fn write(&mut self, mut head: BytesMut, body: &Bytes) -> Result<()> {
+    async fn write(&mut self, mut head: BytesMut, body: &EditedBody) -> Result<()> {
         let (limit, length) = (self.upstream.timeouts.write, head.len() + body.len());
-        let (joined, rest) = body.split_at(Self::joined_bytes(body));
-        head.extend_from_slice(joined);
-        for piece in [&head, rest] {
-            self.write_piece(piece).await?;
-            if self.early.is_some() {
-                return Ok(());
+        let mut room = Self::joined_bytes(body);
+        for piece in body.pieces() {
+            // What has room there goes with the head.
+            let (joined, rest) = piece.split_at(room.min(piece.len()));
+            head.extend_from_slice(joined);
+            room -= joined.len();
+            if rest.is_empty() {
+                continue;
             }
+            self.write_piece(&std::mem::take(&mut head)).await?;
+            self.write_piece(rest).await?;
+        }
+        self.write_piece(&head).await?;
+        if self.early.is_some() {
+            return Ok(());
         }
         let UpstreamConnection { stream, patience, written, .. } = &mut self.connection;
         let flushed = patience.within(limit, stream.flush()).await.ok_or_else(stalled)?;

@@ -16,6 +16,7 @@ use crate::gateway::listen::places::Place;
 use crate::gateway::receive::reading::BodyReading;
 use crate::limits::{Count, InUse};
 use crate::metrics::{Metrics, Shed};
+use crate::protocols::splice::EditedBody;
 
 /// A body of at most this size is sooner read than a connection made anew.
 const SHORT_BYTES_MAX: usize = 64 * 1024;
@@ -116,13 +117,12 @@ impl HeldBody {
         Ok(room)
     }
 
-    /// Counts what goes upstream as well, where it is a copy.
+    /// Counts what goes upstream as well, as far as it is a copy.
     ///
     /// # Errors
     /// Which budget does not have that.
-    pub(crate) fn share_with(&mut self, sent: &Bytes, max: usize) -> Result<(), Full> {
-        let copied = if sent.as_ptr() == self.bytes.as_ptr() { 0 } else { sent.len() };
-        self.share.try_resize(self.bytes.len() + copied, max)
+    pub(crate) fn share_with(&mut self, sent: &EditedBody, max: usize) -> Result<(), Full> {
+        self.share.try_resize(self.bytes.len() + sent.copied_bytes(&self.bytes), max)
     }
 
     /// Counts bytes of an answer as well; false if the budget does not have them.

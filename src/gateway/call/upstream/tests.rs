@@ -50,7 +50,7 @@ fn read_here(pieces: Vec<Vec<u8>>) -> Result<ReadAnswer> {
         let (own, other) = tokio::io::duplex(1 << 20);
         let mut call = call(own);
         let answering = tokio::spawn(answer(other, pieces));
-        call.send(REQUEST.into(), &Bytes::new()).await?;
+        call.send(REQUEST.into(), &Bytes::new().into()).await?;
         let head = call.head().await?;
         let mut body = Vec::new();
         while let Some(piece) = call.chunk().await? {
@@ -265,7 +265,7 @@ fn an_upstream_that_takes_no_more_of_a_request_is_heard() {
         let (own, mut other) = tokio::io::duplex(4 * 1024);
         let mut call = call(own);
         let refusing = say_early(&mut other, 20_000, REFUSED);
-        let body = Bytes::from(vec![b'b'; 1 << 20]);
+        let body = EditedBody::from(Bytes::from(vec![b'b'; 1 << 20]));
         let (sent, ()) = tokio::join!(call.send(REQUEST.into(), &body), refusing);
         sent.expect("heard while it was being sent");
         assert_eq!(call.head().await.expect("a head").status.as_u16(), 413);
@@ -280,7 +280,7 @@ fn a_request_goes_on_behind_what_is_only_informational() {
     run(async {
         let (own, mut other) = tokio::io::duplex(4 * 1024);
         let mut call = call(own);
-        let body = Bytes::from(vec![b'b'; 1 << 20]);
+        let body = EditedBody::from(Bytes::from(vec![b'b'; 1 << 20]));
         let all = REQUEST.len() + body.len();
         let upstream = async {
             say_early(&mut other, 20_000, "HTTP/1.1 100 Continue\r\n\r\n").await;
@@ -301,12 +301,15 @@ fn what_is_sent_is_the_head_and_the_body_behind_it() {
             let (own, mut other) = tokio::io::duplex(64 * 1024);
             let mut call = call(own);
             let body: Bytes = (0..length).map(|index| index.to_le_bytes()[0]).collect();
-            let mut got = vec![0; REQUEST.len() + length];
-            let (sent, read) =
-                tokio::join!(call.send(REQUEST.into(), &body), other.read_exact(&mut got));
-            sent.expect("sent");
-            read.expect("all of it");
-            assert_eq!(got.split_at(REQUEST.len()), (REQUEST, &body[..]));
+            let pieces = body.chunks(length / 3 + 1).map(Bytes::copy_from_slice).collect();
+            for body_sent in [EditedBody::from(body.clone()), EditedBody::Pieces(pieces)] {
+                let mut got = vec![0; REQUEST.len() + length];
+                let (sent, read) =
+                    tokio::join!(call.send(REQUEST.into(), &body_sent), other.read_exact(&mut got));
+                sent.expect("sent");
+                read.expect("all of it");
+                assert_eq!(got.split_at(REQUEST.len()), (REQUEST, &body[..]));
+            }
         });
     }
 }
