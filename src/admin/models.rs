@@ -9,7 +9,7 @@ use super::AdminState;
 use super::limits::RatesView;
 use crate::config::snapshot::{Model, Target};
 
-use crate::price::{Prices, Traits, Unit};
+use crate::price::{Condition as PriceCondition, Prices, Unit};
 use tollgate_money::each_unit;
 
 /// Every model, in the order of `models.yaml`.
@@ -79,9 +79,19 @@ struct PricesWhen {
     prices: PricesView,
 }
 
-/// What a request must ask for; `null` where it does not matter.
+/// What a request must be like; `null` where it does not matter.
 #[derive(Serialize, JsonSchema)]
 struct Condition {
+    /// More input tokens than this, cached ones among them.
+    input_tokens_above: Option<u64>,
+    /// The tier that serves it, as its answer says.
+    service_tier: Option<&'static str>,
+    speed: Option<&'static str>,
+    inference_geo: Option<&'static str>,
+    /// Whether the model thinks before it answers.
+    thinking: Option<bool>,
+    /// The time of the day in UTC at which it comes, such as `16:30-00:30`.
+    time_utc: Option<String>,
     resolution: Option<&'static str>,
     /// The resolution that the price is for: width by height in pixels.
     size: Option<String>,
@@ -110,7 +120,7 @@ impl ModelView {
             prices: PricesView::from_prices(&model.prices.base),
             prices_when: when
                 .map(|(when, prices)| PricesWhen {
-                    when: Condition::from_traits(when),
+                    when: Condition::from_config(when),
                     prices: PricesView::from_prices(prices),
                 })
                 .collect(),
@@ -133,8 +143,15 @@ impl ModelTarget {
 }
 
 impl Condition {
-    fn from_traits(when: &Traits) -> Self {
+    fn from_config(condition: &PriceCondition) -> Self {
+        let when = &condition.traits;
         Self {
+            input_tokens_above: condition.input_tokens_above,
+            service_tier: when.service_tier.map(|one| one.as_str()),
+            speed: when.speed.map(|one| one.as_str()),
+            inference_geo: when.inference_geo.map(|one| one.as_str()),
+            thinking: when.thinking,
+            time_utc: condition.time_utc.map(|window| window.to_string()),
             resolution: when.resolution.map(|one| one.as_str()),
             size: when.size.map(|size| format!("{}x{}", size.width, size.height)),
             quality: when.quality.map(|one| one.as_str()),

@@ -9,7 +9,7 @@ use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
 use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, Resolved, Validated, limit};
-use crate::price::{Prices, Usage, UsageSource};
+use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::protocols::{Call, Codec, Delivery, Dialect, Operation};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
@@ -30,8 +30,10 @@ pub struct Admitted {
     pub(super) others: Vec<ProtocolReading>,
     /// What pays for the request.
     pub payment: Payment,
-    /// The prices at this moment; a reload does not change them for this request.
-    pub prices: Prices,
+    /// What it costs; a reload does not change that for this request.
+    pub quote: Quote,
+    /// When it was taken in: its prices are of that moment.
+    taken_in: UnixMs,
     /// The most that the request can cost: what was held for it at first.
     pub bound: Nanousd,
     /// The most that upstreams may bill for tries that were followed by another.
@@ -51,16 +53,26 @@ pub async fn admit(
     validated: Validated,
 ) -> Result<Admitted, GatewayError> {
     if !validated.resolved.operation.is_billed() {
-        return Ok(Admitted::new(validated, Payment::Free, Prices::default(), Nanousd::ZERO));
+        return Ok(Admitted::new(
+            validated,
+            Payment::Free,
+            Quote::default(),
+            UnixMs(0),
+            Nanousd::ZERO,
+        ));
     }
     let resolved = &validated.resolved;
-    let prices = |call: &dyn Call| resolved.model.prices.prices_for(&call.traits());
+    let now = UnixMs::now();
     // Whichever target is asked, and in whatever words: the dearest of them is covered.
-    let amounts = validated.calls().map(|call| most(&prices(call), call));
-    let amount = amounts.max().unwrap_or(Nanousd::ZERO);
-    let floors = validated.calls().map(|call| prices(call).cost(&call.floor()));
-    let floor = floors.max().unwrap_or(Nanousd::ZERO).min(amount);
-    let prices = prices(validated.call.as_ref());
+    let (mut amount, mut floor) = (Nanousd::ZERO, Nanousd::ZERO);
+    for call in validated.calls() {
+        let quote = quote(resolved, call, now);
+        amount = amount.max(most(quote.dearest(), call));
+        let least = call.floor();
+        floor = floor.max(quote.prices(&least, &Traits::default()).cost(&least));
+    }
+    let floor = floor.min(amount);
+    let quote = quote(resolved, validated.call.as_ref(), now);
     let hold = ledger
         .admit(Reserve {
             account: resolved.key.account,
@@ -72,14 +84,20 @@ pub async fn admit(
         })
         .await
         .map_err(|refusal| refused(&refusal, amount, resolved.operation))?;
-    Ok(Admitted::new(validated, Payment::Held(hold), prices, amount))
+    Ok(Admitted::new(validated, Payment::Held(hold), quote, now, amount))
 }
 
 impl Admitted {
-    fn new(validated: Validated, payment: Payment, prices: Prices, bound: Nanousd) -> Self {
+    fn new(
+        validated: Validated,
+        payment: Payment,
+        quote: Quote,
+        taken_in: UnixMs,
+        bound: Nanousd,
+    ) -> Self {
         let Validated { resolved, call, codec, others } = validated;
         let (retried, partial) = (Nanousd::ZERO, None);
-        Self { resolved, call, codec, others, payment, prices, bound, retried, partial }
+        Self { resolved, call, codec, others, payment, quote, taken_in, bound, retried, partial }
     }
 
     /// A target that speaks `dialect` is asked next: the request is what its protocol reads in it, and
@@ -95,7 +113,7 @@ impl Admitted {
         std::mem::swap(&mut self.codec, &mut other.codec);
         std::mem::swap(&mut self.call, &mut other.call);
         if self.resolved.operation.is_billed() {
-            self.prices = self.resolved.model.prices.prices_for(&self.call.traits());
+            self.quote = quote(&self.resolved, self.call.as_ref(), self.taken_in);
         }
         true
     }
@@ -118,10 +136,19 @@ impl Admitted {
     }
 }
 
+/// What the call costs that is taken in `now`.
+fn quote(resolved: &Resolved, call: &dyn Call, now: UnixMs) -> Quote {
+    resolved.model.prices.quote(&call.traits(), &call.bound(), now)
+}
+
 /// The most that the call can cost: every input token billed in the dearest way that it allows.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
-    let dearest = Prices { input: prices.input_dearest(call.cache_writes()), ..*prices };
-    dearest.cost(&call.bound())
+    let dearest = Prices {
+        input: prices.input_dearest(call.input_ways()),
+        output: if call.sounds() { prices.output.max(prices.audio_output) } else { prices.output },
+        ..*prices
+    };
+    dearest.cost(&Usage { requests: 1, ..call.bound() })
 }
 
 /// How a request of this kind is made cheaper, where one field does it whatever the model.

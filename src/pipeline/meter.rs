@@ -97,7 +97,7 @@ impl Relaying {
 
     /// What all that was relayed costs beyond what is held.
     fn lacks(&self) -> Nanousd {
-        let cost = self.admitted.prices.cost(&self.meter.relayed());
+        let cost = self.admitted.quote.dearest().cost(&self.meter.relayed());
         cost.saturating_sub(self.admitted.payment.amount())
     }
 

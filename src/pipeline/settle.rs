@@ -1,9 +1,9 @@
 //! The end of every admitted request: posted or voided, exactly once.
 
 use crate::ledger::{LossCause, Posted, Settlement, VoidReason};
-use crate::money::Nanousd;
+use crate::money::{Nanousd, Rate};
 use crate::pipeline::{Admitted, Relaying};
-use crate::price::{Usage, UsageSource};
+use crate::price::{Traits, Usage, UsageSource};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +86,11 @@ impl Admitted {
     /// What a request has come to that got no response to relay.
     #[must_use]
     pub fn bill(&self, ending: Ending) -> Bill {
-        let partial = || self.partial.map(|(usage, source)| self.price(usage, source));
+        let served = Traits::default();
+        let partial = || self.partial.map(|(usage, source)| self.price(usage, source, &served));
         let bill = match ending {
             Ending::Untold if self.call.is_all_shown() && self.call.streams() => {
-                Bill::charge(self.price(self.call.floor(), UsageSource::Estimated))
+                Bill::charge(self.price(self.call.floor(), UsageSource::Estimated, &served))
             }
             Ending::Untold => Bill::charge(self.most()),
             Ending::Lost => match partial() {
@@ -111,7 +112,7 @@ impl Admitted {
     /// A request that is answered in parts is asked for anew: what was answered is paid for twice.
     pub fn retry_parts(&mut self) {
         if let Some((usage, _)) = self.partial.take() {
-            self.retry(self.prices.cost(&usage));
+            self.retry(self.quote.prices(&usage, &Traits::default()).cost(&usage));
         }
     }
 
@@ -137,8 +138,12 @@ impl Admitted {
         Settled { usage, source, charged, owed }
     }
 
-    fn price(&self, usage: Usage, source: UsageSource) -> Settlement {
-        let mut charge = self.prices.cost(&usage);
+    /// What was used, at the prices for how the request was served.
+    fn price(&self, usage: Usage, source: UsageSource, served: &Traits) -> Settlement {
+        let prices = self.quote.prices(&usage, served);
+        let requests = u64::from(prices.request > Rate::default());
+        let usage = Usage { requests, ..usage };
+        let mut charge = prices.cost(&usage);
         if source == UsageSource::Estimated {
             // An estimate is no reason to take more than was held.
             charge = charge.min(self.payment.amount());
@@ -159,7 +164,7 @@ impl Relaying {
         let of_use = has_begun || is_whole;
         let is_broken = matches!(ending, Ending::Failed | Ending::Lost);
         let (usage, source) = self.meter.measure();
-        let measured = self.admitted.price(usage, source);
+        let measured = self.admitted.price(usage, source, &self.meter.served());
         let most = self.admitted.most();
         let bill = match source {
             UsageSource::Upstream if is_broken && !of_use => {

@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 
 NANODOLLARS = Decimal(10) ** 9
 MILLION = Decimal(10) ** 6
+THOUSAND = Decimal(10) ** 3
 
 
 def nanodollars(dollars: str) -> int:
@@ -34,6 +35,13 @@ class Units:
     images: int = 0
     seconds: int = 0
     characters: int = 0
+    audio_in: int = 0
+    audio_out: int = 0
+    web_searches: int = 0
+    file_searches: int = 0
+    containers: int = 0
+    tool_calls: int = 0
+    requests: int = 0
 
     def __add__(self, other: Units) -> Units:
         return Units(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -45,7 +53,8 @@ class Units:
 
 @dataclass(frozen=True)
 class Prices:
-    """Dollars: of tokens and characters for a million, of images and seconds for one."""
+    """Dollars: of tokens and characters for a million, of searches and calls for a thousand, of images,
+    seconds, containers and requests for one."""
 
     input: Decimal = Decimal(0)
     cache_read: Decimal | None = None
@@ -55,12 +64,21 @@ class Prices:
     image: Decimal = Decimal(0)
     second: Decimal = Decimal(0)
     characters: Decimal = Decimal(0)
+    audio_in: Decimal | None = None
+    audio_out: Decimal | None = None
+    web_search: Decimal = Decimal(0)
+    file_search: Decimal = Decimal(0)
+    container: Decimal = Decimal(0)
+    tool_call: Decimal = Decimal(0)
+    request: Decimal = Decimal(0)
 
     def cost(self, used: Units) -> Decimal:
         """What `used` costs in nano-dollars, without any rounding."""
         cache_read = self.input if self.cache_read is None else self.cache_read
         cache_write = self.input if self.cache_write is None else self.cache_write
         cache_write_1h = cache_write if self.cache_write_1h is None else self.cache_write_1h
+        audio_in = self.input if self.audio_in is None else self.audio_in
+        audio_out = self.output if self.audio_out is None else self.audio_out
         with localcontext() as exact:
             exact.prec = 60
             by_the_million = (
@@ -70,9 +88,21 @@ class Prices:
                 + used.cache_write_1h * cache_write_1h
                 + used.output * self.output
                 + used.characters * self.characters
+                + used.audio_in * audio_in
+                + used.audio_out * audio_out
             )
-            each = used.images * self.image + used.seconds * self.second
-            return (by_the_million / MILLION + each) * NANODOLLARS
+            by_the_thousand = (
+                used.web_searches * self.web_search
+                + used.file_searches * self.file_search
+                + used.tool_calls * self.tool_call
+            )
+            each = (
+                used.images * self.image
+                + used.seconds * self.second
+                + used.containers * self.container
+                + used.requests * self.request
+            )
+            return (by_the_million / MILLION + by_the_thousand / THOUSAND + each) * NANODOLLARS
 
 
 def rounded(nano: Decimal) -> int:

@@ -23,6 +23,13 @@ PRICE_FIELDS = {
     "image": "per_image",
     "second": "per_second",
     "characters": "per_1m_characters",
+    "audio_in": "audio_input_per_1m_tokens",
+    "audio_out": "audio_output_per_1m_tokens",
+    "web_search": "per_1k_web_searches",
+    "file_search": "per_1k_file_searches",
+    "container": "per_container_session",
+    "tool_call": "per_1k_tool_calls",
+    "request": "per_request",
 }
 
 
@@ -121,6 +128,93 @@ MESSAGES_SHOWN = Model(
 MESSAGES_TIGHT = Model("messages-tight", ("messages",), TEXT_PRICES, ("anthropic",), TIGHT_LIMITS)
 MESSAGES_PATTERN = Model(
     "messages-family-*", ("messages",), TEXT_PRICES, ("anthropic",), TEXT_LIMITS
+)
+
+#: Where providers double their prices.
+EDGE_TOKENS = 200_000
+LONG_LIMITS = {"context_tokens_max": 1_000_000, "output_tokens_max": 32_000}
+#: Prices by tier and by length, the special ones first.
+TIERS: tuple[tuple[dict[str, Any], Prices], ...] = (
+    (
+        {"service_tier": "priority", "input_tokens_above": EDGE_TOKENS},
+        Prices(input=Decimal("4.13"), cache_read=Decimal("0.431"), output=Decimal("31.3")),
+    ),
+    (
+        {"service_tier": "priority"},
+        Prices(input=Decimal("2.17"), cache_read=Decimal("0.223"), output=Decimal("20.3")),
+    ),
+    (
+        {"service_tier": "flex"},
+        Prices(input=Decimal("0.53"), cache_read=Decimal("0.059"), output=Decimal("5.03")),
+    ),
+    (
+        {"input_tokens_above": EDGE_TOKENS},
+        Prices(input=Decimal("2.11"), cache_read=Decimal("0.211"), output=Decimal("15.1")),
+    ),
+)
+CHAT_TIERS = Model("chat-tiers", ("chat",), TEXT_PRICES, ("openai",), LONG_LIMITS, when=TIERS)
+RESPONSES_TIERS = Model(
+    "responses-tiers", ("responses",), TEXT_PRICES, ("openai",), LONG_LIMITS, when=TIERS
+)
+MESSAGES_TIERS = Model(
+    "messages-tiers",
+    ("messages",),
+    TEXT_PRICES,
+    ("anthropic",),
+    LONG_LIMITS,
+    when=(
+        ({"speed": "fast"}, Prices(input=Decimal("6.01"), output=Decimal("60.1"))),
+        ({"inference_geo": "us"}, Prices(input=Decimal("1.139"), output=Decimal("11.09"))),
+        (
+            {"input_tokens_above": EDGE_TOKENS},
+            Prices(
+                input=Decimal("2.11"),
+                cache_read=Decimal("0.211"),
+                cache_write=Decimal("2.63"),
+                cache_write_1h=Decimal("4.19"),
+                output=Decimal("15.1"),
+            ),
+        ),
+    ),
+)
+#: Qwen's: a model that thinks costs more.
+CHAT_THINKS = Model(
+    "chat-thinks",
+    ("chat",),
+    TEXT_PRICES,
+    ("openai",),
+    TEXT_LIMITS,
+    when=(({"thinking": True}, Prices(output=Decimal("40.3"))),),
+)
+#: All that an upstream runs beside the model has a price.
+FEES = replace(
+    TEXT_PRICES,
+    web_search=Decimal("10.03"),
+    file_search=Decimal("2.51"),
+    container=Decimal("0.031"),
+    tool_call=Decimal("1.07"),
+    image=Decimal("0.043"),
+)
+CHAT_FEES = Model(
+    "chat-fees",
+    ("chat",),
+    replace(
+        TEXT_PRICES,
+        web_search=Decimal("25.01"),
+        request=Decimal("0.0013"),
+        audio_in=Decimal("40.9"),
+        audio_out=Decimal("80.7"),
+    ),
+    ("openai",),
+    TEXT_LIMITS,
+)
+RESPONSES_FEES = Model("responses-fees", ("responses",), FEES, ("openai",), TEXT_LIMITS)
+MESSAGES_FEES = Model(
+    "messages-fees",
+    ("messages",),
+    replace(TEXT_PRICES, web_search=Decimal("10.03"), container=Decimal("0.0041")),
+    ("anthropic",),
+    TEXT_LIMITS,
 )
 
 EMBEDDING_PRICES = Prices(input=Decimal("0.13"))

@@ -147,6 +147,8 @@ impl Made {
             images: random.u64(..3),
             seconds: random.u64(..3),
             characters: random.u64(..9),
+            web_searches: random.u64(..3),
+            ..Usage::ZERO
         };
         let charge = money(random.i64(1..=100));
         Self {

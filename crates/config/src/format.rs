@@ -2,8 +2,8 @@
 
 use super::database_url::DatabaseUrl;
 use super::network::Network;
-use super::rate::{Dollars, PerMillion, PerUnit};
-use super::scalar::{Address, ImageSize, Period, Scalar, ScalarError, Share, Size};
+use super::rate::{Dollars, PerMillion, PerThousand, PerUnit};
+use super::scalar::{Address, DayWindow, ImageSize, Period, Scalar, ScalarError, Share, Size};
 use super::url::BaseUrl;
 use super::webhook_host::WebhookHost;
 use super::window::Window;
@@ -20,12 +20,14 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
         Share::FORMAT => check::<Share>(text),
         Address::FORMAT => check::<Address>(text),
         ImageSize::FORMAT => check::<ImageSize>(text),
+        DayWindow::FORMAT => check::<DayWindow>(text),
         Network::FORMAT => check::<Network>(text),
         WebhookHost::FORMAT => check::<WebhookHost>(text),
         BaseUrl::FORMAT => check::<BaseUrl>(text),
         DatabaseUrl::FORMAT => check::<DatabaseUrl>(text),
         Dollars::FORMAT => check::<Dollars>(text),
         PerMillion::FORMAT => check::<PerMillion>(text),
+        PerThousand::FORMAT => check::<PerThousand>(text),
         PerUnit::FORMAT => check::<PerUnit>(text),
         _ => Ok(()),
     }

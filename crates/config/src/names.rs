@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use tollgate_money::price::{Quality, Resolution};
+use tollgate_money::price::{InferenceGeo, Quality, Resolution, ServiceTier, Speed};
 use tollgate_protocols::limits::{AudioFormat, ImageFormat, ResponseFormat};
 use tollgate_protocols::{Dialect, Operation};
 
@@ -47,6 +47,9 @@ macro_rules! word {
 word!(OperationName, Operation, "an operation");
 word!(DialectName, Dialect, "a protocol");
 word!(ResolutionName, Resolution, "a resolution");
+word!(ServiceTierName, ServiceTier, "a service tier");
+word!(SpeedName, Speed, "a speed");
+word!(InferenceGeoName, InferenceGeo, "a place where models run");
 word!(QualityName, Quality, "a quality");
 word!(ImageFormatName, ImageFormat, "a format of images");
 word!(ResponseFormatName, ResponseFormat, "a way to answer");

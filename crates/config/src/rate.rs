@@ -9,6 +9,10 @@ use tollgate_money::money::{Nanousd, Rate};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PerMillion(pub(super) Rate);
 
+/// US dollars for a thousand searches or calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PerThousand(pub(super) Rate);
+
 /// US dollars for one image or second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PerUnit(pub(super) Rate);
@@ -17,6 +21,8 @@ pub(super) struct PerUnit(pub(super) Rate);
 const FEMTOUSD_EXPONENT: u32 = 15;
 /// A million, as a power of ten.
 const MILLION_EXPONENT: u32 = 6;
+/// A thousand, as a power of ten.
+const THOUSAND_EXPONENT: u32 = 3;
 /// What a decimal looks like, to editors.
 const PATTERN: &str = r"^([0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|.*\$\{.*)$";
 
@@ -28,6 +34,17 @@ impl Scalar for PerMillion {
 
     fn parse(text: &str) -> Result<Self, ScalarError> {
         parse_price(text, FEMTOUSD_EXPONENT - MILLION_EXPONENT).map(Self)
+    }
+}
+
+impl Scalar for PerThousand {
+    const FORMAT: &'static str = "tollgate-usd-per-thousand";
+    const DESCRIPTION: &'static str = "US dollars per thousand, such as `10.00`";
+    const NUMBER: bool = true;
+    const PATTERN: &'static str = PATTERN;
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        parse_price(text, FEMTOUSD_EXPONENT - THOUSAND_EXPONENT).map(Self)
     }
 }
 
@@ -61,7 +78,7 @@ impl Scalar for Dollars {
     }
 }
 
-scalar!(Dollars, PerMillion, PerUnit);
+scalar!(Dollars, PerMillion, PerThousand, PerUnit);
 
 /// Reads dollars for 10^(15 - `exponent`) units into femto-dollars for one. Nothing is rounded: a
 /// price that femto-dollars cannot hold exactly is refused.
@@ -127,6 +144,7 @@ mod tests {
             let rate = PerMillion::parse(text).map(|rate| rate.0.femtousd());
             assert_eq!(rate, Ok(femtousd), "{text} dollars a million");
         }
+        assert_eq!(PerThousand::parse("10").map(|rate| rate.0.femtousd()), Ok(10_000_000_000_000));
         assert_eq!(PerUnit::parse("0.04").map(|rate| rate.0.femtousd()), Ok(40_000_000_000_000));
     }
 

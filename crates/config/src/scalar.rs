@@ -261,7 +261,24 @@ impl Scalar for ImageSize {
     }
 }
 
-scalar!(Period, Size, Share, Address, ImageSize);
+/// A time of the day in UTC, over midnight or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DayWindow(pub(super) price::DayWindow);
+
+impl Scalar for DayWindow {
+    const FORMAT: &'static str = "tollgate-day-window";
+    const DESCRIPTION: &'static str = "a time of the day in UTC such as `16:30-00:30`";
+    const NUMBER: bool = false;
+    const PATTERN: &'static str = r"^([0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        price::DayWindow::parse(text).map(Self).ok_or_else(|| {
+            ScalarError::new("this is not a time of the day", "from and until: `16:30-00:30`")
+        })
+    }
+}
+
+scalar!(Period, Size, Share, Address, ImageSize, DayWindow);
 
 /// A secret: in the file itself, out of the environment, or out of a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]

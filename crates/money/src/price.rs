@@ -1,11 +1,12 @@
 //! What was used and what a unit of it costs.
 //!
 //! [`Usage`] counts units; [`Prices`] holds one rate per kind of unit; [`Prices::cost`] is the only
-//! place where the two meet. A [`PriceList`] has the [`Prices`] for what a request asks for. What units
-//! there are says one table, [`UNITS`].
+//! place where the two meet. A [`PriceList`] has the [`Prices`] for what a request asks for and its
+//! answer shows. What units there are says one table, [`UNITS`].
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 mod amounts;
+mod list;
 mod units;
 
 use std::ops::{Index, IndexMut};
@@ -14,11 +15,14 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use self::list::{
+    Condition, DayWindow, ImageSize, InferenceGeo, PriceList, Quality, Quote, Resolution,
+    ServiceTier, Speed, Traits,
+};
 pub use self::units::{PLACED, Side, UNITS, Unit, UnitInfo};
 
 use crate::each_unit;
 use crate::money::{Charge, Nanousd, Rate};
-use crate::words::words;
 
 /// Finds what a type has for a unit in the field of that unit.
 macro_rules! index_by_unit {
@@ -192,6 +196,12 @@ macro_rules! prices {
                 [$(self.$rate),+]
             }
 
+            /// The dearer rate of each unit.
+            #[must_use]
+            pub fn dearer(self, other: &Self) -> Self {
+                Self { $($rate: self.$rate.max(other.$rate)),+ }
+            }
+
             const fn from_rates(rates: [Rate; Unit::COUNT]) -> Self {
                 let [$($rate),+] = rates;
                 Self { $($rate),+ }
@@ -227,16 +237,33 @@ impl Prices {
         })
     }
 
-    /// The dearest way in which one input token can be billed where so much is written to a cache: what
-    /// a hold must assume.
+    /// The dearest way in which one input token can be billed of a prompt that can be billed in these
+    /// ways: what a hold must assume.
     #[must_use]
-    pub fn input_dearest(&self, writes: CacheWrites) -> Rate {
+    pub fn input_dearest(&self, ways: InputWays) -> Rate {
         let read = self.input.max(self.cache_read);
-        match writes {
+        let written = match ways.cache_writes {
             CacheWrites::None => read,
             CacheWrites::Short => read.max(self.cache_write),
             CacheWrites::Any => read.max(self.cache_write).max(self.cache_write_1h),
-        }
+        };
+        if ways.has_media { written.max(self.audio_input).max(self.image_input) } else { written }
+    }
+}
+
+/// The ways in which a prompt can be billed beside that of plain text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputWays {
+    /// What of it can be billed as written to a cache.
+    pub cache_writes: CacheWrites,
+    /// Whether some of it can be a picture or sound.
+    pub has_media: bool,
+}
+
+impl Default for InputWays {
+    /// Any way. Nobody knows better.
+    fn default() -> Self {
+        Self { cache_writes: CacheWrites::Any, has_media: true }
     }
 }
 
@@ -250,106 +277,6 @@ pub enum CacheWrites {
     /// All of it, for any time. Nobody knows better.
     #[default]
     Any,
-}
-
-/// A model's prices, and those that apply where a request meets conditions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PriceList {
-    /// What a request costs that meets no condition.
-    pub base: Prices,
-    /// Conditions and the prices of requests that meet them; the first that is met counts.
-    pub when: Vec<(Traits, Prices)>,
-}
-
-impl PriceList {
-    /// The prices of a request with these traits.
-    #[must_use]
-    pub fn prices_for(&self, request: &Traits) -> Prices {
-        let met = self.when.iter().find(|(condition, _)| request.meet(condition));
-        met.map_or(self.base, |(_, prices)| *prices)
-    }
-}
-
-/// What a price can depend on. Of a request: what it asks for, `None` where it leaves that open or
-/// has no such thing. Of a condition: what it demands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traits {
-    /// The resolution of a video.
-    pub resolution: Option<Resolution>,
-    /// The size of an image.
-    pub size: Option<ImageSize>,
-    /// The quality of an image.
-    pub quality: Option<Quality>,
-    /// Whether a video is made with sound.
-    pub audio: Option<bool>,
-    /// Whether a video is a draft.
-    pub draft: Option<bool>,
-    /// Whether a video is among the inputs.
-    pub video_input: Option<bool>,
-}
-
-impl Traits {
-    fn meet(&self, condition: &Self) -> bool {
-        fn met<T: PartialEq>(asked: Option<T>, demanded: Option<T>) -> bool {
-            demanded.is_none() || asked == demanded
-        }
-        met(self.resolution, condition.resolution)
-            && met(self.size, condition.size)
-            && met(self.quality, condition.quality)
-            && met(self.audio, condition.audio)
-            && met(self.draft, condition.draft)
-            && met(self.video_input, condition.video_input)
-    }
-}
-
-words! {
-    /// The resolution of a video.
-    Resolution {
-        /// 480 lines.
-        P480 = "480p",
-        /// 720 lines.
-        P720 = "720p",
-        /// 1080 lines.
-        P1080 = "1080p",
-    }
-}
-
-words! {
-    /// The quality of an image.
-    Quality {
-        /// GPT-style models.
-        Low = "low",
-        /// GPT-style models.
-        Medium = "medium",
-        /// GPT-style models.
-        High = "high",
-        /// DALL-E-style models.
-        Standard = "standard",
-        /// DALL-E-style models.
-        Hd = "hd",
-    }
-}
-
-/// The size of an image, in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ImageSize {
-    /// From left to right.
-    pub width: u16,
-    /// From top to bottom.
-    pub height: u16,
-}
-
-impl ImageSize {
-    /// Reads `1024x1024`, or `1024*1024` as one provider writes it.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let length = |part: &str| {
-            let plain = part.bytes().all(|byte| byte.is_ascii_digit()) && !part.starts_with('0');
-            part.parse().ok().filter(|_| plain)
-        };
-        let (width, height) = text.split_once(['x', '*'])?;
-        Some(Self { width: length(width)?, height: length(height)? })
-    }
 }
 
 #[cfg(test)]
@@ -367,39 +294,15 @@ mod tests {
             sum += nanousd;
         }
         assert_eq!(prices.cost(&one_of_each), Nanousd::new(sum), "one unit of every kind");
-        let dearest = |writes| prices.input_dearest(writes);
+        let dearest =
+            |cache_writes| prices.input_dearest(InputWays { cache_writes, has_media: false });
         assert_eq!(
             dearest(CacheWrites::Any),
             prices.cache_write_1h,
             "the one-hour cache write is dearest"
         );
+        assert_eq!(prices.input_dearest(InputWays::default()), prices.image_input, "or a picture");
         assert_eq!(dearest(CacheWrites::Short), prices.cache_write.max(prices.input));
         assert_eq!(dearest(CacheWrites::None), prices.input.max(prices.cache_read));
-    }
-
-    #[test]
-    fn the_first_condition_that_is_met_counts() {
-        let priced =
-            |femtousd| Prices { image: Rate::from_femtousd(femtousd), ..Prices::default() };
-        let small = ImageSize::parse("256x256");
-        let condition = Traits { size: small, ..Traits::default() };
-        let finer = Traits { quality: Some(Quality::Hd), ..condition };
-        let list = PriceList {
-            base: priced(9),
-            when: vec![(finer, priced(3)), (condition, priced(2)), (finer, priced(1))],
-        };
-        assert_eq!(list.prices_for(&Traits::default()), priced(9), "a request that says nothing");
-        assert_eq!(list.prices_for(&condition), priced(2), "one of two conditions is met");
-        assert_eq!(list.prices_for(&finer), priced(3), "the first of several");
-    }
-
-    #[test]
-    fn sizes_are_plain_numbers() {
-        let size = Some(ImageSize { width: 1664, height: 928 });
-        assert_eq!(ImageSize::parse("1664x928"), size);
-        assert_eq!(ImageSize::parse("1664*928"), size);
-        for text in ["", "auto", "x", "1x", "0x1", "+1x1", "01x1", "1x1x1", "1X1", "70000x1"] {
-            assert_eq!(ImageSize::parse(text), None, "{text:?}");
-        }
     }
 }

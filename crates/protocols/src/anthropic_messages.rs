@@ -13,10 +13,13 @@ use super::limits::ModelLimits;
 use super::metering::{
     self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
 };
+use super::server_tools::{ItemScan, RanTools};
 use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{CacheWrites, Usage, UsageSource};
+use tollgate_money::price::{
+    CacheWrites, InferenceGeo, InputWays, Speed, Traits, Usage, UsageSource,
+};
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
@@ -60,7 +63,12 @@ impl Codec for AnthropicMessages {
         };
         Ok(Box::new(MessagesCall {
             is_all_shown: prompt.is_plain() && shows_thinking,
-            cache_writes: cache_writes(body, prompt.has_passed),
+            traits: traits(body),
+            input_ways: InputWays {
+                cache_writes: cache_writes(body, prompt.has_passed),
+                ..prompt.input_ways()
+            },
+            runs_tools: prompt.has_server_tools(),
             terms,
             possible: Possible {
                 input: limits.input_tokens_max,
@@ -68,6 +76,17 @@ impl Codec for AnthropicMessages {
                 loops: prompt.rounds,
             },
         }))
+    }
+}
+
+/// What the price depends on. A tier is never asked for: where capacity was bought, it is used.
+fn traits(body: &Object<'_>) -> Traits {
+    let word = |field: &str| body.get_non_null(field).and_then(|value| value.as_str());
+    Traits {
+        speed: word("speed").and_then(|word| Speed::of(&word)),
+        inference_geo: word("inference_geo").and_then(|word| InferenceGeo::of(&word)),
+        thinking: thinks(body),
+        ..Traits::default()
     }
 }
 
@@ -128,7 +147,9 @@ impl Codec for AnthropicCountTokens {
 struct MessagesCall {
     terms: Terms,
     is_all_shown: bool,
-    cache_writes: CacheWrites,
+    traits: Traits,
+    input_ways: InputWays,
+    runs_tools: bool,
     possible: Possible,
 }
 
@@ -160,19 +181,27 @@ impl Call for MessagesCall {
         self.is_all_shown
     }
 
-    fn cache_writes(&self) -> CacheWrites {
-        self.cache_writes
+    fn input_ways(&self) -> InputWays {
+        self.input_ways
+    }
+
+    fn traits(&self) -> Traits {
+        self.traits
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible.usage());
         match framing {
             Framing::Json | Framing::Binary => {
-                Box::new(JsonMeter::new(frame, Box::new(WireMessagesUsage::report)))
+                let items = self.runs_tools.then(|| ItemScan::new("content"));
+                let meter = JsonMeter::new(frame, Box::new(WireMessagesUsage::report));
+                Box::new(meter.counting(items))
             }
             Framing::Sse => {
                 let known = StreamState::new(frame);
-                Box::new(StreamMeter::new(MessagesTally { known, ..MessagesTally::default() }))
+                let ran = self.runs_tools.then(RanTools::default);
+                let tally = MessagesTally { known, ran, ..MessagesTally::default() };
+                Box::new(StreamMeter::new(tally))
             }
         }
     }
@@ -208,6 +237,10 @@ struct WireMessagesUsage {
     cache_creation_input_tokens: Option<u64>,
     cache_creation: Option<WireCacheCreation>,
     output_tokens: Option<u64>,
+    server_tool_use: Option<WireServerToolUse>,
+    service_tier: Option<String>,
+    speed: Option<String>,
+    inference_geo: Option<String>,
     /// The rounds of a request that compacts its context; the figures above are the last one's.
     iterations: Option<Vec<WireMessagesUsage>>,
 }
@@ -217,6 +250,12 @@ struct WireMessagesUsage {
 struct WireCacheCreation {
     ephemeral_5m_input_tokens: u64,
     ephemeral_1h_input_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireServerToolUse {
+    web_search_requests: u64,
 }
 
 impl WireMessagesUsage {
@@ -234,6 +273,10 @@ impl WireMessagesUsage {
             later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
         self.cache_creation = later.cache_creation.or(self.cache_creation.take());
         self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.server_tool_use = later.server_tool_use.or(self.server_tool_use);
+        self.service_tier = later.service_tier.or(self.service_tier.take());
+        self.speed = later.speed.or(self.speed.take());
+        self.inference_geo = later.inference_geo.or(self.inference_geo.take());
         self.iterations = later.iterations.or(self.iterations.take());
     }
 
@@ -245,7 +288,18 @@ impl WireMessagesUsage {
             .map(Self::flat)
             .fold(Usage::ZERO, |sum, round| combine(sum, round, u64::saturating_add));
         let usage = combine(self.flat(), sum, u64::max);
-        UsageReport { usage, has_details: true, rounds: iterations.len().max(1) as u64 }
+        let rounds = iterations.len().max(1) as u64;
+        UsageReport { usage, has_details: true, rounds, served: self.served() }
+    }
+
+    fn served(&self) -> Traits {
+        let tier = self.service_tier.as_deref().map(str::as_bytes);
+        Traits {
+            service_tier: tier.and_then(metering::service_tier),
+            speed: self.speed.as_deref().and_then(Speed::of),
+            inference_geo: self.inference_geo.as_deref().and_then(InferenceGeo::of),
+            ..Traits::default()
+        }
     }
 
     fn flat(&self) -> Usage {
@@ -261,6 +315,7 @@ impl WireMessagesUsage {
             cache_write_tokens: written.saturating_sub(one_hour),
             cache_write_1h_tokens: one_hour,
             output_tokens: self.output_tokens.unwrap_or(0),
+            web_searches: self.server_tool_use.unwrap_or_default().web_search_requests,
             ..Usage::ZERO
         }
     }
@@ -273,6 +328,7 @@ fn combine(a: Usage, b: Usage, with: fn(u64, u64) -> u64) -> Usage {
         cache_write_tokens: with(a.cache_write_tokens, b.cache_write_tokens),
         cache_write_1h_tokens: with(a.cache_write_1h_tokens, b.cache_write_1h_tokens),
         output_tokens: with(a.output_tokens, b.output_tokens),
+        web_searches: with(a.web_searches, b.web_searches),
         ..Usage::ZERO
     }
 }
@@ -284,6 +340,8 @@ struct MessagesEvent<'a> {
     text: TextSize,
     /// Of a `message_start` or a `message_delta`; more than one only where the key stands there twice.
     usages: Vec<&'a [u8]>,
+    /// A block that begins.
+    block: Option<&'a [u8]>,
     stops: bool,
     has_error: bool,
 }
@@ -304,21 +362,31 @@ impl<'a> MessagesEvent<'a> {
                     }
                     Some(())
                 })?,
-                b"delta" | b"content_block" => value.object(|key, value| {
-                    match key {
-                        b"text" | b"thinking" | b"partial_json" | b"name" | b"content" => {
-                            event.text.add(value.text_size()?);
-                        }
-                        b"stop_reason" => event.stops |= value.non_null()?.is_some(),
-                        _ => value.skip()?,
-                    }
-                    Some(())
-                })?,
+                b"content_block" => {
+                    let block = value.raw()?;
+                    event.block = Some(block);
+                    event.read_text(&mut Cursor::new(block))?;
+                }
+                b"delta" => event.read_text(value)?,
                 _ => value.skip()?,
             }
             Some(())
         })?;
         Some(event)
+    }
+
+    /// Reads a delta, or the beginning of a block.
+    fn read_text(&mut self, value: &mut Cursor<'a>) -> Option<()> {
+        value.object(|key, value| {
+            match key {
+                b"text" | b"thinking" | b"partial_json" | b"name" | b"content" => {
+                    self.text.add(value.text_size()?);
+                }
+                b"stop_reason" => self.stops |= value.non_null()?.is_some(),
+                _ => value.skip()?,
+            }
+            Some(())
+        })
     }
 }
 
@@ -329,6 +397,8 @@ struct MessagesTally {
     /// What the reports say one after the other, of which each leaves out what has not changed.
     reported: WireMessagesUsage,
     ended: bool,
+    /// Of tools that the upstream runs, where it may.
+    ran: Option<RanTools>,
     /// `message_stop` has come: what comes later is relayed, and not believed.
     stopped: bool,
 }
@@ -340,6 +410,10 @@ impl Tally for MessagesTally {
         }
         let Some(event) = MessagesEvent::read(data) else { return EventAction::Keep };
         self.known.show(Shown::from_text(event.text));
+        if let (Some(ran), Some(block)) = (&mut self.ran, event.block) {
+            ran.count(block);
+            self.known.made = ran.usage();
+        }
         for usage in event.usages.iter().filter_map(|usage| metering::read_wire(usage)) {
             self.reported.update(usage);
             let report = self.reported.to_report();
@@ -369,6 +443,10 @@ impl Tally for MessagesTally {
 
     fn measure(&self) -> (Usage, UsageSource) {
         self.known.measure()
+    }
+
+    fn served(&self) -> Traits {
+        self.known.served()
     }
 
     fn is_above_limits(&self) -> bool {

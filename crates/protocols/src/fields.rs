@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use super::json::{JsonError, Object, Value};
 use super::limits::{ModelLimits, has};
 use tollgate_money::error::GatewayError;
+use tollgate_money::price::ServiceTier;
 
 /// Refuses a key that some parsers would take for a billing field and others would not.
 pub(super) fn refuse_case_variants(body: &Object<'_>, fields: &[&str]) -> Result<(), GatewayError> {
@@ -161,6 +162,11 @@ pub(super) fn boolean(
             None => Err(GatewayError::invalid(field, format!("`{field}` must be a boolean"))),
         },
     }
+}
+
+/// The tier that is asked for; `None` where none is.
+pub(super) fn service_tier(body: &Object<'_>) -> Option<ServiceTier> {
+    body.get_non_null("service_tier")?.as_str().and_then(|word| ServiceTier::of(&word))
 }
 
 #[cfg(test)]

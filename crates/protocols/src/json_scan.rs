@@ -1,4 +1,4 @@
-//! Finds the top-level `usage` and `error` of a JSON response while it streams past, holding nothing
+//! Finds the top-level `usage`, `service_tier` and `error` of a JSON response while it streams past, holding nothing
 //! else, and counts the objects in `data`.
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
@@ -9,6 +9,8 @@ use super::json;
 const USAGE_BYTES_MAX: usize = 64 * 1024;
 /// The bytes of an `error` that are kept: enough to tell it from `null`.
 const ERROR_BYTES_MAX: usize = 8;
+/// The longest name of a tier that is kept, with its quotes.
+const TIER_BYTES_MAX: usize = 16;
 /// Objects with one key twice are read as their first or their last by different parsers: so many are
 /// kept.
 const USAGES_MAX: usize = 4;
@@ -31,6 +33,7 @@ pub struct UsageScan {
     /// Those that stood before it.
     earlier_usages: Vec<Vec<u8>>,
     error: StartOfText<ERROR_BYTES_MAX>,
+    tier: StartOfText<TIER_BYTES_MAX>,
     data_items: u64,
     text_bytes: u64,
     output_bytes: u64,
@@ -74,6 +77,7 @@ enum Captured {
     Nothing,
     Usage,
     Error,
+    Tier,
     Data,
     Output,
 }
@@ -150,6 +154,12 @@ impl UsageScan {
         self.error.length > 0 && self.error.text() != b"null"
     }
 
+    /// The top-level `service_tier` as it is written, with its quotes.
+    #[must_use]
+    pub fn service_tier(&self) -> Option<&[u8]> {
+        Some(self.tier.text()).filter(|tier| !tier.is_empty())
+    }
+
     /// How many objects the top-level `data` has so far.
     #[must_use]
     pub fn data_items(&self) -> u64 {
@@ -182,11 +192,15 @@ impl UsageScan {
         self.captured = match self.key.text() {
             b"usage" => Captured::Usage,
             b"error" => Captured::Error,
+            b"service_tier" => Captured::Tier,
             b"data" => Captured::Data,
             b"choices" | b"content" | b"output" => Captured::Output,
             _ => Captured::Nothing,
         };
         self.key.length = 0;
+        if self.captured == Captured::Tier {
+            self.tier.length = 0;
+        }
         if self.captured == Captured::Usage {
             let earlier = std::mem::take(&mut self.usage);
             if !earlier.is_empty() && self.earlier_usages.len() < USAGES_MAX {
@@ -243,6 +257,9 @@ impl UsageScan {
             }
             Captured::Error => {
                 self.error.add(bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()));
+            }
+            Captured::Tier => {
+                self.tier.add(bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()));
             }
             Captured::Data | Captured::Output | Captured::Nothing => {}
         }

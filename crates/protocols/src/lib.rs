@@ -17,7 +17,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use tollgate_money::error::{ErrorKind, GatewayError};
-use tollgate_money::price::{CacheWrites, Traits, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
 
 pub mod openai_chat;
 pub mod anthropic_messages;
@@ -37,6 +37,7 @@ mod dialect;
 mod terms;
 mod offer;
 mod fields;
+mod server_tools;
 
 pub mod audio;
 mod dashscope;
@@ -63,7 +64,7 @@ mod video;
 pub use dialect::Dialect;
 use fields::{
     boolean, check_known, check_messages, integer, no_object, output_tokens, refuse_case_variants,
-    refuse_unknown_fields, refuse_unknown_members, text,
+    refuse_unknown_fields, refuse_unknown_members, service_tier, text,
 };
 use form::Form;
 use json::Object;
@@ -208,9 +209,14 @@ pub trait Call: Send + Sync + fmt::Debug {
         false
     }
 
-    /// What of its input the upstream can bill as written to a cache.
-    fn cache_writes(&self) -> CacheWrites {
-        CacheWrites::Any
+    /// The ways in which the upstream can bill its input.
+    fn input_ways(&self) -> InputWays {
+        InputWays::default()
+    }
+
+    /// Whether the answer can be spoken.
+    fn sounds(&self) -> bool {
+        false
     }
 
     /// What of the request the price can depend on.
@@ -380,6 +386,11 @@ pub trait Meter: Send + Sync {
     /// at the start of a stream, and what the text that was seen comes to. What nobody has seen is not
     /// in them.
     fn measure(&self) -> (Usage, UsageSource);
+
+    /// How the request is served, as far as the answer has shown it by now: what decides on its prices.
+    fn served(&self) -> Traits {
+        Traits::default()
+    }
 
     /// The ids, as far as they were relayed, of what the upstream keeps of the answer. They are only
     /// added to.

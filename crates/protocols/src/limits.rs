@@ -1,7 +1,7 @@
 //! What one request to a model can use at most, and ask for: `limits` in `models.yaml`.
 
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{ImageSize, Quality, Resolution};
+use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
 use tollgate_money::words::{Word, words};
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
@@ -35,6 +35,33 @@ pub struct ModelLimits {
     pub reasoning: bool,
     /// What may be asked of it beyond what is known to cost no more than it is charged for.
     pub pass: Pass,
+    /// What may be asked of it because it has prices of its own.
+    pub priced: Priced,
+}
+
+/// What requests can ask for that has prices of its own: without them, it is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Priced {
+    /// Top-level fields, each with a word that it may have.
+    pub words: Vec<(&'static str, &'static str)>,
+    /// Whether a model that thinks costs otherwise than one that does not.
+    pub thinking: bool,
+    /// The units that have a price, such as searches in the web.
+    pub units: Vec<Unit>,
+}
+
+impl Priced {
+    /// Whether a top-level field may have this word.
+    #[must_use]
+    pub fn has_word(&self, field: &str, word: &str) -> bool {
+        self.words.contains(&(field, word))
+    }
+
+    /// Whether a unit has a price.
+    #[must_use]
+    pub fn has_unit(&self, unit: Unit) -> bool {
+        self.units.contains(&unit)
+    }
 }
 
 /// What an operator has looked at and lets through: names, or how they begin with a `*` behind it.
@@ -90,6 +117,7 @@ impl Default for ModelLimits {
             video: VideoLimits::default(),
             reasoning: true,
             pass: Pass::default(),
+            priced: Priced::default(),
         }
     }
 }

@@ -14,10 +14,11 @@ use serde_json::Value;
 
 use super::estimate::TextSize;
 use super::json_scan::UsageScan;
+use super::server_tools::ItemScan;
 use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
 use super::{Meter, Terms};
-use tollgate_money::price::{Usage, UsageSource};
+use tollgate_money::price::{ServiceTier, Side, Traits, Usage, UsageSource};
 
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
 pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sync>;
@@ -67,6 +68,8 @@ pub(super) struct UsageReport {
     pub(super) has_details: bool,
     /// How often the model was run for it: its limits hold for each time.
     pub(super) rounds: u64,
+    /// How the request was served, as far as it says so.
+    pub(super) served: Traits,
 }
 
 impl UsageReport {
@@ -94,7 +97,8 @@ impl UsageReport {
         let input = if rank(&self) > rank(&other) { self } else { other };
         let output_tokens = self.usage.output_tokens.max(other.usage.output_tokens);
         let rounds = self.rounds.max(other.rounds);
-        Self { usage: Usage { output_tokens, ..input.usage }, rounds, ..input }
+        let served = self.served.as_served(&other.served);
+        Self { usage: Usage { output_tokens, ..input.usage }, rounds, served, ..input }
     }
 
     /// Adds a report to what is known.
@@ -122,7 +126,7 @@ impl Frame {
     fn is_exceeded_by(&self, report: Option<UsageReport>) -> bool {
         report.is_some_and(|UsageReport { usage, rounds, .. }| {
             usage.input_tokens_total() > self.limits.input_tokens.saturating_mul(rounds)
-                || usage.output_tokens > self.limits.output_tokens.saturating_mul(rounds)
+                || usage.total(Side::Output) > self.limits.output_tokens.saturating_mul(rounds)
         })
     }
 
@@ -131,10 +135,10 @@ impl Frame {
     fn measure(&self, report: Option<UsageReport>, seen: u64) -> (Usage, UsageSource) {
         let input = |usage: &Usage| usage.input_tokens_total();
         match report.map(|report| report.usage) {
-            Some(usage) if input(&usage) > 0 && (usage.output_tokens > 0 || seen == 0) => {
+            Some(usage) if input(&usage) > 0 && (usage.total(Side::Output) > 0 || seen == 0) => {
                 (usage, UsageSource::Upstream)
             }
-            Some(partial) if partial.output_tokens > 0 => {
+            Some(partial) if partial.total(Side::Output) > 0 => {
                 (self.estimate(Some(partial), 0), UsageSource::Estimated)
             }
             partial => (self.estimate(partial, seen), UsageSource::Estimated),
@@ -158,17 +162,24 @@ pub(super) struct JsonMeter {
     reported: OnceLock<Option<UsageReport>>,
     /// Looks for ids of what the upstream keeps, where it keeps something.
     ids: Option<IdScan>,
+    /// Counts calls of tools that the upstream runs, where it may.
+    items: Option<ItemScan>,
 }
 
 impl JsonMeter {
     pub(super) fn new(frame: Frame, read_usage: ReadUsage) -> Self {
         let (scan, reported) = (UsageScan::default(), OnceLock::new());
-        Self { scan, frame, read_usage, reported, ids: None }
+        Self { scan, frame, read_usage, reported, ids: None, items: None }
     }
 
     /// Notes what the upstream keeps.
     pub(super) fn noting_ids(self, is_stored: bool) -> Self {
         Self { ids: is_stored.then(IdScan::default), ..self }
+    }
+
+    /// Counts calls of tools that the upstream runs.
+    pub(super) fn counting(self, items: Option<ItemScan>) -> Self {
+        Self { items, ..self }
     }
 
     /// What was reported; looked for once in a document that is whole.
@@ -193,6 +204,9 @@ impl Meter for JsonMeter {
         self.scan.feed(&chunk);
         if let Some(ids) = &mut self.ids {
             ids.feed(&chunk);
+        }
+        if let Some(items) = &mut self.items {
+            items.feed(&chunk);
         }
         chunk
     }
@@ -222,7 +236,14 @@ impl Meter for JsonMeter {
         let bytes = self.scan.text_bytes();
         let is_markup = report.is_some() && self.scan.output_bytes() <= MARKUP_BYTES_MAX;
         let seen = TextSize::unread(if is_markup { 0 } else { bytes }).tokens();
-        self.frame.measure(report, seen.min(self.frame.output_tokens_max))
+        let (usage, source) = self.frame.measure(report, seen.min(self.frame.output_tokens_max));
+        (self.items.as_ref().map_or(usage, |items| usage.plus(&items.usage())), source)
+    }
+
+    fn served(&self) -> Traits {
+        let service_tier = self.scan.service_tier().and_then(service_tier);
+        let served = self.report().map(|report| report.served).unwrap_or_default();
+        served.as_served(&Traits { service_tier, ..Traits::default() })
     }
 
     fn is_above_limits(&self) -> bool {
@@ -338,6 +359,10 @@ pub(super) struct StreamState {
     report: Option<UsageReport>,
     /// What was reported last is about all that was shown.
     is_final: bool,
+    /// What it has shown that the upstream ran beside the model.
+    pub(super) made: Usage,
+    /// The tier that the stream has named, in which it is served.
+    pub(super) service_tier: Option<ServiceTier>,
     /// The upstream has said that it failed.
     pub(super) failed: bool,
 }
@@ -357,7 +382,7 @@ impl StreamState {
     pub(super) fn report(&mut self, report: UsageReport) {
         report.add_to(&mut self.report);
         // Zero is not what was shown, and takes nothing back of what was reported before.
-        self.is_final |= report.usage.output_tokens > 0 || self.shown.is_empty();
+        self.is_final |= report.usage.total(Side::Output) > 0 || self.shown.is_empty();
     }
 
     /// A report has come that knows nothing of the output yet.
@@ -374,17 +399,24 @@ impl StreamState {
     /// alone: all of the answer has come with it.
     pub(super) fn relayed(&self) -> Usage {
         let partial = self.report.filter(|_| !self.is_final).map(|report| report.usage);
-        self.frame.estimate(partial, self.seen())
+        self.frame.estimate(partial, self.seen()).plus(&self.made)
     }
 
     /// What the stream used as far as it got, and how that is known: [`Meter::measure`] of the
     /// answer.
     pub(super) fn measure(&self) -> (Usage, UsageSource) {
         if self.is_final {
-            self.frame.measure(self.report, self.seen())
+            let (usage, source) = self.frame.measure(self.report, self.seen());
+            (usage.plus(&self.made), source)
         } else {
             (self.relayed(), UsageSource::Estimated)
         }
+    }
+
+    /// How the request is served, as far as the stream has shown it.
+    pub(super) fn served(&self) -> Traits {
+        let served = self.report.map(|report| report.served).unwrap_or_default();
+        served.as_served(&Traits { service_tier: self.service_tier, ..Traits::default() })
     }
 
     /// Whether the upstream has reported more than the model can use by its limits.
@@ -424,9 +456,24 @@ pub(super) trait Tally: Send + Sync {
         &[]
     }
 
+    /// How the request is served, as far as the stream has shown it.
+    fn served(&self) -> Traits {
+        Traits::default()
+    }
+
     /// Whether the upstream has reported more than the model can use by its limits.
     fn is_above_limits(&self) -> bool {
         false
+    }
+}
+
+/// The tier that a word stands for, with its quotes or without.
+pub(super) fn service_tier(word: &[u8]) -> Option<ServiceTier> {
+    let text = word.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(word);
+    match text {
+        // Anthropic's word for the usual one.
+        b"standard" => Some(ServiceTier::Default),
+        text => std::str::from_utf8(text).ok().and_then(ServiceTier::of),
     }
 }
 
@@ -487,6 +534,10 @@ impl<T: Tally> Meter for StreamMeter<T> {
 
     fn stored_ids(&self) -> &[String] {
         self.tally.stored_ids()
+    }
+
+    fn served(&self) -> Traits {
+        self.tally.served()
     }
 
     fn is_above_limits(&self) -> bool {

@@ -17,8 +17,10 @@ use std::borrow::Cow;
 
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::limits::{ModelLimits, Pass};
+use super::limits::{ModelLimits, Pass, Priced};
+use super::server_tools::ServerTool;
 use tollgate_money::error::GatewayError;
+use tollgate_money::price::{InputWays, Unit, Usage};
 
 pub(super) use chat::CHAT;
 pub(super) use embeddings::{OPENAI_EMBEDDINGS, VOYAGE_EMBEDDINGS};
@@ -41,6 +43,8 @@ pub(super) struct Offer {
     pub(super) fields: &'static [(&'static str, Field)],
     /// The types of its tools.
     pub(super) tools: &'static [Tool],
+    /// The tools that the upstream runs, which need a price.
+    pub(super) server_tools: &'static [ServerTool],
     /// The keys of its tools.
     pub(super) tool_keys: &'static [(&'static str, ToolKey)],
 }
@@ -55,8 +59,14 @@ pub(super) enum Field {
     Tools,
     /// It stands for input that is not in the body.
     Reference,
-    /// It changes no price with one of these words, or with a list of them.
+    /// It changes no price with one of these words, or with a list of them; others need one.
     Words(&'static [&'static str]),
+    /// It says whether the model thinks, or how much. That needs a price.
+    Thinking,
+    /// It has the upstream run something, which needs a price.
+    Runs(Unit),
+    /// It says how the answer sounds, which needs a price.
+    Sounds,
     /// What the upstream does with a context that has grown long.
     ContextManagement,
 }
@@ -85,8 +95,8 @@ pub(super) enum Key {
     Tools,
     /// Where a picture is. Some upstreams hear what is no picture, at another price.
     Picture,
-    /// What has a price of its own, unless it is `null`.
-    Unpriced,
+    /// What is billed as this unit, which needs a price, unless it is `null`.
+    Billed(Unit),
 }
 
 /// A type of objects.
@@ -101,6 +111,8 @@ pub(super) enum Size {
     Bytes(&'static [&'static str]),
     /// The model's context alone.
     Context,
+    /// The model's context alone, of which some is billed as this unit. That needs a price.
+    Billed(Unit),
 }
 
 /// What stands behind a key of a tool.
@@ -145,6 +157,8 @@ pub(super) struct Prompt {
     pub(super) is_compacted: bool,
     /// Whether something is there that only the operator's word lets through.
     pub(super) has_passed: bool,
+    /// What the upstream may run for it beside the model, at most.
+    pub(super) ran_max: Usage,
 }
 
 impl Prompt {
@@ -156,7 +170,19 @@ impl Prompt {
             rounds: 1,
             is_compacted: false,
             has_passed: false,
+            ran_max: Usage::ZERO,
         }
+    }
+
+    /// The ways in which it can be billed. What its bytes bound is text.
+    pub(super) fn input_ways(&self) -> InputWays {
+        let has_media = self.added_tokens_max.is_none();
+        InputWays { has_media, ..InputWays::default() }
+    }
+
+    /// Whether the upstream may run something.
+    pub(super) fn has_server_tools(&self) -> bool {
+        self.ran_max != Usage::ZERO
     }
 
     /// Whether the answer is all that the upstream makes of it: text in, one round, nothing else.
@@ -194,6 +220,7 @@ pub(super) fn read_without(
     let mut reader = OfferReader {
         offer,
         pass: &limits.pass,
+        priced: &limits.priced,
         left_out: left_out.map_or(&[], |left_out| &left_out.places),
         is_bounded: true,
         is_text: true,
@@ -203,6 +230,7 @@ pub(super) fn read_without(
         has_passed: false,
         uses: Some(0),
         has_server_tools: false,
+        units: Vec::new(),
         param: "",
         refusal: None,
     };
@@ -232,6 +260,7 @@ pub(super) fn check_fields(
 struct OfferReader<'a> {
     offer: &'static Offer,
     pass: &'a Pass,
+    priced: &'a Priced,
     /// The places of tools that do not go upstream, in order.
     left_out: &'a [usize],
     is_bounded: bool,
@@ -243,6 +272,8 @@ struct OfferReader<'a> {
     /// The most calls of tools that the upstream runs, if all of them say so.
     uses: Option<u64>,
     has_server_tools: bool,
+    /// What those are billed as.
+    units: Vec<Unit>,
     /// The top-level field that is read.
     param: &'static str,
     /// The first thing that is not offered.
@@ -266,7 +297,20 @@ impl OfferReader<'_> {
             rounds,
             is_compacted: self.is_compacted,
             has_passed: self.has_passed,
+            ran_max: self.ran_max(rounds),
         }
+    }
+
+    /// Each round but the last ends with a call. All code runs in one container.
+    fn ran_max(&self, rounds: u64) -> Usage {
+        let mut most = Usage::ZERO;
+        for unit in &self.units {
+            most[*unit] = match unit {
+                Unit::ContainerSessions => 1,
+                _ => rounds.saturating_sub(1).max(1),
+            };
+        }
+        most
     }
 
     fn field(&mut self, name: &str, value: &Value<'_>) {
@@ -277,6 +321,11 @@ impl OfferReader<'_> {
             Field::Plain => {}
             Field::Reference => self.is_bounded &= value.is_null(),
             Field::Words(words) => self.words(name, value, words),
+            Field::Thinking if self.priced.thinking || value.is_null() => {}
+            Field::Runs(_) | Field::Sounds if matches!(value.text(), b"null" | b"false") => {}
+            Field::Runs(unit) if self.priced.has_unit(*unit) => self.runs(Some(*unit), Some(1)),
+            Field::Sounds if self.priced.has_unit(Unit::AudioOutputTokens) => {}
+            Field::Thinking | Field::Runs(_) | Field::Sounds => self.passed_field(name, value),
             Field::ContextManagement => self.is_compacted |= !only_clears(value.text()),
             Field::Items(table) => self.within(value, |reader, cursor| reader.items(cursor, table)),
             Field::Tools => self.within(value, Self::all_tools),
@@ -303,11 +352,17 @@ impl OfferReader<'_> {
         if self.offer.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
             return self.refuse(not_lower_case(&shown));
         }
+        self.passed_field(name, value);
+    }
+
+    /// A field that only the operator's word lets through.
+    fn passed_field(&mut self, name: &str, value: &Value<'_>) {
         if self.pass.has_field(name) {
             self.has_passed = true;
             self.is_bounded &= value.is_null();
             return;
         }
+        let shown = shown(name);
         let error = not_offered("", &format!("`{shown}`"), "pass_fields");
         self.refuse(GatewayError { param: Some(shown.into()), ..error });
     }
@@ -315,8 +370,10 @@ impl OfferReader<'_> {
     fn words(&mut self, name: &'static str, value: &Value<'_>, words: &[&str]) {
         let is_word =
             |value: &Value<'_>| value.as_str().is_some_and(|word| words.contains(&&*word));
+        // What is priced is one word: of a list nobody knows which one counts.
+        let is_priced = || value.as_str().is_some_and(|word| self.priced.has_word(name, &word));
         let are_words = || value.elements().is_some_and(|mut all| all.all(|one| is_word(&one)));
-        if value.is_null() || is_word(value) || are_words() {
+        if value.is_null() || is_word(value) || is_priced() || are_words() {
             return;
         }
         if self.pass.has_field(name) {
@@ -324,8 +381,8 @@ impl OfferReader<'_> {
             return;
         }
         let message = format!(
-            "`{name}` must be {}: what else costs is not known. An operator can allow it for this \
-             model with `pass_fields` in models.yaml.",
+            "`{name}` must be {}: what else costs is not known. An operator can give it a price for \
+             this model with `prices_when`, or allow it with `pass_fields`, in models.yaml.",
             words.join(" or ")
         );
         self.refuse(GatewayError::invalid(name, message));
@@ -354,10 +411,10 @@ impl OfferReader<'_> {
         let size = self.size(item.kind, table);
         self.is_bounded &= match size {
             Some(Size::Bytes(needs)) => !item.is_odd && item.has_all(table, needs),
-            Some(Size::Context) | None => false,
+            Some(Size::Context | Size::Billed(_)) | None => false,
         };
         // Inside of what holds the whole context, what is not known is data: the result of a tool.
-        let counts = !matches!(size, Some(Size::Context));
+        let counts = !matches!(size, Some(Size::Context | Size::Billed(_)));
         if let Some(refusal) = item.inner_refusal.filter(|_| counts) {
             self.refuse(refusal);
         }
@@ -405,9 +462,11 @@ impl OfferReader<'_> {
                 self.is_bounded = false;
                 self.picture(value)
             }
-            Key::Unpriced => {
+            Key::Billed(unit) => {
                 let name = resolved(key)?;
-                if value.non_null()?.is_some() && !self.pass.has_content(&name) {
+                let is_there = value.non_null()?.is_some();
+                self.is_bounded &= !is_there;
+                if is_there && !self.priced.has_unit(*unit) && !self.pass.has_content(&name) {
                     let what = format!("`{}` in {}", shown(&name), table.what);
                     self.refuse_content(&what);
                 }
@@ -445,11 +504,17 @@ impl OfferReader<'_> {
     fn size(&mut self, written: &[u8], table: &'static ObjectTable) -> Option<&'static Size> {
         let inner = written.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
         let find = |name: &[u8]| table.kinds.iter().find(|kind| kind.name.as_bytes() == name);
-        if let Some(kind) = find(inner.unwrap_or(written)) {
+        let priced = self.priced;
+        let is_offered = |kind: &&Kind| match kind.size {
+            Size::Bytes(_) | Size::Context => true,
+            Size::Billed(unit) => priced.has_unit(unit),
+        };
+        if let Some(kind) = find(inner.unwrap_or(written)).filter(is_offered) {
             return Some(&kind.size);
         }
         let name = inner.and_then(resolved).unwrap_or_default();
-        if let Some(kind) = find(name.as_bytes()).filter(|kind| !kind.name.is_empty()) {
+        let kind = find(name.as_bytes()).filter(|kind| !kind.name.is_empty());
+        if let Some(kind) = kind.filter(is_offered) {
             return Some(&kind.size);
         }
         if !name.is_empty() && self.pass.has_content(&name) {
@@ -570,20 +635,36 @@ impl OfferReader<'_> {
             self.added_tokens = self.added_tokens.saturating_add(added);
             return;
         }
+        let runs = |tool: &&ServerTool| {
+            tool.is_named(name) && tool.unit.is_none_or(|unit| self.priced.has_unit(unit))
+        };
+        if let Some(tool) = self.offer.server_tools.iter().find(runs) {
+            return self.runs(tool.unit, read.uses);
+        }
         // Some upstreams know their own tools by a key in the place of a type.
         let odd = read.odd.as_deref().filter(|_| is_untyped);
         let name = odd.unwrap_or(name);
         if !name.is_empty() && self.pass.has_tool(name) {
             self.has_passed = true;
-            self.has_server_tools = true;
-            self.uses = self.uses.zip(read.uses).map(|(sum, uses)| sum.saturating_add(uses));
-            return;
+            return self.runs(None, read.uses);
         }
         let what = match name {
             "" => "a tool without a known `type`".to_owned(),
             name => format!("the tool `{}`", shown(name)),
         };
-        self.refuse(not_offered("tools", &what, "pass_tools"));
+        let unit = self.offer.server_tools.iter().find(|tool| tool.is_named(name));
+        let price = unit.and_then(|tool| tool.unit).map(|unit| unit.info().price);
+        self.refuse(match price {
+            Some(price) => not_priced("tools", &what, price),
+            None => not_offered("tools", &what, "pass_tools"),
+        });
+    }
+
+    /// The upstream may run something, so often at most.
+    fn runs(&mut self, unit: Option<Unit>, uses: Option<u64>) {
+        self.has_server_tools = true;
+        self.units.extend(unit);
+        self.uses = self.uses.zip(uses).map(|(sum, uses)| sum.saturating_add(uses));
     }
 
     fn refuse_content(&mut self, what: &str) {
@@ -714,6 +795,14 @@ fn not_offered(param: &'static str, what: &str, list: &str) -> GatewayError {
     let message = format!(
         "{what} is not offered here: what it costs is not known. An operator can allow it for this \
          model with `{list}` in models.yaml."
+    );
+    GatewayError::invalid(param, message)
+}
+
+fn not_priced(param: &'static str, what: &str, price: &str) -> GatewayError {
+    let message = format!(
+        "{what} is not offered here: it has no price. An operator can give it one for this model \
+         with `{price}` in models.yaml, or allow it with `pass_tools`."
     );
     GatewayError::invalid(param, message)
 }

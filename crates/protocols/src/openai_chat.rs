@@ -13,13 +13,13 @@ use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport, service_tier,
 };
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{Usage, UsageSource};
+use tollgate_money::price::{InputWays, ServiceTier, Traits, Usage, UsageSource};
 
 /// Ranges of spec section 8.
 const RANGES: [(&str, RangeInclusive<f64>); 4] = [
@@ -81,6 +81,13 @@ impl Codec for OpenaiChat {
                 && !limits.reasoning
                 && hidden == 0
                 && !asks_for_reasoning(body),
+            input_ways: prompt.input_ways(),
+            sounds: body.get_non_null("audio").is_some(),
+            traits: Traits {
+                service_tier: super::service_tier(body),
+                thinking: thinking(body),
+                ..Traits::default()
+            },
             terms,
             possible: Usage {
                 input_tokens: limits.input_tokens_max,
@@ -134,6 +141,11 @@ fn hidden_tokens(body: &Object<'_>, limits: &ModelLimits) -> u64 {
         None => 0,
     };
     prediction.saturating_add(thought)
+}
+
+/// Whether Qwen's models are told to think, or not to.
+fn thinking(body: &Object<'_>) -> Option<bool> {
+    body.get_non_null("enable_thinking").and_then(|value| value.as_bool())
 }
 
 /// A model that is said not to think may still do so when it is asked to.
@@ -207,6 +219,9 @@ struct ChatCall {
     terms: Terms,
     usage_options: UsageOptions,
     is_all_shown: bool,
+    traits: Traits,
+    input_ways: InputWays,
+    sounds: bool,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -218,6 +233,18 @@ impl Call for ChatCall {
 
     fn is_all_shown(&self) -> bool {
         self.is_all_shown
+    }
+
+    fn input_ways(&self) -> InputWays {
+        self.input_ways
+    }
+
+    fn sounds(&self) -> bool {
+        self.sounds
+    }
+
+    fn traits(&self) -> Traits {
+        self.traits
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
@@ -257,12 +284,32 @@ struct WireChatUsage {
     /// DeepSeek's name for cached input.
     #[serde(default)]
     prompt_cache_hit_tokens: Option<u64>,
+    /// Sources that xAI's search has used, each of which it bills.
+    #[serde(default)]
+    num_sources_used: Option<u64>,
+    /// Qwen's searches.
+    #[serde(default)]
+    plugins: Option<WirePlugins>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WirePlugins {
+    #[serde(default)]
+    search: Option<WireSearchPlugin>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WireSearchPlugin {
+    #[serde(default)]
+    count: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct WirePromptDetails {
     #[serde(default)]
     cached_tokens: Option<u64>,
+    #[serde(default)]
+    audio_tokens: Option<u64>,
     #[serde(default)]
     cache_write_tokens: Option<u64>,
     /// Qwen's name for cache writes.
@@ -273,11 +320,13 @@ struct WirePromptDetails {
 #[derive(Debug, Default, Deserialize)]
 struct WireCompletionDetails {
     #[serde(default)]
+    audio_tokens: Option<u64>,
+    #[serde(default)]
     reasoning_tokens: Option<u64>,
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [CountPlace; 8] = [
+const COUNTS: [CountPlace; 11] = [
     ("", "prompt_tokens"),
     ("", "completion_tokens"),
     ("", "total_tokens"),
@@ -286,6 +335,9 @@ const COUNTS: [CountPlace; 8] = [
     ("prompt_tokens_details", "cache_write_tokens"),
     ("prompt_tokens_details", "cache_creation_input_tokens"),
     ("", "prompt_cache_hit_tokens"),
+    ("prompt_tokens_details", "audio_tokens"),
+    ("completion_tokens_details", "audio_tokens"),
+    ("", "num_sources_used"),
 ];
 
 impl WireChatUsage {
@@ -305,6 +357,9 @@ impl WireChatUsage {
             cache_write_tokens,
             cache_creation_input_tokens,
             prompt_cache_hit_tokens,
+            heard,
+            spoken,
+            num_sources_used,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
             prompt_tokens: prompt.unwrap_or(0),
@@ -312,11 +367,17 @@ impl WireChatUsage {
             total_tokens,
             prompt_tokens_details: Some(WirePromptDetails {
                 cached_tokens,
+                audio_tokens: heard,
                 cache_write_tokens,
                 cache_creation_input_tokens,
             }),
-            completion_tokens_details: Some(WireCompletionDetails { reasoning_tokens }),
+            completion_tokens_details: Some(WireCompletionDetails {
+                audio_tokens: spoken,
+                reasoning_tokens,
+            }),
             prompt_cache_hit_tokens,
+            num_sources_used,
+            plugins: None,
         })
     }
 
@@ -330,14 +391,30 @@ impl WireChatUsage {
             .and_then(|details| details.cache_write_tokens.or(details.cache_creation_input_tokens));
         let has_details = cached.is_some() || written.is_some();
         let written = written.unwrap_or(0).min(self.prompt_tokens.saturating_sub(read));
+        let rest = self.prompt_tokens.saturating_sub(read).saturating_sub(written);
+        let heard = prompt.and_then(|details| details.audio_tokens).unwrap_or(0).min(rest);
+        let output = self.output_tokens();
+        let completion = self.completion_tokens_details.as_ref();
+        let spoken = completion.and_then(|details| details.audio_tokens).unwrap_or(0).min(output);
+        let search = self.plugins.as_ref().and_then(|plugins| plugins.search.as_ref());
         let usage = Usage {
-            input_tokens: self.prompt_tokens.saturating_sub(read).saturating_sub(written),
+            input_tokens: rest.saturating_sub(heard),
+            audio_input_tokens: heard,
             cache_read_tokens: read,
             cache_write_tokens: written,
-            output_tokens: self.output_tokens(),
+            output_tokens: output.saturating_sub(spoken),
+            audio_output_tokens: spoken,
+            web_searches: self.num_sources_used.or(search.map(|search| search.count)).unwrap_or(0),
             ..Usage::ZERO
         };
-        UsageReport { usage, has_details, rounds: 1 }
+        let served = Traits { thinking: self.thinks(), ..Traits::default() };
+        UsageReport { usage, has_details, rounds: 1, served }
+    }
+
+    /// Whether the model has thought, where it says so.
+    fn thinks(&self) -> Option<bool> {
+        let details = self.completion_tokens_details.as_ref()?;
+        details.reasoning_tokens.map(|tokens| tokens > 0)
     }
 
     /// All output. xAI counts reasoning beside `completion_tokens`, and Gemini its thoughts nowhere
@@ -361,6 +438,7 @@ struct Chunk<'a> {
     /// A choice has a reason to finish.
     finishes: bool,
     has_error: bool,
+    service_tier: Option<ServiceTier>,
     /// More than one only where the key stands there twice.
     usages: Vec<&'a [u8]>,
 }
@@ -374,6 +452,7 @@ impl<'a> Chunk<'a> {
                 b"choices" => value.array(|choice| chunk.read_choice(choice))?,
                 b"usage" => chunk.usages.extend(value.non_null()?),
                 b"error" => chunk.has_error |= value.non_null()?.is_some(),
+                b"service_tier" => chunk.service_tier = value.non_null()?.and_then(service_tier),
                 _ => value.skip()?,
             }
             Some(())
@@ -445,6 +524,7 @@ impl Tally for ChatTally {
         }
         let Some(chunk) = Chunk::read(data) else { return EventAction::Keep };
         self.known.failed |= chunk.has_error;
+        self.known.service_tier = chunk.service_tier.or(self.known.service_tier);
         self.ended |= chunk.finishes || chunk.has_error;
         self.known.show(chunk.shown);
         if chunk.usages.is_empty() {
@@ -470,6 +550,10 @@ impl Tally for ChatTally {
 
     fn measure(&self) -> (Usage, UsageSource) {
         self.known.measure()
+    }
+
+    fn served(&self) -> Traits {
+        self.known.served()
     }
 
     fn is_above_limits(&self) -> bool {

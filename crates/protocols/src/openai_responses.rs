@@ -9,15 +9,16 @@ use super::estimate::TextSize;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport, service_tier,
 };
 use super::offer::LeftOut;
+use super::server_tools::{ItemScan, RanTools};
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::stored::{self, Reference, StoredIds};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{Usage, UsageSource};
+use tollgate_money::price::{InputWays, ServiceTier, Traits, Usage, UsageSource};
 
 /// The codec of OpenAI's Responses API.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Codec for OpenaiResponses {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let left_out = offer::searches(body, &limits.pass);
+        let left_out = offer::searches(body, limits);
         let prompt = offer::read_without(body, &offer::RESPONSES, limits, left_out.as_ref())?;
         if super::boolean(body, "background")? == Some(true) {
             let message = "`background` is not offered here: nobody could meter such an answer";
@@ -56,6 +57,9 @@ impl Codec for OpenaiResponses {
             is_all_shown: prompt.is_plain()
                 && !limits.reasoning
                 && body.get_non_null("reasoning").is_none(),
+            traits: Traits { service_tier: super::service_tier(body), ..Traits::default() },
+            runs_tools: prompt.has_server_tools(),
+            input_ways: prompt.input_ways(),
             terms,
             left_out,
             references: stored::references(body),
@@ -75,8 +79,13 @@ struct ResponsesCall {
     terms: Terms,
     left_out: Option<LeftOut>,
     is_all_shown: bool,
+    traits: Traits,
     references: Vec<Reference>,
     is_stored: bool,
+    /// Whether the upstream may run tools.
+    runs_tools: bool,
+    /// The ways in which its input can be billed.
+    input_ways: InputWays,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -90,6 +99,10 @@ impl Call for ResponsesCall {
         self.is_all_shown
     }
 
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
     fn splice(&self, upstream_model: &str) -> Splice {
         let mut splice = self.terms.model.rename(upstream_model);
         if let Some(LeftOut { edit: (range, tools), .. }) = &self.left_out {
@@ -100,6 +113,10 @@ impl Call for ResponsesCall {
 
     fn left_out(&self) -> Option<&'static str> {
         self.left_out.as_ref().map(|_| "tools: web_search")
+    }
+
+    fn input_ways(&self) -> InputWays {
+        self.input_ways
     }
 
     fn refers_to(&self) -> &[Reference] {
@@ -115,12 +132,14 @@ impl Call for ResponsesCall {
         match framing {
             Framing::Json | Framing::Binary => {
                 let meter = JsonMeter::new(frame, Box::new(WireResponsesUsage::report));
-                Box::new(meter.noting_ids(self.is_stored))
+                let items = self.runs_tools.then(|| ItemScan::new("output"));
+                Box::new(meter.noting_ids(self.is_stored).counting(items))
             }
             Framing::Sse => {
                 let known = StreamState::new(frame);
                 let ids = self.is_stored.then(StoredIds::default);
-                Box::new(StreamMeter::new(ResponsesTally { known, ended: false, ids }))
+                let ran = self.runs_tools.then(RanTools::default);
+                Box::new(StreamMeter::new(ResponsesTally { known, ended: false, ids, ran }))
             }
         }
     }
@@ -196,7 +215,11 @@ impl WireResponsesUsage {
             output_tokens: self.output_tokens(),
             ..Usage::ZERO
         };
-        UsageReport { usage, has_details, rounds: 1 }
+        let reasoning =
+            self.output_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
+        let thinking = reasoning.map(|tokens| tokens > 0);
+        let served = Traits { thinking, ..Traits::default() };
+        UsageReport { usage, has_details, rounds: 1, served }
     }
 
     /// All output, also where an imitator counts reasoning beside it, as some do for chat.
@@ -218,6 +241,10 @@ struct ResponsesEvent<'a> {
     text: TextSize,
     /// Of the response that the event carries; more than one only where the key stands there twice.
     usages: Vec<&'a [u8]>,
+    /// The tier of that response.
+    service_tier: Option<ServiceTier>,
+    /// An item.
+    item: Option<&'a [u8]>,
     /// The id of that response, and of an item, with their quotes.
     ids: [Option<&'a [u8]>; 2],
 }
@@ -234,17 +261,24 @@ impl<'a> ResponsesEvent<'a> {
                     match key {
                         b"usage" => event.usages.extend(value.non_null()?),
                         b"id" => event.ids[0] = value.non_null()?,
+                        b"service_tier" => {
+                            event.service_tier = value.non_null()?.and_then(service_tier);
+                        }
                         _ => value.skip()?,
                     }
                     Some(())
                 })?,
-                b"item" => value.object(|key, value| {
-                    match key {
-                        b"id" => event.ids[1] = value.non_null()?,
-                        _ => value.skip()?,
-                    }
-                    Some(())
-                })?,
+                b"item" => {
+                    let item = value.raw()?;
+                    event.item = Some(item);
+                    Cursor::new(item).object(|key, value| {
+                        match key {
+                            b"id" => event.ids[1] = value.non_null()?,
+                            _ => value.skip()?,
+                        }
+                        Some(())
+                    })?;
+                }
                 _ => value.skip()?,
             }
             Some(())
@@ -260,6 +294,8 @@ struct ResponsesTally {
     ended: bool,
     /// Of what the upstream keeps, where it keeps something.
     ids: Option<StoredIds>,
+    /// Of tools that the upstream runs, where it may.
+    ran: Option<RanTools>,
 }
 
 impl Tally for ResponsesTally {
@@ -273,6 +309,12 @@ impl Tally for ResponsesTally {
         if let Some(ids) = &mut self.ids {
             event.ids.into_iter().flatten().for_each(|id| ids.add(id));
         }
+        if let (Some(ran), Some(item)) = (&mut self.ran, event.item)
+            && event.kind == b"\"response.output_item.done\""
+        {
+            ran.count(item);
+            self.known.made = ran.usage();
+        }
         match event.kind {
             b"\"response.completed\"" | b"\"response.incomplete\"" => self.ended = true,
             b"\"response.failed\"" | b"\"error\"" => {
@@ -282,6 +324,8 @@ impl Tally for ResponsesTally {
             _ => {}
         }
         if self.ended {
+            // At the beginning it is what was asked for.
+            self.known.service_tier = event.service_tier;
             for report in event.usages.iter().filter_map(|usage| WireResponsesUsage::report(usage))
             {
                 self.known.report(report);
@@ -308,6 +352,10 @@ impl Tally for ResponsesTally {
 
     fn stored_ids(&self) -> &[String] {
         self.ids.as_ref().map_or(&[], StoredIds::all)
+    }
+
+    fn served(&self) -> Traits {
+        self.known.served()
     }
 
     fn is_above_limits(&self) -> bool {

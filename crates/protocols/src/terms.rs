@@ -64,7 +64,7 @@ impl Terms {
         Ok(Self {
             stream: boolean(body, "stream")?.unwrap_or(false),
             model: ModelField::read(body),
-            bound: Usage { input_tokens: input, output_tokens: output, ..Usage::ZERO },
+            bound: Usage { input_tokens: input, output_tokens: output, ..prompt.ran_max },
             floor: Usage { input_tokens: size.tokens().min(input_once), ..Usage::ZERO },
         })
     }

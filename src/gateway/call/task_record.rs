@@ -37,7 +37,8 @@ pub(crate) async fn open(
     let (model, upstream_model) =
         (Arc::clone(&resolved.model.id), resolved.name_at(&candidate.target).to_owned());
     let (account, key) = (key.account, key.id);
-    let prices = sending.admitted.prices;
+    // What a task costs is known from what it asks for.
+    let prices = *sending.admitted.quote.dearest();
     let Some(hold) = sending.admitted.payment.pass_on() else { return Err(internal("no hold")) };
     let intent = Intent {
         id: TaskId::random(),

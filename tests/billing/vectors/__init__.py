@@ -9,6 +9,7 @@ from . import (
     chat,
     embeddings,
     features,
+    fees,
     headers,
     images,
     leaving,
@@ -16,6 +17,7 @@ from . import (
     messages,
     responses,
     speech,
+    tiers,
     unreported,
     video,
 )
@@ -35,6 +37,8 @@ PARTS = (
     features,
     headers,
     breaks,
+    tiers,
+    fees,
 )
 
 

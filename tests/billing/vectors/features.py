@@ -112,8 +112,6 @@ OF_MESSAGES: tuple[tuple[str, dict[str, Any], str], ...] = (
      "web_search_20250305"),
     ("a newer web search", {"tools": [{"type": "web_search_20260209", "name": "web_search"}]},
      "web_search_20260209"),
-    ("a fetch", {"tools": [{"type": "web_fetch_20250910", "name": "web_fetch"}]},
-     "web_fetch_20250910"),
     ("code", {"tools": [{"type": "code_execution_20250825", "name": "code_execution"}]},
      "code_execution_20250825"),
     ("an advisor", {"tools": [{"type": "advisor_20260101", "name": "advisor"}]}, "advisor"),

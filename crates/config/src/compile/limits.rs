@@ -7,7 +7,9 @@ use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;
 use tollgate_protocols::Operation;
-use tollgate_protocols::limits::{ImageLimits, ModelLimits, Pass, SpeechLimits, VideoLimits};
+use tollgate_protocols::limits::{
+    ImageLimits, ModelLimits, Pass, Priced, SpeechLimits, VideoLimits,
+};
 
 /// The limits that are typed as one field, and whether it was typed.
 fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
@@ -137,6 +139,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         },
         reasoning,
         pass: Pass::default(),
+        priced: Priced::default(),
     }
 }
 

@@ -71,6 +71,7 @@ fn model(
         }
     }
     let prices = prices::compile(document, at, &raw);
+    let priced = prices::priced(&prices, &raw);
     let rates = super::rates(&raw.rate_limits);
     let limits = limits::compile(document, &at.key("limits"), &raw);
     limits::check_pattern(document, &at.key("limits"), &id, &raw.limits);
@@ -87,7 +88,7 @@ fn model(
     let targets = targets(document, &targets_at, &id, &operations, raw.targets, upstreams);
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
-    let limits = ModelLimits { pass: pass::with(own, common), ..limits };
+    let limits = ModelLimits { pass: pass::with(own, common), priced, ..limits };
     let mut numbered = |target: Target| {
         let pass_headers = Arc::new(headers.and(&target.upstream.pass_headers));
         let target = Target { index: *index, pass_headers, ..target };
@@ -98,7 +99,7 @@ fn model(
         id: id.into(),
         operations,
         targets: targets.into_iter().map(&mut numbered).collect(),
-        prices,
+        prices: Arc::new(prices),
         limits,
         rates,
         on_disconnect: OnDisconnect {

@@ -7,7 +7,8 @@ use crate::raw;
 use crate::snapshot::Target;
 use crate::spans::Path;
 use tollgate_money::money::Rate;
-use tollgate_money::price::{PriceList, Prices, Traits, Unit};
+use tollgate_money::price::{Condition, PriceList, Prices, ServiceTier, Traits, Unit};
+use tollgate_protocols::limits::Priced;
 use tollgate_protocols::{Dialect, Operation};
 
 /// The units that operations are billed by: one of these sets must have a price for each.
@@ -24,6 +25,23 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
         }
         Operation::Video => &[&[Seconds], &[OutputTokens]],
         Operation::Speech => &[&[Characters]],
+    }
+}
+
+/// The units that an operation can be billed by beside those that it cannot do without.
+fn billed_beside(operation: Operation) -> &'static [Unit] {
+    use Unit::{ContainerSessions, FileSearches, Images, Requests, ToolCalls, WebSearches};
+    match operation {
+        Operation::Chat => &[WebSearches, Requests],
+        Operation::Messages => &[WebSearches, ContainerSessions, Requests],
+        Operation::Responses => {
+            &[WebSearches, FileSearches, ContainerSessions, ToolCalls, Images, Requests]
+        }
+        Operation::Embeddings
+        | Operation::ImageGeneration
+        | Operation::ImageEdit
+        | Operation::Speech => &[Requests],
+        Operation::CountTokens | Operation::Video => &[],
     }
 }
 
@@ -59,19 +77,47 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
     }
     without_effect(document, &prices_at, &typed, &operations);
     conditional(document, at, raw, &operations);
-    let when = |one: &raw::PricesWhen| (traits(&one.when), prices(&one.prices.over(&raw.prices)));
+    let when =
+        |one: &raw::PricesWhen| (condition(&one.when), prices(&one.prices.over(&raw.prices)));
     PriceList { base: prices(&raw.prices), when: raw.prices_when.iter().map(when).collect() }
 }
 
-fn traits(when: &raw::When) -> Traits {
-    Traits {
-        resolution: when.resolution.map(|name| name.0),
-        size: when.size.map(|size| size.0),
-        quality: when.quality.map(|name| name.0),
-        audio: when.audio,
-        draft: when.draft,
-        video_input: when.video_input,
+fn condition(when: &raw::When) -> Condition {
+    Condition {
+        traits: Traits {
+            resolution: when.resolution.map(|name| name.0),
+            size: when.size.map(|size| size.0),
+            quality: when.quality.map(|name| name.0),
+            audio: when.audio,
+            draft: when.draft,
+            video_input: when.video_input,
+            service_tier: when.service_tier.map(|name| name.0),
+            speed: when.speed.map(|name| name.0),
+            inference_geo: when.inference_geo.map(|name| name.0),
+            thinking: when.thinking,
+        },
+        input_tokens_above: when.input_tokens_above,
+        time_utc: when.time_utc.map(|window| window.0),
     }
+}
+
+/// What requests may ask for because it has prices of its own.
+pub(super) fn priced(list: &PriceList, raw: &raw::Model) -> Priced {
+    let mut words = Vec::new();
+    let mut thinking = false;
+    for (Condition { traits, .. }, _) in &list.when {
+        if let Some(tier) = traits.service_tier {
+            words.push(("service_tier", tier.as_str()));
+            if tier == ServiceTier::Priority {
+                // Whichever tier that comes to, it has a price.
+                words.push(("service_tier", ServiceTier::Auto.as_str()));
+            }
+        }
+        words.extend(traits.speed.map(|speed| ("speed", speed.as_str())));
+        words.extend(traits.inference_geo.map(|geo| ("inference_geo", geo.as_str())));
+        thinking |= traits.thinking.is_some();
+    }
+    Priced { words, thinking, units: typed(&raw.prices) }
 }
 
 /// Notes a video that would be billed by tokens over an upstream that reports none: it would be free.
@@ -98,6 +144,9 @@ fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations
     };
     // Whoever uses a unit may use those that have its price by default.
     let used = |unit: Unit| {
+        if operations.iter().any(|operation| billed_beside(*operation).contains(&unit)) {
+            return true;
+        }
         let mut like = std::iter::successors(Some(unit), |unit| unit.info().priced_as);
         like.any(billed)
     };
@@ -111,21 +160,24 @@ fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations
 fn conditional(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
     let at = at.key("prices_when");
     let base = typed(&raw.prices);
-    let is_image = |op: &Operation| matches!(op, Operation::ImageGeneration | Operation::ImageEdit);
     for (index, one) in raw.prices_when.iter().enumerate() {
         let at = at.index(index);
         let conditions = conditions(&one.when);
         if conditions.is_empty() {
             document.note(Fault::at_key(&at.key("when"), "there is no condition"));
         }
-        for (field, for_images) in conditions {
-            let fits =
-                |op: &Operation| if for_images { is_image(op) } else { *op == Operation::Video };
-            if !operations.iter().any(fits) {
+        for (field, fitting) in conditions {
+            if !operations.iter().any(|operation| fitting.contains(operation)) {
                 let message =
                     format!("`{field}` is nothing that {} can ask for", listed(operations));
                 document.note(Fault::at_key(&at.key("when").key(field), message));
             }
+        }
+        if one.when.service_tier.is_some_and(|name| name.0 == ServiceTier::Auto) {
+            let message = "`auto` is what a request asks for, and no answer's tier";
+            let help = "a price for each tier that it can come to";
+            let at = at.key("when").key("service_tier");
+            document.note(Fault::at_value(&at, message).help(help));
         }
         let replaced = typed(&one.prices);
         if replaced.is_empty() {
@@ -136,27 +188,45 @@ fn conditional(document: &mut Document, at: &Path, raw: &raw::Model, operations:
             let help = "a price for requests that meet no condition is needed too";
             document.note(Fault::at_key(&at.key("prices").key(field(*unit)), message).help(help));
         }
-        let earlier = raw.prices_when.iter().take(index);
-        if earlier.into_iter().any(|earlier| earlier.when == one.when) {
+        let mut earlier = raw.prices_when.iter().take(index);
+        if earlier.any(|earlier| earlier.when == one.when) {
             let message = "these conditions are here twice: only the first counts";
             document.note(Fault::at_key(&at.key("when"), message));
+            continue;
+        }
+        let mut earlier = raw.prices_when.iter().take(index).map(|earlier| &earlier.when);
+        let own = condition(&one.when);
+        if earlier.any(|earlier| own.implies(&condition(earlier))) {
+            let message = "whatever meets these conditions meets those of an entry above: that one \
+                           has its price";
+            let help = "the first entry counts whose conditions all hold: put this one above it";
+            document.note(Fault::at_key(&at.key("when"), message).help(help));
         }
     }
 }
 
-/// The conditions that were typed, and whether each is about images rather than video.
-fn conditions(when: &raw::When) -> Vec<(&'static str, bool)> {
-    [
-        ("resolution", false, when.resolution.is_some()),
-        ("size", true, when.size.is_some()),
-        ("quality", true, when.quality.is_some()),
-        ("audio", false, when.audio.is_some()),
-        ("draft", false, when.draft.is_some()),
-        ("video_input", false, when.video_input.is_some()),
-    ]
-    .into_iter()
-    .filter_map(|(field, for_images, typed)| typed.then_some((field, for_images)))
-    .collect()
+/// The conditions that were typed, and the operations whose requests can meet each.
+fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
+    use Operation::{Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Responses, Video};
+    const PROMPTS: &[Operation] = &[Chat, Messages, Responses];
+    const WITH_TOKENS: &[Operation] = &[Chat, Messages, Responses, Embeddings];
+    const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit];
+    let typed = [
+        ("input_tokens_above", WITH_TOKENS, when.input_tokens_above.is_some()),
+        ("service_tier", PROMPTS, when.service_tier.is_some()),
+        ("speed", &[Messages], when.speed.is_some()),
+        ("inference_geo", &[Messages], when.inference_geo.is_some()),
+        ("thinking", PROMPTS, when.thinking.is_some()),
+        ("time_utc", &Operation::ALL, when.time_utc.is_some()),
+        ("resolution", &[Video], when.resolution.is_some()),
+        ("size", IMAGES, when.size.is_some()),
+        ("quality", IMAGES, when.quality.is_some()),
+        ("audio", &[Video], when.audio.is_some()),
+        ("draft", &[Video], when.draft.is_some()),
+        ("video_input", &[Video], when.video_input.is_some()),
+    ];
+    let typed = typed.into_iter().filter(|(_, _, is_typed)| *is_typed);
+    typed.map(|(field, fitting, _)| (field, fitting)).collect()
 }
 
 /// The units whose prices were typed.

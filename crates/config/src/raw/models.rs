@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 
 use super::{Entries, Rates};
 use crate::names::{
-    AudioFormatName, ImageFormatName, OperationName, QualityName, ResolutionName,
-    ResponseFormatName,
+    AudioFormatName, ImageFormatName, InferenceGeoName, OperationName, QualityName, ResolutionName,
+    ResponseFormatName, ServiceTierName, SpeedName,
 };
-use crate::rate::{PerMillion, PerUnit};
-use crate::scalar::{ImageSize, Period, Size};
+use crate::rate::{PerMillion, PerThousand, PerUnit};
+use crate::scalar::{DayWindow, ImageSize, Period, Size};
 use tollgate_money::each_unit;
 use tollgate_money::money::Rate;
 use tollgate_money::price::Unit;
@@ -147,7 +147,8 @@ macro_rules! prices {
 
 each_unit!(prices);
 
-/// Prices for requests that fit some conditions.
+/// Prices for requests that fit some conditions. Of several entries the first counts whose conditions
+/// all hold, so the special ones come before the general ones.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PricesWhen {
@@ -157,27 +158,37 @@ pub(crate) struct PricesWhen {
     pub(crate) prices: Prices,
 }
 
-/// Conditions on a request, all of which must hold.
-#[derive(Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// Conditions on a request, all of which must hold. Some are known when a request comes; those on its
+/// input and on the tier, speed, place and thinking are decided by what its answer reports, and the
+/// dearest that it can still come to is held until then.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct When {
+    /// More input tokens than this, cached ones among them. The prices are those of the whole request.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) input_tokens_above: Option<u64>,
+    /// The tier in which the request is served, as its answer says; as it was asked for where the answer
+    /// says nothing. A request can ask for a tier that has prices here, and for no other.
+    pub(crate) service_tier: Option<ServiceTierName>,
+    /// How fast the answer is made: Anthropic's `speed`.
+    pub(crate) speed: Option<SpeedName>,
+    /// Where the model runs: Anthropic's `inference_geo`.
+    pub(crate) inference_geo: Option<InferenceGeoName>,
+    /// Whether the model thinks before it answers.
+    pub(crate) thinking: Option<bool>,
+    /// The time of the day in UTC at which the request comes, such as `16:30-00:30`.
+    pub(crate) time_utc: Option<DayWindow>,
     /// The resolution of a video, such as `720p`.
-    #[serde(default)]
     pub(crate) resolution: Option<ResolutionName>,
     /// The size of an image, width by height, such as `1024x1024`.
-    #[serde(default)]
     pub(crate) size: Option<ImageSize>,
     /// The quality of an image.
-    #[serde(default)]
     pub(crate) quality: Option<QualityName>,
     /// Whether a video is made with sound.
-    #[serde(default)]
     pub(crate) audio: Option<bool>,
     /// Whether a video is a draft.
-    #[serde(default)]
     pub(crate) draft: Option<bool>,
     /// Whether a video is among the inputs.
-    #[serde(default)]
     pub(crate) video_input: Option<bool>,
 }
 

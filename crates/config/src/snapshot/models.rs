@@ -24,7 +24,7 @@ pub struct Model {
     /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
     pub targets: Vec<Arc<Target>>,
     /// What a unit costs; all zero only where the file says `free: true`.
-    pub prices: PriceList,
+    pub prices: Arc<PriceList>,
     /// What one request can use at most.
     pub limits: ModelLimits,
     /// How much all customers together may use it.

@@ -90,6 +90,83 @@ macro_rules! each_unit {
             per_1m_characters: PerMillion,
             { side: Made, priced_as: None, shown_as: Characters, label: "Characters",
               words: ["character", "characters"], metric: None, column: Some("characters") };
+
+            /// Input tokens that are sound.
+            AudioInputTokens: audio_input_tokens,
+            /// Per input token of sound.
+            audio_input,
+            /// A million input tokens of sound. Default: the input price.
+            audio_input_per_1m_tokens: PerMillion,
+            { side: Input, priced_as: Some(Unit::InputTokens), shown_as: AudioInputTokens,
+              label: "Audio input tokens", words: ["audio token heard", "audio tokens heard"],
+              metric: Some("audio_input"), column: None };
+
+            /// Input tokens that are pictures, of models that count them apart.
+            ImageInputTokens: image_input_tokens,
+            /// Per input token of a picture.
+            image_input,
+            /// A million input tokens of pictures. Default: the input price.
+            image_input_per_1m_tokens: PerMillion,
+            { side: Input, priced_as: Some(Unit::InputTokens), shown_as: ImageInputTokens,
+              label: "Image input tokens", words: ["image token seen", "image tokens seen"],
+              metric: Some("image_input"), column: None };
+
+            /// Output tokens that are sound.
+            AudioOutputTokens: audio_output_tokens,
+            /// Per output token of sound.
+            audio_output,
+            /// A million output tokens of sound. Default: the output price.
+            audio_output_per_1m_tokens: PerMillion,
+            { side: Output, priced_as: Some(Unit::OutputTokens), shown_as: AudioOutputTokens,
+              label: "Audio output tokens", words: ["audio token spoken", "audio tokens spoken"],
+              metric: Some("audio_output"), column: None };
+
+            /// Searches in the web that the upstream ran; of xAI's search the sources that it used.
+            WebSearches: web_searches,
+            /// Per search in the web.
+            web_search,
+            /// A thousand searches in the web that the upstream runs. Without it, none may be asked for.
+            per_1k_web_searches: PerThousand,
+            { side: Made, priced_as: None, shown_as: WebSearches, label: "Web searches",
+              words: ["web search", "web searches"], metric: None, column: Some("searches") };
+
+            /// Searches in files that the upstream ran.
+            FileSearches: file_searches,
+            /// Per search in files.
+            file_search,
+            /// A thousand searches in files that the upstream runs. Without it, none may be asked for.
+            per_1k_file_searches: PerThousand,
+            { side: Made, priced_as: None, shown_as: FileSearches, label: "File searches",
+              words: ["file search", "file searches"], metric: None, column: None };
+
+            /// Containers in which the upstream ran code.
+            ContainerSessions: container_sessions,
+            /// Per container.
+            container_session,
+            /// One container in which the upstream runs code for an answer. Without it, none may be
+            /// asked for.
+            per_container_session: PerUnit,
+            { side: Made, priced_as: None, shown_as: ContainerSessions, label: "Containers",
+              words: ["container", "containers"], metric: None, column: None };
+
+            /// Calls of other tools that the upstream ran.
+            ToolCalls: tool_calls,
+            /// Per call of another tool.
+            tool_call,
+            /// A thousand calls of other tools that the upstream runs, such as those of MCP servers.
+            /// Without it, none may be asked for.
+            per_1k_tool_calls: PerThousand,
+            { side: Made, priced_as: None, shown_as: ToolCalls, label: "Tool calls",
+              words: ["tool call", "tool calls"], metric: None, column: None };
+
+            /// Requests that have a price of their own beside what they use.
+            Requests: requests,
+            /// Per request.
+            request,
+            /// One request that is charged for, beside what it uses.
+            per_request: PerUnit,
+            { side: Made, priced_as: None, shown_as: Requests, label: "Requests",
+              words: ["request", "requests"], metric: None, column: None };
         }
     };
 }
@@ -141,6 +218,9 @@ pub struct UnitInfo {
 macro_rules! per {
     (PerMillion) => {
         1_000_000
+    };
+    (PerThousand) => {
+        1_000
     };
     (PerUnit) => {
         1
@@ -240,6 +320,17 @@ mod tests {
         assert_eq!(placed.len(), PLACED);
         let found: Vec<_> = UNITS.iter().map(|info| (info.name, info.price)).collect();
         assert_eq!(found[..PLACED], placed);
+        let numbered = [
+            ("audio_input_tokens", "audio_input_per_1m_tokens"),
+            ("image_input_tokens", "image_input_per_1m_tokens"),
+            ("audio_output_tokens", "audio_output_per_1m_tokens"),
+            ("web_searches", "per_1k_web_searches"),
+            ("file_searches", "per_1k_file_searches"),
+            ("container_sessions", "per_container_session"),
+            ("tool_calls", "per_1k_tool_calls"),
+            ("requests", "per_request"),
+        ];
+        assert_eq!(found[PLACED..], numbered);
     }
 
     #[test]

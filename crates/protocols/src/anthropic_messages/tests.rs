@@ -275,7 +275,8 @@ fn counting_costs_nothing_and_takes_anything() {
 
 #[test]
 fn only_what_is_asked_to_be_written_to_the_cache_is_held_as_written() {
-    let writes = |fields: &str| read(with(fields).as_bytes()).expect("valid").cache_writes();
+    let writes =
+        |fields: &str| read(with(fields).as_bytes()).expect("valid").input_ways().cache_writes;
     for fields in [
         "",
         r#","system":"about \"cache_control\" and \"ttl\"""#,

@@ -13,7 +13,7 @@ fn frame(limits: u64) -> Frame {
 
 fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> UsageReport {
     let usage = Usage { input_tokens, cache_read_tokens, output_tokens, ..Usage::ZERO };
-    UsageReport { usage, has_details: true, rounds: 1 }
+    UsageReport { usage, has_details: true, rounds: 1, served: Traits::default() }
 }
 
 fn shown(deltas: &[&str]) -> Shown {

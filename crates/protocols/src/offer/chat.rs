@@ -1,12 +1,13 @@
 //! What chat over upstreams that speak OpenAI's protocol offers.
 //!
-//! Fields: OpenAI's API reference, "Chat completions", and the sampling of its imitators. Left out is
-//! what has a price of its own: `audio`, `web_search_options`, xAI's `search_parameters` and
-//! `deferred`, Qwen's `enable_search`, `enable_thinking` and `thinking_budget`, and `extra_body`, in
-//! which Gemini finds the like. `input_audio` costs more than text at those who take it.
+//! Fields: OpenAI's API reference, "Chat completions", and the sampling of its imitators. What has a
+//! price of its own needs one: tiers, `audio`, `input_audio`, Qwen's `enable_thinking`,
+//! `thinking_budget` and `enable_search`, and xAI's `search_parameters`. Left out is what nobody can
+//! count: `web_search_options`, of whose searches no answer tells, xAI's `deferred`, and `extra_body`,
+//! in which Gemini finds the like. `input_audio` costs more than text at those who take it.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey};
+use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey, Unit};
 
 pub(in super::super) static CHAT: Offer = Offer {
     fields: &[
@@ -44,6 +45,11 @@ pub(in super::super) static CHAT: Offer = Offer {
         // Tiers that cost no more than the prices in `models.yaml`.
         ("service_tier", Field::Words(&["default", "flex"])),
         ("modalities", Field::Words(&["text"])),
+        ("audio", Field::Sounds),
+        ("enable_search", Field::Runs(Unit::WebSearches)),
+        ("search_parameters", Field::Runs(Unit::WebSearches)),
+        ("enable_thinking", Field::Thinking),
+        ("thinking_budget", Field::Thinking),
         ("top_k", Plain),
         ("min_p", Plain),
         ("repetition_penalty", Plain),
@@ -53,6 +59,7 @@ pub(in super::super) static CHAT: Offer = Offer {
         Tool { name: "custom", is_dated: false, needs: None, added_tokens: Some(0) },
         Tool { name: "", is_dated: false, needs: Some(("function", "")), added_tokens: Some(0) },
     ],
+    server_tools: &[],
     tool_keys: &[
         ("type", ToolKey::Type),
         ("function", ToolKey::Needed),
@@ -80,7 +87,7 @@ static MESSAGES: ObjectTable = ObjectTable {
         ("prefix", Key::Plain),
         ("partial", Key::Plain),
         // An answer that was spoken, by its id.
-        ("audio", Key::Unpriced),
+        ("audio", Key::Billed(Unit::AudioInputTokens)),
         ("type", Key::Type),
     ],
     kinds: &[
@@ -98,13 +105,15 @@ static PARTS: ObjectTable = ObjectTable {
         ("refusal", Key::Plain),
         ("cache_control", Key::Plain),
         ("prompt_cache_breakpoint", Key::Plain),
-        ("input_audio", Key::Unpriced),
-        ("audio_url", Key::Unpriced),
+        ("input_audio", Key::Billed(Unit::AudioInputTokens)),
+        ("audio_url", Key::Billed(Unit::AudioInputTokens)),
     ],
     kinds: &[
         Kind { name: "text", size: Size::Bytes(&["text"]) },
         Kind { name: "refusal", size: Size::Bytes(&["refusal"]) },
         Kind { name: "image_url", size: Size::Context },
+        Kind { name: "input_audio", size: Size::Billed(Unit::AudioInputTokens) },
+        Kind { name: "audio_url", size: Size::Billed(Unit::AudioInputTokens) },
         Kind { name: "file", size: Size::Context },
     ],
 };

@@ -14,6 +14,7 @@ pub(in super::super) static OPENAI_EMBEDDINGS: Offer = Offer {
         ("input_type", Plain),
     ],
     tools: &[],
+    server_tools: &[],
     tool_keys: &[],
 };
 
@@ -30,5 +31,6 @@ pub(in super::super) static VOYAGE_EMBEDDINGS: Offer = Offer {
         ("user", Plain),
     ],
     tools: &[],
+    server_tools: &[],
     tool_keys: &[],
 };

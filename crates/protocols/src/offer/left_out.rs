@@ -1,13 +1,15 @@
 //! Tools that stay here: searches that a client offers to the model without asking for one.
 //!
-//! Codex offers a search with every request. An upstream bills each search, and no price covers that;
-//! refusing the request would lock such clients out. So the tool is left out of what goes upstream,
-//! unless the operator lets it through or the request insists on it, and the answer says so in a header.
+//! Codex offers a search with every request. An upstream bills each search; where there is no price for
+//! that, refusing the request would lock such clients out. So the tool is left out of what goes upstream,
+//! unless it has a price, the operator lets it through or the request insists on it, and the answer says
+//! so in a header.
 
 use std::ops::Range;
 
 use super::super::json::{Object, Value};
-use super::super::limits::Pass;
+use super::super::limits::ModelLimits;
+use tollgate_money::price::Unit;
 
 /// What the names of such tools begin with; a date may follow.
 const SEARCHES: [&str; 2] = ["web_search", "web_search_preview"];
@@ -22,7 +24,10 @@ pub(in super::super) struct LeftOut {
 }
 
 /// The searches that `body` offers, if there are any and they can be left out.
-pub(in super::super) fn searches(body: &Object<'_>, pass: &Pass) -> Option<LeftOut> {
+pub(in super::super) fn searches(body: &Object<'_>, limits: &ModelLimits) -> Option<LeftOut> {
+    if limits.priced.has_unit(Unit::WebSearches) {
+        return None;
+    }
     let tools = body.get_non_null("tools")?;
     memchr::memmem::find(tools.text(), b"\"web_search")?;
     let insists = body.get_non_null("tool_choice").is_some_and(|choice| insists(&choice));
@@ -32,7 +37,7 @@ pub(in super::super) fn searches(body: &Object<'_>, pass: &Pass) -> Option<LeftO
     let stays = |tool: &Value<'_>| {
         let kind = tool.as_object().ok().and_then(|tool| tool.get("type"));
         kind.and_then(|kind| kind.as_str())
-            .is_some_and(|kind| is_search(&kind) && !pass.has_tool(&kind))
+            .is_some_and(|kind| is_search(&kind) && !limits.pass.has_tool(&kind))
     };
     let places: Vec<usize> =
         tools.elements()?.enumerate().filter(|(_, tool)| stays(tool)).map(|(at, _)| at).collect();
@@ -69,11 +74,12 @@ fn is_search(kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{Pass, Priced};
 
     fn edited(fields: &str) -> Option<String> {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
         let object = Object::parse(body.as_bytes()).expect("JSON");
-        searches(&object, &Pass::default()).map(|left_out| left_out.edit.1)
+        searches(&object, &ModelLimits::default()).map(|left_out| left_out.edit.1)
     }
 
     #[test]
@@ -108,6 +114,10 @@ mod tests {
         let body = format!(r#"{{"tools":[{search}]}}"#);
         let object = Object::parse(body.as_bytes()).expect("JSON");
         let pass = Pass { tools: vec!["web_search".to_owned()], ..Pass::default() };
-        assert!(searches(&object, &pass).is_none(), "the operator lets it through");
+        let passed = ModelLimits { pass, ..ModelLimits::default() };
+        assert!(searches(&object, &passed).is_none(), "the operator lets it through");
+        let priced = Priced { units: vec![Unit::WebSearches], ..Priced::default() };
+        let priced = ModelLimits { priced, ..ModelLimits::default() };
+        assert!(searches(&object, &priced).is_none(), "it has a price");
     }
 }

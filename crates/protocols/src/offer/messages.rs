@@ -1,11 +1,14 @@
 //! What messages over upstreams that speak Anthropic's protocol offer.
 //!
-//! Fields, blocks and tools: Anthropic's API reference, "Messages", with its betas. Left out is what
-//! has a price of its own: tools that the upstream runs, `mcp_servers`, `container`, `fallbacks`, a
-//! faster `speed`, an `inference_geo`; and what only the operator's account has, such as threads.
+//! Fields, blocks and tools: Anthropic's API reference, "Messages", with its betas. What has a price of
+//! its own needs one: tools that the upstream runs, a faster `speed`, an `inference_geo`. Left out are
+//! `mcp_servers`, `container` and `fallbacks`, and what only the operator's account has, such as
+//! threads.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, ObjectTable, Offer, Size, TOOLS_TOKENS_MAX, Tool, ToolKey};
+use super::{
+    Field, Key, Kind, ObjectTable, Offer, ServerTool, Size, TOOLS_TOKENS_MAX, Tool, ToolKey, Unit,
+};
 
 pub(in super::super) static MESSAGES: Offer = Offer {
     fields: &[
@@ -41,6 +44,12 @@ pub(in super::super) static MESSAGES: Offer = Offer {
         tool("memory_", true, Some(TOOLS_TOKENS_MAX)),
         tool("computer_", true, None),
         Tool { needs: None, ..tool("computer_toolset_", true, None) },
+    ],
+    server_tools: &[
+        ServerTool { name: "web_search_", is_dated: true, unit: Some(Unit::WebSearches) },
+        // What is fetched is billed as input.
+        ServerTool { name: "web_fetch_", is_dated: true, unit: None },
+        ServerTool { name: "code_execution_", is_dated: true, unit: Some(Unit::ContainerSessions) },
     ],
     tool_keys: &[
         ("name", ToolKey::Needed),

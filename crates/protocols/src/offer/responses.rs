@@ -1,11 +1,10 @@
 //! What responses over upstreams that speak OpenAI's protocol offer.
 //!
-//! Fields, items and tools: OpenAI's API reference, "Responses", and what Codex sends. The tools that
-//! the upstream runs have prices of their own: `web_search`, `file_search`, `code_interpreter`,
-//! `image_generation`, `computer`, `mcp`, a `shell` in a container.
+//! Fields, items and tools: OpenAI's API reference, "Responses", and what Codex sends. Tools that the
+//! upstream runs need a price. Left out are `computer` and a `shell` in a container.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey};
+use super::{Field, Key, Kind, ObjectTable, Offer, ServerTool, Size, Tool, ToolKey, Unit};
 
 pub(in super::super) static RESPONSES: Offer = Offer {
     fields: &[
@@ -51,6 +50,15 @@ pub(in super::super) static RESPONSES: Offer = Offer {
         bounded("namespace", Some(("tools", ""))),
         bounded("tool_search", Some(("execution", "client"))),
     ],
+    server_tools: &[
+        server_tool("web_search", Unit::WebSearches),
+        server_tool("web_search_preview", Unit::WebSearches),
+        server_tool("x_search", Unit::WebSearches),
+        server_tool("file_search", Unit::FileSearches),
+        server_tool("code_interpreter", Unit::ContainerSessions),
+        server_tool("image_generation", Unit::Images),
+        server_tool("mcp", Unit::ToolCalls),
+    ],
     tool_keys: &[
         ("type", ToolKey::Type),
         ("name", ToolKey::Plain),
@@ -66,6 +74,10 @@ pub(in super::super) static RESPONSES: Offer = Offer {
         ("tools", ToolKey::Tools),
     ],
 };
+
+const fn server_tool(name: &'static str, unit: Unit) -> ServerTool {
+    ServerTool { name, is_dated: true, unit: Some(unit) }
+}
 
 const fn bounded(name: &'static str, needs: Option<(&'static str, &'static str)>) -> Tool {
     Tool { name, is_dated: false, needs, added_tokens: Some(0) }

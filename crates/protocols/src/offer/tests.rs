@@ -166,18 +166,7 @@ fn fields_that_are_not_known_are_refused() {
     for (offer, fields) in [
         (
             &CHAT,
-            &[
-                "web_search_options",
-                "audio",
-                "search_parameters",
-                "deferred",
-                "enable_search",
-                "enable_thinking",
-                "thinking_budget",
-                "extra_body",
-                "cached_content",
-                "max_tool_calls",
-            ][..],
+            &["web_search_options", "deferred", "extra_body", "cached_content", "max_tool_calls"][..],
         ),
         (&RESPONSES, &["moderation", "image", "access_programs", "background_options"]),
         (
@@ -238,6 +227,77 @@ fn words_that_cost_more_are_refused() {
     }
 }
 
+#[test]
+fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
+    let priced = Priced {
+        words: vec![("service_tier", "priority"), ("speed", "fast")],
+        thinking: true,
+        units: vec![Unit::WebSearches, Unit::AudioInputTokens, Unit::ContainerSessions],
+    };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let with_prices = |offer, fields: &str| {
+        let body = format!(r#"{{"model":"m",{fields}}}"#);
+        let object = Object::parse(body.as_bytes()).expect(fields);
+        let without = read_with(offer, &body, Pass::default());
+        (read(&object, offer, &limits), without.is_err())
+    };
+    for (offer, fields) in [
+        (&CHAT, r#""service_tier":"priority""#),
+        (&RESPONSES, r#""service_tier":"priority""#),
+        (&MESSAGES, r#""speed":"fast""#),
+        (&CHAT, r#""enable_thinking":true,"thinking_budget":7"#),
+    ] {
+        let (priced, is_refused_without) = with_prices(offer, fields);
+        let prompt = priced.expect(fields);
+        assert!(prompt.is_plain() && prompt.is_text && is_refused_without, "{fields}: {prompt:?}");
+    }
+    let searches = |most| Usage { web_searches: most, ..Usage::ZERO };
+    let code = Usage { container_sessions: 1, ..Usage::ZERO };
+    for (offer, fields, rounds, ran_max) in [
+        (&RESPONSES, r#""tools":[{"type":"web_search"}]"#, 10, searches(9)),
+        (
+            &RESPONSES,
+            r#""tools":[{"type":"web_search_2025_08_26"}],"max_tool_calls":3"#,
+            4,
+            searches(3),
+        ),
+        (
+            &MESSAGES,
+            r#""tools":[{"type":"web_search_20250305","name":"s","max_uses":5}]"#,
+            6,
+            searches(5),
+        ),
+        (&MESSAGES, r#""tools":[{"type":"code_execution_20250825","name":"c"}]"#, 10, code),
+        (&CHAT, r#""enable_search":true"#, 2, searches(1)),
+        (
+            &CHAT,
+            r#""messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]"#,
+            1,
+            Usage::ZERO,
+        ),
+    ] {
+        let (priced, is_refused_without) = with_prices(offer, fields);
+        let prompt = priced.expect(fields);
+        assert!(is_refused_without, "{fields}");
+        assert_eq!((prompt.rounds, prompt.ran_max), (rounds, ran_max), "{fields}");
+        assert!(prompt.added_tokens_max.is_none(), "{fields}: nobody knows what is read");
+    }
+    let (priced, _) = with_prices(&CHAT, r#""service_tier":["priority"]"#);
+    assert!(priced.is_err(), "of a list nobody knows which one counts");
+    let fetches = r#""tools":[{"type":"web_fetch_20260318","name":"f"}]"#;
+    let (fetch, is_refused_without) = with_prices(&MESSAGES, fetches);
+    assert!(fetch.is_ok() && !is_refused_without, "what is fetched is input");
+    for (offer, fields) in [
+        (&CHAT, r#""audio":{"voice":"v"}"#),
+        (&CHAT, r#""thinking_budget":1"#),
+        (&CHAT, r#""enable_search":true"#),
+        (&CHAT, r#""search_parameters":{"mode":"on"}"#),
+    ] {
+        let body = format!(r#"{{"model":"m",{fields}}}"#);
+        assert_refused(read_with(offer, &body, Pass::default()), "pass_fields");
+    }
+}
+
 fn with_tool(offer: &'static Offer, tool: &str, pass: Pass) -> Result<Prompt, GatewayError> {
     read_with(offer, &format!(r#"{{"model":"m","tools":[{tool}]}}"#), pass)
 }
@@ -277,7 +337,6 @@ fn tools_that_the_upstream_runs_are_refused() {
             &MESSAGES,
             &[
                 r#"{"type":"web_search_20250305","name":"web_search"}"#,
-                r#"{"type":"web_fetch_20260318","name":"web_fetch"}"#,
                 r#"{"type":"code_execution_20250825","name":"code_execution"}"#,
                 r#"{"type":"advisor_20260301","name":"advisor","model":"claude-opus-4-8"}"#,
                 r#"{"type":"bash_x","name":"bash"}"#,

@@ -1,0 +1,548 @@
+//! Prices that depend on what is asked for, on what is used and on what an answer shows.
+//!
+//! A model has base prices, and branches in order: conditions with the prices of requests that meet
+//! them. The first branch whose conditions all hold has the prices, and none of them means the base.
+//! Some conditions are decided when a request is taken in, such as the size of an image or the time of
+//! day. Others are known at its end alone: the tier that served it, the tokens that went in. Of those a
+//! hold covers the dearest branch that the request can still come to, and its bill is of the branch
+//! that the answer shows.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Prices, Usage};
+use crate::clock::UnixMs;
+use crate::words::words;
+
+/// A model's prices, and those that apply where a request meets conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PriceList {
+    /// What a request costs that meets no condition.
+    pub base: Prices,
+    /// Conditions and the prices of requests that meet them; the first that is met counts.
+    pub when: Vec<(Condition, Prices)>,
+}
+
+impl PriceList {
+    /// What a request with these traits costs that is taken in `now` and uses `bound` at most.
+    #[must_use]
+    pub fn quote(self: &Arc<Self>, asked: &Traits, bound: &Usage, now: UnixMs) -> Quote {
+        if !self.when.iter().any(|(condition, _)| condition.is_decided_late()) {
+            let met = self.when.iter().find(|(condition, _)| condition.is_met(asked, bound, now));
+            return Quote::Fixed(met.map_or(self.base, |(_, prices)| *prices));
+        }
+        let mut dearest = self.base;
+        for (condition, prices) in &self.when {
+            if condition.can_be_met(asked, bound, now) {
+                dearest = dearest.dearer(prices);
+            }
+        }
+        let (list, asked) = (Arc::clone(self), *asked);
+        Quote::Open(Box::new(OpenQuote { list, asked, taken_in: now, dearest }))
+    }
+
+    /// Whether some branch has prices of its own for what has `traits`, whatever else it demands.
+    #[must_use]
+    pub fn has_branch(&self, has: impl Fn(&Traits) -> bool) -> bool {
+        self.when.iter().any(|(condition, _)| has(&condition.traits))
+    }
+}
+
+/// What one request costs, from the moment in which it is taken in: a reload changes nothing of it.
+#[derive(Clone, Debug)]
+pub enum Quote {
+    /// These prices, whatever the answer shows.
+    Fixed(Prices),
+    /// Prices that the answer decides on.
+    Open(Box<OpenQuote>),
+}
+
+/// Prices of which the answer shows those that apply.
+#[derive(Clone, Debug)]
+pub struct OpenQuote {
+    list: Arc<PriceList>,
+    asked: Traits,
+    taken_in: UnixMs,
+    dearest: Prices,
+}
+
+impl Default for Quote {
+    fn default() -> Self {
+        Self::Fixed(Prices::default())
+    }
+}
+
+impl Quote {
+    /// The dearest price of each unit that the request can still come to: what a hold must assume.
+    #[must_use]
+    pub fn dearest(&self) -> &Prices {
+        match self {
+            Self::Fixed(prices) => prices,
+            Self::Open(open) => &open.dearest,
+        }
+    }
+
+    /// The prices of what was used, as an answer shows it.
+    #[must_use]
+    pub fn prices(&self, usage: &Usage, served: &Traits) -> &Prices {
+        let open = match self {
+            Self::Fixed(prices) => return prices,
+            Self::Open(open) => open,
+        };
+        let traits = open.asked.as_served(served);
+        let met =
+            |(condition, _): &&(Condition, Prices)| condition.is_met(&traits, usage, open.taken_in);
+        open.list.when.iter().find(met).map_or(&open.list.base, |(_, prices)| prices)
+    }
+}
+
+/// What a request must be like for a branch of prices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// What it asks for, and what its answer shows.
+    pub traits: Traits,
+    /// More tokens go in than this, cached ones among them. Then the branch has the prices of the whole
+    /// request, as providers bill it.
+    pub input_tokens_above: Option<u64>,
+    /// It is taken in within this time of the day.
+    pub time_utc: Option<DayWindow>,
+}
+
+impl Condition {
+    /// Whether only the answer shows whether it is met.
+    const fn is_decided_late(&self) -> bool {
+        let Traits { service_tier, speed, inference_geo, thinking, .. } = self.traits;
+        self.input_tokens_above.is_some()
+            || service_tier.is_some()
+            || speed.is_some()
+            || inference_geo.is_some()
+            || thinking.is_some()
+    }
+
+    /// Whether what was used and shown meets it.
+    fn is_met(&self, traits: &Traits, usage: &Usage, taken_in: UnixMs) -> bool {
+        self.traits.are_early_met_by(traits)
+            && self.traits.are_late_met_by(traits)
+            && self.input_tokens_above.is_none_or(|above| usage.input_tokens_total() > above)
+            && self.time_utc.is_none_or(|window| window.contains(taken_in))
+    }
+
+    /// Whether a request can still meet it that uses `bound` at most.
+    fn can_be_met(&self, asked: &Traits, bound: &Usage, now: UnixMs) -> bool {
+        self.traits.are_early_met_by(asked)
+            && self.traits.can_be_late_met_by(asked)
+            && self.input_tokens_above.is_none_or(|above| bound.input_tokens_total() > above)
+            && self.time_utc.is_none_or(|window| window.contains(now))
+    }
+
+    /// Whether whatever meets this meets `other` as well: behind it, this counts for nothing.
+    #[must_use]
+    pub fn implies(&self, other: &Self) -> bool {
+        let is_above = match (self.input_tokens_above, other.input_tokens_above) {
+            (_, None) => true,
+            (Some(own), Some(others)) => own >= others,
+            (None, Some(_)) => false,
+        };
+        other.traits.are_early_met_by(&self.traits)
+            && other.traits.are_late_met_by(&self.traits)
+            && is_above
+            && (other.time_utc.is_none() || other.time_utc == self.time_utc)
+    }
+}
+
+/// What a price can depend on. Of a request: what it asks for, `None` where it leaves that open or
+/// has no such thing. Of an answer: what it shows. Of a condition: what it demands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// The resolution of a video.
+    pub resolution: Option<Resolution>,
+    /// The size of an image.
+    pub size: Option<ImageSize>,
+    /// The quality of an image.
+    pub quality: Option<Quality>,
+    /// Whether a video is made with sound.
+    pub audio: Option<bool>,
+    /// Whether a video is a draft.
+    pub draft: Option<bool>,
+    /// Whether a video is among the inputs.
+    pub video_input: Option<bool>,
+    /// The tier in which the request is served. An upstream may serve it in another than was asked for.
+    pub service_tier: Option<ServiceTier>,
+    /// How fast the answer is made.
+    pub speed: Option<Speed>,
+    /// Where the model runs.
+    pub inference_geo: Option<InferenceGeo>,
+    /// Whether the model thinks before it answers.
+    pub thinking: Option<bool>,
+}
+
+impl Traits {
+    /// Whether a request with these traits meets those of `self` that are decided when it is taken in.
+    fn are_early_met_by(&self, has: &Self) -> bool {
+        met(has.resolution, self.resolution)
+            && met(has.size, self.size)
+            && met(has.quality, self.quality)
+            && met(has.audio, self.audio)
+            && met(has.draft, self.draft)
+            && met(has.video_input, self.video_input)
+    }
+
+    /// Whether an answer with these traits meets those of `self` that its answer decides on.
+    fn are_late_met_by(&self, has: &Self) -> bool {
+        met(has.service_tier, self.service_tier)
+            && met(has.speed, self.speed)
+            && met(has.inference_geo, self.inference_geo)
+            && met(has.thinking, self.thinking)
+    }
+
+    /// Whether the answer to a request with these traits can still meet them.
+    fn can_be_late_met_by(&self, asked: &Self) -> bool {
+        // Who does not ask for a tier is served in the default one.
+        let tier = match (self.service_tier, asked.service_tier) {
+            (None | Some(ServiceTier::Default), _) | (_, Some(ServiceTier::Auto)) => true,
+            (demanded, asked) => demanded == asked,
+        };
+        // The answer alone shows whether a model has thought that nobody told to, or not to.
+        let thinking = asked.thinking.is_none() || met(asked.thinking, self.thinking);
+        tier && thinking
+            && met(asked.speed, self.speed)
+            && met(asked.inference_geo, self.inference_geo)
+    }
+
+    /// These, as far as an answer does not show otherwise.
+    #[must_use]
+    pub fn as_served(&self, served: &Self) -> Self {
+        Self {
+            service_tier: served.service_tier.or(self.service_tier),
+            speed: served.speed.or(self.speed),
+            inference_geo: served.inference_geo.or(self.inference_geo),
+            thinking: served.thinking.or(self.thinking),
+            ..*self
+        }
+    }
+}
+
+fn met<T: PartialEq>(has: Option<T>, demanded: Option<T>) -> bool {
+    demanded.is_none() || has == demanded
+}
+
+/// A time of the day in UTC, from one minute up to another, over midnight where that is the earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayWindow {
+    /// The first minute of the day in it.
+    from: u16,
+    /// The first minute behind it.
+    until: u16,
+}
+
+const MINUTE_MS: u64 = 60 * 1000;
+const DAY_MINUTES: u64 = 24 * 60;
+
+impl DayWindow {
+    /// Reads `16:30-00:30`. `None` for what is no such time, and for one without a length.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let minute = |text: &str| {
+            let (hour, minute) = text.split_once(':')?;
+            let number = |text: &str, below: u16| {
+                let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+                text.parse().ok().filter(|number: &u16| is_plain && *number < below)
+            };
+            number(hour, 24)?.checked_mul(60)?.checked_add(number(minute, 60)?)
+        };
+        let (from, until) = text.split_once('-')?;
+        let window = Self { from: minute(from)?, until: minute(until)? };
+        (window.from != window.until).then_some(window)
+    }
+
+    /// Whether this moment is within it.
+    #[must_use]
+    pub fn contains(self, at: UnixMs) -> bool {
+        let minute = at.0 / MINUTE_MS % DAY_MINUTES;
+        let (from, until) = (u64::from(self.from), u64::from(self.until));
+        if from < until {
+            (from..until).contains(&minute)
+        } else {
+            minute >= from || minute < until
+        }
+    }
+}
+
+impl fmt::Display for DayWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, until } = self;
+        write!(f, "{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, until / 60, until % 60)
+    }
+}
+
+words! {
+    /// The tier in which a request is served.
+    ServiceTier {
+        /// The usual one, which is meant where nothing is said.
+        Default = "default",
+        /// Whichever the upstream's account is set to; asked for alone.
+        Auto = "auto",
+        /// Slower, and cheaper.
+        Flex = "flex",
+        /// Faster, and dearer.
+        Priority = "priority",
+        /// Capacity that was bought before.
+        Scale = "scale",
+        /// Within a day.
+        Batch = "batch",
+    }
+}
+
+words! {
+    /// How fast an answer is made.
+    Speed {
+        /// As usual.
+        Standard = "standard",
+        /// Faster, at a higher price.
+        Fast = "fast",
+    }
+}
+
+words! {
+    /// Where a model runs.
+    InferenceGeo {
+        /// Anywhere.
+        Global = "global",
+        /// In the United States.
+        Us = "us",
+        /// In the European Union.
+        Eu = "eu",
+    }
+}
+
+words! {
+    /// The resolution of a video.
+    Resolution {
+        /// 480 lines.
+        P480 = "480p",
+        /// 720 lines.
+        P720 = "720p",
+        /// 1080 lines.
+        P1080 = "1080p",
+    }
+}
+
+words! {
+    /// The quality of an image.
+    Quality {
+        /// GPT-style models.
+        Low = "low",
+        /// GPT-style models.
+        Medium = "medium",
+        /// GPT-style models.
+        High = "high",
+        /// DALL-E-style models.
+        Standard = "standard",
+        /// DALL-E-style models.
+        Hd = "hd",
+    }
+}
+
+/// The size of an image, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ImageSize {
+    /// From left to right.
+    pub width: u16,
+    /// From top to bottom.
+    pub height: u16,
+}
+
+impl ImageSize {
+    /// Reads `1024x1024`, or `1024*1024` as one provider writes it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let length = |part: &str| {
+            let plain = part.bytes().all(|byte| byte.is_ascii_digit()) && !part.starts_with('0');
+            part.parse().ok().filter(|_| plain)
+        };
+        let (width, height) = text.split_once(['x', '*'])?;
+        Some(Self { width: length(width)?, height: length(height)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::money::{Nanousd, Rate};
+
+    const NOON: UnixMs = UnixMs(12 * 60 * MINUTE_MS);
+
+    fn priced(nanousd: i64) -> Prices {
+        let rate = Rate::from_femtousd(nanousd.saturating_mul(1_000_000));
+        Prices { input: rate, image: rate, ..Prices::default() }
+    }
+
+    fn list(when: &[(Condition, i64)]) -> Arc<PriceList> {
+        let when = when.iter().map(|(condition, price)| (*condition, priced(*price))).collect();
+        Arc::new(PriceList { base: priced(10), when })
+    }
+
+    fn of(traits: Traits) -> Condition {
+        Condition { traits, ..Condition::default() }
+    }
+
+    fn above(tokens: u64) -> Condition {
+        Condition { input_tokens_above: Some(tokens), ..Condition::default() }
+    }
+
+    fn input(tokens: u64) -> Usage {
+        Usage { input_tokens: tokens, ..Usage::ZERO }
+    }
+
+    fn tier(tier: ServiceTier) -> Traits {
+        Traits { service_tier: Some(tier), ..Traits::default() }
+    }
+
+    fn moment(hour: u64, minute: u64) -> UnixMs {
+        let minutes = (20_000 * DAY_MINUTES).saturating_add(hour.saturating_mul(60));
+        UnixMs(minutes.saturating_add(minute).saturating_mul(MINUTE_MS).saturating_add(999))
+    }
+
+    fn rate(prices: &Prices) -> Nanousd {
+        prices.cost(&input(1))
+    }
+
+    #[test]
+    fn the_first_condition_that_is_met_counts() {
+        let small = Traits { size: ImageSize::parse("256x256"), ..Traits::default() };
+        let finer = Traits { quality: Some(Quality::Hd), ..small };
+        let list = list(&[(of(finer), 3), (of(small), 2), (of(finer), 1)]);
+        let costs = |asked: &Traits| {
+            let quote = list.quote(asked, &Usage::ZERO, NOON);
+            assert_eq!(quote.dearest(), quote.prices(&Usage::ZERO, asked), "known from the first");
+            rate(quote.dearest())
+        };
+        assert_eq!(costs(&Traits::default()), Nanousd::new(10), "a request that says nothing");
+        assert_eq!(costs(&small), Nanousd::new(2), "one of two conditions is met");
+        assert_eq!(costs(&finer), Nanousd::new(3), "the first of several");
+    }
+
+    #[test]
+    fn the_whole_request_has_the_price_of_its_size() {
+        let list = list(&[(above(400), 40), (above(200), 20)]);
+        let asked = Traits::default();
+        for (bound, held, used, paid) in [
+            (200, 10, 200, 10),
+            (201, 20, 201, 20),
+            (400, 20, 200, 10),
+            (401, 40, 400, 20),
+            (500, 40, 401, 40),
+            // More than it can be, by an upstream that has the last word.
+            (100, 10, 201, 20),
+        ] {
+            let quote = list.quote(&asked, &input(bound), NOON);
+            assert_eq!(rate(quote.dearest()), Nanousd::new(held), "held for {bound}");
+            let prices = quote.prices(&input(used), &asked);
+            assert_eq!(rate(prices), Nanousd::new(paid), "paid for {used}");
+        }
+        let quote = list.quote(&asked, &input(500), NOON);
+        let cached = Usage { cache_read_tokens: 150, cache_write_tokens: 50, ..input(1) };
+        assert_eq!(rate(quote.prices(&cached, &asked)), Nanousd::new(20), "cached tokens count");
+    }
+
+    #[test]
+    fn a_tier_is_held_as_it_is_asked_for_and_paid_as_it_is_served() {
+        use ServiceTier::{Auto, Default, Flex, Priority};
+        let list = list(&[(of(tier(Priority)), 20), (of(tier(Flex)), 5)]);
+        let nothing = Traits::default();
+        for (asked, held, shown, paid) in [
+            (nothing, 10, nothing, 10),
+            (nothing, 10, tier(Priority), 20),
+            (tier(Default), 10, tier(Default), 10),
+            (tier(Priority), 20, tier(Priority), 20),
+            (tier(Priority), 20, tier(Default), 10),
+            (tier(Priority), 20, nothing, 20),
+            (tier(Flex), 10, tier(Flex), 5),
+            (tier(Flex), 10, tier(Default), 10),
+            (tier(Auto), 20, tier(Priority), 20),
+            (tier(Auto), 20, nothing, 10),
+        ] {
+            let quote = list.quote(&asked, &input(1), NOON);
+            assert_eq!(rate(quote.dearest()), Nanousd::new(held), "{asked:?}");
+            assert_eq!(rate(quote.prices(&input(1), &shown)), Nanousd::new(paid), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn who_leaves_thinking_to_the_model_is_held_for_the_dearer() {
+        let thinks = |thinking| Traits { thinking, ..Traits::default() };
+        let list = list(&[(of(thinks(Some(true))), 30), (of(thinks(Some(false))), 3)]);
+        for (asked, held, shown, paid) in [
+            (None, 30, Some(true), 30),
+            (None, 30, Some(false), 3),
+            (Some(false), 10, None, 3),
+            (Some(true), 30, None, 30),
+        ] {
+            let quote = list.quote(&thinks(asked), &input(1), NOON);
+            assert_eq!(rate(quote.dearest()), Nanousd::new(held), "{asked:?}");
+            let prices = quote.prices(&input(1), &thinks(shown));
+            assert_eq!(rate(prices), Nanousd::new(paid), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_of_day_is_that_in_which_a_request_is_taken_in() {
+        let night = DayWindow::parse("16:30-00:30").expect("a window");
+        assert_eq!(night.to_string(), "16:30-00:30");
+        let list = list(&[(Condition { time_utc: Some(night), ..Condition::default() }, 5)]);
+        for (hour, minute, price) in
+            [(0, 0, 5), (0, 29, 5), (0, 30, 10), (16, 29, 10), (16, 30, 5), (23, 59, 5)]
+        {
+            let quote = list.quote(&Traits::default(), &input(1), moment(hour, minute));
+            assert_eq!(rate(quote.dearest()), Nanousd::new(price), "{hour}:{minute}");
+        }
+        for text in ["", "1:00-2:00", "24:00-01:00", "01:60-02:00", "01:00-01:00", "+1:00-02:00"] {
+            assert_eq!(DayWindow::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_later_branch_adds_counts_and_what_it_repeats_does_not() {
+        let priority = of(tier(ServiceTier::Priority));
+        let long = Condition { input_tokens_above: Some(200), ..priority };
+        assert!(long.implies(&priority) && !priority.implies(&long));
+        assert!(above(400).implies(&above(200)) && !above(200).implies(&above(400)));
+        assert!(!above(200).implies(&priority) && above(200).implies(&above(200)));
+    }
+
+    #[test]
+    fn sizes_are_plain_numbers() {
+        let size = Some(ImageSize { width: 1664, height: 928 });
+        assert_eq!(ImageSize::parse("1664x928"), size);
+        assert_eq!(ImageSize::parse("1664*928"), size);
+        for text in ["", "auto", "x", "1x", "0x1", "+1x1", "01x1", "1x1x1", "1X1", "70000x1"] {
+            assert_eq!(ImageSize::parse(text), None, "{text:?}");
+        }
+    }
+
+    proptest::proptest! {
+        /// What is held covers every branch that an answer can come to whose usage is within the bound.
+        #[test]
+        fn a_hold_covers_every_branch_that_the_answer_can_show(
+            branches in proptest::collection::vec((0..4_usize, 0..500_u64, 1..99_i64), 0..6),
+            asked in 0..4_usize,
+            bound in 0..600_u64,
+            used in 0..600_u64,
+        ) {
+            use ServiceTier::{Default, Flex, Priority};
+            let tiers = [None, Some(Default), Some(Flex), Some(Priority)];
+            let branches: Vec<_> = branches.into_iter().map(|(tier, above, price)| {
+                let traits = Traits { service_tier: tiers[tier], ..Traits::default() };
+                let input_tokens_above = (above > 100).then_some(above);
+                (Condition { traits, input_tokens_above, time_utc: None }, price)
+            }).collect();
+            let asked = Traits { service_tier: tiers[asked], ..Traits::default() };
+            let quote = list(&branches).quote(&asked, &input(bound), NOON);
+            let used = input(used.min(bound));
+            for shown in [Traits::default(), tier(Default), asked] {
+                let paid = quote.prices(&used, &shown).cost(&used);
+                proptest::prop_assert!(paid <= quote.dearest().cost(&used), "{quote:?} {shown:?}");
+            }
+        }
+    }
+}

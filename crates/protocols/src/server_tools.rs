@@ -1,0 +1,268 @@
+//! Tools that upstreams run themselves: which there are, and how often an answer shows that they ran.
+//!
+//! Each has a price of its own beside the tokens, so none may be asked for without one. Most answers
+//! have no count of them; then the items in it are counted, as providers bill them: of OpenAI's search
+//! each `search`, and not what is opened or looked for on a page; of code each container.
+
+use super::json::plain_text_end;
+use super::json_cursor::Cursor;
+use tollgate_money::price::{Unit, Usage};
+
+/// A tool that the upstream runs.
+pub(super) struct ServerTool {
+    /// Its type, or how its types begin.
+    pub(super) name: &'static str,
+    /// Whether types have a date behind the name.
+    pub(super) is_dated: bool,
+    /// What its calls are billed as beside their tokens; `None` for one that costs nothing else.
+    pub(super) unit: Option<Unit>,
+}
+
+impl ServerTool {
+    /// Whether tools of this type are this one.
+    pub(super) fn is_named(&self, kind: &str) -> bool {
+        kind.strip_prefix(self.name).is_some_and(|date| {
+            let is_date = |byte: u8| byte.is_ascii_digit() || byte == b'_';
+            date.is_empty() || self.is_dated && date.bytes().all(is_date)
+        })
+    }
+}
+
+/// The longest item that is kept to be looked at. Longer ones are told by how they begin.
+const ITEM_BYTES_MAX: usize = 64 * 1024;
+/// The longest key that is compared.
+const KEY_BYTES_MAX: usize = 32;
+/// Containers of one answer that are told apart.
+const CONTAINERS_MAX: usize = 64;
+
+/// Calls of tools that an answer has shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RanTools {
+    made: Usage,
+    /// The containers, as their ids are written.
+    containers: Vec<Vec<u8>>,
+}
+
+impl RanTools {
+    /// What they are billed as.
+    pub(super) fn usage(&self) -> Usage {
+        Usage { container_sessions: self.containers.len() as u64, ..self.made }
+    }
+
+    /// Counts an item of an answer, if the upstream ran something for it.
+    pub(super) fn count(&mut self, item: &[u8]) {
+        let (mut kind, mut name, mut action, mut container) = (&b""[..], &b""[..], None, None);
+        // Of an item that is cut, what stands before the cut is read.
+        let _is_whole = Cursor::new(item).object(|key, value| {
+            match key {
+                b"type" => kind = unquoted(value.raw()?),
+                b"name" => name = unquoted(value.raw()?),
+                b"container_id" => container = value.non_null()?,
+                b"action" => value.object(|key, value| {
+                    match key {
+                        b"type" => action = value.non_null()?.map(unquoted),
+                        _ => value.skip()?,
+                    }
+                    Some(())
+                })?,
+                _ => value.skip()?,
+            }
+            Some(())
+        });
+        let made = &mut self.made;
+        match kind {
+            b"web_search_call" | b"x_search_call"
+                if action.is_none_or(|action| action == b"search") =>
+            {
+                made.web_searches += 1;
+            }
+            b"web_search_call" | b"x_search_call" => {}
+            b"file_search_call" => made.file_searches += 1,
+            b"image_generation_call" => made.images += 1,
+            b"mcp_call" => made.tool_calls += 1,
+            b"code_interpreter_call" => self.add_container(container.unwrap_or_default()),
+            // All code of a message runs in one.
+            b"server_tool_use" if name.ends_with(b"code_execution") => self.add_container(b""),
+            _ => {}
+        }
+    }
+
+    fn add_container(&mut self, id: &[u8]) {
+        let is_known = self.containers.iter().any(|known| known == id);
+        if !is_known && self.containers.len() < CONTAINERS_MAX {
+            self.containers.push(id.to_vec());
+        }
+    }
+}
+
+fn unquoted(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(text)
+}
+
+/// Counts the items in a list at the top of a JSON document while it streams past, holding one at a time.
+#[derive(Debug)]
+pub(super) struct ItemScan {
+    /// The key of the list.
+    list: &'static [u8],
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    in_list: bool,
+    /// The string at the top that was read last.
+    key: Vec<u8>,
+    item: Vec<u8>,
+    ran: RanTools,
+}
+
+impl ItemScan {
+    /// For the list behind this key.
+    pub(super) fn new(list: &'static str) -> Self {
+        Self {
+            list: list.as_bytes(),
+            depth: 0,
+            in_string: false,
+            escaped: false,
+            in_list: false,
+            key: Vec::new(),
+            item: Vec::new(),
+            ran: RanTools::default(),
+        }
+    }
+
+    /// What ran, as far as it was fed.
+    pub(super) fn usage(&self) -> Usage {
+        self.ran.usage()
+    }
+
+    /// Takes the next piece.
+    pub(super) fn feed(&mut self, piece: &[u8]) {
+        let mut at = 0;
+        while let Some(&byte) = piece.get(at) {
+            if !self.in_string {
+                self.outside(byte);
+                at += 1;
+                continue;
+            }
+            if std::mem::take(&mut self.escaped) {
+                self.keep(&[byte]);
+                at += 1;
+                continue;
+            }
+            let end = plain_text_end(piece, at);
+            self.keep(piece.get(at..end).unwrap_or_default());
+            if let Some(&special) = piece.get(end) {
+                self.in_string = special != b'"';
+                self.escaped = special == b'\\';
+                if self.depth > 1 || special != b'"' {
+                    self.keep(&[special]);
+                }
+            }
+            at = end + 1;
+        }
+    }
+
+    fn outside(&mut self, byte: u8) {
+        match byte {
+            b'"' => {
+                self.in_string = true;
+                if self.depth == 1 {
+                    self.key.clear();
+                } else {
+                    self.keep(b"\"");
+                }
+            }
+            b'{' | b'[' => {
+                self.in_list |= self.depth == 1 && byte == b'[' && self.key == self.list;
+                self.depth = self.depth.saturating_add(1);
+                if self.depth == 3 {
+                    self.item.clear();
+                }
+                self.keep(&[byte]);
+            }
+            b'}' | b']' => {
+                self.keep(&[byte]);
+                self.depth = self.depth.saturating_sub(1);
+                if self.in_list && self.depth == 2 {
+                    self.ran.count(&self.item);
+                }
+                self.in_list &= self.depth > 1;
+            }
+            _ => self.keep(&[byte]),
+        }
+    }
+
+    fn keep(&mut self, text: &[u8]) {
+        let (kept, most) = match self.depth {
+            1 if self.in_string => (&mut self.key, KEY_BYTES_MAX),
+            3.. if self.in_list => (&mut self.item, ITEM_BYTES_MAX),
+            _ => return,
+        };
+        let room = most.saturating_sub(kept.len());
+        kept.extend_from_slice(text.get(..room).unwrap_or(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ANSWER: &str = r#"{"id":"output","output":[{"type":"reasoning","summary":[]},
+        {"id":"ws_1","type":"web_search_call","action":{"type":"search","query":"\"type\":\"x\""}},
+        {"type":"web_search_call","action":{"url":"u","type":"open_page"}},{"type":"web_search_call"},
+        {"type":"file_search_call","results":null},{"type":"code_interpreter_call","container_id":"c1"},
+        {"type":"code_interpreter_call","container_id":"c1"},{"container_id":"c2","type":"code_interpreter_call"},
+        {"type":"message","content":[{"text":"{\"type\":\"web_search_call\"}","type":"output_text"}]},
+        {"type":"mcp_call"},{"type":"function_call"},{"type":"image_generation_call","result":"AAAA"}],
+        "x":{"output":[{"type":"mcp_call"}]},"tools":[{"type":"mcp_call"}]}"#;
+
+    #[test]
+    fn items_are_counted_as_they_are_billed() {
+        let expected = Usage {
+            web_searches: 2,
+            file_searches: 1,
+            container_sessions: 2,
+            tool_calls: 1,
+            images: 1,
+            ..Usage::ZERO
+        };
+        let mut scan = ItemScan::new("output");
+        scan.feed(ANSWER.as_bytes());
+        assert_eq!(scan.usage(), expected);
+        let mut scan = ItemScan::new("content");
+        scan.feed(
+            br#"{"content":[{"type":"server_tool_use","name":"bash_code_execution","input":{}},
+            {"type":"server_tool_use","name":"code_execution"},{"type":"server_tool_use","name":"web_search"}]}"#,
+        );
+        assert_eq!(scan.usage(), Usage { container_sessions: 1, ..Usage::ZERO });
+    }
+
+    #[test]
+    fn an_item_that_is_too_long_is_told_by_how_it_begins() {
+        let results = "x".repeat(2 * ITEM_BYTES_MAX);
+        let answer =
+            format!(r#"{{"output":[{{"type":"file_search_call","results":"{results}"}}]}}"#);
+        let mut scan = ItemScan::new("output");
+        scan.feed(answer.as_bytes());
+        assert_eq!(scan.usage().file_searches, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn items_are_counted_however_an_answer_is_cut(
+            cuts in prop::collection::vec(0..ANSWER.len(), 0..6),
+        ) {
+            let mut whole = ItemScan::new("output");
+            whole.feed(ANSWER.as_bytes());
+            let mut cuts = cuts;
+            cuts.extend([0, ANSWER.len()]);
+            cuts.sort_unstable();
+            let mut scan = ItemScan::new("output");
+            for pair in cuts.windows(2) {
+                scan.feed(&ANSWER.as_bytes()[pair[0]..pair[1]]);
+            }
+            prop_assert_eq!(scan.usage(), whole.usage());
+        }
+    }
+}
