@@ -22,6 +22,7 @@ use crate::money::Nanousd;
 use crate::request_log;
 
 mod configuration;
+mod cost;
 mod fleet;
 mod keeping;
 mod load;
@@ -34,6 +35,7 @@ mod tasks;
 mod upstreams;
 
 use configuration::ConfigurationFigures;
+use cost::CostMetrics;
 use fleet::FleetMetrics;
 use keeping::KeepingMetrics;
 use load::Load;
@@ -75,6 +77,7 @@ pub struct Metrics {
     rate_limited: IntCounterVec,
     commit_duration: Histogram,
     keeping: KeepingMetrics,
+    costs: CostMetrics,
     commit_records: Histogram,
     certificates: IntGaugeVec,
     configuration: ConfigurationFigures,
@@ -148,6 +151,7 @@ impl Metrics {
             upstreams: UpstreamMetrics::new(r),
             rate_limited: rate_limited(r),
             keeping: KeepingMetrics::new(r),
+            costs: CostMetrics::new(r),
             commit_duration: histogram(
                 r,
                 "tollgate_journal_commit_duration_seconds",

@@ -21,6 +21,7 @@ mod keys;
 mod ledger;
 mod limits;
 mod login;
+mod margins;
 mod models;
 mod openapi;
 mod probes;

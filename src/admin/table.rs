@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 
 use super::route::{AdminRoute, Title, get, patch, post, put};
 use super::{
-    accounts, audit, codes, config, entries, explain, fleet, keys, ledger, login, models, openapi,
-    probes, requests, resolve, task_list, tasks, upstreams, usage, version,
+    accounts, audit, codes, config, entries, explain, fleet, keys, ledger, login, margins, models,
+    openapi, probes, requests, resolve, task_list, tasks, upstreams, usage, version,
 };
 
 const ACCOUNTS: &str = "Accounts";
@@ -217,6 +217,15 @@ fn journal() -> Vec<AdminRoute> {
                 "What calls may have cost that no customer pays, newest first",
             ),
             ledger::losses,
+        ),
+        get(
+            "/admin/v1/margins",
+            Title(
+                "listMargins",
+                LEDGER,
+                "What calls brought in and cost, by day, account, model and upstream",
+            ),
+            margins::list,
         ),
         post(
             "/admin/v1/ledger/verify",

@@ -210,6 +210,7 @@ mod tests {
             model: None,
             priority,
             weight: 1,
+            cost: None,
             pass_headers: Arc::default(),
         };
         let channel = Channel {

@@ -14,7 +14,7 @@ use super::asked::{OutputOptions, Pages, with_query};
 use super::exit::CODES;
 use super::operator::AdminOptions;
 use super::repair::RepairArgs;
-use super::sheets::{ENTRIES, JOURNAL, LOSSES};
+use super::sheets::{ENTRIES, JOURNAL, LOSSES, MARGINS};
 use super::{accounts, archive};
 use crate::ledger::{AccountId, Balance, ExportFormat, OfflineRecords, Report, Seq, verify};
 
@@ -51,6 +51,14 @@ Examples:
 
 {CODES}"))]
     Losses(LossesArgs),
+    /// List what calls brought in and what they cost, of targets that have a `cost`.
+    #[command(after_help = format!("\
+Examples:
+  tollgate ledger margins --by model
+  tollgate ledger margins --from 2026-01-01T00:00:00Z --by upstream --json | jq '.data[].margin'
+
+{CODES}"))]
+    Margins(MarginsArgs),
     /// Check every byte of the journal and every rule of money; of a stopped gateway's, with
     /// `--data`, also that sled says the same. Exits with 1 if anything is wrong.
     #[command(after_help = format!("\
@@ -100,6 +108,42 @@ struct LossesArgs {
     limit: Option<u16>,
     #[command(flatten)]
     asked: OutputOptions,
+}
+
+/// Which margins, and by what they are added up.
+#[derive(Args, Debug)]
+struct MarginsArgs {
+    /// From the day of this time. Default: 30 days ago.
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Up to the day of this time. Default: today.
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// What they are added up by. Default: every day, account, model and upstream apart.
+    #[arg(long, value_enum)]
+    by: Option<MarginBy>,
+    #[command(flatten)]
+    asked: OutputOptions,
+}
+
+/// What margins are added up by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MarginBy {
+    Day,
+    Account,
+    Model,
+    Upstream,
+}
+
+impl MarginBy {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Account => "account",
+            Self::Model => "model",
+            Self::Upstream => "upstream",
+        }
+    }
 }
 
 /// What to verify.
@@ -156,6 +200,15 @@ impl LedgerArgs {
                 let limit = limit.map(|limit| limit.to_string());
                 let path = with_query("/admin/v1/ledger/losses", &[("limit", limit.as_deref())]);
                 asked.show(&AdminRequest::get(path), &LOSSES)
+            }
+            LedgerCommand::Margins(MarginsArgs { from, to, by, asked }) => {
+                let query = [
+                    ("from", from.as_deref()),
+                    ("to", to.as_deref()),
+                    ("by", by.map(MarginBy::word)),
+                ];
+                let path = with_query("/admin/v1/margins", &query);
+                asked.show(&AdminRequest::get(path), &MARGINS)
             }
             LedgerCommand::Verify(args) => args.run(),
             LedgerCommand::Repair(args) => args.run(),

@@ -138,6 +138,21 @@ pub(super) const LOSSES: Sheet = Sheet::list(
     ],
 );
 
+/// What calls brought in and cost, one sum a row.
+pub(super) const MARGINS: Sheet = Sheet::list(
+    "/margin",
+    &[
+        ("day", "/day", Text),
+        ("account", "/account_id", Text),
+        ("model", "/model", Text),
+        ("upstream", "/upstream", Text),
+        ("calls", "/calls", Figure),
+        ("charged", "/charged", Figure),
+        ("cost", "/cost", Figure),
+        ("margin", "/margin", Figure),
+    ],
+);
+
 /// What happened to an account's money.
 pub(super) const ENTRIES: Sheet = Sheet::list(
     "/seq",

@@ -9,6 +9,7 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
 use crate::balance::{Candidate, Outcome};
+use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Route, Snapshot};
 use crate::error::GatewayError;
 use crate::gateway::answer::envelope::Envelope;
@@ -20,7 +21,7 @@ use crate::gateway::call::sending::{self, Attempt, Sending};
 use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::Place;
 use crate::gateway::receive::body::BudgetShare;
-use crate::ledger::{Key, Ledger, Loss, LossCause, RequestId, TaskId};
+use crate::ledger::{Costed, Key, Ledger, Loss, LossCause, RequestId, Settlement, TaskId};
 use crate::limits::{Entered, Permit, Standing};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
@@ -350,10 +351,37 @@ impl Exchange {
         }
     }
 
+    /// What an answer costs the operator that is about to be settled, and where; `None` where nobody
+    /// tells.
+    fn cost_of(&self, settlement: Option<&Settlement>) -> Option<(Arc<str>, Nanousd)> {
+        let RequestStage::Relaying(response) = &self.stage else { return None };
+        let target = &response.candidate.target;
+        let cost = response.relaying.cost(target.cost.as_ref()?, &settlement?.usage)?;
+        Some((target.upstream.name.as_str().into(), cost))
+    }
+
+    /// Notes what the request has cost the operator, beside what was charged for it.
+    fn note_cost(&self, upstream: Arc<str>, cost: Nanousd, settled: &Settled) {
+        let (Some(key), Some(model)) = (&self.key, &self.model) else { return };
+        let charged = settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX);
+        self.metrics.costed(&model.id, &upstream, charged, cost);
+        self.ledger.record_cost(Costed {
+            account: key.account,
+            key: key.id,
+            model: Arc::clone(&model.id),
+            upstream,
+            request: self.id,
+            charged,
+            cost,
+            at: UnixMs::now(),
+        });
+    }
+
     /// Ends the money's part of the request. Later calls return what the first one settled.
     pub(super) fn settle(&mut self, bill: Bill) -> Settled {
         self.note_losses(&bill);
         let settlement = bill.settlement;
+        let cost = self.cost_of(settlement.as_ref());
         let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
             RequestStage::Unpaid => Settled::NOTHING,
             RequestStage::Sending(sending) => sending.admitted.settle(settlement),
@@ -361,6 +389,9 @@ impl Exchange {
             RequestStage::Settled(settled) => settled,
         };
         self.stage = RequestStage::Settled(settled);
+        if let Some((upstream, cost)) = cost {
+            self.note_cost(upstream, cost, &settled);
+        }
         if let Some(permit) = self.permit.take() {
             let usage = &settled.usage;
             permit.settle(usage.input_tokens_total().saturating_add(usage.total(Side::Output)));

@@ -9,7 +9,7 @@ use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
 use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, Resolved, Validated, limit};
-use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
+use crate::price::{PriceList, Prices, Quote, Traits, Usage, UsageSource};
 use crate::protocols::{Call, Codec, Delivery, Dialect, Operation};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
@@ -116,6 +116,12 @@ impl Admitted {
             self.quote = quote(&self.resolved, self.call.as_ref(), self.taken_in);
         }
         true
+    }
+
+    /// What was used costs the operator at a target with this `list`.
+    #[must_use]
+    pub fn cost_by(&self, list: &PriceList, usage: &Usage, served: &Traits) -> Nanousd {
+        list.prices(&self.call.traits(), served, usage, self.taken_in).cost(usage)
     }
 
     /// Whether the request is read now as those upstreams read it that speak `dialect`.

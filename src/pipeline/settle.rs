@@ -1,5 +1,6 @@
 //! The end of every admitted request: posted or voided, exactly once.
 
+use crate::config::snapshot::TargetCost;
 use crate::ledger::{LossCause, Posted, Settlement, VoidReason};
 use crate::money::{Nanousd, Rate};
 use crate::pipeline::{Admitted, Relaying};
@@ -180,6 +181,17 @@ impl Relaying {
             _ => Bill::charge(most),
         };
         Bill { retried: self.admitted.retried, ..bill }
+    }
+
+    /// What `usage` of it costs the operator at a target with such a cost; `None` where nobody tells.
+    #[must_use]
+    pub fn cost(&self, cost: &TargetCost, usage: &Usage) -> Option<Nanousd> {
+        match cost {
+            TargetCost::Prices(list) => {
+                Some(self.admitted.cost_by(list, usage, &self.meter.served()))
+            }
+            TargetCost::Reported => self.meter.reported_cost(),
+        }
     }
 
     /// Whether all that the answer costs is to be seen in it.

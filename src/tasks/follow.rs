@@ -8,10 +8,10 @@ use http::HeaderMap;
 use super::agenda::{Due, Look, Occasion, Submitter};
 use super::{Tasks, as_ms, codec_of, facts_of, given_up};
 use crate::clock::UnixMs;
-use crate::config::snapshot::Upstream;
+use crate::config::snapshot::{TargetCost, Upstream};
 use crate::finished::{Settled, TaskEnded};
 use crate::ledger::{
-    KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement, Webhook,
+    Costed, KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement, Webhook,
 };
 use crate::money::Nanousd;
 use crate::outbound::{OutboundError, retry_after};
@@ -343,6 +343,9 @@ impl Tasks {
         settlement: TaskSettlement,
     ) {
         self.report_end(task, state, settlement);
+        if let TaskSettlement::Post(settlement) = &settlement {
+            self.note_cost(task, settlement);
+        }
         if matches!(settlement, TaskSettlement::Void) {
             self.note_unpaid(task.intent.account);
         }
@@ -350,6 +353,28 @@ impl Tasks {
         if let Webhook::Due { at, .. } = task.webhook {
             self.agenda.schedule(task, at).await;
         }
+    }
+
+    /// Notes what a task has cost the operator, by the prices that are in force when it ends.
+    fn note_cost(&self, task: &Task, settlement: &Settlement) {
+        let (intent, upstream) = (&task.intent, task.upstream_name());
+        let snapshot = self.config.load();
+        let Some(model) = snapshot.model(&intent.model) else { return };
+        let mut targets = model.targets.iter();
+        let Some(target) = targets.find(|target| target.upstream.name == upstream) else { return };
+        let Some(TargetCost::Prices(list)) = &target.cost else { return };
+        let cost = list.base.cost(&settlement.usage);
+        self.metrics.costed(&intent.model, upstream, settlement.charge, cost);
+        self.ledger.record_cost(Costed {
+            account: intent.account,
+            key: intent.key,
+            model: Arc::clone(&intent.model),
+            upstream: upstream.into(),
+            request: RequestId::from_number(intent.id.number()),
+            charged: settlement.charge,
+            cost,
+            at: UnixMs::now(),
+        });
     }
 
     fn report_end(&self, task: &Task, state: TaskState, settlement: TaskSettlement) {

@@ -5,6 +5,7 @@ mod harness;
 
 mod balance;
 mod contract;
+mod costs;
 mod descriptors;
 mod embeddings;
 mod fairness;

@@ -2,7 +2,7 @@
 
 use super::database_url::DatabaseUrl;
 use super::network::Network;
-use super::rate::{Dollars, PerMillion, PerThousand, PerUnit};
+use super::rate::{Dollars, PerMillion, PerThousand, PerUnit, Times};
 use super::scalar::{Address, DayWindow, ImageSize, Period, Scalar, ScalarError, Share, Size};
 use super::url::BaseUrl;
 use super::webhook_host::WebhookHost;
@@ -29,6 +29,7 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
         PerMillion::FORMAT => check::<PerMillion>(text),
         PerThousand::FORMAT => check::<PerThousand>(text),
         PerUnit::FORMAT => check::<PerUnit>(text),
+        Times::FORMAT => check::<Times>(text),
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 
 use super::scalar::{Scalar, ScalarError, scalar};
-use tollgate_money::money::{Nanousd, Rate};
+use tollgate_money::money::{Factor, Nanousd, Rate};
 
 /// US dollars for a million tokens or characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,24 @@ impl Scalar for Dollars {
     }
 }
 
-scalar!(Dollars, PerMillion, PerThousand, PerUnit);
+/// A number that prices are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Times(pub(super) Factor);
+
+impl Scalar for Times {
+    const FORMAT: &'static str = "tollgate-factor";
+    const DESCRIPTION: &'static str = "a number such as `0.8`";
+    const NUMBER: bool = true;
+    const PATTERN: &'static str = r"^([0-9]+(\.[0-9]{1,6})?|.*\$\{.*)$";
+
+    fn parse(text: &str) -> Result<Self, ScalarError> {
+        Factor::parse(text).map(Self).ok_or_else(|| {
+            ScalarError::new("this is not a factor", "0 to 1000, with six decimals at most: `0.8`")
+        })
+    }
+}
+
+scalar!(Dollars, PerMillion, PerThousand, PerUnit, Times);
 
 /// Reads dollars for 10^(15 - `exponent`) units into femto-dollars for one. Nothing is rounded: a
 /// price that femto-dollars cannot hold exactly is refused.

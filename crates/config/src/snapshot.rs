@@ -24,7 +24,7 @@ use tollgate_protocols::Operation;
 
 pub use super::webhook_host::WebhookHost;
 pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
-pub use models::{Model, OnDisconnect, Target};
+pub use models::{Model, OnDisconnect, Target, TargetCost};
 pub use upstreams::{
     Credential, HealthCheck, PassedHeaders, RepeatAfter, Upstream, UpstreamTimeouts,
 };

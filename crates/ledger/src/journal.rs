@@ -89,6 +89,7 @@ fn urgency(record: &Record) -> Urgency {
         | Record::Recovered { .. }
         | Record::DebtPaid { .. }
         | Record::Lost(_)
+        | Record::Costed(_)
         | Record::Leased { .. }
         | Record::Returned { .. }
         | Record::HandedOver { .. }

@@ -218,6 +218,51 @@ impl Charge {
     }
 }
 
+/// A number from 0 to 1000 that prices are multiplied by, with six decimals at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor {
+    millionths: u32,
+}
+
+impl Factor {
+    const ONE: u32 = 1_000_000;
+    const MAX: u32 = 1000 * Self::ONE;
+
+    /// Reads `0.8`. `None` for what is no such number.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+        let are_digits =
+            |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !are_digits(whole) || !are_digits(decimals) || decimals.len() > 6 {
+            return None;
+        }
+        let whole = whole.parse::<u32>().ok()?.checked_mul(Self::ONE)?;
+        let millionths = whole.checked_add(format!("{decimals:0<6}").parse().ok()?)?;
+        (millionths <= Self::MAX).then_some(Self { millionths })
+    }
+
+    /// So many times this rate, rounded up to a femto-dollar. Past the range it stays at its end.
+    #[must_use]
+    pub fn times(self, rate: Rate) -> Rate {
+        let product = i128::from(rate.0).saturating_mul(i128::from(self.millionths));
+        let one = i128::from(Self::ONE);
+        let rounded = product.saturating_add(one.saturating_sub(1)).div_euclid(one);
+        Rate(i64::try_from(rounded).unwrap_or(i64::MAX))
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.millionths / Self::ONE, self.millionths % Self::ONE);
+        let decimals = format!("{rest:06}");
+        match decimals.trim_end_matches('0') {
+            "" => write!(f, "{whole}"),
+            decimals => write!(f, "{whole}.{decimals}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

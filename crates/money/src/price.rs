@@ -202,6 +202,12 @@ macro_rules! prices {
                 Self { $($rate: self.$rate.max(other.$rate)),+ }
             }
 
+            /// These prices, each changed.
+            #[must_use]
+            pub fn map(&self, change: impl Fn(Rate) -> Rate) -> Self {
+                Self { $($rate: change(self.$rate)),+ }
+            }
+
             const fn from_rates(rates: [Rate; Unit::COUNT]) -> Self {
                 let [$($rate),+] = rates;
                 Self { $($rate),+ }

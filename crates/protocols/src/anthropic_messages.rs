@@ -289,7 +289,7 @@ impl WireMessagesUsage {
             .fold(Usage::ZERO, |sum, round| combine(sum, round, u64::saturating_add));
         let usage = combine(self.flat(), sum, u64::max);
         let rounds = iterations.len().max(1) as u64;
-        UsageReport { usage, has_details: true, rounds, served: self.served() }
+        UsageReport { usage, has_details: true, rounds, served: self.served(), cost: None }
     }
 
     fn served(&self) -> Traits {

@@ -17,6 +17,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use tollgate_money::error::{ErrorKind, GatewayError};
+use tollgate_money::money::Nanousd;
 use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
 
 pub mod openai_chat;
@@ -386,6 +387,11 @@ pub trait Meter: Send + Sync {
     /// at the start of a stream, and what the text that was seen comes to. What nobody has seen is not
     /// in them.
     fn measure(&self) -> (Usage, UsageSource);
+
+    /// What the upstream says that the answer costs, in dollars, rounded up; `None` where it does not.
+    fn reported_cost(&self) -> Option<Nanousd> {
+        None
+    }
 
     /// How the request is served, as far as the answer has shown it by now: what decides on its prices.
     fn served(&self) -> Traits {

@@ -18,6 +18,7 @@ use super::server_tools::ItemScan;
 use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
 use super::{Meter, Terms};
+use tollgate_money::money::Nanousd;
 use tollgate_money::price::{ServiceTier, Side, Traits, Usage, UsageSource};
 
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
@@ -38,6 +39,19 @@ pub(super) fn read_wire<T: DeserializeOwned>(usage: &[u8]) -> Option<T> {
         unbend(&mut value);
         serde_json::from_value(value).ok()
     })
+}
+
+/// Dollars as an upstream writes them, rounded up to a nano-dollar; `None` for what is no amount.
+pub(super) fn dollars(number: &serde_json::Number) -> Option<Nanousd> {
+    let text = number.to_string();
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
+    let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{decimals}").parse::<u128>().ok()?;
+    let shift = exponent.parse::<i32>().ok()?.checked_add(9)?;
+    let shift = shift.checked_sub(i32::try_from(decimals.len()).ok()?)?;
+    let ten = 10_u128.checked_pow(shift.unsigned_abs())?;
+    let nano = if shift < 0 { digits.div_ceil(ten) } else { digits.checked_mul(ten)? };
+    i64::try_from(nano).ok().map(Nanousd::new)
 }
 
 /// Makes whole numbers of what means them.
@@ -70,6 +84,8 @@ pub(super) struct UsageReport {
     pub(super) rounds: u64,
     /// How the request was served, as far as it says so.
     pub(super) served: Traits,
+    /// What it cost the operator, as far as it says so.
+    pub(super) cost: Option<Nanousd>,
 }
 
 impl UsageReport {
@@ -98,7 +114,8 @@ impl UsageReport {
         let output_tokens = self.usage.output_tokens.max(other.usage.output_tokens);
         let rounds = self.rounds.max(other.rounds);
         let served = self.served.as_served(&other.served);
-        Self { usage: Usage { output_tokens, ..input.usage }, rounds, served, ..input }
+        let cost = self.cost.max(other.cost);
+        Self { usage: Usage { output_tokens, ..input.usage }, rounds, served, cost, ..input }
     }
 
     /// Adds a report to what is known.
@@ -238,6 +255,10 @@ impl Meter for JsonMeter {
         let seen = TextSize::unread(if is_markup { 0 } else { bytes }).tokens();
         let (usage, source) = self.frame.measure(report, seen.min(self.frame.output_tokens_max));
         (self.items.as_ref().map_or(usage, |items| usage.plus(&items.usage())), source)
+    }
+
+    fn reported_cost(&self) -> Option<Nanousd> {
+        self.report()?.cost
     }
 
     fn served(&self) -> Traits {
@@ -413,6 +434,11 @@ impl StreamState {
         }
     }
 
+    /// What the upstream says that the stream costs.
+    pub(super) fn reported_cost(&self) -> Option<Nanousd> {
+        self.report?.cost
+    }
+
     /// How the request is served, as far as the stream has shown it.
     pub(super) fn served(&self) -> Traits {
         let served = self.report.map(|report| report.served).unwrap_or_default();
@@ -454,6 +480,11 @@ pub(super) trait Tally: Send + Sync {
     /// The ids, as far as they were relayed, of what the upstream keeps of the answer.
     fn stored_ids(&self) -> &[String] {
         &[]
+    }
+
+    /// What the upstream says that the stream costs.
+    fn reported_cost(&self) -> Option<Nanousd> {
+        None
     }
 
     /// How the request is served, as far as the stream has shown it.
@@ -534,6 +565,10 @@ impl<T: Tally> Meter for StreamMeter<T> {
 
     fn stored_ids(&self) -> &[String] {
         self.tally.stored_ids()
+    }
+
+    fn reported_cost(&self) -> Option<Nanousd> {
+        self.tally.reported_cost()
     }
 
     fn served(&self) -> Traits {

@@ -19,6 +19,7 @@ use super::splice::Splice;
 use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
+use tollgate_money::money::Nanousd;
 use tollgate_money::price::{InputWays, ServiceTier, Traits, Usage, UsageSource};
 
 /// Ranges of spec section 8.
@@ -32,6 +33,9 @@ const RANGES: [(&str, RangeInclusive<f64>); 4] = [
 const STOP_MAX: usize = 4;
 /// Choices at most: OpenAI's own limit for `n`.
 const CHOICES_MAX: u64 = 128;
+/// What xAI counts its costs in: ten to a nano-dollar.
+const TICKS_PER_NANOUSD: u64 = 10;
+
 /// The codec of OpenAI's chat completions.
 #[derive(Debug)]
 pub struct OpenaiChat;
@@ -287,6 +291,12 @@ struct WireChatUsage {
     /// Sources that xAI's search has used, each of which it bills.
     #[serde(default)]
     num_sources_used: Option<u64>,
+    /// What OpenRouter charges the operator, in dollars.
+    #[serde(default)]
+    cost: Option<serde_json::Number>,
+    /// What xAI charges the operator, in ten-billionths of a dollar.
+    #[serde(default)]
+    cost_in_usd_ticks: Option<u64>,
     /// Qwen's searches.
     #[serde(default)]
     plugins: Option<WirePlugins>,
@@ -326,7 +336,7 @@ struct WireCompletionDetails {
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [CountPlace; 11] = [
+const COUNTS: [CountPlace; 12] = [
     ("", "prompt_tokens"),
     ("", "completion_tokens"),
     ("", "total_tokens"),
@@ -338,6 +348,7 @@ const COUNTS: [CountPlace; 11] = [
     ("prompt_tokens_details", "audio_tokens"),
     ("completion_tokens_details", "audio_tokens"),
     ("", "num_sources_used"),
+    ("", "cost_in_usd_ticks"),
 ];
 
 impl WireChatUsage {
@@ -360,6 +371,7 @@ impl WireChatUsage {
             heard,
             spoken,
             num_sources_used,
+            cost_in_usd_ticks,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
             prompt_tokens: prompt.unwrap_or(0),
@@ -377,6 +389,8 @@ impl WireChatUsage {
             }),
             prompt_cache_hit_tokens,
             num_sources_used,
+            cost: None,
+            cost_in_usd_ticks,
             plugins: None,
         })
     }
@@ -408,7 +422,14 @@ impl WireChatUsage {
             ..Usage::ZERO
         };
         let served = Traits { thinking: self.thinks(), ..Traits::default() };
-        UsageReport { usage, has_details, rounds: 1, served }
+        UsageReport { usage, has_details, rounds: 1, served, cost: self.cost() }
+    }
+
+    /// What it cost the operator, where it says so.
+    fn cost(&self) -> Option<Nanousd> {
+        let ticks = self.cost_in_usd_ticks.map(|ticks| ticks.div_ceil(TICKS_PER_NANOUSD));
+        let ticks = ticks.and_then(|nano| i64::try_from(nano).ok()).map(Nanousd::new);
+        self.cost.as_ref().and_then(metering::dollars).or(ticks)
     }
 
     /// Whether the model has thought, where it says so.
@@ -550,6 +571,10 @@ impl Tally for ChatTally {
 
     fn measure(&self) -> (Usage, UsageSource) {
         self.known.measure()
+    }
+
+    fn reported_cost(&self) -> Option<Nanousd> {
+        self.known.reported_cost()
     }
 
     fn served(&self) -> Traits {

@@ -219,7 +219,7 @@ impl WireResponsesUsage {
             self.output_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
         let thinking = reasoning.map(|tokens| tokens > 0);
         let served = Traits { thinking, ..Traits::default() };
-        UsageReport { usage, has_details, rounds: 1, served }
+        UsageReport { usage, has_details, rounds: 1, served, cost: None }
     }
 
     /// All output, also where an imitator counts reasoning beside it, as some do for chat.

@@ -17,6 +17,7 @@ mod admin;
 mod archive;
 mod bodies;
 mod console;
+mod cost;
 mod hosted;
 mod limits;
 mod listeners;

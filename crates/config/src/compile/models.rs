@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Upstreams, check_name, limits, pass, prices};
+use super::{Upstreams, check_name, cost, limits, pass, prices};
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::{MODEL_PUNCTUATION, Model, OnDisconnect, Target};
 use crate::spans::Path;
+use tollgate_money::price::PriceList;
 use tollgate_protocols::limits::ModelLimits;
 use tollgate_protocols::{Dialect, Operation};
 
@@ -85,7 +86,7 @@ fn model(
     let (own, headers) = pass::compile(document, at, &lists);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets_at = at.key("targets");
-    let targets = targets(document, &targets_at, &id, &operations, raw.targets, upstreams);
+    let targets = targets(document, &targets_at, &id, &operations, raw.targets, upstreams, &prices);
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
     let limits = ModelLimits { pass: pass::with(own, common), priced, ..limits };
@@ -137,6 +138,7 @@ fn targets(
     operations: &[Operation],
     raw: Vec<raw::Target>,
     upstreams: &Upstreams,
+    prices: &PriceList,
 ) -> Vec<Target> {
     if raw.is_empty() {
         document.note(Fault::at_key(at, "there is no target").help("such as `- upstream: openai`"));
@@ -157,9 +159,19 @@ fn targets(
         if let Some(upstream) = upstreams.on.get(&raw.upstream) {
             let upstream = Arc::clone(upstream);
             let (priority, weight) = (raw.priority, raw.weight);
+            let cost = raw.cost.as_ref();
+            let cost = cost.and_then(|cost| cost::compile(document, &at.key("cost"), cost, prices));
             check_dialect(document, &at.key("upstream"), upstream.dialect, operations, &targets);
             let pass_headers = Arc::default();
-            targets.push(Target { index: 0, upstream, model, priority, weight, pass_headers });
+            targets.push(Target {
+                index: 0,
+                upstream,
+                model,
+                priority,
+                weight,
+                cost,
+                pass_headers,
+            });
         } else if let Some(typed) = &upstreams.typed
             && !typed.contains(&raw.upstream)
         {

@@ -46,7 +46,7 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
 }
 
 /// The unit's field below `prices`.
-fn field(unit: Unit) -> &'static str {
+pub(super) fn field(unit: Unit) -> &'static str {
     unit.info().price
 }
 
@@ -230,13 +230,13 @@ fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
 }
 
 /// The units whose prices were typed.
-fn typed(prices: &raw::Prices) -> Vec<Unit> {
+pub(super) fn typed(prices: &raw::Prices) -> Vec<Unit> {
     Unit::ALL.iter().copied().filter(|unit| prices.rate(*unit).is_some()).collect()
 }
 
 /// The rates. Input that is read from or written to a cache costs what plain input costs, unless the
 /// file says otherwise.
-fn prices(raw: &raw::Prices) -> Prices {
+pub(super) fn prices(raw: &raw::Prices) -> Prices {
     Prices::of_each(|unit, before| {
         let default = || unit.priced_as.map_or(Rate::default(), |other| before[other]);
         raw.rate(unit.unit).unwrap_or_else(default)

@@ -9,7 +9,7 @@ use crate::names::{
     AudioFormatName, ImageFormatName, InferenceGeoName, OperationName, QualityName, ResolutionName,
     ResponseFormatName, ServiceTierName, SpeedName,
 };
-use crate::rate::{PerMillion, PerThousand, PerUnit};
+use crate::rate::{PerMillion, PerThousand, PerUnit, Times};
 use crate::scalar::{DayWindow, ImageSize, Period, Size};
 use tollgate_money::each_unit;
 use tollgate_money::money::Rate;
@@ -109,6 +109,19 @@ pub(crate) struct Target {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) weight: u32,
+    /// What the operator pays there, in US dollars. Customers never see it. Default: nobody knows.
+    #[serde(default)]
+    pub(crate) cost: Option<Cost>,
+}
+
+/// Where the cost of a target comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CostOf {
+    /// From the model's own prices, all of them multiplied by `times`.
+    List,
+    /// From the upstream, which says with each answer what it cost, as OpenRouter and xAI do.
+    Reported,
 }
 
 fn one() -> u32 {
@@ -146,6 +159,35 @@ macro_rules! prices {
 }
 
 each_unit!(prices);
+
+macro_rules! cost {
+    ($(
+        $(#[$doc:meta])* $unit:ident: $name:ident,
+        $(#[$rate_doc:meta])* $rate:ident,
+        $(#[$price_doc:meta])* $price:ident: $typed:ident,
+        $info:tt;
+    )+) => {
+        /// What a target costs the operator, in US dollars: prices of its own, or where they come from.
+        #[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub(crate) struct Cost {
+            /// Where the cost comes from, in the place of prices.
+            pub(crate) of: Option<CostOf>,
+            /// What the model's prices are multiplied by, with `of: list`. Default: 1.
+            pub(crate) times: Option<Times>,
+            $($(#[$price_doc])* pub(crate) $price: Option<$typed>),+
+        }
+
+        impl Cost {
+            /// The prices that were typed.
+            pub(crate) fn prices(&self) -> Prices {
+                Prices { $($price: self.$price),+ }
+            }
+        }
+    };
+}
+
+each_unit!(cost);
 
 /// Prices for requests that fit some conditions. Of several entries the first counts whose conditions
 /// all hold, so the special ones come before the general ones.

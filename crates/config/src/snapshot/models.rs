@@ -58,8 +58,19 @@ pub struct Target {
     pub priority: u32,
     /// The share among targets of one priority.
     pub weight: u32,
+    /// What the operator pays there; `None` where nobody knows.
+    pub cost: Option<TargetCost>,
     /// Headers of a request that are sent on to it: the model's and the upstream's.
     pub pass_headers: Arc<PassedHeaders>,
+}
+
+/// What the operator pays at a target.
+#[derive(Clone, Debug)]
+pub enum TargetCost {
+    /// These prices.
+    Prices(PriceList),
+    /// What the upstream says with each answer.
+    Reported,
 }
 
 impl Snapshot {

@@ -5,6 +5,7 @@
 
 mod calls;
 mod losses;
+mod margins;
 mod pack;
 mod people;
 mod rows;
@@ -141,7 +142,10 @@ struct Meta {
 
 /// Whether rows whose keys begin so are only there for queries: no state needs them.
 fn is_for_queries(prefix: u8) -> bool {
-    prefix == ENTRIES || usage::PREFIXES.contains(&prefix) || tasks::LISTED.contains(&prefix)
+    prefix == ENTRIES
+        || prefix == margins::MARGIN
+        || usage::PREFIXES.contains(&prefix)
+        || tasks::LISTED.contains(&prefix)
 }
 
 /// The open sled ledger.
@@ -284,6 +288,7 @@ impl Store {
             }
         }
         self.put_usage(&mut batch, &window)?;
+        self.put_margins(&mut batch, &window)?;
         self.put_limits(&mut batch, &window)?;
         people::put_people(&mut batch, &window.people)?;
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;

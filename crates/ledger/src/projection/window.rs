@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::people::PeopleChanges;
 
+use crate::records::cost::{MarginCell, MarginTotal};
 use crate::records::error::Violation;
 use crate::records::id_map::IdMap;
 use crate::records::key_limits::KeyLimits;
@@ -56,6 +57,8 @@ pub(crate) struct Window {
     pub(crate) in_doubt: Vec<Journaled>,
     pub(crate) entries: IdMap<AccountId, Vec<Chunk>>,
     pub(crate) usage: HashMap<UsageCell, UsageTotal>,
+    /// What calls cost the operator, and brought in.
+    pub(crate) margins: HashMap<MarginCell, MarginTotal>,
     pub(crate) key_limits: IdMap<KeyId, (AccountId, KeyLimits)>,
     pub(crate) rates: IdMap<AccountId, Rates>,
     /// What keys were charged, summed by day for as long as the day is the same: the order of days
@@ -168,6 +171,9 @@ impl Window {
                 self.write_offs.push((account, id.clone(), Grant { seq, amount: *amount }));
             }
             Record::Lost(lost) => self.losses.push((seq, Arc::clone(lost))),
+            Record::Costed(costed) => {
+                self.margins.entry(costed.cell()).or_default().add(&costed.total());
+            }
             Record::Posted { .. } | Record::PostedOwing { .. } => {
                 self.add_usage(record, hold.as_ref());
             }
@@ -209,9 +215,13 @@ impl Window {
             .saturating_add(self.people.rows())
     }
 
-    /// How many sums it has: of accounts, of usage, and of what keys were charged.
+    /// How many sums it has: of accounts, of usage, of costs, and of what keys were charged.
     pub(crate) fn sums(&self) -> usize {
-        self.movements.len().saturating_add(self.usage.len()).saturating_add(self.used.len())
+        self.movements
+            .len()
+            .saturating_add(self.usage.len())
+            .saturating_add(self.margins.len())
+            .saturating_add(self.used.len())
     }
 
     fn add_hold(&mut self, seq: Seq, record: &Record, before: Option<&OpenHold>, first_seq: Seq) {

@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::records::act::Act;
 use crate::records::code::{Code, CodeKind};
+use crate::records::cost::Costed;
 use crate::records::key_limits::KeyLimits;
+use crate::records::loss::Lost;
 use crate::records::record::{Charge, Key, Record, Reservation, SuspenseEnd, VoidReason};
 use crate::records::task::{Stage, Task};
 use tollgate_journal::checked::hex;
@@ -190,6 +192,8 @@ enum What<'a> {
     WriteOff { id: &'a str, amount: Nanousd, note: &'a str },
     /// A call may have cost the operator what no customer pays.
     Loss(LossLine<'a>),
+    /// What a call cost the operator.
+    Cost(CostLine<'a>),
     /// A checkpoint was written.
     Checkpoint(CheckpointLine),
 }
@@ -211,6 +215,17 @@ struct LossLine<'a> {
     cause: &'a str,
     /// The most that it can be.
     amount: Nanousd,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CostLine<'a> {
+    key_id: KeyId,
+    request_id: RequestId,
+    model: &'a str,
+    upstream: &'a str,
+    /// What the customer was charged for it, and owes for it.
+    charged: Nanousd,
+    cost: Nanousd,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -283,6 +298,32 @@ impl<'a> Exported<'a> {
     }
 }
 
+impl<'a> LossLine<'a> {
+    fn of(lost: &'a Lost) -> Self {
+        Self {
+            key_id: lost.key,
+            request_id: lost.request,
+            model: &lost.model,
+            upstream: &lost.upstream,
+            cause: &lost.cause,
+            amount: lost.amount,
+        }
+    }
+}
+
+impl<'a> CostLine<'a> {
+    fn of(costed: &'a Costed) -> Self {
+        Self {
+            key_id: costed.key,
+            request_id: costed.request,
+            model: &costed.model,
+            upstream: &costed.upstream,
+            charged: costed.charged,
+            cost: costed.cost,
+        }
+    }
+}
+
 impl<'a> What<'a> {
     fn of(seq: Seq, record: &'a Record) -> Self {
         match record {
@@ -313,14 +354,8 @@ impl<'a> What<'a> {
             Record::WrittenOff { id, amount, note, .. } => {
                 Self::WriteOff { id, amount: *amount, note }
             }
-            Record::Lost(lost) => Self::Loss(LossLine {
-                key_id: lost.key,
-                request_id: lost.request,
-                model: &lost.model,
-                upstream: &lost.upstream,
-                cause: &lost.cause,
-                amount: lost.amount,
-            }),
+            Record::Lost(lost) => Self::Loss(LossLine::of(lost)),
+            Record::Costed(costed) => Self::Cost(CostLine::of(costed)),
             Record::Voided { hold, reason, .. } => Self::Void { hold: *hold, reason: *reason },
             Record::Recovered { hold, charged, .. } => {
                 Self::InDoubt { hold: *hold, charged: *charged }

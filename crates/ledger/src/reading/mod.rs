@@ -5,6 +5,7 @@
 //! It may import `memory` and the layers below.
 
 pub(crate) mod call;
+mod cost;
 pub(crate) mod export;
 pub(crate) mod figures;
 pub(crate) mod local;

@@ -5,6 +5,7 @@
 pub(crate) mod act;
 pub(crate) mod checkpointed;
 pub(crate) mod code;
+pub(crate) mod cost;
 pub(crate) mod error;
 pub(crate) mod id_map;
 pub(crate) mod key_limits;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::records::act::Act;
 use crate::records::checkpointed::Checkpointed;
 use crate::records::code::Code;
+use crate::records::cost::Costed;
 use crate::records::key_limits::KeyLimits;
 use crate::records::login::{Login, SessionId};
 use crate::records::loss::Lost;
@@ -309,6 +310,8 @@ pub enum Record {
     Lost(Arc<Lost>),
     /// A checkpoint was written: everything that a start needs of the records up to some place.
     Checkpointed(Arc<Checkpointed>),
+    /// A call has cost the operator something. No customer's money moves.
+    Costed(Arc<Costed>),
 }
 
 /// How a hold ended that was settled with what its call cost.
@@ -491,6 +494,7 @@ impl Record {
             | Self::DebtPaid { account, .. }
             | Self::WrittenOff { account, .. } => *account,
             Self::Lost(lost) => lost.account,
+            Self::Costed(costed) => costed.account,
             Self::Central(record) => record.account(),
             Self::Acted(act) => act.account,
             Self::LoginSet(login) => login.account,
@@ -533,6 +537,7 @@ impl Record {
             | Self::DebtPaid { at, .. }
             | Self::WrittenOff { at, .. } => *at,
             Self::Lost(lost) => lost.at,
+            Self::Costed(costed) => costed.at,
             Self::Checkpointed(checkpoint) => checkpoint.at,
             Self::Central(record) => record.at(),
             Self::Acted(act) => act.at,

@@ -137,6 +137,7 @@ impl Movement {
             | Record::Followed { .. }
             | Record::SuspenseResolved { .. }
             | Record::Lost(_)
+            | Record::Costed(_)
             | Record::Checkpointed(_) => Ok(Self::default()),
             Record::Granted { amount, .. } | Record::Leased { amount, .. } => {
                 Ok(Self { granted: *amount, available: *amount, ..Self::default() })

@@ -431,6 +431,7 @@ fn check_amounts(record: &Record) -> Result<(), &'static str> {
         | Record::WrittenOff { amount, .. }
         | Record::Extended { amount, .. } => *amount > Nanousd::ZERO,
         Record::Lost(lost) => lost.is_sound(),
+        Record::Costed(costed) => costed.is_sound(),
         Record::PostedOwing { charged, owed, written_off, .. } => {
             !charged.is_negative() && *owed > Nanousd::ZERO && !written_off.is_negative()
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::{Prices, Usage};
 use crate::clock::UnixMs;
+use crate::money::Factor;
 use crate::words::words;
 
 /// A model's prices, and those that apply where a request meets conditions.
@@ -41,10 +42,27 @@ impl PriceList {
         Quote::Open(Box::new(OpenQuote { list, asked, taken_in: now, dearest }))
     }
 
-    /// Whether some branch has prices of its own for what has `traits`, whatever else it demands.
+    /// The prices of what was asked for, used and served, of a request that was taken in at `taken_in`.
     #[must_use]
-    pub fn has_branch(&self, has: impl Fn(&Traits) -> bool) -> bool {
-        self.when.iter().any(|(condition, _)| has(&condition.traits))
+    pub fn prices(
+        &self,
+        asked: &Traits,
+        served: &Traits,
+        usage: &Usage,
+        taken_in: UnixMs,
+    ) -> &Prices {
+        let traits = asked.as_served(served);
+        let met =
+            |(condition, _): &&(Condition, Prices)| condition.is_met(&traits, usage, taken_in);
+        self.when.iter().find(met).map_or(&self.base, |(_, prices)| prices)
+    }
+
+    /// All prices multiplied, each rounded up to a femto-dollar.
+    #[must_use]
+    pub fn times(&self, factor: Factor) -> Self {
+        let times = |prices: &Prices| prices.map(|rate| factor.times(rate));
+        let when = self.when.iter().map(|(condition, prices)| (*condition, times(prices)));
+        Self { base: times(&self.base), when: when.collect() }
     }
 }
 
@@ -85,14 +103,10 @@ impl Quote {
     /// The prices of what was used, as an answer shows it.
     #[must_use]
     pub fn prices(&self, usage: &Usage, served: &Traits) -> &Prices {
-        let open = match self {
-            Self::Fixed(prices) => return prices,
-            Self::Open(open) => open,
-        };
-        let traits = open.asked.as_served(served);
-        let met =
-            |(condition, _): &&(Condition, Prices)| condition.is_met(&traits, usage, open.taken_in);
-        open.list.when.iter().find(met).map_or(&open.list.base, |(_, prices)| prices)
+        match self {
+            Self::Fixed(prices) => prices,
+            Self::Open(open) => open.list.prices(&open.asked, served, usage, open.taken_in),
+        }
     }
 }
 
@@ -498,6 +512,23 @@ mod tests {
         }
         for text in ["", "1:00-2:00", "24:00-01:00", "01:60-02:00", "01:00-01:00", "+1:00-02:00"] {
             assert_eq!(DayWindow::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn prices_are_multiplied_and_rounded_up() {
+        let list = list(&[(above(200), 40)]);
+        let factor = Factor::parse("0.75").expect("a factor");
+        let part = list.times(factor);
+        assert_eq!(rate(&part.base), Nanousd::new(8), "7.5, rounded up once");
+        assert_eq!(part.base.cost(&input(2)), Nanousd::new(15));
+        let long = part.prices(&Traits::default(), &Traits::default(), &input(201), NOON);
+        assert_eq!(rate(long), Nanousd::new(30));
+        for text in ["", "-1", "1e3", "1001", "0.1234567", ".5", "1.", "+1"] {
+            assert_eq!(Factor::parse(text), None, "{text:?}");
+        }
+        for (text, shown) in [("0", "0"), ("1", "1"), ("0.80", "0.8"), ("1000", "1000")] {
+            assert_eq!(Factor::parse(text).map(|one| one.to_string()).as_deref(), Some(shown));
         }
     }
 

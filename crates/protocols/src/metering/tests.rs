@@ -13,7 +13,7 @@ fn frame(limits: u64) -> Frame {
 
 fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> UsageReport {
     let usage = Usage { input_tokens, cache_read_tokens, output_tokens, ..Usage::ZERO };
-    UsageReport { usage, has_details: true, rounds: 1, served: Traits::default() }
+    UsageReport { usage, has_details: true, rounds: 1, served: Traits::default(), cost: None }
 }
 
 fn shown(deltas: &[&str]) -> Shown {
@@ -139,5 +139,25 @@ proptest! {
             prop_assert!(after.usage.input_tokens_total() >= least.input_tokens_total());
             prop_assert!(after.usage.input_tokens_total() >= report.usage.input_tokens_total());
         }
+    }
+}
+
+#[test]
+fn dollars_are_read_as_they_are_written_and_rounded_up() {
+    for (text, nano) in [
+        ("0", 0),
+        ("1", 1_000_000_000),
+        ("0.00014", 140_000),
+        ("1.4e-4", 140_000),
+        ("0.0000000001", 1),
+        ("1e-30", 1),
+        ("12.5", 12_500_000_000),
+    ] {
+        let number = serde_json::from_str(text).expect("a number");
+        assert_eq!(dollars(&number), Some(Nanousd::new(nano)), "{text}");
+    }
+    for text in ["-1", "-0.5", "1e300"] {
+        let number = serde_json::from_str(text).expect("a number");
+        assert_eq!(dollars(&number), None, "{text}");
     }
 }

@@ -379,3 +379,18 @@ fn usage_is_the_same_read_in_one_pass_and_by_a_parser() {
         usage(&format!("{{{others},{odd}}}"), false);
     }
 }
+
+#[test]
+fn what_an_upstream_says_that_an_answer_costs_is_read() {
+    for (usage, nano) in [
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":0.00014}"#, Some(140_000)),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":1.5e-7}"#, Some(150)),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost_in_usd_ticks":37756}"#, Some(3776)),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":null}"#, None),
+        (r#"{"prompt_tokens":5,"completion_tokens":1}"#, None),
+    ] {
+        let report = WireChatUsage::report(usage.as_bytes()).expect(usage);
+        assert_eq!(report.cost, nano.map(Nanousd::new), "{usage}");
+        assert_eq!((report.usage.input_tokens, report.usage.output_tokens), (5, 1), "{usage}");
+    }
+}

@@ -397,6 +397,7 @@ fn said_in_directory(record: &Record) -> Vec<Record> {
         | Record::PostedOwing { .. }
         | Record::DebtPaid { .. }
         | Record::Lost(_)
+        | Record::Costed(_)
         | Record::Voided { .. }
         | Record::Recovered { .. }
         | Record::Task(_)

@@ -1,0 +1,61 @@
+//! What targets cost the operator: where that comes from, and whether it covers what is sold.
+
+use super::prices::{field, prices, typed};
+use crate::document::{Document, Fault};
+use crate::raw;
+use crate::snapshot::TargetCost;
+use crate::spans::Path;
+use tollgate_money::money::{Factor, Rate};
+use tollgate_money::price::{PriceList, Unit};
+
+/// Compiles the cost of a target of a model with these prices, and notes what is missing or
+/// contradictory.
+pub(super) fn compile(
+    document: &mut Document,
+    at: &Path,
+    raw: &raw::Cost,
+    sold: &PriceList,
+) -> Option<TargetCost> {
+    let own = raw.prices();
+    let typed = typed(&own);
+    if let (Some(_), Some(first)) = (raw.of, typed.first()) {
+        let message = "a cost comes from elsewhere with `of`, or is made of prices";
+        document.note(Fault::at_key(&at.key(field(*first)), message));
+        return None;
+    }
+    if raw.times.is_some() && raw.of != Some(raw::CostOf::List) {
+        let message = "`times` multiplies the model's own prices";
+        document.note(Fault::at_key(&at.key("times"), message).help("`of: list` beside it"));
+        return None;
+    }
+    match raw.of {
+        Some(raw::CostOf::Reported) => Some(TargetCost::Reported),
+        Some(raw::CostOf::List) => {
+            let one = Factor::parse("1");
+            let factor = raw.times.map(|times| times.0).or(one)?;
+            Some(TargetCost::Prices(sold.times(factor)))
+        }
+        None if typed.is_empty() => {
+            let help = "`{ of: list, times: 0.8 }`, `{ of: reported }`, or prices";
+            document.note(Fault::at_key(at, "there is no cost").help(help));
+            None
+        }
+        None => {
+            let base = prices(&own);
+            let lacks = |unit: &&Unit| {
+                sold.base[**unit] > Rate::default() && base[**unit] == Rate::default()
+            };
+            if let Some(unit) = Unit::ALL.iter().find(lacks) {
+                let message = format!("`{}` is sold, and has no cost here", field(*unit));
+                let help = "without it, calls would seem to earn more than they do";
+                document.note(Fault::at_key(at, message).help(help));
+            }
+            let dearer = |unit: &&Unit| base[**unit] > sold.base[**unit];
+            if let Some(unit) = Unit::ALL.iter().find(dearer) {
+                let message = format!("`{}` costs more here than it is sold for", field(*unit));
+                document.note(Fault::at_key(at, message).warning());
+            }
+            Some(TargetCost::Prices(PriceList { base, when: Vec::new() }))
+        }
+    }
+}

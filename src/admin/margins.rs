@@ -1,0 +1,129 @@
+//! What calls brought in and what they cost, by day, account, model and upstream.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::AdminState;
+use super::error::{ApiError, ApiResult};
+use super::request::Params;
+use super::value::Time;
+use crate::clock::{MS_PER_DAY, UnixMs};
+use crate::ledger::{AccountId, MarginCell, MarginTotal};
+use crate::money::Nanousd;
+
+/// The longest time that is shown: a leap year and the day that has begun.
+const DAYS_MAX: u64 = 367;
+/// How far back it goes when nothing is said.
+const DAYS_DEFAULT: u64 = 30;
+
+/// What margins are summed by.
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum MarginBy {
+    /// By the day of UTC.
+    Day,
+    /// By account.
+    Account,
+    /// By model.
+    Model,
+    /// By the upstream that answered.
+    Upstream,
+}
+
+/// The margins that are asked for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MarginQuery {
+    /// From the day of this time; 30 days ago when it is left out.
+    from: Option<Time>,
+    /// Up to the day of this time, which is in it; today when it is left out.
+    to: Option<Time>,
+    /// What is summed by; every day, account, model and upstream apart when it is left out.
+    by: Option<MarginBy>,
+}
+
+/// What some calls brought in, and what they cost.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MarginRow")]
+struct MarginRow {
+    /// The beginning of the day; `null` where all days are added up, and so on.
+    day: Option<Time>,
+    account_id: Option<AccountId>,
+    model: Option<Arc<str>>,
+    upstream: Option<Arc<str>>,
+    /// Calls whose cost is known.
+    calls: u64,
+    /// What customers were charged for them, and owe for them.
+    charged: Nanousd,
+    /// What they cost the operator.
+    cost: Nanousd,
+    /// The one without the other; below zero where they cost more.
+    margin: Nanousd,
+}
+
+/// What calls brought in, and what they cost.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Margins")]
+pub(super) struct MarginsView {
+    from: Time,
+    to: Time,
+    by: Option<MarginBy>,
+    data: Vec<MarginRow>,
+}
+
+/// `GET /admin/v1/margins`
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    Params(MarginQuery { from, to, by }): Params<MarginQuery>,
+) -> ApiResult<Json<MarginsView>> {
+    let to = to.map_or_else(UnixMs::now, |to| to.0);
+    let default = UnixMs(to.0.saturating_sub(DAYS_DEFAULT * MS_PER_DAY));
+    let from = from.map_or(default, |from| from.0);
+    if from > to {
+        return Err(ApiError::invalid("from", "`from` is after `to`."));
+    }
+    let day = |at: UnixMs| u32::try_from(at.0 / MS_PER_DAY).unwrap_or(u32::MAX);
+    let days = day(from)..day(to).saturating_add(1);
+    if u64::from(days.end - days.start) > DAYS_MAX {
+        let message = format!("At most {DAYS_MAX} days are shown at a time.");
+        return Err(ApiError::invalid("from", message));
+    }
+    let rows = state.ledger.margins(days).await?;
+    Ok(Json(MarginsView { from: from.into(), to: to.into(), by, data: summed(rows, by) }))
+}
+
+/// The rows added up, in the order of days and names.
+fn summed(rows: Vec<(MarginCell, MarginTotal)>, by: Option<MarginBy>) -> Vec<MarginRow> {
+    let mut sums: BTreeMap<_, MarginTotal> = BTreeMap::new();
+    for (cell, total) in rows {
+        let MarginCell { day, account, model, upstream } = cell;
+        let key = match by {
+            None => (Some(day), Some(account), Some(model), Some(upstream)),
+            Some(MarginBy::Day) => (Some(day), None, None, None),
+            Some(MarginBy::Account) => (None, Some(account), None, None),
+            Some(MarginBy::Model) => (None, None, Some(model), None),
+            Some(MarginBy::Upstream) => (None, None, None, Some(upstream)),
+        };
+        sums.entry(key).or_default().add(&total);
+    }
+    let row = |((day, account_id, model, upstream), total): (_, MarginTotal)| {
+        let day: Option<u32> = day;
+        let MarginTotal { calls, charged, cost } = total;
+        MarginRow {
+            day: day.map(|day| UnixMs(u64::from(day) * MS_PER_DAY).into()),
+            account_id,
+            model,
+            upstream,
+            calls,
+            charged,
+            cost,
+            margin: charged.checked_sub(cost).unwrap_or_default(),
+        }
+    };
+    sums.into_iter().map(row).collect()
+}

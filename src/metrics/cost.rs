@@ -1,0 +1,42 @@
+//! What calls cost the operator, beside what customers were charged for them.
+
+use prometheus::{CounterVec, Registry};
+
+use super::register::counters;
+use super::{Metrics, dollars};
+use crate::money::Nanousd;
+
+/// What calls with a known cost brought in, and what they cost.
+pub(super) struct CostMetrics {
+    cost: CounterVec,
+    charged: CounterVec,
+}
+
+impl CostMetrics {
+    pub(super) fn new(r: &Registry) -> Self {
+        let labels = &["model", "upstream"];
+        Self {
+            cost: counters(
+                r,
+                "tollgate_cost_dollars_total",
+                "US dollars that calls cost the operator, where targets have a cost.",
+                labels,
+            ),
+            charged: counters(
+                r,
+                "tollgate_margin_charged_dollars_total",
+                "US dollars that customers were charged for calls whose cost is known.",
+                labels,
+            ),
+        }
+    }
+}
+
+impl Metrics {
+    /// A call has cost the operator something, and its customer was charged something.
+    pub(crate) fn costed(&self, model: &str, upstream: &str, charged: Nanousd, cost: Nanousd) {
+        let labels = [model, upstream];
+        self.costs.cost.with_label_values(&labels).inc_by(dollars(cost).max(0.0));
+        self.costs.charged.with_label_values(&labels).inc_by(dollars(charged).max(0.0));
+    }
+}
