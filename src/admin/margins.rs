@@ -25,13 +25,13 @@ const DAYS_DEFAULT: u64 = 30;
 #[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum MarginBy {
-    /// By the day of UTC.
+    /// The sums of each day of UTC.
     Day,
-    /// By account.
+    /// The sums of each account.
     Account,
-    /// By model.
+    /// The sums of each model.
     Model,
-    /// By the upstream that answered.
+    /// The sums of each upstream that answered.
     Upstream,
 }
 

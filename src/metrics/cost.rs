@@ -34,7 +34,7 @@ impl CostMetrics {
 
 impl Metrics {
     /// A call has cost the operator something, and its customer was charged something.
-    pub(crate) fn costed(&self, model: &str, upstream: &str, charged: Nanousd, cost: Nanousd) {
+    pub fn costed(&self, model: &str, upstream: &str, charged: Nanousd, cost: Nanousd) {
         let labels = [model, upstream];
         self.costs.cost.with_label_values(&labels).inc_by(dollars(cost).max(0.0));
         self.costs.charged.with_label_values(&labels).inc_by(dollars(charged).max(0.0));

@@ -859,6 +859,7 @@ async fn the_reference_lists_every_metric() {
     admin.metrics.webhook_tried("taken");
     admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
     admin.metrics.usage_above_limits(&admin.model);
+    admin.metrics.costed(&admin.model, "upstream", Nanousd::new(2), Nanousd::new(1));
     admin.metrics.certificate_shown("0.0.0.0:8443", UnixMs::now());
     let (_, single) = answer(admin.request(Method::GET, "/metrics")).await;
     assert!(!text(&single).contains("tollgate_fleet_"), "this gateway is in no fleet");

@@ -181,7 +181,15 @@ struct WireImagesUsage {
     #[serde(default)]
     total_tokens: Option<u64>,
     #[serde(default)]
+    input_tokens_details: Option<WireImagesInput>,
+    #[serde(default)]
     generated_images: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+struct WireImagesInput {
+    #[serde(default)]
+    image_tokens: Option<u64>,
 }
 
 /// What a `usage` reports.
@@ -204,7 +212,10 @@ fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
     let says_something =
         wire.generated_images.is_some() || wire.output_tokens.is_some() || total > 0;
     let images = wire.generated_images.unwrap_or(0);
-    let usage = Usage { input_tokens, output_tokens, images, ..Usage::ZERO };
+    let seen = wire.input_tokens_details.unwrap_or_default().image_tokens.unwrap_or(0);
+    let image_input_tokens = seen.min(input_tokens);
+    let input_tokens = input_tokens - image_input_tokens;
+    let usage = Usage { input_tokens, image_input_tokens, output_tokens, images, ..Usage::ZERO };
     let is_total = wire.generated_images.is_some();
     (says_something && (has_tokens || is_total && images == 0))
         .then_some(Reported { usage, is_total })
@@ -214,6 +225,7 @@ fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
 fn dearer(one: Usage, other: Usage) -> Usage {
     Usage {
         input_tokens: one.input_tokens.max(other.input_tokens),
+        image_input_tokens: one.image_input_tokens.max(other.image_input_tokens),
         output_tokens: one.output_tokens.max(other.output_tokens),
         images: one.images.max(other.images),
         ..Usage::ZERO
@@ -224,6 +236,7 @@ fn dearer(one: Usage, other: Usage) -> Usage {
 fn sum(one: Usage, other: Usage) -> Usage {
     Usage {
         input_tokens: one.input_tokens.saturating_add(other.input_tokens),
+        image_input_tokens: one.image_input_tokens.saturating_add(other.image_input_tokens),
         output_tokens: one.output_tokens.saturating_add(other.output_tokens),
         images: one.images.saturating_add(other.images),
         ..Usage::ZERO

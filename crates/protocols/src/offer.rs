@@ -635,8 +635,19 @@ impl OfferReader<'_> {
             self.added_tokens = self.added_tokens.saturating_add(added);
             return;
         }
+        // A larger container costs more, and one that is named may be another customer's.
+        let is_usual = read.needed.iter().all(|(key, value)| {
+            let container = Value::new(value).as_object();
+            let is_new = |value: Value<'_>| value.as_str().as_deref() == Some("auto");
+            *key != "container"
+                || container.is_ok_and(|one| {
+                    one.members().all(|(name, value)| name == "type" && is_new(value))
+                })
+        });
         let runs = |tool: &&ServerTool| {
-            tool.is_named(name) && tool.unit.is_none_or(|unit| self.priced.has_unit(unit))
+            is_usual
+                && tool.is_named(name)
+                && tool.unit.is_none_or(|unit| self.priced.has_unit(unit))
         };
         if let Some(tool) = self.offer.server_tools.iter().find(runs) {
             return self.runs(tool.unit, read.uses);

@@ -297,7 +297,7 @@ struct WireChatUsage {
     /// What xAI charges the operator, in ten-billionths of a dollar.
     #[serde(default)]
     cost_in_usd_ticks: Option<u64>,
-    /// Qwen's searches.
+    /// Searches that Qwen's models ran.
     #[serde(default)]
     plugins: Option<WirePlugins>,
 }

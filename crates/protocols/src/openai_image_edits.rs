@@ -353,7 +353,13 @@ mod tests {
     fn an_answer_is_billed_by_what_it_reports() {
         let request = include_bytes!("../fixtures/openai_image_edits/request.form");
         let call = read(request, gpt()).expect("valid");
-        let expected = Usage { input_tokens: 214, output_tokens: 272, images: 1, ..Usage::ZERO };
+        let expected = Usage {
+            input_tokens: 20,
+            image_input_tokens: 194,
+            output_tokens: 272,
+            images: 1,
+            ..Usage::ZERO
+        };
         for (framing, answer) in [
             (Framing::Json, include_str!("../fixtures/openai_image_edits/response.json")),
             (Framing::Sse, include_str!("../fixtures/openai_image_edits/stream.sse")),

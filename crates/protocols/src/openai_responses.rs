@@ -243,7 +243,7 @@ struct ResponsesEvent<'a> {
     usages: Vec<&'a [u8]>,
     /// The tier of that response.
     service_tier: Option<ServiceTier>,
-    /// An item.
+    /// The item that it is about.
     item: Option<&'a [u8]>,
     /// The id of that response, and of an item, with their quotes.
     ids: [Option<&'a [u8]>; 2],

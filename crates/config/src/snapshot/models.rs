@@ -67,7 +67,7 @@ pub struct Target {
 /// What the operator pays at a target.
 #[derive(Clone, Debug)]
 pub enum TargetCost {
-    /// These prices.
+    /// What was used, at these prices.
     Prices(PriceList),
     /// What the upstream says with each answer.
     Reported,

@@ -299,7 +299,7 @@ impl<'a> Exported<'a> {
 }
 
 impl<'a> LossLine<'a> {
-    fn of(lost: &'a Lost) -> Self {
+    fn from_record(lost: &'a Lost) -> Self {
         Self {
             key_id: lost.key,
             request_id: lost.request,
@@ -312,7 +312,7 @@ impl<'a> LossLine<'a> {
 }
 
 impl<'a> CostLine<'a> {
-    fn of(costed: &'a Costed) -> Self {
+    fn from_record(costed: &'a Costed) -> Self {
         Self {
             key_id: costed.key,
             request_id: costed.request,
@@ -354,8 +354,8 @@ impl<'a> What<'a> {
             Record::WrittenOff { id, amount, note, .. } => {
                 Self::WriteOff { id, amount: *amount, note }
             }
-            Record::Lost(lost) => Self::Loss(LossLine::of(lost)),
-            Record::Costed(costed) => Self::Cost(CostLine::of(costed)),
+            Record::Lost(lost) => Self::Loss(LossLine::from_record(lost)),
+            Record::Costed(costed) => Self::Cost(CostLine::from_record(costed)),
             Record::Voided { hold, reason, .. } => Self::Void { hold: *hold, reason: *reason },
             Record::Recovered { hold, charged, .. } => {
                 Self::InDoubt { hold: *hold, charged: *charged }

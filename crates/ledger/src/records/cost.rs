@@ -16,7 +16,7 @@ use tollgate_money::money::Nanousd;
 pub struct Costed {
     /// Whose call it was.
     pub account: AccountId,
-    /// With which key.
+    /// The key that it was made with.
     pub key: KeyId,
     /// The public id of the model that was called.
     pub model: Arc<str>,
@@ -28,7 +28,7 @@ pub struct Costed {
     pub charged: Nanousd,
     /// What it costs the operator; not negative.
     pub cost: Nanousd,
-    /// When.
+    /// When it was settled.
     pub at: UnixMs,
 }
 
@@ -70,7 +70,7 @@ pub struct MarginCell {
 /// What some calls brought in, and what they cost. Only calls whose cost is known are in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarginTotal {
-    /// How many.
+    /// How many calls those are.
     pub calls: u64,
     /// What customers were charged for them, and owe for them.
     pub charged: Nanousd,

@@ -296,13 +296,13 @@ words! {
         Default = "default",
         /// Whichever the upstream's account is set to; asked for alone.
         Auto = "auto",
-        /// Slower, and cheaper.
+        /// A slower one that costs less.
         Flex = "flex",
-        /// Faster, and dearer.
+        /// A faster one that costs more.
         Priority = "priority",
         /// Capacity that was bought before.
         Scale = "scale",
-        /// Within a day.
+        /// One that answers within a day.
         Batch = "batch",
     }
 }
@@ -310,7 +310,7 @@ words! {
 words! {
     /// How fast an answer is made.
     Speed {
-        /// As usual.
+        /// As fast as usual.
         Standard = "standard",
         /// Faster, at a higher price.
         Fast = "fast",
@@ -320,7 +320,7 @@ words! {
 words! {
     /// Where a model runs.
     InferenceGeo {
-        /// Anywhere.
+        /// Wherever there is room.
         Global = "global",
         /// In the United States.
         Us = "us",
@@ -396,7 +396,7 @@ mod tests {
         Arc::new(PriceList { base: priced(10), when })
     }
 
-    fn of(traits: Traits) -> Condition {
+    fn when(traits: Traits) -> Condition {
         Condition { traits, ..Condition::default() }
     }
 
@@ -425,7 +425,7 @@ mod tests {
     fn the_first_condition_that_is_met_counts() {
         let small = Traits { size: ImageSize::parse("256x256"), ..Traits::default() };
         let finer = Traits { quality: Some(Quality::Hd), ..small };
-        let list = list(&[(of(finer), 3), (of(small), 2), (of(finer), 1)]);
+        let list = list(&[(when(finer), 3), (when(small), 2), (when(finer), 1)]);
         let costs = |asked: &Traits| {
             let quote = list.quote(asked, &Usage::ZERO, NOON);
             assert_eq!(quote.dearest(), quote.prices(&Usage::ZERO, asked), "known from the first");
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn a_tier_is_held_as_it_is_asked_for_and_paid_as_it_is_served() {
         use ServiceTier::{Auto, Default, Flex, Priority};
-        let list = list(&[(of(tier(Priority)), 20), (of(tier(Flex)), 5)]);
+        let list = list(&[(when(tier(Priority)), 20), (when(tier(Flex)), 5)]);
         let nothing = Traits::default();
         for (asked, held, shown, paid) in [
             (nothing, 10, nothing, 10),
@@ -485,7 +485,7 @@ mod tests {
     #[test]
     fn who_leaves_thinking_to_the_model_is_held_for_the_dearer() {
         let thinks = |thinking| Traits { thinking, ..Traits::default() };
-        let list = list(&[(of(thinks(Some(true))), 30), (of(thinks(Some(false))), 3)]);
+        let list = list(&[(when(thinks(Some(true))), 30), (when(thinks(Some(false))), 3)]);
         for (asked, held, shown, paid) in [
             (None, 30, Some(true), 30),
             (None, 30, Some(false), 3),
@@ -534,7 +534,7 @@ mod tests {
 
     #[test]
     fn what_a_later_branch_adds_counts_and_what_it_repeats_does_not() {
-        let priority = of(tier(ServiceTier::Priority));
+        let priority = when(tier(ServiceTier::Priority));
         let long = Condition { input_tokens_above: Some(200), ..priority };
         assert!(long.implies(&priority) && !priority.implies(&long));
         assert!(above(400).implies(&above(200)) && !above(200).implies(&above(400)));

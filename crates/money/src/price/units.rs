@@ -141,7 +141,7 @@ macro_rules! each_unit {
 
             /// Containers in which the upstream ran code.
             ContainerSessions: container_sessions,
-            /// Per container.
+            /// Per container in which code ran.
             container_session,
             /// One container in which the upstream runs code for an answer. Without it, none may be
             /// asked for.
@@ -161,7 +161,7 @@ macro_rules! each_unit {
 
             /// Requests that have a price of their own beside what they use.
             Requests: requests,
-            /// Per request.
+            /// Per request that is charged for.
             request,
             /// One request that is charged for, beside what it uses.
             per_request: PerUnit,

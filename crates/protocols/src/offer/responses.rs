@@ -61,6 +61,7 @@ pub(in super::super) static RESPONSES: Offer = Offer {
     ],
     tool_keys: &[
         ("type", ToolKey::Type),
+        ("container", ToolKey::Needed),
         ("name", ToolKey::Plain),
         ("description", ToolKey::Plain),
         ("parameters", ToolKey::Plain),

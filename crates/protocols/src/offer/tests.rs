@@ -298,6 +298,23 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     }
 }
 
+#[test]
+fn code_runs_in_a_new_container_of_the_usual_size() {
+    let priced = Priced { units: vec![Unit::ContainerSessions], ..Priced::default() };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    for (container, is_offered) in [
+        (r#"{"type":"auto"}"#, true),
+        (r#"{"type":"auto","memory_limit":"64g"}"#, false),
+        (r#"{"type":"auto","file_ids":["file_1"]}"#, false),
+        (r#""cntr_1""#, false),
+    ] {
+        let tool = format!(r#"{{"type":"code_interpreter","container":{container}}}"#);
+        let body = format!(r#"{{"model":"m","tools":[{tool}]}}"#);
+        let object = Object::parse(body.as_bytes()).expect(container);
+        assert_eq!(read(&object, &RESPONSES, &limits).is_ok(), is_offered, "{container}");
+    }
+}
+
 fn with_tool(offer: &'static Offer, tool: &str, pass: Pass) -> Result<Prompt, GatewayError> {
     read_with(offer, &format!(r#"{{"model":"m","tools":[{tool}]}}"#), pass)
 }
