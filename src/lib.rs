@@ -19,6 +19,7 @@ pub use tollgate_ledger as ledger;
 
 // What it is told, and what it tells.
 pub use tollgate_config as config;
+use tollgate_catalogue as catalogue;
 pub mod reload;
 mod web;
 mod console;
