@@ -18,6 +18,7 @@ pub use tollgate_fleet as fleet;
 pub use tollgate_ledger as ledger;
 
 // What it is told, and what it tells.
+use tollgate_catalogue as catalogue;
 pub use tollgate_config as config;
 pub mod reload;
 mod web;

@@ -123,6 +123,15 @@ impl Outbound {
         let call = client.get(url).header(ACCEPT_ENCODING, "identity");
         OutboundResponse::to(call, CONNECT_TIMEOUT + READ_TIMEOUT, READ_TIMEOUT).await
     }
+
+    /// Begins to fetch what is at a URL that the operator has named.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub async fn fetch_named(&self, url: &str) -> Result<OutboundResponse, OutboundError> {
+        let call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
+        OutboundResponse::to(call, CONNECT_TIMEOUT + READ_TIMEOUT, READ_TIMEOUT).await
+    }
 }
 
 /// When whoever answered wants to be asked again: milliseconds where they are said, else seconds.

@@ -24,6 +24,7 @@ mod last_calls;
 mod supervisor;
 mod healthcheck;
 mod config;
+mod models;
 mod accounts;
 mod keys;
 mod limit;
@@ -70,6 +71,8 @@ enum Command {
     Check(check::Check),
     /// The configuration of a running gateway.
     Config(config::ConfigArgs),
+    /// Models, and what public lists say of their prices.
+    Models(models::ModelsArgs),
     /// Print the JSON Schema of a configuration file.
     Schema(schema::Schema),
     /// Run the simulated upstreams alone.
@@ -125,6 +128,7 @@ impl Cli {
             Command::Demo(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::Config(command) => command.run(),
+            Command::Models(command) => command.run(),
             Command::Schema(command) => command.run(),
             Command::Sim(command) => command.run(),
             Command::Healthcheck(command) => command.run(),

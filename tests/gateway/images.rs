@@ -124,12 +124,12 @@ async fn images_in_openais_words_are_billed_by_tokens_or_by_the_image() {
     let admin = Admin::of(&demo);
     let figures = "usage:prompt=10,completion=1000";
     for (body, sim, cost) in [
-        // $8 a million for input, $32 for output.
-        (json!({"model": "pimg-2", "prompt": "p", "size": "2048x1152"}), figures, 32_080_000),
+        // $5 a million for input, $30 for output.
+        (json!({"model": "pimg-2", "prompt": "p", "size": "2048x1152"}), figures, 30_050_000),
         (
             json!({"model": "pimg-2", "prompt": "p", "response_format": "b64_json"}),
             figures,
-            32_080_000,
+            30_050_000,
         ),
         (json!({"model": "grok-2-image", "prompt": "p", "n": 2}), "", 14 * CENT),
         (
@@ -179,9 +179,9 @@ async fn a_stream_of_images_is_billed_once_it_is_complete() {
     let body = json!({"model": "pimg-1", "prompt": "p", "stream": true, "partial_images": 2});
     let figures = "usage:prompt=10,completion=1000";
     for (sim, spent) in [
-        (figures.to_owned(), 40_100_000),
+        (figures.to_owned(), 40_050_000),
         // Events above a megabyte are looked into as well.
-        (format!("{figures} image-bytes:3000000"), 40_100_000),
+        (format!("{figures} image-bytes:3000000"), 40_050_000),
         ("fault:cut-after=1".to_owned(), 0),
     ] {
         let customer = admin.customer("5.00").await;
@@ -229,8 +229,8 @@ async fn edits_are_billed_by_tokens_or_by_the_image() {
     let admin = Admin::of(&demo);
     let figures = "usage:prompt=200,completion=1000";
     for (form, sim, cost) in [
-        // $8 a million for input, $32 for output.
-        (image("image", png(64, 64, 0)).text("model", "pimg-2"), figures, 33_600_000),
+        // $5 a million for words, $8 for the 194 tokens of the picture, $30 for output.
+        (image("image", png(64, 64, 0)).text("model", "pimg-2"), figures, 31_582_000),
         (
             image("image[]", png(64, 64, 0))
                 .part("image[]", Part::bytes(png(9, 9, 0)).file_name("b.png"))
@@ -239,7 +239,7 @@ async fn edits_are_billed_by_tokens_or_by_the_image() {
                 .text("response_format", "b64_json")
                 .text("quality", "high"),
             figures,
-            33_600_000,
+            31_582_000,
         ),
         (image("image", png(64, 64, 0)).text("model", "dle-2").text("n", "2"), "", 4 * CENT),
         (

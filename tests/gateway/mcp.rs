@@ -640,7 +640,10 @@ async fn schemas_say_what_the_running_configuration_has() {
     assert_eq!(video["resolution"]["enum"], json!(["720p", "1080p", "480p"]));
     assert_eq!(properties("generate_image")["n"]["maximum"], 15);
     let edit = properties("edit_image");
-    assert_eq!(edit["model"]["enum"], json!(["pimg-2", "pimg-1", "dle-2"]));
+    assert_eq!(
+        edit["model"]["enum"],
+        json!(["pimg-2", "pimg-1", "dle-2", "gpt-image-2.6-flare", "gpt-image-2.6-sunburst"])
+    );
     assert!(properties("speak")["input"]["maxLength"].is_u64());
     let read_only: Vec<&Value> =
         tools.iter().filter(|tool| tool["annotations"]["readOnlyHint"] == true).collect();

@@ -511,6 +511,47 @@ complete_line tollgate grants create --i",
     assert_eq!(printed, "accounts\nupdate\n--id\n", "{}", text(&output.stderr));
 }
 
+/// Prices are held against a list, and the codes are those of `diff`.
+#[test]
+fn models_are_held_against_a_list() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| {
+        std::fs::write(directory.path().join(name), text).expect("a file");
+    };
+    let models = |input: &str| {
+        format!(
+            "models:\n  m:\n    operations: [chat]\n    targets: [{{ upstream: openai }}]\n    prices: \
+             {{ input_per_1m_tokens: {input}, output_per_1m_tokens: 0.60 }}\n"
+        )
+    };
+    let list = r#"{"m": {"litellm_provider": "openai", "input_cost_per_token": 1.5e-07,
+        "output_cost_per_token": 6e-07}}"#;
+    write("prices.json", list);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        let command = command.args(["models", "sync", "--models", "models.yaml"]).args(arguments);
+        command.current_dir(directory.path()).output().expect("the binary runs")
+    };
+    write("models.yaml", &models("0.15"));
+    let output = run(&["--from", "prices.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    write("models.yaml", &models("0.20"));
+    let output = run(&["--from", "prices.json"]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
+    assert!(printed.contains("m  input_per_1m_tokens  0.20 → 0.15  litellm"), "{printed}");
+    assert!(printed.contains("\n      input_per_1m_tokens: 0.15\n"), "{printed}");
+    let output = run(&["--from", "prices.json", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &report["different"]), (Some(1), &Value::Bool(true)));
+    assert_eq!(text(&output.stdout).lines().count(), 1, "one document a line");
+    for wrong in [&["--from", "nowhere.json"][..], &["--from", "models.yaml"], &[]] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    write("models.yaml", &models("cheap"));
+    assert_eq!(run(&["--from", "prices.json"]).status.code(), Some(2), "a wrong price of ours");
+}
+
 /// The commands of `docs/cli.md` run one after the other, and every command is on that page.
 #[test]
 fn the_examples_of_the_page_work() {
@@ -521,6 +562,8 @@ fn the_examples_of_the_page_work() {
     drop(Demo::on(&directory.join("backup")));
     let litellm = include_str!("../fixtures/litellm/priced.yaml");
     std::fs::write(directory.join("config.yaml"), litellm).expect("a file");
+    let prices = include_str!("../../crates/catalogue/fixtures/litellm.json");
+    std::fs::write(directory.join("prices.json"), prices).expect("a file");
     operated.call("gpt-4o-mini");
     let (_, database) = crate::harness::postgres::Postgres::shared().database("page");
     let routes = std::fs::read_to_string(directory.join("routes.yaml")).expect("the file");
@@ -528,7 +571,7 @@ fn the_examples_of_the_page_work() {
     std::fs::write(directory.join("fleet.yaml"), fleet).expect("a file");
     let blocks: Vec<&str> =
         page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 21, "the blocks of the page");
+    assert_eq!(blocks.len(), 22, "the blocks of the page");
     let binary =
         std::path::Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("a directory");
     let script =

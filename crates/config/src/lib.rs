@@ -40,6 +40,7 @@ mod webhook_host;
 mod window;
 
 pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
+pub use compile::TypedModel;
 pub use described::{Change, Described, as_yaml, changes};
 pub use diagnostic::{Diagnostic, DiagnosticReport, Severity, SourceExcerpt, count, report};
 pub use migrate::{Migrated, litellm};
@@ -113,12 +114,13 @@ pub fn load(
     sources: &Sources,
     overrides: &Overrides,
 ) -> Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the configuration is what reads the environment"
-    )]
-    let env = |name: &str| std::env::var(name).ok();
-    load_with(sources, overrides, &env)
+    load_with(sources, overrides, &variable)
+}
+
+/// What an environment variable of this process holds.
+#[expect(clippy::disallowed_methods, reason = "the configuration is what reads the environment")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Loads the configuration; `env` answers what an environment variable holds.
@@ -179,6 +181,19 @@ pub fn describe(
     let whole = described::together(routes, models);
     let [routes, models] = bytes.as_slice() else { return Ok((String::new(), whole)) };
     Ok((hash(routes, models), whole))
+}
+
+/// The models of a `models.yaml` with the prices that were typed, with the environment of this process.
+/// Whether the file fits together, and to a `routes.yaml`, is not asked.
+///
+/// # Errors
+/// What keeps its fields from being read.
+pub fn typed_models(models: &std::path::Path) -> Result<Vec<TypedModel>, Vec<Diagnostic>> {
+    let bytes = std::fs::read(models).map_err(|error| vec![unreadable(models, &error)])?;
+    let name = models.to_string_lossy();
+    let mut document = Document::parse(&name, &bytes, &variable, models_schema())?;
+    let typed = compile::typed_models(&mut document);
+    typed.ok_or_else(|| document.into_diagnostics())
 }
 
 /// The JSON Schema of `routes.yaml`.

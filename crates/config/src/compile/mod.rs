@@ -27,7 +27,11 @@ mod pass;
 mod prices;
 mod routes;
 mod store;
+mod typed;
 mod upstreams;
+
+pub use typed::TypedModel;
+pub(super) use typed::typed_models;
 
 /// The unit of times that are typed as a number of days.
 const DAY: Duration = Duration::from_millis(tollgate_money::clock::MS_PER_DAY);

@@ -82,7 +82,8 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
     PriceList { base: prices(&raw.prices), when: raw.prices_when.iter().map(when).collect() }
 }
 
-fn condition(when: &raw::When) -> Condition {
+/// Conditions as they are compiled.
+pub(super) fn condition(when: &raw::When) -> Condition {
     Condition {
         traits: Traits {
             resolution: when.resolution.map(|name| name.0),

@@ -1,0 +1,103 @@
+//! Which prices of a list a model of ours can have: those of what it does, in the way that it is billed.
+
+use tollgate_money::price::{Condition, ServiceTier, Unit};
+
+use crate::own::OwnModel;
+
+/// Operations that answer prompts.
+const PROMPTS: [&str; 3] = ["chat", "messages", "responses"];
+/// Operations that make images.
+const IMAGES: [&str; 2] = ["image_generation", "image_edit"];
+
+/// Whether the model has limits of tokens that lists know: those of prompts and answers.
+pub(super) fn has_known_limits(own: &OwnModel) -> bool {
+    own.does(&PROMPTS)
+}
+
+/// Whether a price of the unit has an effect on the model, and requests can meet the condition.
+pub(super) fn fits(own: &OwnModel, unit: Unit, when: &Condition) -> bool {
+    is_billed(own, unit) && can_be_met(own, unit, when)
+}
+
+/// Images and videos are billed in one of several ways: the model's stays as it is, or a request would
+/// be charged twice.
+fn is_billed(own: &OwnModel, unit: Unit) -> bool {
+    let has = |unit| own.base.iter().any(|(typed, _)| *typed == unit);
+    let beside = match unit {
+        Unit::WebSearches | Unit::Requests => own.does(&PROMPTS),
+        Unit::ContainerSessions => own.does(&["messages", "responses"]),
+        Unit::FileSearches | Unit::ToolCalls => own.does(&["responses"]),
+        _ => false,
+    };
+    let mut like = std::iter::successors(Some(unit), |unit| unit.info().priced_as);
+    beside
+        || like.any(|unit| match unit {
+            Unit::InputTokens => {
+                own.does(&PROMPTS)
+                    || own.does(&["embeddings"])
+                    || (own.does(&IMAGES) && has(Unit::InputTokens))
+            }
+            Unit::OutputTokens => {
+                own.does(&PROMPTS)
+                    || (own.does(&IMAGES) || own.does(&["video"])) && has(Unit::OutputTokens)
+            }
+            Unit::Images => own.does(&IMAGES) && has(Unit::Images),
+            Unit::Seconds => own.does(&["video"]) && has(Unit::Seconds),
+            Unit::Characters => own.does(&["speech"]),
+            _ => false,
+        })
+}
+
+/// Whether requests for the model can meet the condition. Nobody asks for a batch here, so its price
+/// counts only where the model has one.
+fn can_be_met(own: &OwnModel, unit: Unit, when: &Condition) -> bool {
+    let traits = &when.traits;
+    let is_batch = traits.service_tier == Some(ServiceTier::Batch);
+    let length =
+        when.input_tokens_above.is_none() || own.does(&PROMPTS) || own.does(&["embeddings"]);
+    let tier = traits.service_tier.is_none() || own.does(&PROMPTS);
+    let speed = traits.speed.is_none() || own.does(&["messages"]);
+    let resolution = traits.resolution.is_none() || unit == Unit::Seconds;
+    let batch = !is_batch || own.when.iter().any(|(own, _)| own == when);
+    length && tier && speed && resolution && batch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::in_tier;
+    use tollgate_money::money::Rate;
+
+    fn own(operation: &str, units: &[Unit]) -> OwnModel {
+        let base = units.iter().map(|unit| (*unit, Rate::default())).collect();
+        OwnModel { operations: vec![operation.to_owned()], base, ..OwnModel::default() }
+    }
+
+    #[test]
+    fn a_way_of_billing_stays_as_it_is() {
+        let base = Condition::default();
+        let by_image = own("image_generation", &[Unit::Images]);
+        assert!(fits(&by_image, Unit::Images, &base));
+        assert!(!fits(&by_image, Unit::InputTokens, &base), "tokens beside images");
+        let by_token = own("image_edit", &[Unit::InputTokens, Unit::OutputTokens]);
+        assert!(fits(&by_token, Unit::ImageInputTokens, &base));
+        assert!(!fits(&by_token, Unit::Images, &base), "images beside tokens");
+        let video = own("video", &[Unit::Seconds]);
+        assert!(fits(&video, Unit::Seconds, &base) && !fits(&video, Unit::OutputTokens, &base));
+    }
+
+    #[test]
+    fn conditions_are_those_that_requests_can_meet() {
+        let chat = own("chat", &[Unit::InputTokens]);
+        let embeddings = own("embeddings", &[Unit::InputTokens]);
+        let priority = in_tier(ServiceTier::Priority);
+        let long = Condition { input_tokens_above: Some(1), ..Condition::default() };
+        assert!(fits(&chat, Unit::InputTokens, &priority));
+        assert!(!fits(&embeddings, Unit::InputTokens, &priority));
+        assert!(fits(&embeddings, Unit::InputTokens, &long));
+        assert!(!fits(&chat, Unit::InputTokens, &in_tier(ServiceTier::Batch)));
+        let when = vec![(in_tier(ServiceTier::Batch), Vec::new())];
+        let batched = OwnModel { when, ..chat };
+        assert!(fits(&batched, Unit::InputTokens, &in_tier(ServiceTier::Batch)));
+    }
+}

@@ -1,0 +1,121 @@
+//! Which entries of lists are about a model of ours.
+
+use super::NamedCatalogue;
+use crate::listing::{ListFormat, Listing};
+use crate::own::{OwnModel, OwnTarget};
+use crate::provider::{comparable, family, undated};
+use crate::report::ListSummary;
+
+/// An entry of a list, by the names that are compared.
+struct IndexedListing<'a> {
+    family: String,
+    model: String,
+    /// Its name at OpenRouter, which serves it as well.
+    resold_as: Option<String>,
+    listing: &'a Listing,
+}
+
+/// The entries of all lists, with the label of each list.
+pub(super) struct Index<'a> {
+    lists: Vec<(ListSummary, Vec<IndexedListing<'a>>)>,
+}
+
+/// An entry that is about a model of ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Witness<'a> {
+    /// The label of its list.
+    pub(super) source: &'a str,
+    /// What the list says of it.
+    pub(super) listing: &'a Listing,
+}
+
+impl<'a> Index<'a> {
+    /// The index of these lists. One that is the only one of its format is labelled by that, and others
+    /// with a number as well.
+    pub(super) fn new(lists: &'a [NamedCatalogue]) -> Self {
+        let labelled = lists.iter().enumerate().map(|(index, list)| {
+            let format = list.catalogue.format;
+            let is_alike = |other: &&NamedCatalogue| other.catalogue.format == format;
+            let count = lists.iter().filter(is_alike).count();
+            let earlier = lists.iter().take(index).filter(is_alike).count();
+            let label = match count {
+                1 => format.as_str().to_owned(),
+                _ => format!("{} {}", format.as_str(), earlier.saturating_add(1)),
+            };
+            let models = list.catalogue.listings.len();
+            let summary = ListSummary { label, name: list.name.clone(), format, models };
+            let known = |listing: &'a Listing| IndexedListing {
+                family: family(&listing.provider),
+                model: comparable(&listing.model),
+                resold_as: (format == ListFormat::OpenRouter)
+                    .then(|| comparable(&listing.listed_as)),
+                listing,
+            };
+            (summary, list.catalogue.listings.iter().map(known).collect())
+        });
+        Self { lists: labelled.collect() }
+    }
+
+    /// The lists, as they are told of in a report.
+    pub(super) fn summaries(&self) -> Vec<ListSummary> {
+        self.lists.iter().map(|(summary, _)| summary.clone()).collect()
+    }
+
+    /// The entries about a model, of which `all` are the others.
+    pub(super) fn witnesses(&'a self, own: &OwnModel, all: &[OwnModel]) -> Vec<Witness<'a>> {
+        let mut found: Vec<Witness<'a>> = Vec::new();
+        for (summary, known) in &self.lists {
+            for target in &own.targets {
+                for listing in entries(known, own, target, all) {
+                    if !found.iter().any(|witness| std::ptr::eq(witness.listing, listing)) {
+                        found.push(Witness { source: &summary.label, listing });
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The entries of one list about one target of a model.
+fn entries<'a>(
+    known: &[IndexedListing<'a>],
+    own: &OwnModel,
+    target: &OwnTarget,
+    all: &[OwnModel],
+) -> Vec<&'a Listing> {
+    let provider = family(&target.upstream);
+    let named = |is_meant: &dyn Fn(&str) -> bool| -> Vec<&'a Listing> {
+        let is_this = |known: &&IndexedListing<'_>| {
+            let resold = known.resold_as.as_deref().filter(|_| provider == "openrouter");
+            (known.family == provider && is_meant(&known.model)) || resold.is_some_and(is_meant)
+        };
+        known.iter().filter(is_this).map(|known| known.listing).collect()
+    };
+    let name = match (&target.model, own.pattern()) {
+        (Some(model), _) => model,
+        (None, None) => &own.id,
+        (None, Some(beginning)) => {
+            let beginning = comparable(beginning);
+            return named(&|model| {
+                model.starts_with(&beginning) && !is_another(model, &beginning, all)
+            });
+        }
+    };
+    let exact = named(&|model| model == comparable(name));
+    match undated(&target.upstream, name) {
+        Some(undated) if exact.is_empty() => named(&|model| model == comparable(undated)),
+        _ => exact,
+    }
+}
+
+/// Whether a name that fits a pattern is that of another model: an id, or a longer pattern's.
+fn is_another(model: &str, beginning: &str, all: &[OwnModel]) -> bool {
+    all.iter().any(|other| match other.pattern() {
+        None => comparable(&other.id) == model,
+        Some(longer) => {
+            let longer = comparable(longer);
+            longer.len() > beginning.len() && model.starts_with(&longer)
+        }
+    })
+}

@@ -1,0 +1,226 @@
+//! What a price list says of its models, in our units.
+
+use tollgate_money::money::Rate;
+use tollgate_money::price::{Condition, Unit};
+
+use crate::figure::{self, FigureError, Per};
+use crate::tree::Tree;
+
+/// How a price list is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListFormat {
+    /// The `api.json` of models.dev.
+    ModelsDev,
+    /// The `model_prices_and_context_window.json` of LiteLLM.
+    LiteLlm,
+    /// The answer of OpenRouter's `/api/v1/models`.
+    OpenRouter,
+}
+
+impl ListFormat {
+    /// The name of who keeps such lists.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ModelsDev => "models.dev",
+            Self::LiteLlm => "litellm",
+            Self::OpenRouter => "openrouter",
+        }
+    }
+}
+
+/// A price list that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalogue {
+    /// How it is written.
+    pub format: ListFormat,
+    /// Its models, in its order.
+    pub listings: Vec<Listing>,
+}
+
+/// What a list says of one model of one provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// Who serves it, by the list's name for them.
+    pub provider: String,
+    /// The provider's name for it, without a prefix of the list's.
+    pub model: String,
+    /// The key or id under which the list has it.
+    pub listed_as: String,
+    /// What it costs, as far as there are units for it here.
+    pub rates: Vec<ListedRate>,
+    /// Prices that cannot be said here.
+    pub unsayable: Vec<Unsayable>,
+    /// Why the entry cannot be read; nothing of it counts then.
+    pub malformed: Option<String>,
+    /// The tokens that it takes.
+    pub context_tokens_max: Option<u64>,
+    /// The tokens that it puts out at most.
+    pub output_tokens_max: Option<u64>,
+}
+
+/// What one unit costs where a condition holds; the base price for the condition without any fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedRate {
+    /// What it is the price of.
+    pub unit: Unit,
+    /// What a request must be like.
+    pub when: Condition,
+    /// The price of one unit.
+    pub rate: Rate,
+}
+
+/// A price that is not zero and has no unit here, or none that can be billed exactly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsayable {
+    /// The list's name for it.
+    pub key: String,
+    /// The price as it was typed; empty for one in parts.
+    pub figure: String,
+    /// Why it cannot be said here.
+    pub why: String,
+}
+
+/// What a price of a list stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// The price of a unit.
+    Price(Unit, Per),
+    /// A price for a part of what a unit counts, which is charged as that unit here: right where both
+    /// prices are the same, and else nothing that can be said.
+    PartOf(Unit, Per),
+    /// That of a part which can be all that there is: the price of the unit where that has none.
+    InPlaceOf(Unit, Per),
+    /// Nothing here counts it.
+    Unknown,
+}
+
+/// A listing that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct EntryReading {
+    rates: Vec<ListedRate>,
+    unsayable: Vec<Unsayable>,
+    parts: Vec<PartPrice>,
+    malformed: Option<String>,
+}
+
+/// A price for a part of what a unit counts.
+#[derive(Debug)]
+struct PartPrice {
+    key: String,
+    figure: String,
+    can_stand_in: bool,
+    listed: ListedRate,
+}
+
+impl EntryReading {
+    /// A price by the list's name for it.
+    pub(crate) fn price(&mut self, key: &str, value: &Tree<'_>, meaning: Meaning, when: Condition) {
+        let (unit, per, part) = match meaning {
+            Meaning::Price(unit, per) => (unit, per, None),
+            Meaning::PartOf(unit, per) => (unit, per, Some(false)),
+            Meaning::InPlaceOf(unit, per) => (unit, per, Some(true)),
+            Meaning::Unknown => return self.unknown(key, value),
+        };
+        let figure = match value {
+            Tree::Word => return,
+            Tree::Number(figure) => *figure,
+            Tree::Text(figure) => figure.as_str(),
+            Tree::List(_) | Tree::Fields(_) => return self.refuse(key, "is not a number"),
+        };
+        let listed = match figure::rate(figure, per) {
+            Ok(rate) => ListedRate { unit, when, rate },
+            Err(FigureError::NotANumber) => {
+                return self.refuse(key, &format!("is not a number: {figure:?}"));
+            }
+            Err(error) => return self.unsayable(key, figure, &error.to_string()),
+        };
+        match part {
+            None => self.add(key, figure, listed),
+            Some(_) if listed.rate == Rate::default() => {}
+            Some(can_stand_in) => {
+                let (key, figure) = (key.to_owned(), figure.to_owned());
+                self.parts.push(PartPrice { key, figure, can_stand_in, listed });
+            }
+        }
+    }
+
+    /// A price that cannot be said here, for this reason.
+    pub(crate) fn unsayable(&mut self, key: &str, figure: &str, why: &str) {
+        let (key, figure, why) = (key.to_owned(), figure.to_owned(), why.to_owned());
+        self.unsayable.push(Unsayable { key, figure, why });
+    }
+
+    /// The entry cannot be read: its field `key` is wrong in this way.
+    pub(crate) fn refuse(&mut self, key: &str, why: &str) {
+        self.malformed.get_or_insert_with(|| format!("`{key}` {why}"));
+    }
+
+    /// A price of something that nothing here counts. One of zero is no matter.
+    fn unknown(&mut self, key: &str, value: &Tree<'_>) {
+        const WHY: &str = "there is no unit for it";
+        match value {
+            Tree::Number(figure) if figure::rate(figure, Per::One) == Ok(Rate::default()) => {}
+            Tree::Number(figure) => self.unsayable(key, figure, WHY),
+            Tree::Text(text) => match figure::rate(text, Per::One) {
+                Ok(rate) if rate == Rate::default() => {}
+                // Words are no price.
+                Err(FigureError::NotANumber) => {}
+                Ok(_) | Err(_) => self.unsayable(key, text, WHY),
+            },
+            Tree::List(items) if !items.is_empty() => self.unsayable(key, "", WHY),
+            Tree::Fields(fields) if !fields.is_empty() => self.unsayable(key, "", WHY),
+            Tree::Word | Tree::List(_) | Tree::Fields(_) => {}
+        }
+    }
+
+    fn add(&mut self, key: &str, figure: &str, listed: ListedRate) {
+        let is_same =
+            |earlier: &&ListedRate| earlier.unit == listed.unit && earlier.when == listed.when;
+        match self.rates.iter().find(is_same) {
+            None => self.rates.push(listed),
+            Some(earlier) if earlier.rate == listed.rate => {}
+            Some(_) => self.unsayable(key, figure, "it contradicts another price of the entry"),
+        }
+    }
+
+    /// What was read, once all prices are known that others are held against.
+    pub(crate) fn finish(mut self, provider: &str, model: &str, listed_as: &str) -> Listing {
+        for part in std::mem::take(&mut self.parts) {
+            let ListedRate { unit, when, rate } = part.listed;
+            let listed = |when: Condition| {
+                let mut rates = self.rates.iter();
+                rates.find(|listed| listed.unit == unit && listed.when == when)
+            };
+            // A tier that has no price of its own for the unit has its base price.
+            let whole = listed(when).or_else(|| listed(Condition::default()));
+            let whole = whole.map(|listed| listed.rate).filter(|whole| *whole != Rate::default());
+            match whole {
+                None if part.can_stand_in => {
+                    self.rates.retain(|listed| listed.unit != unit || listed.when != when);
+                    self.rates.push(part.listed);
+                }
+                Some(whole) if whole == rate => {}
+                _ => {
+                    let why = format!("it is charged as `{}` here", unit.info().price);
+                    self.unsayable(&part.key, &part.figure, &why);
+                }
+            }
+        }
+        let Self { mut rates, mut unsayable, malformed, .. } = self;
+        if malformed.is_some() {
+            rates.clear();
+            unsayable.clear();
+        }
+        Listing {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            listed_as: listed_as.to_owned(),
+            rates,
+            unsayable,
+            malformed,
+            context_tokens_max: None,
+            output_tokens_max: None,
+        }
+    }
+}

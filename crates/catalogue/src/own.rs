@@ -1,0 +1,133 @@
+//! Our models, as `models.yaml` prices them.
+
+use tollgate_money::money::Rate;
+use tollgate_money::price::{Condition, Unit};
+
+/// A model of `models.yaml`, with the prices that were typed: what has a price by default has none here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnModel {
+    /// The name that customers use; a pattern where it ends with an asterisk.
+    pub id: String,
+    /// What it can be asked to do, in the words of `models.yaml`.
+    pub operations: Vec<String>,
+    /// Where it is served.
+    pub targets: Vec<OwnTarget>,
+    /// Whether it is said to cost nothing. It is compared with nothing then.
+    pub free: bool,
+    /// The prices below `prices`.
+    pub base: Vec<(Unit, Rate)>,
+    /// The entries of `prices_when`, in their order: what they name.
+    pub when: Vec<(Condition, Vec<(Unit, Rate)>)>,
+    /// The tokens that it takes.
+    pub context_tokens_max: Option<u64>,
+    /// The tokens that it puts out at most.
+    pub output_tokens_max: Option<u64>,
+}
+
+/// One place where a model is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnTarget {
+    /// The name of the upstream.
+    pub upstream: String,
+    /// The upstream's name for the model; `None` for the name that customers use.
+    pub model: Option<String>,
+}
+
+impl OwnModel {
+    /// The beginning of the names that a pattern stands for; `None` of a plain id.
+    pub(crate) fn pattern(&self) -> Option<&str> {
+        self.id.strip_suffix('*')
+    }
+
+    /// Whether it can be asked for one of these operations.
+    pub(crate) fn does(&self, operations: &[&str]) -> bool {
+        self.operations.iter().any(|own| operations.contains(&own.as_str()))
+    }
+
+    /// The price that was typed for a unit under exactly this condition.
+    pub(crate) fn typed(&self, unit: Unit, when: &Condition) -> Option<Rate> {
+        if *when == Condition::default() {
+            return rate_among(&self.base, unit);
+        }
+        self.when.iter().find(|(own, _)| own == when).and_then(|(_, rates)| rate_among(rates, unit))
+    }
+
+    /// What a unit costs in a request that meets this condition and no other.
+    pub(crate) fn charged(&self, unit: Unit, when: &Condition) -> Rate {
+        let met = self.when.iter().find(|(own, _)| when.implies(own));
+        let branch = met.map(|(_, rates)| rates.as_slice()).unwrap_or_default();
+        let like = std::iter::successors(Some(unit), |unit| unit.info().priced_as);
+        let typed = |unit| rate_among(branch, unit).or_else(|| rate_among(&self.base, unit));
+        like.into_iter().find_map(typed).unwrap_or_default()
+    }
+
+    /// Types a price. One that depends on a condition needs one that does not, which is what is charged
+    /// without it now. A new entry comes before those that it is a special case of.
+    pub(crate) fn set(&mut self, unit: Unit, when: &Condition, rate: Rate) {
+        if *when == Condition::default() {
+            return put(&mut self.base, unit, rate);
+        }
+        if rate_among(&self.base, unit).is_none() {
+            let charged = self.charged(unit, &Condition::default());
+            put(&mut self.base, unit, charged);
+        }
+        if let Some((_, rates)) = self.when.iter_mut().find(|(own, _)| own == when) {
+            return put(rates, unit, rate);
+        }
+        let general = self.when.iter().position(|(own, _)| when.implies(own));
+        let place = general.unwrap_or(self.when.len());
+        self.when.insert(place, (*when, vec![(unit, rate)]));
+    }
+}
+
+fn rate_among(rates: &[(Unit, Rate)], unit: Unit) -> Option<Rate> {
+    rates.iter().find(|(own, _)| *own == unit).map(|(_, rate)| *rate)
+}
+
+/// Replaces the price of a unit, or adds it in the order of units.
+fn put(rates: &mut Vec<(Unit, Rate)>, unit: Unit, rate: Rate) {
+    rates.retain(|(own, _)| *own != unit);
+    rates.push((unit, rate));
+    rates.sort_by_key(|(own, _)| *own);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::in_tier;
+    use tollgate_money::price::ServiceTier;
+
+    const fn dollars(count: i64) -> Rate {
+        Rate::from_femtousd(count * 1_000_000_000)
+    }
+
+    fn above(tokens: u64) -> Condition {
+        Condition { input_tokens_above: Some(tokens), ..Condition::default() }
+    }
+
+    #[test]
+    fn a_unit_without_a_price_has_that_of_another() {
+        let base = vec![(Unit::InputTokens, dollars(2)), (Unit::OutputTokens, dollars(8))];
+        let when = vec![(above(200_000), vec![(Unit::InputTokens, dollars(4))])];
+        let own = OwnModel { base, when, ..OwnModel::default() };
+        let charged = |unit, when| own.charged(unit, &when);
+        assert_eq!(charged(Unit::CacheWrite1hTokens, Condition::default()), dollars(2));
+        assert_eq!(charged(Unit::CacheReadTokens, above(272_000)), dollars(4), "of its length");
+        assert_eq!(charged(Unit::OutputTokens, above(272_000)), dollars(8), "of the base");
+        assert_eq!(charged(Unit::WebSearches, Condition::default()), Rate::default());
+        assert_eq!(own.typed(Unit::CacheReadTokens, &above(200_000)), None);
+    }
+
+    #[test]
+    fn a_special_entry_comes_before_a_general_one() {
+        let base = vec![(Unit::InputTokens, dollars(2))];
+        let when = vec![(above(200_000), vec![(Unit::InputTokens, dollars(4))])];
+        let mut own = OwnModel { base, when, ..OwnModel::default() };
+        own.set(Unit::InputTokens, &above(272_000), dollars(5));
+        own.set(Unit::CacheReadTokens, &in_tier(ServiceTier::Priority), dollars(1));
+        let conditions: Vec<_> = own.when.iter().map(|(condition, _)| *condition).collect();
+        assert_eq!(conditions, [above(272_000), above(200_000), in_tier(ServiceTier::Priority)]);
+        let read = own.typed(Unit::CacheReadTokens, &Condition::default());
+        assert_eq!(read, Some(dollars(2)), "a price for requests that meet no condition");
+    }
+}

@@ -1,0 +1,134 @@
+//! The answer of OpenRouter's `/api/v1/models`: models by the names of their authors, with prices as
+//! strings of US dollars for one unit.
+//!
+//! Source: <https://openrouter.ai/docs/api/api-reference/models/get-models>. A `-1` is a price that
+//! depends on where a request goes.
+
+use tollgate_money::price::{Condition, Unit};
+
+use super::{begin, tokens};
+use crate::figure::Per;
+use crate::listing::{Listing, Meaning};
+use crate::tree::Tree;
+
+/// What the fields of `pricing` stand for. `image` is a picture in the input, of which authors count
+/// tokens; where it costs what text does, it is charged as text.
+const COSTS: &[(&str, Meaning)] = &[
+    ("prompt", Meaning::Price(Unit::InputTokens, Per::One)),
+    ("completion", Meaning::Price(Unit::OutputTokens, Per::One)),
+    ("input_cache_read", Meaning::Price(Unit::CacheReadTokens, Per::One)),
+    ("input_cache_write", Meaning::Price(Unit::CacheWriteTokens, Per::One)),
+    ("input_cache_write_1h", Meaning::Price(Unit::CacheWrite1hTokens, Per::One)),
+    ("audio", Meaning::Price(Unit::AudioInputTokens, Per::One)),
+    ("audio_output", Meaning::Price(Unit::AudioOutputTokens, Per::One)),
+    ("image_token", Meaning::Price(Unit::ImageInputTokens, Per::One)),
+    ("web_search", Meaning::Price(Unit::WebSearches, Per::One)),
+    ("request", Meaning::Price(Unit::Requests, Per::One)),
+    ("image", Meaning::PartOf(Unit::InputTokens, Per::One)),
+    ("internal_reasoning", Meaning::PartOf(Unit::OutputTokens, Per::One)),
+    ("input_audio_cache", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
+];
+
+/// The models of all authors.
+pub(super) fn listings(tree: &Tree<'_>) -> Vec<Listing> {
+    tree.get("data").map(Tree::items).unwrap_or_default().iter().filter_map(listing).collect()
+}
+
+/// `None` for an entry without a name, of which nobody can say anything.
+fn listing(entry: &Tree<'_>) -> Option<Listing> {
+    let id = entry.get("id").and_then(Tree::text)?;
+    let mut reading = begin(entry);
+    match entry.get("pricing") {
+        Some(pricing) if pricing.is_object() => {
+            if let Some(field) = pricing.twice() {
+                reading.refuse(field, "is there twice");
+            }
+            for (key, value) in pricing.fields() {
+                let known = COSTS.iter().find(|(name, _)| name == key);
+                let meaning = known.map_or(Meaning::Unknown, |(_, meaning)| *meaning);
+                reading.price(key, value, meaning, Condition::default());
+            }
+        }
+        _ => reading.refuse("pricing", "is not an object"),
+    }
+    let (author, model) = id.split_once('/').unwrap_or(("openrouter", id));
+    let mut listing = reading.finish(author, model, id);
+    listing.context_tokens_max = tokens(entry.get("context_length"));
+    let provider = entry.get("top_provider");
+    listing.output_tokens_max =
+        tokens(provider.and_then(|provider| provider.get("max_completion_tokens")));
+    Some(listing)
+}
+
+/// Writes what [`listings`] reads.
+#[cfg(test)]
+pub(super) fn write(listings: &[Listing]) -> String {
+    let entries = listings.iter().map(|listing| {
+        let fields = listing.rates.iter().map(|listed| {
+            let is_named = |meaning: &Meaning| *meaning == Meaning::Price(listed.unit, Per::One);
+            let (name, _) = COSTS.iter().find(|(_, meaning)| is_named(meaning)).expect("a name");
+            format!("\"{name}\": \"{}\"", listed.rate.dollars(1))
+        });
+        let fields = fields.collect::<Vec<_>>().join(", ");
+        format!("{{\"id\": \"{}\", \"pricing\": {{{fields}}}}}", listing.listed_as)
+    });
+    format!("{{\"data\": [{}]}}", entries.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(id: &str) -> Listing {
+        let text = include_str!("../../fixtures/openrouter.json");
+        let listings = listings(&Tree::parse(text).expect("JSON"));
+        listings.into_iter().find(|listing| listing.listed_as == id).expect("a listing")
+    }
+
+    fn dollars(listing: &Listing, unit: Unit) -> Option<String> {
+        let listed = listing.rates.iter().find(|listed| listed.unit == unit)?;
+        Some(listed.rate.dollars(unit.info().per))
+    }
+
+    #[test]
+    fn prices_are_strings_for_one_unit() {
+        let sonnet = found("anthropic/claude-sonnet-4.6");
+        assert_eq!(
+            (sonnet.provider.as_str(), sonnet.model.as_str()),
+            ("anthropic", "claude-sonnet-4.6")
+        );
+        for (unit, price) in [
+            (Unit::InputTokens, "3.00"),
+            (Unit::OutputTokens, "15.00"),
+            (Unit::CacheReadTokens, "0.30"),
+            (Unit::CacheWriteTokens, "3.75"),
+            (Unit::WebSearches, "10.00"),
+        ] {
+            assert_eq!(dollars(&sonnet, unit).as_deref(), Some(price), "{unit:?}");
+        }
+        assert_eq!(sonnet.context_tokens_max, Some(1_000_000));
+        assert_eq!(sonnet.output_tokens_max, Some(128_000));
+        assert_eq!(found("x-ai/grok-4").output_tokens_max, None, "which is null there");
+    }
+
+    #[test]
+    fn parts_at_the_price_of_the_whole_are_no_matter() {
+        let pro = found("google/gemini-2.5-pro");
+        assert!(pro.unsayable.is_empty(), "pictures as text, thinking as output");
+        assert_eq!(dollars(&pro, Unit::AudioInputTokens).as_deref(), Some("1.25"));
+    }
+
+    #[test]
+    fn what_cannot_be_billed_exactly_is_named() {
+        let flash = found("google/gemini-2.5-flash").unsayable;
+        let [write] = flash.as_slice() else { panic!("{flash:?}") };
+        assert_eq!(write.key, "input_cache_write");
+        assert_eq!(write.why, "it has more decimals than can be billed exactly");
+        let auto = found("openrouter/auto").unsayable;
+        assert_eq!(auto.len(), 2, "{auto:?}");
+        assert!(auto.iter().all(|unsayable| unsayable.why == "it is negative"));
+        assert!(found("qwen/qwen3-vl-235b-a22b-thinking").unsayable.is_empty(), "zeros");
+        let words = found("openai/o4-mini").malformed;
+        assert_eq!(words.as_deref(), Some("`pricing` is not an object"));
+    }
+}

@@ -1,0 +1,138 @@
+//! `tollgate models`: models and their prices, held against public lists.
+
+use std::io::Read as _;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+
+use super::exit;
+use super::files::Files;
+use super::serve;
+use crate::catalogue::{self, LIST_BYTES_MAX, NamedCatalogue, OwnModel, OwnTarget};
+use crate::config::{self, TypedModel};
+use crate::outbound::Outbound;
+
+/// The exit code when something differs; that of `diff`.
+const DIFFERENT: u8 = 1;
+/// The exit code when nothing can be said; that of `diff`.
+const TROUBLE: u8 = 2;
+
+/// Models, and what public lists say of their prices.
+#[derive(Debug, Args)]
+pub(super) struct ModelsArgs {
+    #[command(subcommand)]
+    command: ModelsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelsCommand {
+    /// Hold models.yaml against public price lists, and propose changes; no file is changed. Exits
+    /// with 0 for nothing, 1 for something that differs, 2 when that cannot be said.
+    #[command(after_help = "\
+Examples:
+  tollgate models sync --from https://models.dev/api.json
+  tollgate models sync --from prices.json --from api.json --models models.yaml
+  curl -s https://openrouter.ai/api/v1/models | tollgate models sync --from - --json")]
+    Sync(SyncModels),
+}
+
+#[derive(Debug, Args)]
+struct SyncModels {
+    /// A price list of models.dev, LiteLLM or OpenRouter: a file, `-` for standard input, or an
+    /// https:// URL. Can be said several times.
+    #[arg(long, required = true, value_name = "FILE_OR_URL")]
+    from: Vec<String>,
+    /// Print the report as one JSON document.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    files: Files,
+}
+
+impl ModelsArgs {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// None: what went wrong is said, and has the code of `diff`.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let ModelsCommand::Sync(sync) = self.command;
+        Ok(sync.run().unwrap_or_else(|error| {
+            exit::say(&error);
+            ExitCode::from(TROUBLE)
+        }))
+    }
+}
+
+impl SyncModels {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let own: Vec<OwnModel> = match config::typed_models(&self.files.models()) {
+            Ok(models) => models.into_iter().map(own_model).collect(),
+            Err(errors) => {
+                serve::print(&errors);
+                bail!("the models are not in order");
+            }
+        };
+        let lists: Vec<NamedCatalogue> =
+            self.from.iter().map(|from| named_list(from)).collect::<anyhow::Result<_>>()?;
+        let report = catalogue::compare(&own, &lists);
+        if self.json {
+            println!("{}", catalogue::as_json(&report));
+        } else {
+            print!("{}", catalogue::as_text(&report));
+        }
+        Ok(if report.is_different() { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    }
+}
+
+fn own_model(typed: TypedModel) -> OwnModel {
+    let target = |(upstream, model): (String, Option<String>)| OwnTarget { upstream, model };
+    OwnModel {
+        id: typed.id,
+        operations: typed.operations.into_iter().map(str::to_owned).collect(),
+        targets: typed.targets.into_iter().map(target).collect(),
+        free: typed.free,
+        base: typed.prices,
+        when: typed.prices_when,
+        context_tokens_max: typed.context_tokens_max,
+        output_tokens_max: typed.output_tokens_max,
+    }
+}
+
+fn named_list(from: &str) -> anyhow::Result<NamedCatalogue> {
+    let bytes = list_bytes(from)?;
+    let catalogue =
+        catalogue::read(&bytes).with_context(|| format!("cannot use the list {from}"))?;
+    Ok(NamedCatalogue { name: from.to_owned(), catalogue })
+}
+
+/// What a list holds, wherever it is.
+fn list_bytes(from: &str) -> anyhow::Result<Vec<u8>> {
+    if from == "-" {
+        // One byte more than is allowed: who reads it says that it is too long.
+        let bytes_max = u64::try_from(LIST_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+        let mut bytes = Vec::new();
+        let mut input = std::io::stdin().lock().take(bytes_max);
+        input.read_to_end(&mut bytes).context("cannot read standard input")?;
+        return Ok(bytes);
+    }
+    if from.starts_with("https://") {
+        return fetched(from).with_context(|| format!("cannot fetch {from}"));
+    }
+    if from.starts_with("http://") {
+        bail!("{from} is not fetched: prices that anybody on the way could change are no prices");
+    }
+    std::fs::read(from).with_context(|| format!("cannot read {from}"))
+}
+
+fn fetched(url: &str) -> anyhow::Result<Vec<u8>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let answer = Outbound::new()?.fetch_named(url).await?;
+        let status = answer.status();
+        if status != 200 {
+            bail!("it answers with status {status}");
+        }
+        Ok(answer.whole_within(LIST_BYTES_MAX).await?.to_vec())
+    })
+}
