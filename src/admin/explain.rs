@@ -11,8 +11,10 @@ use super::AdminState;
 use super::error::{ApiError, ApiResult};
 use super::request::Params;
 use crate::balance::{CircuitStanding as Standing, Way};
-use crate::config::snapshot::Model;
+use crate::config::snapshot::{Model, TargetCost};
 use crate::ledger::KeyId;
+use crate::money::Rate;
+use crate::price::UNITS;
 
 /// Whose request for what.
 #[derive(Deserialize, JsonSchema)]
@@ -45,6 +47,8 @@ pub(super) struct ExplainedTarget {
     pub(super) priority: u32,
     pub(super) weight: u32,
     pub(super) in_flight: u32,
+    /// What the operator pays there, by the names of `models.yaml`; `null` where nobody knows.
+    pub(super) cost: Option<String>,
     /// The share of calls that it gets now.
     pub(super) percent: f64,
     pub(super) why: String,
@@ -103,11 +107,30 @@ fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<ExplainedTarget> {
             priority: way.target.priority,
             weight: way.target.weight,
             in_flight: way.channel.in_flight(),
+            cost: way.target.cost.as_ref().map(cost),
             percent: (100.0 * way.share).round(),
             why: why(way, first),
         }
     };
     ways.iter().map(one).collect()
+}
+
+/// What a target costs, for people.
+fn cost(cost: &TargetCost) -> String {
+    let list = match cost {
+        TargetCost::Reported => return "as its upstream reports".to_owned(),
+        TargetCost::Prices(list) => list,
+    };
+    let costs = UNITS.iter().filter(|info| {
+        let rate = list.base[info.unit];
+        let like = info.priced_as.map(|like| list.base[like]);
+        rate != Rate::default() && like != Some(rate)
+    });
+    let costs = costs.map(|info| {
+        let dollars = list.base[info.unit].dollars(info.per);
+        format!("{}: {dollars}", info.price)
+    });
+    costs.collect::<Vec<_>>().join(", ")
 }
 
 fn why(way: &Way<'_>, first: Option<u32>) -> String {

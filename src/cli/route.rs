@@ -88,6 +88,9 @@ fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
         let (percent, priority) = (percent.as_f64().unwrap_or(0.0), priority.as_u64().unwrap_or(0));
         let (name, why) = (text(&target["target"]), text(&target["why"]));
         writeln!(out, "{percent:>4} %  priority {priority}  {place}  {name}  {why}")?;
+        if let Some(cost) = target["cost"].as_str() {
+            writeln!(out, "        costs {cost}")?;
+        }
     }
     Ok(())
 }

@@ -298,7 +298,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 45, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 46, "the number of files in tests/config/invalid");
 }
 
 #[test]
@@ -406,6 +406,28 @@ fn a_cached_token_costs_what_a_plain_one_does_unless_the_file_says_otherwise() {
     let prices = loads(MINIMAL_ROUTES, &models).models[0].prices.base;
     assert_eq!(prices.cache_write.femtousd(), 200_000_000);
     assert_eq!(prices.cache_write_1h, prices.cache_write, "an hour costs what five minutes do");
+}
+
+#[test]
+fn targets_that_cost_least_come_first_where_that_is_preferred() {
+    let targets = "[
+      { upstream: openai, model: unknown },
+      { upstream: openai, model: dear, cost: { of: list, times: 2 } },
+      { upstream: openai, model: cheap, cost: { input_per_1m_tokens: 0.1, output_per_1m_tokens: 0.6 } },
+      { upstream: openai, model: cheap-too, cost: { input_per_1m_tokens: 0.1, output_per_1m_tokens: 0.6 } },
+      { upstream: openai, model: reserve, priority: 1, cost: { of: list, times: 0 } },
+    ]";
+    let models = MINIMAL_MODELS.replace("[{ upstream: openai }]", targets);
+    let ranks = |routes: &str| -> Vec<(u32, String)> {
+        let snapshot = loads(routes, &models);
+        let targets = snapshot.models[0].targets.iter();
+        targets.map(|one| (one.priority, one.model.clone().unwrap_or_default())).collect()
+    };
+    let routes = format!("{MINIMAL_ROUTES}balancing: {{ prefer: least_cost }}\n");
+    let expected = [(0, "cheap"), (0, "cheap-too"), (1, "dear"), (2, "unknown"), (3, "reserve")];
+    assert_eq!(ranks(&routes), expected.map(|(rank, name)| (rank, name.to_owned())));
+    let typed = ranks(MINIMAL_ROUTES).into_iter().map(|(priority, _)| priority);
+    assert_eq!(typed.collect::<Vec<_>>(), [0, 0, 0, 0, 1], "else they stay as they are");
 }
 
 #[test]

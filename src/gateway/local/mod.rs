@@ -3,6 +3,7 @@
 pub(super) mod usage;
 pub(super) mod hosted;
 pub(super) mod inward;
+mod pricing;
 
 use http::Method;
 use http::header::UPGRADE;
@@ -118,11 +119,17 @@ impl<'a> Local<'a> {
     }
 }
 
-/// A model in the shape that the client's SDK reads. There is no creation time to tell.
+/// A model in the shape that the client's SDK reads, with its prices. There is no creation time to tell.
 fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
     match envelope {
         Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
-            json!({"id": id, "object": "model", "created": 0, "owned_by": model.owned_by})
+            json!({
+                "id": id,
+                "object": "model",
+                "created": 0,
+                "owned_by": model.owned_by,
+                "pricing": pricing::pricing(&model.prices),
+            })
         }
         Envelope::Anthropic => json!({
             "type": "model",
@@ -132,6 +139,7 @@ fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
             "lifecycle": "active",
             "max_input_tokens": model.limits.input_tokens_max,
             "max_tokens": model.limits.output_tokens_max,
+            "pricing": pricing::pricing(&model.prices),
         }),
     }
 }

@@ -3,10 +3,38 @@
 use super::prices::{field, prices, typed};
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::snapshot::TargetCost;
+use crate::snapshot::{Target, TargetCost};
 use crate::spans::Path;
-use tollgate_money::money::{Factor, Rate};
-use tollgate_money::price::{PriceList, Unit};
+use tollgate_money::money::{Factor, Nanousd, Rate};
+use tollgate_money::price::{PriceList, Unit, Usage};
+
+/// What is compared of targets: some text, an image, a second of video, and what is spoken in it.
+const TYPICAL: Usage = Usage {
+    input_tokens: 750_000,
+    output_tokens: 250_000,
+    images: 1,
+    seconds: 1,
+    characters: 1_000_000,
+    ..Usage::ZERO
+};
+
+/// Gives targets, which stand in the order of their priorities, priorities by their cost within each.
+/// Those whose cost nobody knows come last.
+pub(super) fn rank(targets: &mut [Target]) {
+    let typical = |target: &Target| match &target.cost {
+        Some(TargetCost::Prices(list)) => list.base.cost(&TYPICAL),
+        Some(TargetCost::Reported) | None => Nanousd::MAX,
+    };
+    targets.sort_by_key(|target| (target.priority, typical(target)));
+    let mut last = None;
+    let mut rank = 0;
+    for target in targets {
+        let key = (target.priority, typical(target));
+        rank += u32::from(last.is_some_and(|last| last != key));
+        last = Some(key);
+        target.priority = rank;
+    }
+}
 
 /// Compiles the cost of a target of a model with these prices, and notes what is missing or
 /// contradictory.

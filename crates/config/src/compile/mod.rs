@@ -19,6 +19,7 @@ mod bodies;
 mod console;
 mod cost;
 mod hosted;
+mod known_tiers;
 mod limits;
 mod listeners;
 mod mcp;
@@ -42,6 +43,8 @@ struct Upstreams {
     on: HashMap<String, Arc<Upstream>>,
     /// Every name that was typed; `None` when the whole mapping cannot be read.
     typed: Option<Vec<String>>,
+    /// What decides among targets of one priority.
+    prefer: raw::Prefer,
 }
 
 /// Compiles both files; `None` when there are errors, which the documents then hold.
@@ -56,13 +59,15 @@ pub(super) fn compile(
     let raw_routes: Option<raw::Routes> = routes.read(&["upstreams"]);
     let raw_models: Option<raw::Models> = models.read(&["models"]);
 
+    let prefer = raw_routes.as_ref().map_or(raw::Prefer::Weight, |raw| raw.balancing.prefer);
     let compiled = raw_routes.map(|raw| routes::compile(routes, raw, overrides));
     let upstreams = match &compiled {
         Some(compiled) => Upstreams {
             on: compiled.upstreams.clone(),
             typed: Some(routes.keys(&["upstreams"]).into_iter().map(str::to_owned).collect()),
+            prefer,
         },
-        None => Upstreams { on: HashMap::new(), typed: None },
+        None => Upstreams { on: HashMap::new(), typed: None, prefer },
     };
     let listed = raw_models.map(|raw| models::compile(models, raw, &upstreams));
     if routes.has_errors() || models.has_errors() {

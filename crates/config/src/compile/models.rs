@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Upstreams, check_name, cost, limits, pass, prices};
+use super::{Upstreams, check_name, cost, known_tiers, limits, pass, prices};
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
@@ -77,6 +77,7 @@ fn model(
     let limits = limits::compile(document, &at.key("limits"), &raw);
     limits::check_pattern(document, &at.key("limits"), &id, &raw.limits);
     check_reading(document, at, &raw, &operations);
+    known_tiers::check(document, at, &id, &raw);
     let lists = pass::Lists {
         fields: &raw.pass_fields,
         headers: &raw.pass_headers,
@@ -182,6 +183,9 @@ fn targets(
         }
     }
     targets.sort_by_key(|target| target.priority);
+    if upstreams.prefer == raw::Prefer::LeastCost {
+        cost::rank(&mut targets);
+    }
     targets
 }
 

@@ -11,6 +11,9 @@ use tollgate_money::price::{Condition, PriceList, Prices, ServiceTier, Traits, U
 use tollgate_protocols::limits::Priced;
 use tollgate_protocols::{Dialect, Operation};
 
+/// Nobody sells a token of text for less: a tenth of a cent for a million.
+const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
+
 /// The units that operations are billed by: one of these sets must have a price for each.
 fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
     use Unit::{Characters, Images, InputTokens, OutputTokens, Seconds};
@@ -76,6 +79,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
         break;
     }
     without_effect(document, &prices_at, &typed, &operations);
+    suspicious(document, &prices_at, raw, &operations);
     conditional(document, at, raw, &operations);
     let when =
         |one: &raw::PricesWhen| (condition(&one.when), prices(&one.prices.over(&raw.prices)));
@@ -157,6 +161,32 @@ fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations
     }
 }
 
+/// Warns of prices of text that look like another figure than the one that is asked for.
+fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
+    let is_text =
+        |op: &Operation| matches!(op, Operation::Chat | Operation::Messages | Operation::Responses);
+    if !operations.iter().any(is_text) {
+        return;
+    }
+    let rate = |unit: Unit| raw.prices.rate(unit).filter(|rate| *rate > Rate::default());
+    let (input, output) = (rate(Unit::InputTokens), rate(Unit::OutputTokens));
+    for (unit, rate) in [(Unit::InputTokens, input), (Unit::OutputTokens, output)] {
+        if rate.is_some_and(|rate| rate < LEAST_RATE) {
+            let message = "a million tokens for less than a tenth of a cent";
+            let help = "is this the price of one token? It is asked for a million";
+            let fault = Fault::at_key(&at.key(field(unit)), message).help(help).warning();
+            document.note(fault);
+        }
+    }
+    if let Some((input, output)) = input.zip(output)
+        && output < input
+    {
+        let message = "output costs less than input, which no provider asks";
+        let fault = Fault::at_key(&at.key(field(Unit::OutputTokens)), message);
+        document.note(fault.help("are the two swapped?").warning());
+    }
+}
+
 /// Checks `prices_when`: conditions that the model's requests can meet, and prices that it has.
 fn conditional(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
     let at = at.key("prices_when");
@@ -195,9 +225,10 @@ fn conditional(document: &mut Document, at: &Path, raw: &raw::Model, operations:
             document.note(Fault::at_key(&at.key("when"), message));
             continue;
         }
-        let mut earlier = raw.prices_when.iter().take(index).map(|earlier| &earlier.when);
+        let earlier = raw.prices_when.iter().take(index).map(|earlier| condition(&earlier.when));
+        let mut earlier = earlier.filter(|earlier| *earlier != Condition::default());
         let own = condition(&one.when);
-        if earlier.any(|earlier| own.implies(&condition(earlier))) {
+        if earlier.any(|earlier| own.implies(&earlier)) {
             let message = "whatever meets these conditions meets those of an entry above: that one \
                            has its price";
             let help = "the first entry counts whose conditions all hold: put this one above it";

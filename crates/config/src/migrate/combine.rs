@@ -103,6 +103,7 @@ impl Migration<'_> {
         } else if let Some(listed) = deployments.iter().find_map(|one| one.listed.as_ref()) {
             model.prices.clone_from(&listed.prices);
             model.prices.retain(|(unit, _)| wanted.contains(unit));
+            model.prices_when.clone_from(&listed.prices_when);
             model.comments.push("Prices of Tollgate's own list: check them.".to_owned());
             if let Some(first) = deployments.first() {
                 let message =

@@ -9,6 +9,8 @@ use tollgate_money::price::Unit;
 pub(super) struct Listed {
     /// Units and the dollars that their price fields have.
     pub(super) prices: Vec<(Unit, String)>,
+    /// What it costs above so many input tokens, as entries of `prices_when` are written.
+    pub(super) prices_when: Vec<String>,
     /// Limits, as they are written.
     pub(super) limits: Vec<(String, String)>,
 }
@@ -30,7 +32,26 @@ pub(super) fn find(upstream: &str, model: &str) -> Option<Listed> {
         .collect();
     let limits = found.node.get("limits").map(Node::fields).unwrap_or_default();
     let limits = limits.iter().filter_map(|field| Some((field.key.clone(), written(&field.node)?)));
-    Some(Listed { prices, limits: limits.collect() })
+    let when = found.node.get("prices_when").map(Node::items).unwrap_or_default();
+    let prices_when = when.iter().filter_map(above_tokens).collect();
+    Some(Listed { prices, prices_when, limits: limits.collect() })
+}
+
+/// An entry that depends on the length of a prompt alone, as it is written.
+fn above_tokens(entry: &Node) -> Option<String> {
+    let pairs = |node: &Node| {
+        let pairs = node
+            .fields()
+            .iter()
+            .map(|field| Some(format!("{}: {}", field.key, field.node.text()?)));
+        pairs.collect::<Option<Vec<_>>>()
+    };
+    let when = pairs(entry.get("when")?)?;
+    let is_length = |pair: &String| pair.starts_with("input_tokens_above:");
+    let prices = pairs(entry.get("prices")?)?.join(", ");
+    when.iter()
+        .all(is_length)
+        .then(|| format!("{{ when: {{ {} }}, prices: {{ {prices} }} }}", when.join(", ")))
 }
 
 /// A limit as it is written: a word, or several in brackets.
@@ -53,5 +74,8 @@ mod tests {
         assert!(found.limits.contains(&("context_tokens_max".into(), "128000".into())));
         assert!(find("anthropic", "claude-sonnet-4-5-20250929").is_some(), "the provider's name");
         assert!(find("anthropic", "gpt-4o-mini").is_none(), "another provider");
+        let long = find("gemini", "gemini-2.5-pro").expect("it is listed").prices_when;
+        let begin = "{ when: { input_tokens_above: 200000 }, prices: { input_per_1m_tokens: 2.50";
+        assert!(matches!(long.as_slice(), [one] if one.starts_with(begin)), "{long:?}");
     }
 }

@@ -48,6 +48,8 @@ pub(super) struct PlannedModel {
     pub(super) targets: Vec<PlannedTarget>,
     /// Price fields and dollars, in our order.
     pub(super) prices: Vec<(Unit, String)>,
+    /// Entries of `prices_when` as they are written.
+    pub(super) prices_when: Vec<String>,
     /// Whether the model costs nothing.
     pub(super) free: bool,
     /// Limits as they are written.

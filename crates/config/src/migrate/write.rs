@@ -131,6 +131,12 @@ fn fields(model: &PlannedModel) -> String {
             line(&mut out, &format!("      {price}"));
         }
     }
+    if !model.prices_when.is_empty() {
+        line(&mut out, "    prices_when:");
+        for entry in &model.prices_when {
+            line(&mut out, &format!("      - {entry}"));
+        }
+    }
     let missing_limits = model.missing.iter().filter(|field| !is_price(field));
     let limits = model.limits.iter().map(|(field, value)| format!("{field}: {value}"));
     let limits: Vec<_> = limits.chain(missing_limits.map(|field| format!("{field}: ?"))).collect();

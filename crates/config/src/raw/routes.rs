@@ -254,6 +254,8 @@ impl Default for TasksSection {
 pub(crate) struct Balancing {
     /// Which requests go to the same target as long as that is in order. Default: `conversation`.
     pub(crate) affinity: AffinityName,
+    /// What decides among targets of one priority. Default: `weight`.
+    pub(crate) prefer: Prefer,
     /// When a target gets no calls.
     pub(crate) circuit: Circuit,
     /// When another target is tried.
@@ -266,11 +268,22 @@ impl Default for Balancing {
     fn default() -> Self {
         Self {
             affinity: AffinityName(Affinity::Conversation),
+            prefer: Prefer::Weight,
             circuit: Circuit::default(),
             retries: Retries::default(),
             slow_start: Period(Duration::from_secs(30)),
         }
     }
+}
+
+/// What decides among targets of one priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Prefer {
+    /// Their weights, and how busy they are.
+    Weight,
+    /// What they cost: the dearer ones are asked when none that costs less is in order.
+    LeastCost,
 }
 
 /// When a target gets no calls.

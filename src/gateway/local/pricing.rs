@@ -1,0 +1,100 @@
+//! What models cost, as customers read it.
+
+use serde_json::{Map, Value, json};
+
+use crate::money::Rate;
+use crate::price::{Condition, PriceList, Prices, UNITS};
+
+/// The prices of a model by the names of `models.yaml`, in exact dollars, and those under conditions.
+pub(super) fn pricing(list: &PriceList) -> Value {
+    let mut document = priced(&list.base, None);
+    document.insert("currency".to_owned(), json!("USD"));
+    let when = list.when.iter().map(|(condition, prices)| {
+        json!({"when": conditions(condition), "prices": priced(prices, Some(&list.base))})
+    });
+    let when: Vec<Value> = when.collect();
+    if !when.is_empty() {
+        document.insert("prices_when".to_owned(), Value::Array(when));
+    }
+    Value::Object(document)
+}
+
+/// What has a price of its own, or another than in `base`.
+fn priced(prices: &Prices, base: Option<&Prices>) -> Map<String, Value> {
+    let mut document = Map::new();
+    for info in UNITS {
+        let rate = prices[info.unit];
+        // What costs as much as another unit, as it does where nothing is said, goes without saying.
+        let follows = |of: &Prices| info.priced_as.is_some_and(|like| of[like] == of[info.unit]);
+        let is_told = match base {
+            Some(base) => base[info.unit] != rate && !(follows(base) && follows(prices)),
+            None => rate != Rate::default() && !follows(prices),
+        };
+        if is_told {
+            document.insert(info.price.to_owned(), json!(rate.dollars(info.per)));
+        }
+    }
+    document
+}
+
+fn conditions(condition: &Condition) -> Map<String, Value> {
+    let traits = &condition.traits;
+    let word = |word: Option<&str>| word.map(|word| json!(word));
+    let size = traits.size.map(|size| json!(format!("{}x{}", size.width, size.height)));
+    let all = [
+        ("input_tokens_above", condition.input_tokens_above.map(|tokens| json!(tokens))),
+        ("service_tier", word(traits.service_tier.map(|one| one.as_str()))),
+        ("speed", word(traits.speed.map(|one| one.as_str()))),
+        ("inference_geo", word(traits.inference_geo.map(|one| one.as_str()))),
+        ("thinking", traits.thinking.map(|thinks| json!(thinks))),
+        ("time_utc", condition.time_utc.map(|window| json!(window.to_string()))),
+        ("resolution", word(traits.resolution.map(|one| one.as_str()))),
+        ("size", size),
+        ("quality", word(traits.quality.map(|one| one.as_str()))),
+        ("audio", traits.audio.map(|audio| json!(audio))),
+        ("draft", traits.draft.map(|draft| json!(draft))),
+        ("video_input", traits.video_input.map(|input| json!(input))),
+    ];
+    let told = all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::price::{ServiceTier, Traits};
+
+    #[test]
+    fn customers_read_what_differs_and_no_defaults() {
+        let rate = |milli: i64| Rate::from_femtousd(milli * 1_000_000);
+        let base = Prices::of_each(|unit, before| match unit.price {
+            "input_per_1m_tokens" => rate(2500),
+            "output_per_1m_tokens" => rate(15_000),
+            "cached_input_per_1m_tokens" => rate(250),
+            _ => unit.priced_as.map_or(Rate::default(), |other| before[other]),
+        });
+        let traits = Traits { service_tier: Some(ServiceTier::Priority), ..Traits::default() };
+        let condition = Condition { traits, input_tokens_above: Some(7), time_utc: None };
+        let list = PriceList {
+            base,
+            when: vec![(
+                condition,
+                Prices { output: rate(30_000), audio_output: rate(30_000), ..base },
+            )],
+        };
+        assert_eq!(
+            pricing(&list),
+            json!({
+                "currency": "USD",
+                "input_per_1m_tokens": "2.50",
+                "cached_input_per_1m_tokens": "0.25",
+                "output_per_1m_tokens": "15.00",
+                "prices_when": [{
+                    "when": {"input_tokens_above": 7, "service_tier": "priority"},
+                    "prices": {"output_per_1m_tokens": "30.00"},
+                }],
+            })
+        );
+        assert_eq!(pricing(&PriceList::default()), json!({"currency": "USD"}), "it costs nothing");
+    }
+}
