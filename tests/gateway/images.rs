@@ -229,7 +229,7 @@ async fn edits_are_billed_by_tokens_or_by_the_image() {
     let admin = Admin::of(&demo);
     let figures = "usage:prompt=200,completion=1000";
     for (form, sim, cost) in [
-        // $5 a million for words, $8 for the 194 tokens of the picture, $30 for output.
+        // $5 a million for words, $8 for the tokens of pictures, 194 and 200 of them, $30 for output.
         (image("image", png(64, 64, 0)).text("model", "pimg-2"), figures, 31_582_000),
         (
             image("image[]", png(64, 64, 0))
@@ -239,7 +239,7 @@ async fn edits_are_billed_by_tokens_or_by_the_image() {
                 .text("response_format", "b64_json")
                 .text("quality", "high"),
             figures,
-            31_582_000,
+            31_600_000,
         ),
         (image("image", png(64, 64, 0)).text("model", "dle-2").text("n", "2"), "", 4 * CENT),
         (

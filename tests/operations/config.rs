@@ -298,7 +298,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 46, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 47, "the number of files in tests/config/invalid");
 }
 
 #[test]
@@ -523,7 +523,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 28, "the number of examples in docs/configuration.md");
+    assert_eq!(blocks.len(), 30, "the number of examples in docs/configuration.md");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

@@ -10,9 +10,11 @@ from io import BytesIO
 import openai
 import pytest
 
-# $8 and $32 per million tokens of pimg-2.
+# Of pimg-2.
 USAGE = {"x-sim-usage": "prompt=10,completion=1000"}
-COST = (10 * Decimal(8) + 1000 * Decimal(32)) / 1_000_000
+#: $5 a million for words, $30 for output; what is seen of pictures is $8.
+COST = (10 * Decimal(5) + 1000 * Decimal(30)) / 1_000_000
+EDITED = (10 * Decimal(8) + 1000 * Decimal(30)) / 1_000_000
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -146,9 +148,10 @@ def test_edits_of_one_and_of_several_images(customer):
     assert is_png(one.data[0].b64_json) and is_png(several.data[0].b64_json)
     tokens = [answer.usage.input_tokens_details.image_tokens for answer in (one, several)]
     assert tokens[1] == 3 * tokens[0] > 0, "three images have arrived"
-    input_tokens = one.usage.input_tokens + several.usage.input_tokens
+    words = [answer.usage.input_tokens_details.text_tokens for answer in (one, several)]
     output_tokens = one.usage.output_tokens + several.usage.output_tokens
-    assert customer.spent() == Decimal(8 * input_tokens + 32 * output_tokens) / 1_000_000
+    nano = 5 * sum(words) + 8 * sum(tokens) + 30 * output_tokens
+    assert customer.spent() == Decimal(nano) / 1_000_000
 
 
 def test_a_stream_of_an_edit(customer):
@@ -162,7 +165,7 @@ def test_a_stream_of_an_edit(customer):
     )
     events = [event.type for event in stream]
     assert events == ["image_edit.partial_image", "image_edit.completed"]
-    assert customer.spent() == COST
+    assert customer.spent() == EDITED
 
 
 def test_a_mask_is_as_large_as_the_image(customer):
@@ -172,12 +175,12 @@ def test_a_mask_is_as_large_as_the_image(customer):
         )
 
     assert is_png(edit(png(64, 48, "mask.png")).data[0].b64_json)
-    assert customer.spent() == COST
+    assert customer.spent() == EDITED
     with pytest.raises(openai.BadRequestError) as error:
         edit(png(64, 49, "mask.png"))
     assert (error.value.code, error.value.param) == ("invalid_mask", "mask")
     assert "64x49" in error.value.body["message"], "it says what is wrong"
-    assert customer.spent() == COST
+    assert customer.spent() == EDITED
 
 
 def test_edits_as_base64_and_as_urls(customer):

@@ -189,7 +189,7 @@ pub enum Side {
 /// What is known of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitInfo {
-    /// The unit.
+    /// The unit that the row is of.
     pub unit: Unit,
     /// Its count in JSON, logs, CSV and a fleet's database.
     pub name: &'static str,
