@@ -64,15 +64,13 @@ pub async fn admit(
     let resolved = &validated.resolved;
     let now = UnixMs::now();
     // Whichever target is asked, and in whatever words: the dearest of them is covered.
-    let (mut amount, mut floor) = (Nanousd::ZERO, Nanousd::ZERO);
-    for call in validated.calls() {
-        let quote = quote(resolved, call, now);
-        amount = amount.max(most(quote.dearest(), call));
-        let least = call.floor();
-        floor = floor.max(quote.prices(&least, &Traits::default()).cost(&least));
+    let own = quote(resolved, validated.call.as_ref(), now);
+    let (mut amount, mut floor) = bounds(&own, validated.call.as_ref());
+    for ProtocolReading { call, .. } in &validated.others {
+        let (most, least) = bounds(&quote(resolved, call.as_ref(), now), call.as_ref());
+        (amount, floor) = (amount.max(most), floor.max(least));
     }
     let floor = floor.min(amount);
-    let quote = quote(resolved, validated.call.as_ref(), now);
     let hold = ledger
         .admit(Reserve {
             account: resolved.key.account,
@@ -84,7 +82,7 @@ pub async fn admit(
         })
         .await
         .map_err(|refusal| refused(&refusal, amount, resolved.operation))?;
-    Ok(Admitted::new(validated, Payment::Held(hold), quote, now, amount))
+    Ok(Admitted::new(validated, Payment::Held(hold), own, now, amount))
 }
 
 impl Admitted {
@@ -145,6 +143,13 @@ impl Admitted {
 /// What the call costs that is taken in `now`.
 fn quote(resolved: &Resolved, call: &dyn Call, now: UnixMs) -> Quote {
     resolved.model.prices.quote(&call.traits(), &call.bound(), now)
+}
+
+/// The most that the call can cost, and the least once an upstream has taken it.
+fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
+    let least = call.floor();
+    let floor = quote.prices(&least, &Traits::default()).cost(&least);
+    (most(quote.dearest(), call), floor)
 }
 
 /// The most that the call can cost: every input token billed in the dearest way that it allows.

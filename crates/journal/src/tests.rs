@@ -265,8 +265,9 @@ fn what_nobody_waits_for_reaches_the_disk_by_itself_and_with_the_next_that_is_ur
     assert!(journal.is_durable(gathers));
     let demanded = journal.enqueue(Urgency::Gather, |seq| seq.to_string()).expect("it is open");
     runtime.block_on(journal.durable(demanded)).expect("it goes on");
+    // A thread that looks at its queue just then is woken by nobody.
     let wakes = journal.wakes();
-    assert!((1..=3).contains(&wakes), "one for the first, and one for each in a hurry: {wakes}");
+    assert!(wakes <= 3, "one for the first, and one for each in a hurry: {wakes}");
     journal.stop();
     thread.join().expect("no panic");
     assert_eq!(read(dir.path()).expect("sound").0, ["1", "2", "3", "4"]);

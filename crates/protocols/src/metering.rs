@@ -501,11 +501,7 @@ pub(super) trait Tally: Send + Sync {
 /// The tier that a word stands for, with its quotes or without.
 pub(super) fn service_tier(word: &[u8]) -> Option<ServiceTier> {
     let text = word.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(word);
-    match text {
-        // Anthropic's word for the usual one.
-        b"standard" => Some(ServiceTier::Default),
-        text => std::str::from_utf8(text).ok().and_then(ServiceTier::of),
-    }
+    std::str::from_utf8(text).ok().and_then(ServiceTier::meant_by)
 }
 
 /// Meters a stream of events.

@@ -56,6 +56,8 @@ SERVED: tuple[tuple[str | None, str | None, str], ...] = (
     ("priority", "priority", "priority"),
     ("priority", "default", "default"),
     ("priority", None, "priority"),
+    ("fast", "priority", "priority"),
+    ("fast", "fast", "priority"),
     ("flex", "flex", "flex"),
     ("flex", "default", "default"),
     ("auto", "priority", "priority"),

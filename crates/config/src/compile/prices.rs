@@ -114,8 +114,9 @@ pub(super) fn priced(list: &PriceList, raw: &raw::Model) -> Priced {
         if let Some(tier) = traits.service_tier {
             words.push(("service_tier", tier.as_str()));
             if tier == ServiceTier::Priority {
-                // Whichever tier that comes to, it has a price.
+                // Whichever tier that comes to, it has a price; the other is OpenAI's newer word for it.
                 words.push(("service_tier", ServiceTier::Auto.as_str()));
+                words.push(("service_tier", "fast"));
             }
         }
         words.extend(traits.speed.map(|speed| ("speed", speed.as_str())));

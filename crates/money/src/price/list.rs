@@ -307,6 +307,19 @@ words! {
     }
 }
 
+impl ServiceTier {
+    /// The tier that a provider means by this word: Anthropic calls the usual one `standard`, and OpenAI
+    /// calls `priority` `fast` as well.
+    #[must_use]
+    pub fn meant_by(word: &str) -> Option<Self> {
+        match word {
+            "standard" => Some(Self::Default),
+            "fast" => Some(Self::Priority),
+            word => Self::of(word),
+        }
+    }
+}
+
 words! {
     /// How fast an answer is made.
     Speed {
