@@ -23,8 +23,8 @@ use tollgate_options::postgres::PostgresOptions;
 use tollgate_protocols::Operation;
 
 pub use super::webhook_host::WebhookHost;
+pub use models::{ListedModel, Model, OnDisconnect, Target, TargetCost};
 pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
-pub use models::{Model, OnDisconnect, Target, TargetCost};
 pub use upstreams::{
     Credential, HealthCheck, PassedHeaders, RepeatAfter, Upstream, UpstreamTimeouts,
 };

@@ -329,15 +329,6 @@ pub(crate) async fn empty(session: &mut Session, id: RequestId) -> pingora::Resu
     session.write_response_header(Box::new(header.into()), true).await
 }
 
-/// Answers 200 with a JSON document.
-pub(crate) async fn json(
-    session: &mut Session,
-    stamp: impl Into<Stamp>,
-    document: &serde_json::Value,
-) -> pingora::Result<()> {
-    self::document(session, stamp, document.to_string().into()).await
-}
-
 fn json_head(status: u16, stamp: Stamp, length: usize) -> AnswerHead {
     let mut header = head::of(status);
     let headers = &mut header.headers;

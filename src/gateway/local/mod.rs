@@ -5,6 +5,8 @@ pub(super) mod hosted;
 pub(super) mod inward;
 mod pricing;
 
+use std::sync::Arc;
+
 use http::Method;
 use http::header::UPGRADE;
 use percent_encoding::percent_decode_str;
@@ -56,7 +58,7 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// The document. `query` is the request's.
+    /// The document, as JSON. `query` is the request's.
     pub(crate) async fn answer(
         self,
         query: Option<&str>,
@@ -64,7 +66,7 @@ impl<'a> Local<'a> {
         ledger: &Ledger,
         key: &Key,
         envelope: Envelope,
-    ) -> Result<Value, GatewayError> {
+    ) -> Result<String, GatewayError> {
         match self {
             Self::Models => {
                 // A pattern stands for names that nobody has listed.
@@ -72,33 +74,24 @@ impl<'a> Local<'a> {
                     .models
                     .iter()
                     .filter(|model| !model.is_wildcard() && key.may_use(&model.id, &model.id));
-                let data: Vec<Value> =
-                    usable.map(|model| describe(&model.id, model, envelope)).collect();
-                Ok(match envelope {
-                    Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
-                        json!({"object": "list", "data": data})
-                    }
-                    Envelope::Anthropic => json!({
-                        "data": data,
-                        "has_more": false,
-                        "first_id": data.first().map(|model| &model["id"]),
-                        "last_id": data.last().map(|model| &model["id"]),
-                    }),
-                })
+                Ok(list(&usable.collect::<Vec<_>>(), envelope))
             }
             Self::Model(id) => {
                 // SDKs write a slash in a name as `%2F`.
                 let id = percent_decode_str(id).decode_utf8_lossy();
-                let usable = |model: &&std::sync::Arc<Model>| key.may_use(&id, &model.id);
+                let usable = |model: &&Arc<Model>| key.may_use(&id, &model.id);
                 match snapshot.model(&id).filter(usable) {
-                    Some(model) => Ok(describe(&id, model, envelope)),
+                    Some(model) => Ok(describe(&id, model, envelope).to_string()),
                     None => Err(GatewayError::new(
                         ErrorKind::ModelNotFound,
                         "This model does not exist, or this API key may not use it.",
                     )),
                 }
             }
-            Self::Usage => usage::answer(ledger, key, query, UnixMs::now()).await,
+            Self::Usage => {
+                let usage = usage::answer(ledger, key, query, UnixMs::now()).await?;
+                Ok(usage.to_string())
+            }
             Self::Balance => {
                 let account = ledger.durable_account(key.account).await;
                 let account = account.and_then(|account| {
@@ -113,8 +106,33 @@ impl<'a> Local<'a> {
                     "held": account.balance.held,
                     "spent": account.balance.spent,
                     "debt": account.balance.debt,
-                }))
+                })
+                .to_string())
             }
+        }
+    }
+}
+
+/// Models in the shape that the client's SDK reads.
+fn list(models: &[&Arc<Model>], envelope: Envelope) -> String {
+    let written = |model: &&Arc<Model>| {
+        let write = || describe(&model.id, model, envelope).to_string();
+        match envelope {
+            Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
+                model.listed.as_openai(write).to_owned()
+            }
+            Envelope::Anthropic => model.listed.as_anthropic(write).to_owned(),
+        }
+    };
+    let data = models.iter().map(written).collect::<Vec<_>>().join(",");
+    let id = |model: Option<&&Arc<Model>>| json!(model.map(|model| &*model.id));
+    match envelope {
+        Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
+            format!(r#"{{"object":"list","data":[{data}]}}"#)
+        }
+        Envelope::Anthropic => {
+            let (first, last) = (id(models.first()), id(models.last()));
+            format!(r#"{{"data":[{data}],"has_more":false,"first_id":{first},"last_id":{last}}}"#)
         }
     }
 }

@@ -237,7 +237,7 @@ async fn answer_here(
     // Others need not wait until this customer has taken it.
     drop(turn);
     let id = exchange.id;
-    respond::json(session, id, &document).await.map_err(|error| gone(&error))?;
+    respond::document(session, id, document.into()).await.map_err(|error| gone(&error))?;
     Ok(Received::Answered)
 }
 

@@ -7,7 +7,7 @@ use super::{Upstreams, check_name, cost, known_tiers, limits, pass, prices};
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::snapshot::{MODEL_PUNCTUATION, Model, OnDisconnect, Target};
+use crate::snapshot::{ListedModel, MODEL_PUNCTUATION, Model, OnDisconnect, Target};
 use crate::spans::Path;
 use tollgate_money::price::PriceList;
 use tollgate_protocols::limits::ModelLimits;
@@ -109,6 +109,7 @@ fn model(
             bytes: raw.on_disconnect.bytes.0 as u64,
         },
         owned_by: owned_by.unwrap_or_default(),
+        listed: ListedModel::default(),
     }
 }
 

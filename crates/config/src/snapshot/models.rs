@@ -1,6 +1,6 @@
 //! The models that customers can call, and which of them a name means.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{PassedHeaders, Snapshot, Upstream};
@@ -33,6 +33,27 @@ pub struct Model {
     pub on_disconnect: OnDisconnect,
     /// `owned_by` in model lists.
     pub owned_by: String,
+    /// What customers read of it in lists.
+    pub listed: ListedModel,
+}
+
+/// What customers read of a model, written when it is first asked for: a list has hundreds of them.
+#[derive(Debug, Default)]
+pub struct ListedModel {
+    openai: OnceLock<Box<str>>,
+    anthropic: OnceLock<Box<str>>,
+}
+
+impl ListedModel {
+    /// The JSON in OpenAI's shape, which `write` gives if nobody has asked for it before.
+    pub fn as_openai(&self, write: impl FnOnce() -> String) -> &str {
+        self.openai.get_or_init(|| write().into())
+    }
+
+    /// The JSON in Anthropic's shape, which `write` gives if nobody has asked for it before.
+    pub fn as_anthropic(&self, write: impl FnOnce() -> String) -> &str {
+        self.anthropic.get_or_init(|| write().into())
+    }
 }
 
 /// How much is read of an answer that nobody waits for any more.
