@@ -380,10 +380,12 @@ impl OfferReader<'_> {
             self.has_passed = true;
             return;
         }
+        let priced = self.priced.words.iter().filter(|(field, _)| *field == name);
+        let priced = priced.map(|(_, word)| *word).filter(|word| !words.contains(word));
         let message = format!(
             "`{name}` must be {}: what else costs is not known. An operator can give it a price for \
              this model with `prices_when`, or allow it with `pass_fields`, in models.yaml.",
-            words.join(" or ")
+            words.iter().copied().chain(priced).collect::<Vec<_>>().join(" or ")
         );
         self.refuse(GatewayError::invalid(name, message));
     }
