@@ -13,8 +13,6 @@ use super::request::Params;
 use crate::balance::{CircuitStanding as Standing, Way};
 use crate::config::snapshot::{Model, TargetCost};
 use crate::ledger::KeyId;
-use crate::money::Rate;
-use crate::price::UNITS;
 
 /// Whose request for what.
 #[derive(Deserialize, JsonSchema)]
@@ -121,15 +119,8 @@ fn cost(cost: &TargetCost) -> String {
         TargetCost::Reported => return "as its upstream reports".to_owned(),
         TargetCost::Prices(list) => list,
     };
-    let costs = UNITS.iter().filter(|info| {
-        let rate = list.base[info.unit];
-        let like = info.priced_as.map(|like| list.base[like]);
-        rate != Rate::default() && like != Some(rate)
-    });
-    let costs = costs.map(|info| {
-        let dollars = list.base[info.unit].dollars(info.per);
-        format!("{}: {dollars}", info.price)
-    });
+    let costs = list.base.explicit();
+    let costs = costs.map(|(info, rate)| format!("{}: {}", info.price, rate.dollars(info.per)));
     costs.collect::<Vec<_>>().join(", ")
 }
 

@@ -10,16 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::error::{ApiError, ApiResult};
-use super::request::Params;
+use super::request::{self, DAYS_MAX, Params};
 use super::value::Time;
 use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::ledger::{AccountId, MarginCell, MarginTotal};
 use crate::money::Nanousd;
-
-/// The longest time that is shown: a leap year and the day that has begun.
-const DAYS_MAX: u64 = 367;
-/// How far back it goes when nothing is said.
-const DAYS_DEFAULT: u64 = 30;
 
 /// What margins are summed by.
 #[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
@@ -81,9 +76,7 @@ pub(super) async fn list(
     State(state): State<AdminState>,
     Params(MarginQuery { from, to, by }): Params<MarginQuery>,
 ) -> ApiResult<Json<MarginsView>> {
-    let to = to.map_or_else(UnixMs::now, |to| to.0);
-    let default = UnixMs(to.0.saturating_sub(DAYS_DEFAULT * MS_PER_DAY));
-    let from = from.map_or(default, |from| from.0);
+    let (from, to) = request::period(from, to);
     if from > to {
         return Err(ApiError::invalid("from", "`from` is after `to`."));
     }

@@ -16,7 +16,8 @@ use super::AdminState;
 use super::caller;
 use super::error::ApiError;
 use super::route::{Operation, Output};
-use super::value::Object;
+use super::value::{Object, Time};
+use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::ledger::RequestId;
 
 /// The largest body, in bytes. The largest honest one is a key's list of models.
@@ -28,6 +29,18 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const PAGE_DEFAULT: usize = 100;
 /// The most items of a list.
 pub(super) const PAGE_MAX: usize = 500;
+
+/// The longest time that is shown by the day: a leap year and the day that has begun.
+pub(super) const DAYS_MAX: u64 = 367;
+/// How far back it goes when nothing is said.
+const DAYS_DEFAULT: u64 = 30;
+
+/// From when up to when something is asked for: the last 30 days where nothing is said.
+pub(super) fn period(from: Option<Time>, to: Option<Time>) -> (UnixMs, UnixMs) {
+    let to = to.map_or_else(UnixMs::now, |to| to.0);
+    let default = UnixMs(to.0.saturating_sub(DAYS_DEFAULT * MS_PER_DAY));
+    (from.map_or(default, |from| from.0), to)
+}
 
 /// Around every handler: the token is asked for, the answer gets its id, and
 /// the log tells what the operator did.

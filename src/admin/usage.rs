@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::accounts;
 use super::error::{ApiError, ApiResult};
-use super::request::{Params, Path};
+use super::request::{self, DAYS_MAX, Params, Path};
 use super::value::Time;
 use crate::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 use crate::ledger::{Grain, KeyId, UsageRow};
@@ -19,10 +19,6 @@ use crate::price::Usage;
 
 /// The longest time that is shown by the hour: a month.
 const HOURS_MAX: u64 = 31 * 24;
-/// The longest time that is shown by the day: a leap year and the day that has begun.
-const DAYS_MAX: u64 = 367;
-/// How far back it goes when nothing is said.
-const DAYS_DEFAULT: u64 = 30;
 
 /// How finely usage is told apart in time.
 #[derive(Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
@@ -87,9 +83,7 @@ pub(super) async fn show(
         By::Hour => (Grain::Hour, MS_PER_HOUR, HOURS_MAX),
         By::Day => (Grain::Day, MS_PER_DAY, DAYS_MAX),
     };
-    let to = asked.to.map_or_else(UnixMs::now, |to| to.0);
-    let default = UnixMs(to.0.saturating_sub(DAYS_DEFAULT * MS_PER_DAY));
-    let from = asked.from.map_or(default, |from| from.0);
+    let (from, to) = request::period(asked.from, asked.to);
     let from = UnixMs(from.0 - from.0 % unit_ms);
     if from > to {
         return Err(ApiError::invalid("from", "`from` is after `to`."));

@@ -243,6 +243,27 @@ impl Prices {
         })
     }
 
+    /// The prices that do not go without saying: those that are not zero, and do not follow the price of
+    /// another unit.
+    pub fn explicit(&self) -> impl Iterator<Item = (&'static UnitInfo, Rate)> {
+        let rates = UNITS.iter().map(|info| (info, self[info.unit]));
+        rates.filter(|(info, rate)| *rate != Rate::default() && !self.follows(info))
+    }
+
+    /// The prices that do not go without saying beside those of `base`: those that differ, and do not
+    /// follow the price of another unit in both.
+    pub fn explicit_beside(&self, base: &Self) -> impl Iterator<Item = (&'static UnitInfo, Rate)> {
+        let rates = UNITS.iter().map(|info| (info, self[info.unit]));
+        rates.filter(|(info, rate)| {
+            *rate != base[info.unit] && !(base.follows(info) && self.follows(info))
+        })
+    }
+
+    /// Whether a unit costs as much as the one whose price it has where nothing is said.
+    fn follows(&self, info: &UnitInfo) -> bool {
+        info.priced_as.is_some_and(|like| self[like] == self[info.unit])
+    }
+
     /// The dearest way in which one input token can be billed of a prompt that can be billed in these
     /// ways: what a hold must assume.
     #[must_use]

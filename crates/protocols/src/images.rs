@@ -232,17 +232,6 @@ fn dearer(one: Usage, other: Usage) -> Usage {
     }
 }
 
-/// What `one` and `other` used together.
-fn sum(one: Usage, other: Usage) -> Usage {
-    Usage {
-        input_tokens: one.input_tokens.saturating_add(other.input_tokens),
-        image_input_tokens: one.image_input_tokens.saturating_add(other.image_input_tokens),
-        output_tokens: one.output_tokens.saturating_add(other.output_tokens),
-        images: one.images.saturating_add(other.images),
-        ..Usage::ZERO
-    }
-}
-
 /// Meters an answer that comes whole.
 struct ImagesMeter {
     scan: UsageScan,
@@ -410,7 +399,7 @@ impl ImageStream {
             self.images.push(StreamedImage { which, is_complete, usage });
         } else {
             let images = u64::from(is_complete);
-            self.rest = sum(self.rest, Usage { images, ..usage.unwrap_or(Usage::ZERO) });
+            self.rest = self.rest.plus(&Usage { images, ..usage.unwrap_or(Usage::ZERO) });
         }
     }
 
@@ -424,7 +413,7 @@ impl ImageStream {
     fn of_images(&self) -> (Usage, u64) {
         let told = self.images.iter().filter_map(|image| image.usage);
         let count = told.clone().count() as u64;
-        (told.fold(self.rest, sum), count.saturating_add(self.rest.images))
+        (told.fold(self.rest, |sum, one| sum.plus(&one)), count.saturating_add(self.rest.images))
     }
 }
 

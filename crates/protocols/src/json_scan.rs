@@ -1,5 +1,5 @@
-//! Finds the top-level `usage`, `service_tier` and `error` of a JSON response while it streams past, holding nothing
-//! else, and counts the objects in `data`.
+//! Finds the top-level `usage`, `service_tier` and `error` of a JSON response while it streams past,
+//! holding nothing else, and counts the objects in `data`.
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
 

@@ -3,14 +3,14 @@
 use serde_json::{Map, Value, json};
 
 use crate::money::Rate;
-use crate::price::{Condition, PriceList, Prices, UNITS};
+use crate::price::{Condition, PriceList, UnitInfo};
 
 /// The prices of a model by the names of `models.yaml`, in exact dollars, and those under conditions.
 pub(super) fn pricing(list: &PriceList) -> Value {
-    let mut document = priced(&list.base, None);
+    let mut document = priced(list.base.explicit());
     document.insert("currency".to_owned(), json!("USD"));
     let when = list.when.iter().map(|(condition, prices)| {
-        json!({"when": conditions(condition), "prices": priced(prices, Some(&list.base))})
+        json!({"when": conditions(condition), "prices": priced(prices.explicit_beside(&list.base))})
     });
     let when: Vec<Value> = when.collect();
     if !when.is_empty() {
@@ -19,22 +19,9 @@ pub(super) fn pricing(list: &PriceList) -> Value {
     Value::Object(document)
 }
 
-/// What has a price of its own, or another than in `base`.
-fn priced(prices: &Prices, base: Option<&Prices>) -> Map<String, Value> {
-    let mut document = Map::new();
-    for info in UNITS {
-        let rate = prices[info.unit];
-        // What costs as much as another unit, as it does where nothing is said, goes without saying.
-        let follows = |of: &Prices| info.priced_as.is_some_and(|like| of[like] == of[info.unit]);
-        let is_told = match base {
-            Some(base) => base[info.unit] != rate && !(follows(base) && follows(prices)),
-            None => rate != Rate::default() && !follows(prices),
-        };
-        if is_told {
-            document.insert(info.price.to_owned(), json!(rate.dollars(info.per)));
-        }
-    }
-    document
+/// Prices by their names.
+fn priced(prices: impl Iterator<Item = (&'static UnitInfo, Rate)>) -> Map<String, Value> {
+    prices.map(|(info, rate)| (info.price.to_owned(), json!(rate.dollars(info.per)))).collect()
 }
 
 fn conditions(condition: &Condition) -> Map<String, Value> {
@@ -62,7 +49,7 @@ fn conditions(condition: &Condition) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::price::{ServiceTier, Traits};
+    use crate::price::{Prices, ServiceTier, Traits};
 
     #[test]
     fn customers_read_what_differs_and_no_defaults() {

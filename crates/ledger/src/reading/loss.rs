@@ -38,7 +38,8 @@ pub struct Loss {
 
 impl Ledger {
     /// Writes down that a call may have cost the operator what no customer pays. In memory; it is on
-    /// disk with the next hold that is, some 50 ms later at most. A loss of nothing is none. What cannot be written is logged.
+    /// disk with the next hold that is, some 50 ms later at most. A loss of nothing is none. What cannot
+    /// be written is logged.
     pub fn record_loss(&self, loss: Loss) {
         let Loss { account, key, model, upstream, request, cause, amount } = loss;
         if amount <= Nanousd::ZERO {
