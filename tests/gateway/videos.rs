@@ -284,8 +284,6 @@ fn a_crash_at_any_step_of_a_submit_loses_nothing_and_repeats_nothing() {
         for id in &answered {
             assert_eq!(ended(&gateway, id)["status"], "succeeded", "round {round}: {id}");
         }
-        let doubt = gateway.admin("GET", "/admin/v1/tasks/in-doubt", &Value::Null);
-        let doubt = doubt["data"].as_array().expect("a list").len();
         let (taken, deadline) = (sim.tasks(), Instant::now() + Duration::from_secs(10));
         let taken = &taken[before..];
         let mut bodies: Vec<_> = taken.iter().map(|task| &task.body_sha256).collect();
@@ -293,6 +291,9 @@ fn a_crash_at_any_step_of_a_submit_loses_nothing_and_repeats_nothing() {
         bodies.dedup();
         assert_eq!(bodies.len(), taken.len(), "round {round}: a body was sent twice");
         loop {
+            // A process that starts serves while it puts what the last one left in doubt.
+            let doubt = gateway.admin("GET", "/admin/v1/tasks/in-doubt", &Value::Null);
+            let doubt = doubt["data"].as_array().expect("a list").len();
             let balance = gateway.balance();
             let part = |name: &str| in_cents(&balance[name]);
             if part("held") == doubt * 50 {
