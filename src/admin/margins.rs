@@ -59,6 +59,8 @@ struct MarginRow {
     cost: Nanousd,
     /// The one without the other; below zero where they cost more.
     margin: Nanousd,
+    /// The most that tries cost beside them for which no customer paid; no part of `cost`.
+    unpaid: Nanousd,
 }
 
 /// What calls brought in, and what they cost.
@@ -106,7 +108,7 @@ fn summed(rows: Vec<(MarginCell, MarginTotal)>, by: Option<MarginBy>) -> Vec<Mar
     }
     let row = |((day, account_id, model, upstream), total): (_, MarginTotal)| {
         let day: Option<u32> = day;
-        let MarginTotal { calls, charged, cost } = total;
+        let MarginTotal { calls, charged, cost, unpaid } = total;
         MarginRow {
             day: day.map(|day| UnixMs(u64::from(day) * MS_PER_DAY).into()),
             account_id,
@@ -116,6 +118,7 @@ fn summed(rows: Vec<(MarginCell, MarginTotal)>, by: Option<MarginBy>) -> Vec<Mar
             charged,
             cost,
             margin: charged.checked_sub(cost).unwrap_or_default(),
+            unpaid,
         }
     };
     sums.into_iter().map(row).collect()

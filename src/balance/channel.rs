@@ -213,15 +213,19 @@ impl Candidate {
         Self { target, channel, is_retry, slot, account, rules, probes }
     }
 
+    /// The name of the credential; empty where the upstream has only one.
+    #[must_use]
+    pub fn credential_name(&self) -> &str {
+        self.channel.credential.as_ref().map_or("", |credential| &credential.name)
+    }
+
     /// The name of the upstream, and of the credential behind a slash where it has one.
     #[must_use]
     pub fn place(&self) -> String {
         let upstream = &self.target.upstream.name;
-        match &self.channel.credential {
-            Some(credential) if !credential.name.is_empty() => {
-                format!("{upstream}/{}", credential.name)
-            }
-            _ => upstream.clone(),
+        match self.credential_name() {
+            "" => upstream.clone(),
+            name => format!("{upstream}/{name}"),
         }
     }
 

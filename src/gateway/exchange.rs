@@ -21,11 +21,11 @@ use crate::gateway::call::sending::{self, Attempt, Sending};
 use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::Place;
 use crate::gateway::receive::body::BudgetShare;
-use crate::ledger::{Costed, Key, Ledger, Loss, LossCause, RequestId, Settlement, TaskId};
+use crate::ledger::{CostKind, Costed, Key, Ledger, Loss, LossCause, RequestId, TaskId};
 use crate::limits::{Entered, Permit, Standing};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
-use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled};
+use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled, TryCost};
 use crate::price::{Side, Usage, UsageSource};
 use crate::protocols::{Delivery, Framing};
 use crate::request_log::RequestLog;
@@ -351,28 +351,46 @@ impl Exchange {
         }
     }
 
-    /// What an answer costs the operator that is about to be settled, and where; `None` where nobody
-    /// tells.
-    fn cost_of(&self, settlement: Option<&Settlement>) -> Option<(Arc<str>, Nanousd)> {
-        let RequestStage::Relaying(response) = &self.stage else { return None };
-        let target = &response.candidate.target;
-        let cost = response.relaying.cost(target.cost.as_ref()?, &settlement?.usage)?;
-        Some((target.upstream.name.as_str().into(), cost))
+    /// What the tries have cost the operator of a request that is about to be settled.
+    fn costs(&mut self, bill: &Bill) -> Vec<TryCost> {
+        match &mut self.stage {
+            RequestStage::Sending(sending) => {
+                let at = sending.tried_at();
+                sending.admitted.costs(bill, at)
+            }
+            RequestStage::Relaying(response) => {
+                let at = sending::at(&response.candidate);
+                response.relaying.costs(bill, &at)
+            }
+            RequestStage::Unpaid | RequestStage::Settled(_) => Vec::new(),
+        }
     }
 
-    /// Notes what the request has cost the operator, beside what was charged for it.
-    fn note_cost(&self, upstream: Arc<str>, cost: Nanousd, settled: &Settled) {
+    /// Notes what a try has cost the operator, beside what was charged for an answer.
+    fn note_cost(&self, one: TryCost, settled: &Settled) {
         let (Some(key), Some(model)) = (&self.key, &self.model) else { return };
-        let charged = settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX);
-        self.metrics.costed(&model.id, &upstream, charged, cost);
+        let charged = match one.kind {
+            CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
+            CostKind::Unpaid | CostKind::Retry => Nanousd::ZERO,
+        };
+        let upstream: Arc<str> = one.at.target.upstream.name.as_str().into();
+        if one.kind == CostKind::Answer {
+            self.metrics.costed(&model.id, &upstream, charged, one.cost);
+        }
+        let (usage, source) = one.usage;
         self.ledger.record_cost(Costed {
             account: key.account,
             key: key.id,
             model: Arc::clone(&model.id),
             upstream,
+            credential: one.at.credential.into(),
+            upstream_model: one.upstream_model.into(),
             request: self.id,
+            kind: one.kind,
+            usage,
+            source,
             charged,
-            cost,
+            cost: one.cost,
             at: UnixMs::now(),
         });
     }
@@ -380,8 +398,8 @@ impl Exchange {
     /// Ends the money's part of the request. Later calls return what the first one settled.
     pub(super) fn settle(&mut self, bill: Bill) -> Settled {
         self.note_losses(&bill);
+        let costs = self.costs(&bill);
         let settlement = bill.settlement;
-        let cost = self.cost_of(settlement.as_ref());
         let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
             RequestStage::Unpaid => Settled::NOTHING,
             RequestStage::Sending(sending) => sending.admitted.settle(settlement),
@@ -389,8 +407,8 @@ impl Exchange {
             RequestStage::Settled(settled) => settled,
         };
         self.stage = RequestStage::Settled(settled);
-        if let Some((upstream, cost)) = cost {
-            self.note_cost(upstream, cost, &settled);
+        for cost in costs {
+            self.note_cost(cost, &settled);
         }
         if let Some(permit) = self.permit.take() {
             let usage = &settled.usage;

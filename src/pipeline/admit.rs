@@ -8,8 +8,8 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
 use crate::pipeline::validate::ProtocolReading;
-use crate::pipeline::{Payment, Resolved, Validated, limit};
-use crate::price::{PriceList, Prices, Quote, Traits, Usage, UsageSource};
+use crate::pipeline::{Payment, Resolved, TryCost, Validated, limit};
+use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::protocols::{Call, Codec, Delivery, Dialect, Operation};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
@@ -33,11 +33,13 @@ pub struct Admitted {
     /// What it costs; a reload does not change that for this request.
     pub quote: Quote,
     /// When it was taken in: its prices are of that moment.
-    taken_in: UnixMs,
+    pub(super) taken_in: UnixMs,
     /// The most that the request can cost: what was held for it at first.
     pub bound: Nanousd,
     /// The most that upstreams may bill for tries that were followed by another.
     pub retried: Nanousd,
+    /// What those tries cost the operator, where targets have prices of their own.
+    pub(super) retry_costs: Vec<TryCost>,
     /// What was used of a request that is answered in parts.
     pub partial: Option<(Usage, UsageSource)>,
 }
@@ -94,8 +96,19 @@ impl Admitted {
         bound: Nanousd,
     ) -> Self {
         let Validated { resolved, call, codec, others } = validated;
-        let (retried, partial) = (Nanousd::ZERO, None);
-        Self { resolved, call, codec, others, payment, quote, taken_in, bound, retried, partial }
+        Self {
+            resolved,
+            call,
+            codec,
+            others,
+            payment,
+            quote,
+            taken_in,
+            bound,
+            retried: Nanousd::ZERO,
+            retry_costs: Vec::new(),
+            partial: None,
+        }
     }
 
     /// A target that speaks `dialect` is asked next: the request is what its protocol reads in it, and
@@ -114,12 +127,6 @@ impl Admitted {
             self.quote = quote(&self.resolved, self.call.as_ref(), self.taken_in);
         }
         true
-    }
-
-    /// What was used costs the operator at a target with this `list`.
-    #[must_use]
-    pub fn cost_by(&self, list: &PriceList, usage: &Usage, served: &Traits) -> Nanousd {
-        list.prices(&self.call.traits(), served, usage, self.taken_in).cost(usage)
     }
 
     /// Whether the request is read now as those upstreams read it that speak `dialect`.

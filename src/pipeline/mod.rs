@@ -14,10 +14,12 @@ mod payment;
 mod rewrite;
 mod meter;
 mod settle;
+mod cost;
 
 pub use admit::{Admitted, admit};
 pub use affinity::{affinity, gone, home};
 pub use authenticate::authenticate;
+pub use cost::{TriedAt, TryCost};
 pub use limit::limit;
 pub use meter::{Relaying, Step, Uncovered};
 pub use payment::Payment;

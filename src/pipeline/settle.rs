@@ -1,6 +1,5 @@
 //! The end of every admitted request: posted or voided, exactly once.
 
-use crate::config::snapshot::TargetCost;
 use crate::ledger::{LossCause, Posted, Settlement, VoidReason};
 use crate::money::{Nanousd, Rate};
 use crate::pipeline::{Admitted, Relaying};
@@ -105,18 +104,6 @@ impl Admitted {
         Bill { retried: self.retried, ..bill }
     }
 
-    /// A try is followed by another although its upstream may bill as much as `amount` for it.
-    pub fn retry(&mut self, amount: Nanousd) {
-        self.retried = self.retried.checked_add(amount).unwrap_or(Nanousd::MAX);
-    }
-
-    /// A request that is answered in parts is asked for anew: what was answered is paid for twice.
-    pub fn retry_parts(&mut self) {
-        if let Some((usage, _)) = self.partial.take() {
-            self.retry(self.quote.prices(&usage, &Traits::default()).cost(&usage));
-        }
-    }
-
     /// The most that the call can have cost, as its hold was made for.
     fn most(&self) -> Settlement {
         let (usage, source) = (self.call.bound(), UsageSource::Estimated);
@@ -181,17 +168,6 @@ impl Relaying {
             _ => Bill::charge(most),
         };
         Bill { retried: self.admitted.retried, ..bill }
-    }
-
-    /// What `usage` of it costs the operator at a target with such a cost; `None` where nobody tells.
-    #[must_use]
-    pub fn cost(&self, cost: &TargetCost, usage: &Usage) -> Option<Nanousd> {
-        match cost {
-            TargetCost::Prices(list) => {
-                Some(self.admitted.cost_by(list, usage, &self.meter.served()))
-            }
-            TargetCost::Reported => self.meter.reported_cost(),
-        }
     }
 
     /// Whether all that the answer costs is to be seen in it.

@@ -11,7 +11,7 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::{TargetCost, Upstream};
 use crate::finished::{Settled, TaskEnded};
 use crate::ledger::{
-    Costed, KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement, Webhook,
+    CostKind, Costed, KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement, Webhook,
 };
 use crate::money::Nanousd;
 use crate::outbound::{OutboundError, retry_after};
@@ -370,7 +370,12 @@ impl Tasks {
             key: intent.key,
             model: Arc::clone(&intent.model),
             upstream: upstream.into(),
+            credential: task.credential_name().into(),
+            upstream_model: task.upstream_model.as_str().into(),
             request: RequestId::from_number(intent.id.number()),
+            kind: CostKind::Answer,
+            usage: settlement.usage,
+            source: settlement.source,
             charged: settlement.charge,
             cost,
             at: UnixMs::now(),

@@ -81,7 +81,7 @@ pub use self::reading::verify::{Report, verify};
 pub use self::records::act::{Act, Actor, IDS_KEPT};
 pub use self::records::checkpointed::Checkpointed;
 pub use self::records::code::{Code, CodeKind, CodeRefusal, IssuedCode};
-pub use self::records::cost::{Costed, MarginCell, MarginTotal};
+pub use self::records::cost::{CostKind, Costed, MarginCell, MarginTotal};
 pub use self::records::error::{LedgerError, OpenError, Refusal, Violation};
 pub use self::records::key_limits::{Capped, KeyLimits, Period};
 pub use self::records::login::{Login, SessionId};

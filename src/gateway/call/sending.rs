@@ -1,6 +1,7 @@
 //! A paid request that no target has answered yet: what may still be tried, the try under way, and
 //! what follows when it fails.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::balance::{Candidate, Candidates, Outcome, Retry};
@@ -11,7 +12,7 @@ use crate::gateway::call::peer;
 use crate::gateway::call::repeat::Mark;
 use crate::gateway::receive::body::HeldBody;
 use crate::metrics::Metrics;
-use crate::pipeline::{Admitted, UpstreamRequest};
+use crate::pipeline::{Admitted, TriedAt, UpstreamRequest};
 use crate::protocols::{Delivery, Framing};
 
 /// So many idle connections may turn out to be closed before the request is given up.
@@ -84,6 +85,11 @@ impl Attempt {
         Self { candidate, request, began, progress, framing: None }
     }
 
+    /// Where it is made.
+    pub(crate) fn at(&self) -> TriedAt {
+        at(&self.candidate)
+    }
+
     /// The name of the upstream.
     pub(crate) fn upstream_name(&self) -> &str {
         &self.candidate.target.upstream.name
@@ -93,6 +99,12 @@ impl Attempt {
     pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
         report(&mut self.candidate, self.began, outcome, metrics);
     }
+}
+
+/// Where a try is made.
+pub(crate) fn at(candidate: &Candidate) -> TriedAt {
+    let (target, credential) = (Arc::clone(&candidate.target), candidate.credential_name().into());
+    TriedAt { target, credential }
 }
 
 /// Notes what came of a try, for those that follow and for the metrics.
@@ -128,6 +140,11 @@ impl Sending {
         if let Some(attempt) = &mut self.attempt {
             attempt.report(outcome, metrics);
         }
+    }
+
+    /// Where the try under way is made.
+    pub(crate) fn tried_at(&self) -> Option<TriedAt> {
+        self.attempt.as_ref().map(Attempt::at)
     }
 
     /// The next target to try; `None` where none is left, or there are no more retries.
@@ -177,8 +194,8 @@ impl Sending {
             }
             NextTarget::Another => {
                 let is_repeated = self.may_retry(metrics);
-                if is_repeated {
-                    self.admitted.retry_parts();
+                if is_repeated && let Some(at) = self.tried_at() {
+                    self.admitted.retry_parts(at);
                 }
                 is_repeated
             }
@@ -189,8 +206,8 @@ impl Sending {
                     after => upstream.repeat_after.contains(&after),
                 };
                 let is_repeated = is_allowed && self.may_retry(metrics);
-                if is_repeated {
-                    self.admitted.retry(self.admitted.bound);
+                if is_repeated && let Some(at) = self.tried_at() {
+                    self.admitted.retry(at);
                 }
                 is_repeated
             }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::records::act::Act;
 use crate::records::code::{Code, CodeKind};
-use crate::records::cost::Costed;
+use crate::records::cost::{CostKind, Costed};
 use crate::records::key_limits::KeyLimits;
 use crate::records::loss::Lost;
 use crate::records::record::{Charge, Key, Record, Reservation, SuspenseEnd, VoidReason};
@@ -223,6 +223,14 @@ struct CostLine<'a> {
     request_id: RequestId,
     model: &'a str,
     upstream: &'a str,
+    /// The name of the credential; empty where the upstream has only one.
+    credential: &'a str,
+    /// What the upstream calls the model.
+    upstream_model: &'a str,
+    /// What is paid for.
+    cost_kind: CostKind,
+    usage: Usage,
+    usage_source: UsageSource,
     /// What the customer was charged for it, and owes for it.
     charged: Nanousd,
     cost: Nanousd,
@@ -318,6 +326,11 @@ impl<'a> CostLine<'a> {
             request_id: costed.request,
             model: &costed.model,
             upstream: &costed.upstream,
+            credential: &costed.credential,
+            upstream_model: &costed.upstream_model,
+            cost_kind: costed.kind,
+            usage: costed.usage,
+            usage_source: costed.source,
             charged: costed.charged,
             cost: costed.cost,
         }

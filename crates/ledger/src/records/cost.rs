@@ -10,8 +10,21 @@ use serde::{Deserialize, Serialize};
 use tollgate_money::clock::{MS_PER_DAY, UnixMs};
 use tollgate_money::ids::{AccountId, KeyId, RequestId};
 use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
 
-/// What one call cost the operator. Customers never see it, and no money of theirs moves.
+/// What the operator pays an upstream for. Kinds are only ever appended: the journal has their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CostKind {
+    /// The answer that the customer was charged for.
+    Answer,
+    /// An answer that broke or never came, for which the customer paid nothing.
+    Unpaid,
+    /// A try that was followed by another, and may have been worked on all the same.
+    Retry,
+}
+
+/// What one call, or one try of it, cost the operator. Customers never see it, and no money of theirs moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Costed {
     /// Whose call it was.
@@ -20,10 +33,20 @@ pub struct Costed {
     pub key: KeyId,
     /// The public id of the model that was called.
     pub model: Arc<str>,
-    /// The upstream that answered.
+    /// The upstream that was asked.
     pub upstream: Arc<str>,
+    /// The name of the credential that it was asked with; empty where it has only one.
+    pub credential: Arc<str>,
+    /// What the upstream calls the model.
+    pub upstream_model: Arc<str>,
     /// The call; of a task its number in the place of a request's.
     pub request: RequestId,
+    /// What is paid for.
+    pub kind: CostKind,
+    /// What was used.
+    pub usage: Usage,
+    /// How that is known: what is estimated is the most that it can have been.
+    pub source: UsageSource,
     /// What the customer was charged for it, and owes for it.
     pub charged: Nanousd,
     /// What it costs the operator; not negative.
@@ -45,7 +68,17 @@ impl Costed {
 
     /// What it adds to a sum.
     pub(crate) fn total(&self) -> MarginTotal {
-        MarginTotal { calls: 1, charged: self.charged, cost: self.cost }
+        match self.kind {
+            CostKind::Answer => MarginTotal {
+                calls: 1,
+                charged: self.charged,
+                cost: self.cost,
+                ..MarginTotal::default()
+            },
+            CostKind::Unpaid | CostKind::Retry => {
+                MarginTotal { unpaid: self.cost, ..MarginTotal::default() }
+            }
+        }
     }
 
     /// Whether no amount is negative.
@@ -76,6 +109,8 @@ pub struct MarginTotal {
     pub charged: Nanousd,
     /// What they cost the operator.
     pub cost: Nanousd,
+    /// The most that tries cost beside them for which no customer paid.
+    pub unpaid: Nanousd,
 }
 
 impl MarginTotal {
@@ -84,5 +119,6 @@ impl MarginTotal {
         self.calls = self.calls.saturating_add(other.calls);
         self.charged = self.charged.checked_add(other.charged).unwrap_or(Nanousd::MAX);
         self.cost = self.cost.checked_add(other.cost).unwrap_or(Nanousd::MAX);
+        self.unpaid = self.unpaid.checked_add(other.unpaid).unwrap_or(Nanousd::MAX);
     }
 }

@@ -1,0 +1,120 @@
+//! What the tries of a request cost the operator: the one that was answered, and those that were not.
+
+use std::sync::Arc;
+
+use crate::config::snapshot::{Target, TargetCost};
+use crate::ledger::CostKind;
+use crate::money::Nanousd;
+use crate::pipeline::{Admitted, Bill, Relaying};
+use crate::price::{Traits, Usage, UsageSource};
+
+/// Where a try was made: at a target, with the credential of this name.
+#[derive(Clone, Debug)]
+pub struct TriedAt {
+    /// The target.
+    pub target: Arc<Target>,
+    /// The name of the credential; empty where the upstream has only one.
+    pub credential: String,
+}
+
+/// What one try cost the operator.
+#[derive(Clone, Debug)]
+pub struct TryCost {
+    /// Where it was made.
+    pub at: TriedAt,
+    /// What the upstream calls the model.
+    pub upstream_model: String,
+    /// What is paid for.
+    pub kind: CostKind,
+    /// What was used, and how that is known.
+    pub usage: (Usage, UsageSource),
+    /// What that costs.
+    pub cost: Nanousd,
+}
+
+impl Admitted {
+    /// A try is followed by another although its upstream may bill for all of it.
+    pub fn retry(&mut self, at: TriedAt) {
+        self.retry_with(self.bound, (self.call.bound(), UsageSource::Estimated), at);
+    }
+
+    /// A request that is answered in parts is asked for anew: what was answered is paid for twice.
+    pub fn retry_parts(&mut self, at: TriedAt) {
+        if let Some((usage, source)) = self.partial.take() {
+            let amount = self.quote.prices(&usage, &Traits::default()).cost(&usage);
+            self.retry_with(amount, (usage, source), at);
+        }
+    }
+
+    fn retry_with(&mut self, amount: Nanousd, usage: (Usage, UsageSource), at: TriedAt) {
+        self.retried = self.retried.checked_add(amount).unwrap_or(Nanousd::MAX);
+        let cost = self.cost_by_prices(&at, CostKind::Retry, usage, &Traits::default());
+        self.retry_costs.extend(cost);
+    }
+
+    /// What the tries cost the operator of a request that comes to `bill` without an answer to relay:
+    /// those that were followed by others, and the last, which was made at `last`.
+    #[must_use]
+    pub fn costs(&mut self, bill: &Bill, last: Option<TriedAt>) -> Vec<TryCost> {
+        let mut costs = std::mem::take(&mut self.retry_costs);
+        let used = match (&bill.settlement, bill.loss) {
+            (Some(settled), _) => Some((CostKind::Answer, (settled.usage, settled.source))),
+            (None, Some(_)) => Some((CostKind::Unpaid, (self.call.bound(), UsageSource::Estimated))),
+            (None, None) => None,
+        };
+        if let Some((at, (kind, usage))) = last.zip(used) {
+            costs.extend(self.cost_by_prices(&at, kind, usage, &Traits::default()));
+        }
+        costs
+    }
+
+    /// What was used costs so much by the prices of a target; `None` for one that has none.
+    fn cost_by_prices(
+        &self,
+        at: &TriedAt,
+        kind: CostKind,
+        (usage, source): (Usage, UsageSource),
+        served: &Traits,
+    ) -> Option<TryCost> {
+        let Some(TargetCost::Prices(list)) = &at.target.cost else { return None };
+        let cost = list.prices(&self.call.traits(), served, &usage, self.taken_in).cost(&usage);
+        let upstream_model = self.resolved.name_at(&at.target).to_owned();
+        Some(TryCost { at: at.clone(), upstream_model, kind, usage: (usage, source), cost })
+    }
+}
+
+impl Relaying {
+    /// What the tries cost the operator of a request that comes to `bill`, and was answered by `at`.
+    #[must_use]
+    pub fn costs(&mut self, bill: &Bill, at: &TriedAt) -> Vec<TryCost> {
+        let mut costs = std::mem::take(&mut self.admitted.retry_costs);
+        if at.target.cost.is_none() {
+            return costs;
+        }
+        let (kind, usage) = match &bill.settlement {
+            Some(settled) => (CostKind::Answer, (settled.usage, settled.source)),
+            None if bill.loss.is_none() => return costs,
+            None => (CostKind::Unpaid, self.unpaid()),
+        };
+        let admitted = &self.admitted;
+        costs.extend(match at.target.cost {
+            Some(TargetCost::Reported) => self.meter.reported_cost().map(|cost| TryCost {
+                at: at.clone(),
+                upstream_model: admitted.resolved.name_at(&at.target).to_owned(),
+                kind,
+                usage,
+                cost,
+            }),
+            _ => admitted.cost_by_prices(at, kind, usage, &self.meter.served()),
+        });
+        costs
+    }
+
+    /// What an answer has used for which nobody pays: what its upstream says, or else the most.
+    fn unpaid(&self) -> (Usage, UsageSource) {
+        match self.meter.measure() {
+            (usage, UsageSource::Upstream) => (usage, UsageSource::Upstream),
+            _ => (self.admitted.call.bound(), UsageSource::Estimated),
+        }
+    }
+}
