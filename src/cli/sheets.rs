@@ -150,6 +150,7 @@ pub(super) const MARGINS: Sheet = Sheet::list(
         ("charged", "/charged", Figure),
         ("cost", "/cost", Figure),
         ("margin", "/margin", Figure),
+        ("unpaid", "/unpaid", Figure),
     ],
 );
 

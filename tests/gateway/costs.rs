@@ -44,7 +44,7 @@ fn what_calls_cost_is_kept_beside_what_they_brought_in() {
     let row = |model, calls, charged, cost, margin| {
         json!({
             "day": null, "account_id": null, "model": model, "upstream": null,
-            "calls": calls, "charged": charged, "cost": cost, "margin": margin,
+            "calls": calls, "charged": charged, "cost": cost, "margin": margin, "unpaid": "0.00",
         })
     };
     let expected = json!([
