@@ -59,7 +59,9 @@ impl Admitted {
         let mut costs = std::mem::take(&mut self.retry_costs);
         let used = match (&bill.settlement, bill.loss) {
             (Some(settled), _) => Some((CostKind::Answer, (settled.usage, settled.source))),
-            (None, Some(_)) => Some((CostKind::Unpaid, (self.call.bound(), UsageSource::Estimated))),
+            (None, Some(_)) => {
+                Some((CostKind::Unpaid, (self.call.bound(), UsageSource::Estimated)))
+            }
             (None, None) => None,
         };
         if let Some((at, (kind, usage))) = last.zip(used) {

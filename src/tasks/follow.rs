@@ -11,7 +11,8 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::{TargetCost, Upstream};
 use crate::finished::{Settled, TaskEnded};
 use crate::ledger::{
-    CostKind, Costed, KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement, Webhook,
+    CostKind, Costed, KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement,
+    Webhook,
 };
 use crate::money::Nanousd;
 use crate::outbound::{OutboundError, retry_after};

@@ -219,7 +219,7 @@ impl Charge {
 }
 
 /// A number from 0 to 1000 that prices are multiplied by, with six decimals at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Factor {
     millionths: u32,
 }

@@ -7,7 +7,9 @@
 
 mod amounts;
 mod list;
+mod rule;
 mod units;
+mod version;
 
 use std::ops::{Index, IndexMut};
 
@@ -19,7 +21,9 @@ pub use self::list::{
     Condition, DayWindow, ImageSize, InferenceGeo, PriceList, Quality, Quote, Resolution,
     ServiceTier, Speed, Traits,
 };
+pub use self::rule::{MODELS_BYTES_MAX, PriceRule, PriceTerms, PricedUnit, RULES_MAX, rule_for};
 pub use self::units::{PLACED, Side, UNITS, Unit, UnitInfo};
+pub use self::version::PriceVersion;
 
 use crate::each_unit;
 use crate::money::{Charge, Nanousd, Rate};
