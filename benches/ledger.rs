@@ -71,6 +71,7 @@ fn ask(account: AccountId, model: &Arc<str>) -> Reserve {
         account,
         key: KeyId::from_number(account.number()),
         model: Arc::clone(model),
+        price: None,
         request: RequestId::new(),
         amount: Nanousd::new(1_234_567),
         floor: Nanousd::new(1_000),

@@ -14,6 +14,7 @@ pub mod balance;
 pub use tollgate_limits as limits;
 pub mod tasks;
 pub mod outbound;
+mod pricing;
 pub use tollgate_fleet as fleet;
 pub use tollgate_ledger as ledger;
 

@@ -14,6 +14,7 @@ use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, PageQuery, Params, Path, 
 use super::value::Time;
 use crate::ledger::{AccountId, Call, Entry, EntryKind, HoldId, InDoubt, KeyId, RequestId, Seq};
 use crate::money::Nanousd;
+use crate::price::PriceVersion;
 
 /// One movement of money as it is shown; which fields there are depends on its `kind`.
 #[derive(Serialize, JsonSchema)]
@@ -34,6 +35,8 @@ struct CallView {
     request_id: RequestId,
     key_id: KeyId,
     model: Arc<str>,
+    /// The version of the price that it was charged by; `null` for calls from before there were versions.
+    price: Option<PriceVersion>,
     held: Nanousd,
 }
 
@@ -66,6 +69,7 @@ impl From<Call> for CallView {
             request_id: call.request,
             key_id: call.key,
             model: call.model,
+            price: call.price,
             held: call.held,
         }
     }

@@ -24,6 +24,7 @@ mod login;
 mod margins;
 mod models;
 mod openapi;
+mod prices;
 mod probes;
 mod readiness;
 mod request;

@@ -9,7 +9,8 @@ use super::AdminState;
 use super::limits::RatesView;
 use crate::config::snapshot::{Model, Target};
 
-use crate::price::{Condition as PriceCondition, Prices, Unit};
+use crate::price::{Condition as PriceCondition, PriceVersion, Prices, Unit};
+use crate::pricing;
 use tollgate_money::each_unit;
 
 /// Every model, in the order of `models.yaml`.
@@ -28,6 +29,8 @@ struct ModelView {
     /// Where it is served, best first.
     targets: Vec<ModelTarget>,
     prices: PricesView,
+    /// The version of the prices, which the entries of calls name.
+    price_version: PriceVersion,
     /// Prices of requests that meet a condition; the first that is met counts.
     prices_when: Vec<PricesWhen>,
     /// Tokens of input that it takes; 0 where they are not counted.
@@ -111,13 +114,14 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Models> {
 
 impl ModelView {
     fn from_config(model: &Model) -> Self {
-        let when = model.prices.when.iter();
+        let when = model.prices.list.when.iter();
         Self {
             id: model.id.to_string(),
             owned_by: model.owned_by.clone(),
             operations: model.operations.iter().map(|one| one.as_str()).collect(),
             targets: model.targets.iter().map(|target| ModelTarget::from_config(target)).collect(),
-            prices: PricesView::from_prices(&model.prices.base),
+            prices: PricesView::from_prices(&model.prices.list.base),
+            price_version: pricing::version(model, &model.prices),
             prices_when: when
                 .map(|(when, prices)| PricesWhen {
                     when: Condition::from_config(when),

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use super::route::{AdminRoute, Title, get, patch, post, put};
 use super::{
     accounts, audit, codes, config, entries, explain, fleet, keys, ledger, login, margins, models,
-    openapi, probes, requests, resolve, task_list, tasks, upstreams, usage, version,
+    openapi, prices, probes, requests, resolve, task_list, tasks, upstreams, usage, version,
 };
 
 const ACCOUNTS: &str = "Accounts";
@@ -106,6 +106,31 @@ fn money() -> Vec<AdminRoute> {
             "/admin/v1/accounts/{account}/entries",
             Title("listEntries", MONEY, "What happened to an account's money, newest first"),
             entries::list,
+        ),
+        get(
+            "/admin/v1/accounts/{account}/prices",
+            Title("showPrices", MONEY, "What an account pays in the place of the list"),
+            prices::show,
+        ),
+        put(
+            "/admin/v1/accounts/{account}/prices",
+            Title("setPrices", MONEY, "Set what an account pays in the place of the list"),
+            prices::put,
+        ),
+        get(
+            "/admin/v1/price-groups",
+            Title("listPriceGroups", MONEY, "Price rules that accounts share, by name"),
+            prices::groups,
+        ),
+        put(
+            "/admin/v1/price-groups/{group}",
+            Title("setPriceGroup", MONEY, "Set the price rules of a group"),
+            prices::put_group,
+        ),
+        get(
+            "/admin/v1/prices",
+            Title("listPrices", MONEY, "Prices that calls were charged by, newest first"),
+            prices::charged,
         ),
         get(
             "/admin/v1/accounts/{account}/usage",

@@ -36,6 +36,7 @@ mod holds;
 mod fleet;
 mod upstreams;
 mod repair;
+mod prices;
 mod private;
 mod requests;
 mod codes;
@@ -97,6 +98,8 @@ enum Command {
     Fleet(fleet::FleetArgs),
     /// How the upstreams of a running gateway are doing.
     Upstreams(upstreams::UpstreamsArgs),
+    /// What customers pay in the place of the list, and what calls were charged by.
+    Prices(prices::PricesArgs),
     /// Codes that customers redeem for credit, or sign up with.
     Codes(codes::CodesArgs),
     /// Who did what.
@@ -136,6 +139,7 @@ impl Cli {
             Command::Ledger(command) => command.run(),
             Command::Backup(command) => command.run(),
             Command::Restore(command) => command.run(),
+            Command::Prices(command) => command.run(),
             Command::Codes(command) => command.run(),
             Command::Audit(command) => command.run(),
             Command::Requests(command) => command.run(),

@@ -165,6 +165,7 @@ pub(super) const ENTRIES: Sheet = Sheet::list(
         ("charged", "/charged", Figure),
         ("owed", "/owed", Figure),
         ("model", "/call/model", Text),
+        ("price", "/call/price", Text),
         ("hold", "/call/hold", Text),
         ("request", "/call/request_id", Text),
     ],
@@ -174,6 +175,7 @@ pub(super) const ENTRIES: Sheet = Sheet::list(
 pub(super) const HOLDS_IN_DOUBT: Sheet = Sheet::list(
     "/call/hold",
     &[
+        ("price", "/call/price", Text),
         ("hold", "/call/hold", Text),
         ("account", "/account_id", Text),
         ("model", "/call/model", Text),
@@ -515,5 +517,33 @@ pub(super) const RESOLVED_SUSPENSE: Sheet = Sheet::one(
         ("amount", "/amount", Figure),
         ("how", "/how", Text),
         ("note", "/note", Text),
+    ],
+);
+
+/// What an account pays in the place of the list.
+pub(super) const ACCOUNT_PRICES: Sheet =
+    Sheet::one("/rules", &[("group", "/group", Text), ("rules", "/rules", Text)]);
+
+/// A price group.
+pub(super) const PRICE_GROUP: Sheet = Sheet::one(
+    "/name",
+    &[("name", "/name", Text), ("rules", "/rules", Text), ("set", "/at", Text)],
+);
+
+/// Price groups, one a row.
+pub(super) const PRICE_GROUPS: Sheet = Sheet::list(
+    "/name",
+    &[("name", "/name", Text), ("rules", "/rules", Text), ("set", "/at", Text)],
+);
+
+/// Prices that calls were charged by, one a row.
+pub(super) const CHARGED_PRICES: Sheet = Sheet::list(
+    "/version",
+    &[
+        ("version", "/version", Text),
+        ("model", "/model", Text),
+        ("source", "/source", Text),
+        ("since", "/since", Text),
+        ("prices", "/pricing", Text),
     ],
 );

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::UnixMs;
+use crate::config::snapshot::Pricing;
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
 use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
+use crate::pricing;
 use crate::protocols::{Call, Codec, Delivery, Dialect, Operation};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
@@ -30,7 +32,10 @@ pub struct Admitted {
     pub(super) others: Vec<ProtocolReading>,
     /// What pays for the request.
     pub payment: Payment,
-    /// What it costs; a reload does not change that for this request.
+    /// The prices that its account pays; neither a reload nor another rule changes them for this
+    /// request.
+    prices: Arc<Pricing>,
+    /// What it costs by them.
     pub quote: Quote,
     /// When it was taken in: its prices are of that moment.
     pub(super) taken_in: UnixMs,
@@ -54,43 +59,44 @@ pub async fn admit(
     request: RequestId,
     validated: Validated,
 ) -> Result<Admitted, GatewayError> {
-    if !validated.resolved.operation.is_billed() {
-        return Ok(Admitted::new(
-            validated,
-            Payment::Free,
-            Quote::default(),
-            UnixMs(0),
-            Nanousd::ZERO,
-        ));
-    }
     let resolved = &validated.resolved;
+    if !resolved.operation.is_billed() {
+        let list = Arc::clone(&resolved.model.prices);
+        let quote = Quote::default();
+        return Ok(Admitted::new(validated, Payment::Free, list, quote, UnixMs(0), Nanousd::ZERO));
+    }
     let now = UnixMs::now();
+    let (account, model) = (resolved.key.account, &resolved.model);
+    let name = resolved.asked.as_deref().unwrap_or(&model.id);
+    let prices = pricing::prices_for(ledger, account, (model, name), now);
     // Whichever target is asked, and in whatever words: the dearest of them is covered.
-    let own = quote(resolved, validated.call.as_ref(), now);
+    let own = quote(&prices, validated.call.as_ref(), now);
     let (mut amount, mut floor) = bounds(&own, validated.call.as_ref());
     for ProtocolReading { call, .. } in &validated.others {
-        let (most, least) = bounds(&quote(resolved, call.as_ref(), now), call.as_ref());
+        let (most, least) = bounds(&quote(&prices, call.as_ref(), now), call.as_ref());
         (amount, floor) = (amount.max(most), floor.max(least));
     }
     let floor = floor.min(amount);
     let hold = ledger
         .admit(Reserve {
-            account: resolved.key.account,
+            account,
             key: resolved.key.id,
-            model: Arc::clone(&resolved.model.id),
+            model: Arc::clone(&model.id),
+            price: Some(pricing::noted_version(ledger, account, model, &prices)),
             request,
             amount,
             floor,
         })
         .await
         .map_err(|refusal| refused(&refusal, amount, resolved.operation))?;
-    Ok(Admitted::new(validated, Payment::Held(hold), own, now, amount))
+    Ok(Admitted::new(validated, Payment::Held(hold), prices, own, now, amount))
 }
 
 impl Admitted {
     fn new(
         validated: Validated,
         payment: Payment,
+        prices: Arc<Pricing>,
         quote: Quote,
         taken_in: UnixMs,
         bound: Nanousd,
@@ -102,6 +108,7 @@ impl Admitted {
             codec,
             others,
             payment,
+            prices,
             quote,
             taken_in,
             bound,
@@ -124,7 +131,7 @@ impl Admitted {
         std::mem::swap(&mut self.codec, &mut other.codec);
         std::mem::swap(&mut self.call, &mut other.call);
         if self.resolved.operation.is_billed() {
-            self.quote = quote(&self.resolved, self.call.as_ref(), self.taken_in);
+            self.quote = quote(&self.prices, self.call.as_ref(), self.taken_in);
         }
         true
     }
@@ -147,9 +154,9 @@ impl Admitted {
     }
 }
 
-/// What the call costs that is taken in `now`.
-fn quote(resolved: &Resolved, call: &dyn Call, now: UnixMs) -> Quote {
-    resolved.model.prices.quote(&call.traits(), &call.bound(), now)
+/// What the call costs by these prices that is taken in `now`.
+fn quote(prices: &Pricing, call: &dyn Call, now: UnixMs) -> Quote {
+    prices.list.quote(&call.traits(), &call.bound(), now)
 }
 
 /// The most that the call can cost, and the least once an upstream has taken it.

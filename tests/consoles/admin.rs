@@ -161,6 +161,7 @@ impl Admin {
             account,
             key: text(&key["id"]).parse::<KeyId>().expect("a key id"),
             model: self.model.as_str().into(),
+            price: None,
             request: RequestId::new(),
             amount: Nanousd::new(amount),
             floor: Nanousd::new(amount / 10),

@@ -352,6 +352,7 @@ fn settled(account: AccountId, hold: HoldId, charged: i64) -> Vec<u8> {
         account,
         key: KeyId::from_number(1),
         model: "m".into(),
+        price: None,
         request: RequestId::new(),
         amount,
         floor: amount,

@@ -164,6 +164,7 @@ impl Made {
             account,
             key: self.key,
             model: self.model.into(),
+            price: None,
             request: RequestId::new(),
             amount: money(100),
             floor: money(1),

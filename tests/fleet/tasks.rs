@@ -385,6 +385,7 @@ fn open_hold(account: AccountId, hold: &Hold) -> OpenHold {
         account,
         key: KeyId::from_number(7),
         model: "video".into(),
+        price: None,
         request: RequestId::new(),
         amount: hold.amount(),
         floor: Nanousd::ZERO,

@@ -29,6 +29,7 @@ pub(crate) fn reserve(account: AccountId, amount: i64) -> Reserve {
         account,
         key: KeyId::from_number(7),
         model: "model-a".into(),
+        price: None,
         request: RequestId::new(),
         amount: money(amount),
         floor: money(1),

@@ -32,6 +32,7 @@ pub(crate) fn reserve(account: AccountId, nanousd: i64) -> Reserve {
         account,
         key: KeyId::from_number(7),
         model: "model-a".into(),
+        price: None,
         request: RequestId::new(),
         amount: Nanousd::new(nanousd),
         floor: Nanousd::ZERO,

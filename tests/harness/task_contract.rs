@@ -56,6 +56,7 @@ impl Subject {
             account,
             key: KeyId::from_number(7),
             model: "video".into(),
+            price: None,
             request: RequestId::new(),
             amount: Nanousd::new(HELD),
             floor: Nanousd::ZERO,

@@ -21,6 +21,7 @@ fn reserve(account: AccountId) -> Reserve {
         account,
         key: KeyId::from_number(1),
         model: "m".repeat(MODEL_BYTES).into(),
+        price: None,
         request: RequestId::new(),
         amount: Nanousd::new(10),
         floor: Nanousd::ZERO,

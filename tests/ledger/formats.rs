@@ -252,6 +252,7 @@ async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
             account,
             key: key.id,
             model: "chat".into(),
+            price: None,
             request: RequestId::new(),
             amount: Nanousd::new(1_000),
             floor: Nanousd::ZERO,

@@ -416,6 +416,7 @@ async fn a_doubt_is_taken_off_the_list_with_its_refund() {
             account,
             key: KeyId::random(),
             model: "m".into(),
+            price: None,
             request: RequestId::new(),
             amount: Nanousd::new(amount),
             floor: Nanousd::new(amount),

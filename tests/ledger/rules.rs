@@ -251,6 +251,7 @@ impl Pair {
             account: account_id(account),
             key: KeyId::from_number(1),
             model: "m".into(),
+            price: None,
             request: RequestId::from_number(1),
             amount: Nanousd::new(amount),
             floor: Nanousd::new(floor),

@@ -59,6 +59,7 @@ fn hold(ledger: &Arc<Ledger>, account: AccountId) -> Hold {
         account,
         key: KeyId::random(),
         model: "video".into(),
+        price: None,
         request: RequestId::new(),
         amount: Nanousd::new(10 * SECOND),
         floor: Nanousd::ZERO,

@@ -53,6 +53,7 @@ fn ask(account: AccountId) -> Reserve {
         account,
         key: KeyId::from_number(1),
         model: "m".into(),
+        price: None,
         request: RequestId::new(),
         amount: Nanousd::new(10),
         floor: Nanousd::ZERO,

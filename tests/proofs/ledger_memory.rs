@@ -41,6 +41,7 @@ async fn calls(ledger: &Arc<Ledger>, accounts: &[AccountId], count: usize) {
             account,
             key: KeyId::from_number(account.number()),
             model: Arc::clone(&model),
+            price: None,
             request: RequestId::new(),
             amount: Nanousd::new(1_234_567),
             floor: Nanousd::new(1_000),

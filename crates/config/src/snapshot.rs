@@ -1,7 +1,9 @@
 //! The compiled configuration: immutable, cross-checked, shared by `Arc`. A request loads it once.
-//! `models` is what `models.yaml` lists, `upstreams` where it is served.
+//! `models` is what `models.yaml` lists, `pricing` what calls of it are charged by, `upstreams` where it is
+//! served.
 
 mod models;
+mod pricing;
 mod upstreams;
 
 use std::collections::HashMap;
@@ -23,8 +25,9 @@ use tollgate_options::postgres::PostgresOptions;
 use tollgate_protocols::Operation;
 
 pub use super::webhook_host::WebhookHost;
-pub use models::{ListedModel, Model, OnDisconnect, Target, TargetCost};
 pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
+pub use models::{Model, OnDisconnect, Target, TargetCost};
+pub use pricing::{LIST, ListedModel, OwnPricing, Pricing};
 pub use upstreams::{
     Credential, HealthCheck, PassedHeaders, RepeatAfter, Upstream, UpstreamTimeouts,
 };

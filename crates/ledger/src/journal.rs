@@ -90,6 +90,7 @@ fn urgency(record: &Record) -> Urgency {
         | Record::DebtPaid { .. }
         | Record::Lost(_)
         | Record::Costed(_)
+        | Record::PriceNoted(_)
         | Record::Leased { .. }
         | Record::Returned { .. }
         | Record::HandedOver { .. }
@@ -102,6 +103,8 @@ fn urgency(record: &Record) -> Urgency {
         | Record::AccountRenamed { .. }
         | Record::AccountSuspended { .. }
         | Record::AccountLimited { .. }
+        | Record::AccountPriced { .. }
+        | Record::GroupPriced(_)
         | Record::Granted { .. }
         | Record::Refunded { .. }
         | Record::WrittenOff { .. }
@@ -234,6 +237,7 @@ mod tests {
                 account,
                 key: KeyId::from_number(1),
                 model: "model".into(),
+                price: None,
                 request: RequestId::new(),
                 amount: Nanousd::new(1),
                 floor: Nanousd::ZERO,

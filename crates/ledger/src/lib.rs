@@ -57,6 +57,7 @@ pub use self::opening::repair::{Cost, DamageFound, Repair, repair};
 pub use self::opening::restore::{Copied, LeftOut, backup, restore};
 pub use self::operators::admin::{Granted, KeyPatch, NewKey};
 pub use self::operators::doubt::DoubtRefund;
+pub use self::operators::price::{FoundRule, GROUP_BYTES_MAX};
 pub use self::operators::suspense::ResolvedSuspense;
 pub use self::people::code::NewCode;
 pub use self::people::limit::{KeyLimitsPatch, RatesPatch};
@@ -88,6 +89,7 @@ pub use self::records::login::{Login, SessionId};
 pub use self::records::loss::{
     CAUSE_BYTES_MAX, ListedLoss, LossCause, LossSum, LossSums, Losses, Lost,
 };
+pub use self::records::price::{AccountPrices, PriceGroup, PriceNote};
 pub use self::records::record::Charge;
 pub use self::records::record::{
     Journaled, Key, OpenHold, Record, Reservation, SuspenseEnd, VoidReason,

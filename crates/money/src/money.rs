@@ -182,6 +182,26 @@ impl Rate {
         self.0
     }
 
+    /// Reads what `units` cost, in dollars: `1.25`. `None` for what is no such number, or no whole number
+    /// of femto-dollars for one.
+    #[must_use]
+    pub fn parse(text: &str, units: u64) -> Option<Self> {
+        const DECIMALS: usize = 15;
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+        let are_digits =
+            |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let fits = whole.len() <= DECIMALS && decimals.len() <= DECIMALS;
+        if !are_digits(whole) || !are_digits(decimals) || !fits {
+            return None;
+        }
+        let total: i128 = format!("{whole}{decimals:0<DECIMALS$}").parse().ok()?;
+        let units = i128::from(units);
+        if total.checked_rem(units) != Some(0) {
+            return None;
+        }
+        i64::try_from(total.checked_div(units)?).ok().map(Self)
+    }
+
     /// What `units` cost, in dollars with all decimals that there are, and at least two.
     #[must_use]
     pub fn dollars(self, units: u64) -> String {
@@ -266,6 +286,19 @@ impl fmt::Display for Factor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_read_as_it_is_shown() {
+        for (text, units, femtousd) in
+            [("1.25", 1_000_000, 1_250_000_000), ("0", 1, 0), ("0.04", 1, 40_000_000_000_000)]
+        {
+            assert_eq!(Rate::parse(text, units), Some(Rate(femtousd)), "{text}");
+        }
+        assert_eq!(Rate(1_250_000_000).dollars(1_000_000), "1.25");
+        for text in ["", ".5", "1.", "-1", "1e3", "0.0000000001", "99999999999999999", "1,5"] {
+            assert_eq!(Rate::parse(text, 1_000_000), None, "{text}");
+        }
+    }
 
     #[test]
     fn dollars_read_and_print_the_same_value() {

@@ -3,7 +3,6 @@
 pub(super) mod usage;
 pub(super) mod hosted;
 pub(super) mod inward;
-mod pricing;
 
 use std::sync::Arc;
 
@@ -15,10 +14,11 @@ use serde_json::{Value, json};
 
 use crate::clock::UnixMs;
 use crate::closest::closest;
-use crate::config::snapshot::{Model, Snapshot};
+use crate::config::snapshot::{Model, Pricing, Snapshot};
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
 use crate::ledger::{Key, Ledger};
+use crate::pricing;
 use crate::protocols::Operation;
 
 /// Claude Code sends `HEAD` here, before it has a key to show, to learn whether anybody is there.
@@ -59,10 +59,10 @@ impl<'a> Local<'a> {
     }
 
     /// The document, as JSON. `query` is the request's.
-    pub(crate) async fn answer(
+    pub(crate) async fn answer<'s>(
         self,
         query: Option<&str>,
-        snapshot: &Snapshot,
+        snapshot: &'s Snapshot,
         ledger: &Ledger,
         key: &Key,
         envelope: Envelope,
@@ -74,14 +74,18 @@ impl<'a> Local<'a> {
                     .models
                     .iter()
                     .filter(|model| !model.is_wildcard() && key.may_use(&model.id, &model.id));
-                Ok(list(&usable.collect::<Vec<_>>(), envelope))
+                let priced = |model: &'s Arc<Model>| (model, paid(ledger, key, model, &model.id));
+                Ok(list(&usable.map(priced).collect::<Vec<_>>(), envelope))
             }
             Self::Model(id) => {
                 // SDKs write a slash in a name as `%2F`.
                 let id = percent_decode_str(id).decode_utf8_lossy();
                 let usable = |model: &&Arc<Model>| key.may_use(&id, &model.id);
                 match snapshot.model(&id).filter(usable) {
-                    Some(model) => Ok(describe(&id, model, envelope).to_string()),
+                    Some(model) => {
+                        let prices = paid(ledger, key, model, &id);
+                        Ok(describe(&id, model, &prices, envelope).to_string())
+                    }
                     None => Err(GatewayError::new(
                         ErrorKind::ModelNotFound,
                         "This model does not exist, or this API key may not use it.",
@@ -113,19 +117,25 @@ impl<'a> Local<'a> {
     }
 }
 
-/// Models in the shape that the client's SDK reads.
-fn list(models: &[&Arc<Model>], envelope: Envelope) -> String {
-    let written = |model: &&Arc<Model>| {
-        let write = || describe(&model.id, model, envelope).to_string();
+/// What the key's account pays now for a model that it calls `name`.
+fn paid(ledger: &Ledger, key: &Key, model: &Model, name: &str) -> Arc<Pricing> {
+    pricing::prices_for(ledger, key.account, (model, name), UnixMs::now())
+}
+
+/// Models in the shape that the client's SDK reads, with the prices that its account pays.
+fn list(models: &[(&Arc<Model>, Arc<Pricing>)], envelope: Envelope) -> String {
+    let written = |(model, prices): &(&Arc<Model>, Arc<Pricing>)| {
+        let write = || describe(&model.id, model, prices, envelope).to_string();
         match envelope {
             Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
-                model.listed.as_openai(write).to_owned()
+                prices.listed.as_openai(write).to_owned()
             }
-            Envelope::Anthropic => model.listed.as_anthropic(write).to_owned(),
+            Envelope::Anthropic => prices.listed.as_anthropic(write).to_owned(),
         }
     };
     let data = models.iter().map(written).collect::<Vec<_>>().join(",");
-    let id = |model: Option<&&Arc<Model>>| json!(model.map(|model| &*model.id));
+    let id =
+        |model: Option<&(&Arc<Model>, Arc<Pricing>)>| json!(model.map(|(model, _)| &*model.id));
     match envelope {
         Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
             format!(r#"{{"object":"list","data":[{data}]}}"#)
@@ -138,7 +148,7 @@ fn list(models: &[&Arc<Model>], envelope: Envelope) -> String {
 }
 
 /// A model in the shape that the client's SDK reads, with its prices. There is no creation time to tell.
-fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
+fn describe(id: &str, model: &Model, prices: &Pricing, envelope: Envelope) -> Value {
     match envelope {
         Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
             json!({
@@ -146,7 +156,7 @@ fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
                 "object": "model",
                 "created": 0,
                 "owned_by": model.owned_by,
-                "pricing": pricing::pricing(&model.prices),
+                "pricing": pricing::pricing(model, prices),
             })
         }
         Envelope::Anthropic => json!({
@@ -157,7 +167,7 @@ fn describe(id: &str, model: &Model, envelope: Envelope) -> Value {
             "lifecycle": "active",
             "max_input_tokens": model.limits.input_tokens_max,
             "max_tokens": model.limits.output_tokens_max,
-            "pricing": pricing::pricing(&model.prices),
+            "pricing": pricing::pricing(model, prices),
         }),
     }
 }

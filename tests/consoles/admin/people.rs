@@ -229,6 +229,7 @@ async fn a_call_in_doubt_is_resolved_with_its_refund() {
             account,
             key: KeyId::random(),
             model: "m".into(),
+            price: None,
             request: RequestId::new(),
             amount: Nanousd::new(2_000_000_000),
             floor: Nanousd::new(1_000_000_000),

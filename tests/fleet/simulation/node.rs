@@ -323,6 +323,7 @@ impl World {
             account: call.account,
             key: KeyId::from_number(1),
             model: "m".into(),
+            price: None,
             request: RequestId::from_number(1),
             amount: usd(call.amount),
             floor: usd(call.amount / 3),

@@ -154,6 +154,7 @@ pub(crate) async fn hold(member: &Member, account: AccountId, amount: i64) -> Ho
         account,
         key: KeyId::from_number(7),
         model: "video".into(),
+        price: None,
         request: RequestId::new(),
         amount: Nanousd::new(amount),
         floor: Nanousd::ZERO,

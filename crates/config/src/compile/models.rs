@@ -7,7 +7,7 @@ use super::{Upstreams, check_name, cost, known_tiers, limits, pass, prices};
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::snapshot::{ListedModel, MODEL_PUNCTUATION, Model, OnDisconnect, Target};
+use crate::snapshot::{MODEL_PUNCTUATION, Model, OnDisconnect, OwnPricing, Pricing, Target};
 use crate::spans::Path;
 use tollgate_money::price::PriceList;
 use tollgate_protocols::limits::ModelLimits;
@@ -101,7 +101,8 @@ fn model(
         id: id.into(),
         operations,
         targets: targets.into_iter().map(&mut numbered).collect(),
-        prices: Arc::new(prices),
+        prices: Arc::new(Pricing::of_list(prices)),
+        own_prices: OwnPricing::default(),
         limits,
         rates,
         on_disconnect: OnDisconnect {
@@ -109,7 +110,6 @@ fn model(
             bytes: raw.on_disconnect.bytes.0 as u64,
         },
         owned_by: owned_by.unwrap_or_default(),
-        listed: ListedModel::default(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! The models that customers can call, and which of them a name means.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{PassedHeaders, Snapshot, Upstream};
+use super::{OwnPricing, PassedHeaders, Pricing, Snapshot, Upstream};
 use tollgate_money::limit::Rates;
 use tollgate_money::price::PriceList;
 use tollgate_protocols::Operation;
@@ -24,7 +24,9 @@ pub struct Model {
     /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
     pub targets: Vec<Arc<Target>>,
     /// What a unit costs; all zero only where the file says `free: true`.
-    pub prices: Arc<PriceList>,
+    pub prices: Arc<Pricing>,
+    /// What customers pay in its place that have rules of their own.
+    pub own_prices: OwnPricing,
     /// What one request can use at most.
     pub limits: ModelLimits,
     /// How much all customers together may use it.
@@ -33,27 +35,6 @@ pub struct Model {
     pub on_disconnect: OnDisconnect,
     /// `owned_by` in model lists.
     pub owned_by: String,
-    /// What customers read of it in lists.
-    pub listed: ListedModel,
-}
-
-/// What customers read of a model, written when it is first asked for: a list has hundreds of them.
-#[derive(Debug, Default)]
-pub struct ListedModel {
-    openai: OnceLock<Box<str>>,
-    anthropic: OnceLock<Box<str>>,
-}
-
-impl ListedModel {
-    /// The JSON in OpenAI's shape, which `write` gives if nobody has asked for it before.
-    pub fn as_openai(&self, write: impl FnOnce() -> String) -> &str {
-        self.openai.get_or_init(|| write().into())
-    }
-
-    /// The JSON in Anthropic's shape, which `write` gives if nobody has asked for it before.
-    pub fn as_anthropic(&self, write: impl FnOnce() -> String) -> &str {
-        self.anthropic.get_or_init(|| write().into())
-    }
 }
 
 /// How much is read of an answer that nobody waits for any more.

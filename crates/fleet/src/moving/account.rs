@@ -282,6 +282,7 @@ impl Account {
             account: self.id,
             key: KeyId::from_number(0),
             model: LOST.into(),
+            price: None,
             request: RequestId::new(),
             amount: lost,
             floor: Nanousd::ZERO,

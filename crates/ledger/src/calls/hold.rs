@@ -16,6 +16,7 @@ use crate::rules::settlement::Settlement;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_money::price::PriceVersion;
 
 /// What a call asks to have set aside.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Reserve {
     pub key: KeyId,
     /// The public id of the model that is called.
     pub model: Arc<str>,
+    /// The price that it is charged by.
+    pub price: Option<PriceVersion>,
     /// The call.
     pub request: RequestId,
     /// The most that the call can cost. Less than zero counts as zero.
@@ -62,6 +65,7 @@ impl Ledger {
             account: reserve.account,
             key: reserve.key,
             model: reserve.model,
+            price: reserve.price,
             request: reserve.request,
             amount,
             floor: reserve.floor.clamp(Nanousd::ZERO, amount),

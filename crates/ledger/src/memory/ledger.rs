@@ -29,6 +29,7 @@ use crate::projection::projected::{Projected, ProjectionState};
 use crate::records::error::LedgerError;
 use crate::records::id_map::{IdMap, IdSet};
 use crate::records::key_limits::KeyLimits;
+use crate::records::price::{AccountPrices, PriceGroup};
 use crate::records::record::{Key, Record};
 use crate::rules::account::Account;
 use crate::rules::audit;
@@ -84,6 +85,10 @@ pub(crate) struct Keys {
     pub(crate) limits: IdMap<KeyId, KeyLimits>,
     /// What is said of some accounts.
     pub(crate) rates: IdMap<AccountId, Rates>,
+    /// What some accounts pay in the place of the list; empty in most gateways.
+    pub(crate) prices: IdMap<AccountId, Arc<AccountPrices>>,
+    /// Price rules that accounts share.
+    pub(crate) groups: HashMap<String, Arc<PriceGroup>>,
     /// Whose keys are refused; empty in most gateways.
     pub(crate) suspended: IdSet<AccountId>,
 }

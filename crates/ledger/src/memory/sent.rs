@@ -290,6 +290,7 @@ mod tests {
             account: AccountId::from_number(1),
             key: KeyId::from_number(2),
             model: model.into(),
+            price: None,
             request: RequestId::new(),
             amount: Nanousd::new(i64::MAX),
             floor: Nanousd::new(i64::MAX),

@@ -157,6 +157,12 @@ impl Ledger {
             Record::AccountLimited { account, rates, .. } => {
                 self.keys.write().rates.insert(*account, *rates);
             }
+            Record::AccountPriced { account, prices, .. } => {
+                self.keys.write().price(*account, prices);
+            }
+            Record::GroupPriced(group) => {
+                self.keys.write().groups.insert(group.name.clone(), Arc::clone(group));
+            }
             Record::AccountSuspended { account, suspended, .. } => {
                 let mut keys = self.keys.write();
                 if *suspended {

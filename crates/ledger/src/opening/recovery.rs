@@ -308,6 +308,8 @@ fn beside(cores: &[Core]) -> (Keys, HashMap<String, AccountId>) {
         let email = account.people.login.as_ref().map(|login| login.email.clone());
         emails.extend(email.map(|email| (email, account.account.id)));
     }
+    let groups = cores.iter().flat_map(|core| &core.house.groups);
+    keys.groups.extend(groups.map(|(name, group)| (name.clone(), Arc::clone(group))));
     (keys, emails)
 }
 

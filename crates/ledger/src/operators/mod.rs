@@ -6,4 +6,5 @@
 pub(crate) mod admin;
 pub(crate) mod debt;
 pub(crate) mod doubt;
+pub(crate) mod price;
 pub(crate) mod suspense;

@@ -57,14 +57,17 @@ impl KeyLimitsPatch {
 }
 
 impl Keys {
-    /// Takes over what an account's state says of its limits and of its keys', and whether it is
-    /// suspended.
+    /// Takes over what an account's state says of its limits, of its keys' and of its prices, and
+    /// whether it is suspended.
     pub(crate) fn restore_limits(&mut self, state: &AccountState) {
         let limited =
             state.spendings.iter().filter(|(_, spending)| spending.limits != KeyLimits::default());
         self.limits.extend(limited.map(|(key, spending)| (key, spending.limits)));
         if !state.rates.are_none() {
             self.rates.insert(state.account.id, state.rates);
+        }
+        if let Some(prices) = &state.people.prices {
+            self.price(state.account.id, prices);
         }
         if state.account.suspended {
             self.suspended.insert(state.account.id);

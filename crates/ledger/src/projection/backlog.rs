@@ -365,6 +365,7 @@ mod tests {
             account: AccountId::from_number(1),
             key: KeyId::from_number(2),
             model: "model".into(),
+            price: None,
             request: RequestId::from_number(3),
             amount: Nanousd::new(5),
             floor: Nanousd::ZERO,

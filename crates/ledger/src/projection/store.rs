@@ -8,6 +8,7 @@ mod losses;
 mod margins;
 mod pack;
 mod people;
+mod prices;
 mod rows;
 mod salvage;
 mod tasks;
@@ -144,6 +145,7 @@ struct Meta {
 fn is_for_queries(prefix: u8) -> bool {
     prefix == ENTRIES
         || prefix == margins::MARGIN
+        || prefix == prices::NOTE
         || usage::PREFIXES.contains(&prefix)
         || tasks::LISTED.contains(&prefix)
 }
@@ -291,6 +293,7 @@ impl Store {
         self.put_margins(&mut batch, &window)?;
         self.put_limits(&mut batch, &window)?;
         people::put_people(&mut batch, &window.people)?;
+        self.put_notes(&mut batch, &window.people)?;
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
         self.write(batch)?;
         Ok(())

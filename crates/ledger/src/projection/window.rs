@@ -322,6 +322,7 @@ mod tests {
             account,
             key: KeyId::from_number(2),
             model: "m".into(),
+            price: None,
             request: RequestId::from_number(3),
             amount: charged,
             floor: charged,

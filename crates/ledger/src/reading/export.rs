@@ -18,7 +18,7 @@ use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
 use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{UNITS, Unit, Usage, UsageSource};
+use tollgate_money::price::{PriceVersion, UNITS, Unit, Usage, UsageSource};
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
@@ -133,7 +133,15 @@ enum What<'a> {
     /// A key was changed; this is what it is from here on.
     KeyUpdated(KeyLine<'a>),
     /// The most that a call can cost was set aside.
-    Hold { hold: HoldId, key_id: KeyId, request_id: RequestId, model: &'a str, amount: Nanousd },
+    Hold {
+        hold: HoldId,
+        key_id: KeyId,
+        request_id: RequestId,
+        model: &'a str,
+        /// The version of the price that it is charged by.
+        price: Option<PriceVersion>,
+        amount: Nanousd,
+    },
     /// More was set aside.
     Extension { hold: HoldId, amount: Nanousd },
     /// A call was paid.
@@ -196,6 +204,12 @@ enum What<'a> {
     Cost(CostLine<'a>),
     /// A checkpoint was written.
     Checkpoint(CheckpointLine),
+    /// What an account pays in the place of the list was set.
+    AccountPriced { group: Option<&'a str>, rules: usize },
+    /// The rules of a price group were set.
+    GroupPriced { group: &'a str, rules: usize },
+    /// A price was charged for the first time.
+    PriceNoted { price: PriceVersion, model: &'a str, source: &'a str, pricing: &'a str },
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -368,6 +382,18 @@ impl<'a> What<'a> {
                 Self::WriteOff { id, amount: *amount, note }
             }
             Record::Lost(lost) => Self::Loss(LossLine::from_record(lost)),
+            Record::AccountPriced { prices, .. } => {
+                Self::AccountPriced { group: prices.group.as_deref(), rules: prices.rules.len() }
+            }
+            Record::GroupPriced(group) => {
+                Self::GroupPriced { group: &group.name, rules: group.rules.len() }
+            }
+            Record::PriceNoted(note) => Self::PriceNoted {
+                price: note.version,
+                model: &note.model,
+                source: &note.source,
+                pricing: &note.pricing,
+            },
             Record::Costed(costed) => Self::Cost(CostLine::from_record(costed)),
             Record::Voided { hold, reason, .. } => Self::Void { hold: *hold, reason: *reason },
             Record::Recovered { hold, charged, .. } => {
@@ -420,6 +446,7 @@ impl<'a> What<'a> {
             key_id: reservation.key,
             request_id: reservation.request,
             model: &reservation.model,
+            price: reservation.price,
             amount: reservation.amount,
         }
     }

@@ -260,6 +260,7 @@ mod tests {
             account,
             key: KeyId::from_number(7),
             model: "m".into(),
+            price: None,
             request: RequestId::new(),
             amount: Nanousd::new(100),
             floor: Nanousd::ZERO,

@@ -14,7 +14,7 @@ use crate::records::record::{Charge, Journaled, OpenHold, Record, SuspenseEnd, V
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{Usage, UsageSource};
+use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 
 /// The most entries that one query gives.
 const ENTRIES_MAX: usize = 1000;
@@ -44,6 +44,8 @@ pub struct Call {
     pub key: KeyId,
     /// The public id of the model.
     pub model: Arc<str>,
+    /// The version of the price that it was charged by.
+    pub price: Option<PriceVersion>,
     /// What was set aside when the entry was made, extensions included.
     pub held: Nanousd,
 }
@@ -268,6 +270,7 @@ pub(crate) fn call_of(id: HoldId, hold: &OpenHold) -> Call {
         request: hold.reservation.request,
         key: hold.reservation.key,
         model: Arc::clone(&hold.reservation.model),
+        price: hold.reservation.price,
         held: hold.amount,
     }
 }

@@ -11,5 +11,6 @@ pub(crate) mod id_map;
 pub(crate) mod key_limits;
 pub(crate) mod login;
 pub(crate) mod loss;
+pub(crate) mod price;
 pub(crate) mod record;
 pub(crate) mod task;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::records::act::Act;
 use crate::records::checkpointed::Checkpointed;
@@ -16,12 +16,13 @@ use crate::records::cost::Costed;
 use crate::records::key_limits::KeyLimits;
 use crate::records::login::{Login, SessionId};
 use crate::records::loss::Lost;
+use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::records::task::{Task, Tried};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, RequestId, Seq, TaskId};
 use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{Usage, UsageSource};
+use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 use tollgate_money::secret::KeyHash;
 
 /// One thing that happened. Every record belongs to exactly one account.
@@ -312,6 +313,19 @@ pub enum Record {
     Checkpointed(Arc<Checkpointed>),
     /// A call has cost the operator something. No customer's money moves.
     Costed(Arc<Costed>),
+    /// What an account pays in the place of the list was set; this is what holds from here on.
+    AccountPriced {
+        /// Whose.
+        account: AccountId,
+        /// All that is said of it.
+        prices: Arc<AccountPrices>,
+        /// When.
+        at: UnixMs,
+    },
+    /// The rules of a group were set; these are what holds from here on.
+    GroupPriced(Arc<PriceGroup>),
+    /// A price is about to be charged for the first time.
+    PriceNoted(Arc<PriceNote>),
 }
 
 /// How a hold ended that was settled with what its call cost.
@@ -340,7 +354,11 @@ pub enum SuspenseEnd {
 }
 
 /// Money set aside for one call, as it was asked for.
+///
+/// The price is written behind the model's id, as [`CalledModel`] says: journals from before there were
+/// versions of prices have the id alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "WrittenReservation", from = "WrittenReservation")]
 pub struct Reservation {
     /// Who pays.
     pub account: AccountId,
@@ -348,6 +366,8 @@ pub struct Reservation {
     pub key: KeyId,
     /// The public id of the model that is called.
     pub model: Arc<str>,
+    /// The price that it is charged by; `None` of calls from before there were versions.
+    pub price: Option<PriceVersion>,
     /// The call.
     pub request: RequestId,
     /// The most that it can cost.
@@ -356,6 +376,60 @@ pub struct Reservation {
     pub floor: Nanousd,
     /// When.
     pub at: UnixMs,
+}
+
+/// A reservation as the journal has it.
+#[derive(Serialize, Deserialize)]
+struct WrittenReservation {
+    account: AccountId,
+    key: KeyId,
+    model: CalledModel,
+    request: RequestId,
+    amount: Nanousd,
+    floor: Nanousd,
+    at: UnixMs,
+}
+
+/// A model, and the price by which a call of it is charged.
+///
+/// It is written as one text, the id and behind a line feed the version of the price. Ids have no line
+/// feed.
+struct CalledModel(Arc<str>, Option<PriceVersion>);
+
+impl Serialize for CalledModel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self(id, None) => serializer.serialize_str(id),
+            Self(id, Some(price)) => serializer.collect_str(&format_args!("{id}\n{price}")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CalledModel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let split = text.split_once('\n');
+        let priced = split.and_then(|(id, price)| Some((id, price.parse().ok()?)));
+        Ok(match priced {
+            Some((id, price)) => Self(id.into(), Some(price)),
+            None => Self(text.into(), None),
+        })
+    }
+}
+
+impl From<Reservation> for WrittenReservation {
+    fn from(one: Reservation) -> Self {
+        let Reservation { account, key, model, price, request, amount, floor, at } = one;
+        Self { account, key, model: CalledModel(model, price), request, amount, floor, at }
+    }
+}
+
+impl From<WrittenReservation> for Reservation {
+    fn from(written: WrittenReservation) -> Self {
+        let WrittenReservation { account, key, model, request, amount, floor, at } = written;
+        let CalledModel(model, price) = model;
+        Self { account, key, model, price, request, amount, floor, at }
+    }
 }
 
 /// A customer's API key, without the key itself.
@@ -481,6 +555,7 @@ impl Record {
             | Self::Recovered { account, .. }
             | Self::KeyLimited { account, .. }
             | Self::AccountLimited { account, .. }
+            | Self::AccountPriced { account, .. }
             | Self::AccountRenamed { account, .. }
             | Self::AccountSuspended { account, .. }
             | Self::SessionEnded { account, .. }
@@ -495,6 +570,8 @@ impl Record {
             | Self::WrittenOff { account, .. } => *account,
             Self::Lost(lost) => lost.account,
             Self::Costed(costed) => costed.account,
+            Self::PriceNoted(note) => note.account,
+            Self::GroupPriced(_) => AccountId::HOUSE,
             Self::Central(record) => record.account(),
             Self::Acted(act) => act.account,
             Self::LoginSet(login) => login.account,
@@ -522,6 +599,7 @@ impl Record {
             | Self::Recovered { at, .. }
             | Self::KeyLimited { at, .. }
             | Self::AccountLimited { at, .. }
+            | Self::AccountPriced { at, .. }
             | Self::AccountRenamed { at, .. }
             | Self::AccountSuspended { at, .. }
             | Self::SessionEnded { at, .. }
@@ -538,6 +616,8 @@ impl Record {
             | Self::WrittenOff { at, .. } => *at,
             Self::Lost(lost) => lost.at,
             Self::Costed(costed) => costed.at,
+            Self::PriceNoted(note) => note.at,
+            Self::GroupPriced(group) => group.at,
             Self::Checkpointed(checkpoint) => checkpoint.at,
             Self::Central(record) => record.at(),
             Self::Acted(act) => act.at,

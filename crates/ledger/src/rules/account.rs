@@ -123,6 +123,9 @@ impl Movement {
             | Record::Task(_)
             | Record::KeyLimited { .. }
             | Record::AccountLimited { .. }
+            | Record::AccountPriced { .. }
+            | Record::GroupPriced(_)
+            | Record::PriceNoted(_)
             | Record::Acted(_)
             | Record::AccountRenamed { .. }
             | Record::AccountSuspended { .. }

@@ -138,6 +138,9 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
         add_sorted(&mut hasher, state.grants.iter());
         add_sorted(&mut hasher, state.refunds.iter());
         add(&mut hasher, &state.rates);
+        if let Some(prices) = &state.people.prices {
+            add(&mut hasher, &("prices", prices));
+        }
         let said = |spending: &Spending| (spending.limits, spending.spent);
         let spendings: HashMap<_, _> = state
             .spendings
@@ -153,6 +156,10 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
     for (id, state) in codes.iter().collect::<std::collections::BTreeMap<_, _>>() {
         add(&mut hasher, &(id, state.revoked_at));
         add_sorted(&mut hasher, state.uses.iter());
+    }
+    let groups: Vec<_> = cores.clone().flat_map(|core| core.house.groups.values()).collect();
+    if !groups.is_empty() {
+        add(&mut hasher, &("price groups", groups));
     }
     add_sorted(&mut hasher, cores.clone().flat_map(|core| core.tasks.iter()));
     add_sorted(&mut hasher, cores.flat_map(|core| core.holds.iter()));

@@ -1,13 +1,14 @@
-//! What is no customer's: the house's codes, sessions of operators that were logged out, and how far a
+//! What is no customer's: the house's codes and price groups, sessions of operators that were logged out, and how far a
 //! node has followed its fleet's directory.
 //! A part of the rules, like `core`: no I/O, no clock.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::records::code::{Code, CodeKind, CodeRefusal, IssuedCode};
 use crate::records::login::SessionId;
+use crate::records::price::PriceGroup;
 use crate::records::record::Record;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, CodeId, Seq};
@@ -23,6 +24,8 @@ pub(crate) struct House {
     by_hash: HashMap<KeyHash, CodeId>,
     /// Sessions of operators that were logged out, and when they would have ended.
     pub(crate) ended: HashMap<SessionId, UnixMs>,
+    /// Price rules that accounts share, by the names of the groups.
+    pub(crate) groups: BTreeMap<String, Arc<PriceGroup>>,
 }
 
 /// A code as it is.
@@ -79,6 +82,10 @@ impl House {
             Record::SessionEnded { session, until, at, .. } => {
                 self.ended.retain(|_, until| *until > *at);
                 self.ended.insert(*session, *until);
+                Ok(())
+            }
+            Record::GroupPriced(group) => {
+                self.groups.insert(group.name.clone(), Arc::clone(group));
                 Ok(())
             }
             Record::CodeCreated(code) => {

@@ -1,11 +1,12 @@
 //! What is known of an account's customer beyond money and keys, and the rules of it: logins, ended
-//! sessions, and calls in doubt.
+//! sessions, prices of its own, and calls in doubt.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::records::login::{Login, SessionId};
+use crate::records::price::AccountPrices;
 use crate::records::record::Record;
 use crate::rules::core::AccountState;
 use tollgate_money::clock::UnixMs;
@@ -17,6 +18,8 @@ pub(crate) struct People {
     pub(crate) login: Option<Arc<Login>>,
     /// Sessions that were logged out, and when they would have ended.
     pub(crate) ended: HashMap<SessionId, UnixMs>,
+    /// What it pays in the place of the list; `None` where nothing was ever said of it.
+    pub(crate) prices: Option<Arc<AccountPrices>>,
     /// Holds that a crash had left open and that nobody has looked into.
     pub(crate) doubts: BTreeSet<HoldId>,
 }
@@ -25,7 +28,7 @@ impl People {
     /// As much of it as the rules look at.
     pub(crate) fn excerpt(&self) -> Self {
         let (login, doubts) = (self.login.clone(), self.doubts.clone());
-        Self { login, ended: HashMap::new(), doubts }
+        Self { login, ended: HashMap::new(), prices: None, doubts }
     }
 
     /// Rules of what is said of people.
@@ -51,6 +54,7 @@ impl AccountState {
             Record::AccountRenamed { name, .. } => self.account.name.clone_from(name),
             Record::AccountSuspended { suspended, .. } => self.account.suspended = *suspended,
             Record::LoginSet(login) => self.people.login = Some(Arc::clone(login)),
+            Record::AccountPriced { prices, .. } => self.people.prices = Some(Arc::clone(prices)),
             Record::SessionEnded { session, until, at, .. } => {
                 self.people.ended.retain(|_, until| *until > *at);
                 self.people.ended.insert(*session, *until);

@@ -79,6 +79,7 @@ fn paid(task: &Task) -> OpenHold {
         account: task.intent.account,
         key: task.intent.key,
         model: Arc::clone(&task.intent.model),
+        price: None,
         request: RequestId::from_number(0),
         amount,
         floor: Nanousd::ZERO,

@@ -110,6 +110,7 @@ fn ended(account: AccountId, place: Seq, at: u64) -> Journaled {
         account,
         key: KeyId::from_number(1),
         model: "m".into(),
+        price: None,
         request: RequestId::from_number(place.into()),
         amount: Nanousd::ZERO,
         floor: Nanousd::ZERO,

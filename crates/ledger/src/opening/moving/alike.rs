@@ -113,7 +113,8 @@ fn said(state: &AccountState) -> String {
     let write_offs = state.write_offs.iter().map(|(id, known)| (id, known.amount));
     let login = state.people.login.as_ref().map(|login| (&login.email, &login.password));
     let ended: BTreeMap<_, _> = state.people.ended.iter().collect();
-    let about = (&account.name, account.created_at, account.suspended, state.rates);
+    let about =
+        (&account.name, account.created_at, account.suspended, state.rates, &state.people.prices);
     let given = (
         grants.collect::<BTreeMap<_, _>>(),
         refunds.collect::<BTreeMap<_, _>>(),

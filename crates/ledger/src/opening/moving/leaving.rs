@@ -398,6 +398,7 @@ fn said_in_directory(record: &Record) -> Vec<Record> {
         | Record::DebtPaid { .. }
         | Record::Lost(_)
         | Record::Costed(_)
+        | Record::PriceNoted(_)
         | Record::Voided { .. }
         | Record::Recovered { .. }
         | Record::Task(_)
@@ -416,6 +417,8 @@ fn said_in_directory(record: &Record) -> Vec<Record> {
         | Record::KeyUpdated(_)
         | Record::KeyLimited { .. }
         | Record::AccountLimited { .. }
+        | Record::AccountPriced { .. }
+        | Record::GroupPriced(_)
         | Record::Acted(_)
         | Record::AccountRenamed { .. }
         | Record::LoginSet(_)

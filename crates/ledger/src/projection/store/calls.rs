@@ -172,6 +172,7 @@ mod tests {
                 account,
                 key: KeyId::from_number(1),
                 model: "m".into(),
+                price: None,
                 request: RequestId::from_number(call.into()),
                 amount: Nanousd::ZERO,
                 floor: Nanousd::ZERO,

@@ -64,6 +64,8 @@ pub(super) fn load_people(rows: &dyn Source, cores: &mut [Core]) -> Result<(), S
         let state = house.codes.get_mut(&code);
         state.ok_or_else(|| StoreError::new("a use of no code".to_owned()))?.uses.insert(by, at);
     }
+    super::prices::load_prices(rows, cores)?;
+    let house = &mut cores[shard_index(AccountId::HOUSE)].house;
     house.followed = value(rows, &[FOLLOWED])?.unwrap_or(0);
     Ok(())
 }
@@ -153,6 +155,7 @@ pub(super) fn put_people(batch: &mut Batch, changes: &PeopleChanges) -> Result<(
     for row @ (account, session, _) in &changes.ended {
         put(batch, key(SESSION, &[&account.number().to_be_bytes(), session]), row)?;
     }
+    super::prices::put_prices(batch, changes)?;
     for code in &changes.codes {
         put(batch, key(CODE, &[&code.id.number().to_be_bytes()]), code)?;
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::records::act::Act;
 use crate::records::code::Code;
 use crate::records::login::{Login, SessionId};
+use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::records::record::Record;
 use crate::records::task::{Stage, Tried};
 use crate::rules::account::Account;
@@ -20,6 +21,10 @@ pub(crate) struct PeopleChanges {
     suspended: HashMap<AccountId, bool>,
     pub(crate) logins: HashMap<AccountId, Arc<Login>>,
     pub(crate) ended: Vec<(AccountId, SessionId, UnixMs)>,
+    pub(crate) prices: HashMap<AccountId, Arc<AccountPrices>>,
+    pub(crate) groups: HashMap<String, Arc<PriceGroup>>,
+    /// Prices that were charged for the first time.
+    pub(crate) noted: Vec<Arc<PriceNote>>,
     pub(crate) codes: Vec<Arc<Code>>,
     pub(crate) revoked: HashMap<CodeId, UnixMs>,
     pub(crate) uses: Vec<(CodeId, AccountId, UnixMs)>,
@@ -51,6 +56,13 @@ impl PeopleChanges {
             Record::SessionEnded { session, until, .. } => {
                 self.ended.push((account, *session, *until));
             }
+            Record::AccountPriced { prices, .. } => {
+                self.prices.insert(account, Arc::clone(prices));
+            }
+            Record::GroupPriced(group) => {
+                self.groups.insert(group.name.clone(), Arc::clone(group));
+            }
+            Record::PriceNoted(note) => self.noted.push(Arc::clone(note)),
             Record::CodeCreated(code) => self.codes.push(Arc::clone(code)),
             Record::CodeRevoked { code, at } => {
                 self.revoked.entry(*code).or_insert(*at);

@@ -1,12 +1,69 @@
-//! What models cost, as customers read it.
+//! What models cost: which prices an account pays, what names them, and how customers read them.
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::clock::UnixMs;
+use crate::config::snapshot::{Model, Pricing};
+use crate::ledger::{AccountId, Ledger, PriceNote};
 use crate::money::Rate;
-use crate::price::{Condition, PriceList, UnitInfo};
+use crate::price::{Condition, PriceList, PriceVersion, UnitInfo};
 
-/// The prices of a model by the names of `models.yaml`, in exact dollars, and those under conditions.
-pub(super) fn pricing(list: &PriceList) -> Value {
+/// The prices that an account pays at this moment for a model that it calls `name`.
+pub(crate) fn prices_for(
+    ledger: &Ledger,
+    account: AccountId,
+    (model, name): (&Model, &str),
+    now: UnixMs,
+) -> Arc<Pricing> {
+    match ledger.price_rule(account, name, now) {
+        None => Arc::clone(&model.prices),
+        Some(found) => {
+            let source = found.source();
+            model.own_prices.by_terms(source, found.terms(), &model.prices.list)
+        }
+    }
+}
+
+/// The version of the prices of a model: the same wherever they say the same.
+pub(crate) fn version(model: &Model, pricing: &Pricing) -> PriceVersion {
+    let prices = |list| prices(list).to_string();
+    pricing.version(|| format!("{}\n{}\n{}", model.id, pricing.source, prices(&pricing.list)))
+}
+
+/// The version of prices by which an account is about to be charged. It stands in the journal with
+/// what it says before the first hold that names it.
+pub(crate) fn noted_version(
+    ledger: &Ledger,
+    account: AccountId,
+    model: &Model,
+    pricing: &Pricing,
+) -> PriceVersion {
+    let version = version(model, pricing);
+    if !pricing.is_noted() {
+        ledger.note_price(PriceNote {
+            account,
+            version,
+            model: Arc::clone(&model.id),
+            source: pricing.source.clone(),
+            pricing: prices(&pricing.list).to_string(),
+            at: UnixMs::now(),
+        });
+        pricing.set_noted();
+    }
+    version
+}
+
+/// The prices of a model with their version.
+pub(crate) fn pricing(model: &Model, pricing: &Pricing) -> Value {
+    let mut document = prices(&pricing.list);
+    document["version"] = json!(version(model, pricing));
+    document
+}
+
+/// The prices of a list by the names of `models.yaml`, in exact dollars, and those under conditions.
+fn prices(list: &PriceList) -> Value {
     let mut document = priced(list.base.explicit());
     document.insert("currency".to_owned(), json!("USD"));
     let when = list.when.iter().map(|(condition, prices)| {
@@ -70,7 +127,7 @@ mod tests {
             )],
         };
         assert_eq!(
-            pricing(&list),
+            prices(&list),
             json!({
                 "currency": "USD",
                 "input_per_1m_tokens": "2.50",
@@ -82,6 +139,6 @@ mod tests {
                 }],
             })
         );
-        assert_eq!(pricing(&PriceList::default()), json!({"currency": "USD"}), "it costs nothing");
+        assert_eq!(prices(&PriceList::default()), json!({"currency": "USD"}), "it costs nothing");
     }
 }

@@ -1,0 +1,98 @@
+//! Prices by which calls of a model are charged: those of `models.yaml`, and those of customers that pay
+//! something else.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tollgate_money::price::{PriceList, PriceTerms, PriceVersion};
+
+/// Where a price comes from that no rule gives.
+pub const LIST: &str = "models.yaml";
+
+/// Prices by which calls of a model are charged.
+#[derive(Debug)]
+pub struct Pricing {
+    /// What a unit costs.
+    pub list: Arc<PriceList>,
+    /// Where that comes from: [`LIST`], or a customer's rule.
+    pub source: String,
+    /// What customers read of the model in lists.
+    pub listed: ListedModel,
+    version: OnceLock<PriceVersion>,
+    is_noted: AtomicBool,
+}
+
+impl Pricing {
+    /// The prices of `models.yaml`.
+    #[must_use]
+    pub fn of_list(list: PriceList) -> Self {
+        Self::new(list, LIST.to_owned())
+    }
+
+    fn new(list: PriceList, source: String) -> Self {
+        Self {
+            list: Arc::new(list),
+            source,
+            listed: ListedModel::default(),
+            version: OnceLock::new(),
+            is_noted: AtomicBool::new(false),
+        }
+    }
+
+    /// Its version, which is that of the text that `write` gives if nobody has asked for it before.
+    pub fn version(&self, write: impl FnOnce() -> String) -> PriceVersion {
+        *self.version.get_or_init(|| PriceVersion::from_text(&write()))
+    }
+
+    /// Whether it stands in the ledger that calls are charged by it.
+    #[must_use]
+    pub fn is_noted(&self) -> bool {
+        self.is_noted.load(Ordering::Acquire)
+    }
+
+    /// It stands in the ledger that calls are charged by it.
+    pub fn set_noted(&self) {
+        self.is_noted.store(true, Ordering::Release);
+    }
+}
+
+/// What customers pay for a model in the place of its list, as long as the configuration is in force.
+#[derive(Debug, Default)]
+pub struct OwnPricing(Mutex<HashMap<(String, PriceTerms), Arc<Pricing>>>);
+
+impl OwnPricing {
+    /// What `terms` of this source make of the list.
+    #[must_use]
+    pub fn by_terms(&self, source: String, terms: &PriceTerms, list: &PriceList) -> Arc<Pricing> {
+        let made = |source: &str| Arc::new(Pricing::new(terms.apply(list), source.to_owned()));
+        let mut known = self.0.lock();
+        let key = (source, terms.clone());
+        if let Some(pricing) = known.get(&key) {
+            return Arc::clone(pricing);
+        }
+        let pricing = made(&key.0);
+        known.insert(key, Arc::clone(&pricing));
+        pricing
+    }
+}
+
+/// What customers read of a model, written when it is first asked for: a list has hundreds of them.
+#[derive(Debug, Default)]
+pub struct ListedModel {
+    openai: OnceLock<Box<str>>,
+    anthropic: OnceLock<Box<str>>,
+}
+
+impl ListedModel {
+    /// The JSON in OpenAI's shape, which `write` gives if nobody has asked for it before.
+    pub fn as_openai(&self, write: impl FnOnce() -> String) -> &str {
+        self.openai.get_or_init(|| write().into())
+    }
+
+    /// The JSON in Anthropic's shape, which `write` gives if nobody has asked for it before.
+    pub fn as_anthropic(&self, write: impl FnOnce() -> String) -> &str {
+        self.anthropic.get_or_init(|| write().into())
+    }
+}

@@ -1,0 +1,205 @@
+//! What customers pay in the place of the list: rules of accounts and of groups, and the prices that
+//! calls were charged by.
+
+use std::sync::Arc;
+
+use crate::memory::act::{By, Written};
+use crate::memory::ledger::{Keys, Ledger};
+use crate::records::error::LedgerError;
+use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
+use crate::records::record::Record;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::ids::AccountId;
+use tollgate_money::price::{PriceRule, PriceTerms, PriceVersion, RULES_MAX, rule_for};
+
+/// The most groups that there can be.
+const GROUPS_MAX: usize = 1000;
+/// The longest name of a group, in bytes.
+pub const GROUP_BYTES_MAX: usize = 64;
+
+/// A rule that says what an account pays for a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundRule {
+    /// The group that it is of; `None` for one of the account's own.
+    pub group: Option<String>,
+    /// The rule.
+    pub rule: PriceRule,
+}
+
+impl FoundRule {
+    /// Where a price comes from that it gives, as entries and consoles name it.
+    #[must_use]
+    pub fn source(&self) -> String {
+        match &self.group {
+            None => format!("account: {}", self.rule.models),
+            Some(group) => format!("group {group}: {}", self.rule.models),
+        }
+    }
+
+    /// What is paid.
+    #[must_use]
+    pub fn terms(&self) -> &PriceTerms {
+        &self.rule.terms
+    }
+}
+
+impl Keys {
+    /// Takes over what an account pays.
+    pub(crate) fn price(&mut self, account: AccountId, prices: &Arc<AccountPrices>) {
+        if prices.are_the_list() {
+            self.prices.remove(&account);
+        } else {
+            self.prices.insert(account, Arc::clone(prices));
+        }
+    }
+}
+
+impl Ledger {
+    /// The rule that says what an account pays for `model` at this moment, by the name that it asks
+    /// for; `None` where it pays the list.
+    #[must_use]
+    pub fn price_rule(&self, account: AccountId, model: &str, at: UnixMs) -> Option<FoundRule> {
+        let keys = self.keys.read();
+        if keys.prices.is_empty() {
+            return None;
+        }
+        let prices = keys.prices.get(&account)?;
+        if let Some(rule) = rule_for(&prices.rules, model, at) {
+            return Some(FoundRule { group: None, rule: rule.clone() });
+        }
+        let group = keys.groups.get(prices.group.as_ref()?)?;
+        let rule = rule_for(&group.rules, model, at)?;
+        Some(FoundRule { group: Some(group.name.clone()), rule: rule.clone() })
+    }
+
+    /// Whether an account may pay something else than the list.
+    #[must_use]
+    pub fn has_price_rules(&self, account: AccountId) -> bool {
+        self.keys.read().prices.contains_key(&account)
+    }
+
+    /// What an account pays in the place of the list.
+    #[must_use]
+    pub fn account_prices(&self, account: AccountId) -> Arc<AccountPrices> {
+        self.keys.read().prices.get(&account).cloned().unwrap_or_default()
+    }
+
+    /// The price groups, by their names.
+    #[must_use]
+    pub fn price_groups(&self) -> Vec<Arc<PriceGroup>> {
+        self.shard(AccountId::HOUSE).lock().house.groups.values().cloned().collect()
+    }
+
+    /// The price group of this name.
+    #[must_use]
+    pub fn price_group(&self, name: &str) -> Option<Arc<PriceGroup>> {
+        self.keys.read().groups.get(name).cloned()
+    }
+
+    /// Writes down that calls are charged by a price from now on, before the first of them. In memory:
+    /// it stands in the journal before the hold that follows it.
+    pub fn note_price(&self, note: PriceNote) {
+        let mut core = self.shard(note.account).lock();
+        if core.account(note.account).is_none() {
+            return;
+        }
+        let version = note.version;
+        if self.commit(&mut core, Record::PriceNoted(Arc::new(note))).is_err() {
+            log::error!("the price {version} came after the ledger had closed");
+        }
+    }
+
+    /// The price of this version, if calls of this node were charged by it.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn price(&self, version: PriceVersion) -> Result<Option<PriceNote>, LedgerError> {
+        self.query(move |store| store.price(version)).await
+    }
+
+    /// All prices that calls of this node were charged by, newest first.
+    ///
+    /// # Errors
+    /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
+    pub async fn prices(&self) -> Result<Vec<PriceNote>, LedgerError> {
+        let mut notes = self.query(|store| store.prices()).await?;
+        notes.sort_by_key(|note| (std::cmp::Reverse(note.at), note.version));
+        Ok(notes)
+    }
+}
+
+impl By<'_> {
+    /// Sets what an account pays in the place of the list, for calls that come from now on. Calls and
+    /// tasks in flight are charged as they began.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`],
+    /// [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
+    pub async fn set_account_prices(
+        &self,
+        account: AccountId,
+        prices: AccountPrices,
+    ) -> Result<Written<Arc<AccountPrices>>, LedgerError> {
+        check_rules(&prices.rules)?;
+        let prices = Arc::new(prices);
+        let once = self.write("account.prices", account, |locked, pen| {
+            locked.state(account)?;
+            let group = prices.group.as_ref();
+            if group.is_some_and(|group| !locked.house().groups.contains_key(group)) {
+                return Err(LedgerError::Invalid("there is no price group of this name"));
+            }
+            let prices = Arc::clone(&prices);
+            let priced = Record::AccountPriced { account, prices, at: UnixMs::now() };
+            Ok(((), vec![priced, pen.act(account, account)]))
+        });
+        let (_, repeated) = once.await?.place();
+        Ok(Written { value: self.ledger.account_prices(account), repeated })
+    }
+
+    /// Sets the rules of a price group, for calls that come from now on. One that was not there is made.
+    ///
+    /// # Errors
+    /// [`LedgerError::Invalid`], [`LedgerError::OtherRequest`], [`LedgerError::Unavailable`] and
+    /// [`LedgerError::Stopped`].
+    pub async fn set_price_group(
+        &self,
+        name: &str,
+        rules: Vec<PriceRule>,
+    ) -> Result<Written<Arc<PriceGroup>>, LedgerError> {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !(1..=GROUP_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_letter) {
+            return Err(LedgerError::Invalid(
+                "a price group's name has 1 to 64 letters, digits, dots, hyphens and underscores",
+            ));
+        }
+        check_rules(&rules)?;
+        let group = Arc::new(PriceGroup { name: name.to_owned(), rules, at: UnixMs::now() });
+        let once = self.write("price_group.set", AccountId::HOUSE, |locked, pen| {
+            let groups = &locked.house().groups;
+            if groups.len() >= GROUPS_MAX && !groups.contains_key(name) {
+                return Err(LedgerError::Invalid("there are too many price groups"));
+            }
+            let priced = Record::GroupPriced(Arc::clone(&group));
+            Ok(((), vec![priced, pen.act(AccountId::HOUSE, name)]))
+        });
+        let (_, repeated) = once.await?.place();
+        let value = self.ledger.price_group(name).unwrap_or(group);
+        Ok(Written { value, repeated })
+    }
+}
+
+/// Whether these can be the rules of an account or of a group.
+fn check_rules(rules: &[PriceRule]) -> Result<(), LedgerError> {
+    if rules.len() > RULES_MAX {
+        return Err(LedgerError::Invalid("there can be 32 price rules at most"));
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        if let Some(fault) = rule.fault() {
+            return Err(LedgerError::Invalid(fault));
+        }
+        if rules.iter().take(index).any(|earlier| earlier.contradicts(rule)) {
+            return Err(LedgerError::Invalid("two rules are for the same models at the same time"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Rows of what customers pay in the place of the list, and of the prices that calls were charged by.
+
+use std::sync::Arc;
+
+use super::{Batch, Source, Store, StoreError, key, put, value};
+use crate::projection::window::PeopleChanges;
+use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
+use crate::rules::core::Core;
+use crate::rules::shards::shard_index;
+use tollgate_money::ids::AccountId;
+use tollgate_money::price::PriceVersion;
+
+/// What accounts pay.
+const PRICES: u8 = b'P';
+/// Groups by their names.
+const GROUP: u8 = b'Q';
+/// Prices that calls were charged by.
+pub(super) const NOTE: u8 = b'V';
+
+/// Loads what accounts and groups pay.
+pub(super) fn load_prices(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
+    for row in rows.with_prefix(&[PRICES]) {
+        let (account, prices): (AccountId, Arc<AccountPrices>) = postcard::from_bytes(&row?.1)?;
+        let state = cores[shard_index(account)].state_mut(account);
+        let state = state.ok_or_else(|| StoreError::new("prices of no account".to_owned()))?;
+        state.people.prices = Some(prices);
+    }
+    let house = &mut cores[shard_index(AccountId::HOUSE)].house;
+    for row in rows.with_prefix(&[GROUP]) {
+        let group: Arc<PriceGroup> = postcard::from_bytes(&row?.1)?;
+        house.groups.insert(group.name.clone(), group);
+    }
+    Ok(())
+}
+
+/// Writes what a window says of prices.
+pub(super) fn put_prices(batch: &mut Batch, changes: &PeopleChanges) -> Result<(), StoreError> {
+    for row @ (account, _) in &changes.prices {
+        put(batch, key(PRICES, &[&account.number().to_be_bytes()]), &row)?;
+    }
+    for (name, group) in &changes.groups {
+        put(batch, key(GROUP, &[name.as_bytes()]), group)?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Writes the prices of a window that were not charged before: a price is in force from its first
+    /// call.
+    pub(super) fn put_notes(
+        &self,
+        batch: &mut Batch,
+        changes: &PeopleChanges,
+    ) -> Result<(), StoreError> {
+        for note in changes.noted.iter().rev() {
+            let row = key(NOTE, &[note.version.bytes()]);
+            if value::<PriceNote>(&self.db, &row)?.is_none() {
+                put(batch, row, note)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The price of this version, if a call was charged by it.
+    pub(crate) fn price(&self, version: PriceVersion) -> Result<Option<PriceNote>, StoreError> {
+        value(&self.db, &key(NOTE, &[version.bytes()]))
+    }
+
+    /// All prices that calls were charged by, in no order.
+    pub(crate) fn prices(&self) -> Result<Vec<PriceNote>, StoreError> {
+        let rows = self.db.scan_prefix([NOTE]);
+        rows.map(|row| Ok(postcard::from_bytes(&row?.1)?)).collect()
+    }
+}

@@ -1,0 +1,242 @@
+//! What customers pay in the place of the list, and the prices that calls were charged by.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::AdminState;
+use super::accounts::find;
+use super::caller::Caller;
+use super::error::{ApiError, ApiResult};
+use super::request::{Body, ListView, PageQuery, Params, Path};
+use super::value::Time;
+use crate::ledger::{AccountPrices, GROUP_BYTES_MAX, PriceGroup, PriceNote};
+use crate::money::{Factor, Rate};
+use crate::price::{
+    MODELS_BYTES_MAX, PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, UNITS,
+};
+
+/// What is paid for some models in the place of the list: so many times it, or other prices.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PriceRule")]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleBody {
+    /// A model's name, the beginning of names and an asterisk, or an asterisk for all. The narrowest
+    /// rule counts.
+    #[schemars(extend("minLength" = 1, "maxLength" = MODELS_BYTES_MAX))]
+    models: String,
+    /// What every price of the list is multiplied by: 0 to 1000, with six decimals at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = "^[0-9]{1,4}(\\.[0-9]{1,6})?$"))]
+    factor: Option<String>,
+    /// US dollars by the names of `models.yaml`, whatever conditions a request meets. A unit that is
+    /// not here costs what the list says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prices: Option<BTreeMap<String, String>>,
+    /// The first moment of it; `null` for at once.
+    #[serde(default)]
+    from: Option<Time>,
+    /// The first moment behind it; `null` for ever.
+    #[serde(default)]
+    until: Option<Time>,
+}
+
+impl From<&PriceRule> for RuleBody {
+    fn from(rule: &PriceRule) -> Self {
+        let (factor, prices) = match &rule.terms {
+            PriceTerms::Factor(factor) => (Some(factor.to_string()), None),
+            PriceTerms::Prices(prices) => {
+                let typed = |one: &PricedUnit| {
+                    let info = one.unit.info();
+                    (info.price.to_owned(), one.rate.dollars(info.per))
+                };
+                (None, Some(prices.iter().map(typed).collect()))
+            }
+        };
+        let (from, until) = (rule.from.map(Time), rule.until.map(Time));
+        Self { models: rule.models.clone(), factor, prices, from, until }
+    }
+}
+
+impl RuleBody {
+    fn read(self, at: usize) -> ApiResult<PriceRule> {
+        let invalid = |field: &str, message: String| {
+            let place = format!("rules[{at}]{field}");
+            Err(ApiError::invalid(place, message))
+        };
+        let terms = match (self.factor, self.prices) {
+            (Some(factor), None) => match Factor::parse(&factor) {
+                Some(factor) => PriceTerms::Factor(factor),
+                None => {
+                    let message = "`factor` is a number from 0 to 1000 with six decimals at most.";
+                    return invalid(".factor", message.to_owned());
+                }
+            },
+            (None, Some(typed)) => {
+                let mut prices = Vec::with_capacity(typed.len());
+                for (name, text) in typed {
+                    let Some(info) = UNITS.iter().find(|info| info.price == name) else {
+                        let message = format!("`{name}` is no price of models.yaml.");
+                        return invalid(".prices", message);
+                    };
+                    let Some(rate) = Rate::parse(&text, info.per) else {
+                        let message = format!(
+                            "`{name}` is dollars as a decimal, such as \"1.25\", not {text:?}."
+                        );
+                        return invalid(".prices", message);
+                    };
+                    prices.push(PricedUnit { unit: info.unit, rate });
+                }
+                PriceTerms::Prices(prices)
+            }
+            _ => {
+                let message = "A rule has either a `factor` or `prices`.";
+                return invalid("", message.to_owned());
+            }
+        };
+        let (from, until) = (self.from.map(|time| time.0), self.until.map(|time| time.0));
+        let rule = PriceRule { models: self.models, terms, from, until };
+        match rule.fault() {
+            None => Ok(rule),
+            Some(fault) => invalid("", format!("{fault}.")),
+        }
+    }
+}
+
+/// The rules that a body has.
+fn rules(bodies: Vec<RuleBody>) -> ApiResult<Vec<PriceRule>> {
+    bodies.into_iter().enumerate().map(|(at, body)| body.read(at)).collect()
+}
+
+/// What an account pays in the place of the list: by its own rules, then by those of its group.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AccountPrices")]
+#[serde(deny_unknown_fields)]
+pub(super) struct PricesBody {
+    /// The price group whose rules count where none of its own does.
+    #[serde(default)]
+    #[schemars(extend("minLength" = 1, "maxLength" = GROUP_BYTES_MAX))]
+    group: Option<String>,
+    /// Rules of its own.
+    #[serde(default)]
+    #[schemars(extend("maxItems" = RULES_MAX))]
+    rules: Vec<RuleBody>,
+}
+
+impl From<&AccountPrices> for PricesBody {
+    fn from(prices: &AccountPrices) -> Self {
+        let rules = prices.rules.iter().map(RuleBody::from).collect();
+        Self { group: prices.group.clone(), rules }
+    }
+}
+
+/// `GET /admin/v1/accounts/{account}/prices`
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    Path(account): Path<String>,
+) -> ApiResult<Json<PricesBody>> {
+    let account = find(&state, &account)?.id;
+    Ok(Json(PricesBody::from(&*state.ledger.account_prices(account))))
+}
+
+/// `PUT /admin/v1/accounts/{account}/prices`, for calls that come from now on.
+pub(super) async fn put(
+    State(state): State<AdminState>,
+    Path(account): Path<String>,
+    caller: Caller,
+    Body(new): Body<PricesBody>,
+) -> ApiResult<Json<PricesBody>> {
+    let account = find(&state, &account)?.id;
+    let prices = AccountPrices { group: new.group, rules: rules(new.rules)? };
+    let written = caller.by(&state).set_account_prices(account, prices).await?;
+    Ok(Json(PricesBody::from(&*written.value)))
+}
+
+/// The rules of a price group to be set.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewGroup {
+    #[schemars(extend("maxItems" = RULES_MAX))]
+    rules: Vec<RuleBody>,
+}
+
+/// Price rules that accounts share.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PriceGroup")]
+pub(super) struct GroupView {
+    name: String,
+    rules: Vec<RuleBody>,
+    /// When they were set.
+    at: Time,
+}
+
+impl From<&PriceGroup> for GroupView {
+    fn from(group: &PriceGroup) -> Self {
+        let rules = group.rules.iter().map(RuleBody::from).collect();
+        Self { name: group.name.clone(), rules, at: group.at.into() }
+    }
+}
+
+/// All price groups.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PriceGroups")]
+pub(super) struct Groups {
+    data: Vec<GroupView>,
+}
+
+/// `GET /admin/v1/price-groups`
+pub(super) async fn groups(State(state): State<AdminState>) -> Json<Groups> {
+    let groups = state.ledger.price_groups();
+    Json(Groups { data: groups.iter().map(|group| GroupView::from(&**group)).collect() })
+}
+
+/// `PUT /admin/v1/price-groups/{group}`, for calls that come from now on.
+pub(super) async fn put_group(
+    State(state): State<AdminState>,
+    Path(group): Path<String>,
+    caller: Caller,
+    Body(new): Body<NewGroup>,
+) -> ApiResult<Json<GroupView>> {
+    let written = caller.by(&state).set_price_group(&group, rules(new.rules)?).await?;
+    Ok(Json(GroupView::from(&*written.value)))
+}
+
+/// A price that calls were charged by.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ChargedPrice")]
+pub(super) struct ChargedPrice {
+    /// Its version, which the entries of calls name.
+    version: PriceVersion,
+    /// The public id of the model.
+    model: Arc<str>,
+    /// `models.yaml`, or the rule of the account or of a group.
+    source: String,
+    /// The prices, as `GET /v1/models` shows them.
+    #[schemars(with = "serde_json::Value")]
+    pricing: Box<RawValue>,
+    /// When the first call was charged by it.
+    since: Time,
+}
+
+impl ChargedPrice {
+    fn from_note(note: PriceNote) -> Option<Self> {
+        let pricing = RawValue::from_string(note.pricing).ok()?;
+        let (since, source) = (note.at.into(), note.source);
+        Some(Self { version: note.version, model: note.model, source, pricing, since })
+    }
+}
+
+/// `GET /admin/v1/prices`: those of calls of this node.
+pub(super) async fn charged(
+    State(state): State<AdminState>,
+    Params(page): Params<PageQuery<PriceVersion>>,
+) -> ApiResult<Json<ListView<ChargedPrice, PriceVersion>>> {
+    let notes = state.ledger.prices().await?;
+    let prices: Vec<_> = notes.into_iter().filter_map(ChargedPrice::from_note).collect();
+    Ok(Json(page.list(prices, |price| price.version, |price| price)?))
+}
