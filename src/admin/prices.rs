@@ -135,7 +135,7 @@ impl From<&AccountPrices> for PricesBody {
     }
 }
 
-/// `GET /admin/v1/accounts/{account}/prices`
+/// `GET /admin/v1/accounts/{account}/prices`, those of the account itself.
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(account): Path<String>,
@@ -182,14 +182,14 @@ impl From<&PriceGroup> for GroupView {
     }
 }
 
-/// All price groups.
+/// All price groups, by their names.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PriceGroups")]
 pub(super) struct Groups {
     data: Vec<GroupView>,
 }
 
-/// `GET /admin/v1/price-groups`
+/// `GET /admin/v1/price-groups`, by their names.
 pub(super) async fn groups(State(state): State<AdminState>) -> Json<Groups> {
     let groups = state.ledger.price_groups();
     Json(Groups { data: groups.iter().map(|group| GroupView::from(&**group)).collect() })

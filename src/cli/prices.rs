@@ -67,7 +67,7 @@ Examples:
 
 #[derive(Args, Debug)]
 struct ShowPrices {
-    /// The account's id.
+    /// The id of the account that pays them.
     account: String,
     #[command(flatten)]
     asked: OutputOptions,
@@ -86,7 +86,7 @@ struct Rules {
 
 #[derive(Args, Debug)]
 struct SetPrices {
-    /// The account's id.
+    /// The id of the account that pays them.
     account: String,
     /// The price group whose rules count where none of its own does.
     #[arg(long, value_name = "NAME")]
@@ -101,7 +101,7 @@ struct SetPrices {
 
 #[derive(Args, Debug)]
 struct SetGroup {
-    /// The group's name.
+    /// The group's name: 1 to 64 letters, digits, dots, hyphens and underscores.
     name: String,
     #[command(flatten)]
     rules: Rules,
@@ -119,7 +119,7 @@ struct ListCharged {
     asked: OutputOptions,
 }
 
-/// Where the groups are.
+/// Where the price groups are.
 const GROUPS: &str = "/admin/v1/price-groups";
 
 impl PricesArgs {

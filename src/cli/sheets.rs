@@ -175,7 +175,6 @@ pub(super) const ENTRIES: Sheet = Sheet::list(
 pub(super) const HOLDS_IN_DOUBT: Sheet = Sheet::list(
     "/call/hold",
     &[
-        ("price", "/call/price", Text),
         ("hold", "/call/hold", Text),
         ("account", "/account_id", Text),
         ("model", "/call/model", Text),
@@ -524,7 +523,7 @@ pub(super) const RESOLVED_SUSPENSE: Sheet = Sheet::one(
 pub(super) const ACCOUNT_PRICES: Sheet =
     Sheet::one("/rules", &[("group", "/group", Text), ("rules", "/rules", Text)]);
 
-/// A price group.
+/// How one price group is shown.
 pub(super) const PRICE_GROUP: Sheet = Sheet::one(
     "/name",
     &[("name", "/name", Text), ("rules", "/rules", Text), ("set", "/at", Text)],

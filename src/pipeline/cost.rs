@@ -11,7 +11,7 @@ use crate::price::{Traits, Usage, UsageSource};
 /// Where a try was made: at a target, with the credential of this name.
 #[derive(Clone, Debug)]
 pub struct TriedAt {
-    /// The target.
+    /// The target that was asked.
     pub target: Arc<Target>,
     /// The name of the credential; empty where the upstream has only one.
     pub credential: String,
@@ -24,11 +24,11 @@ pub struct TryCost {
     pub at: TriedAt,
     /// What the upstream calls the model.
     pub upstream_model: String,
-    /// What is paid for.
+    /// What the operator pays for.
     pub kind: CostKind,
     /// What was used, and how that is known.
     pub usage: (Usage, UsageSource),
-    /// What that costs.
+    /// What that costs the operator.
     pub cost: Nanousd,
 }
 

@@ -110,7 +110,7 @@ fn the_shipped_files_are_in_order() {
     assert_eq!(&*first.id, "gpt-4o-mini", "the first model of the list");
     assert_eq!(first.operations, [Operation::Chat, Operation::Responses]);
     let million = Usage { input_tokens: 1_000_000, output_tokens: 1_000_000, ..Usage::default() };
-    assert_eq!(first.prices.base.cost(&million), Nanousd::new(750_000_000), "$0.15 and $0.60");
+    assert_eq!(first.prices.list.base.cost(&million), Nanousd::new(750_000_000), "$0.15 and $0.60");
     assert!(snapshot.model("text-embedding-3-small").is_some(), "embeddings are listed");
     let id_of = |name: &str| snapshot.model(name).map(|model| &*model.id);
     assert_eq!(id_of("claude-haiku-4-5"), Some("claude-haiku-4-5"), "an exact id goes first");
@@ -389,7 +389,7 @@ fn numbers_are_read_without_a_float() {
         ("0.000000001", 1),
     ] {
         let models = MINIMAL_MODELS.replace("0.15", typed);
-        let input = loads(MINIMAL_ROUTES, &models).models[0].prices.base.input;
+        let input = loads(MINIMAL_ROUTES, &models).models[0].prices.list.base.input;
         assert_eq!(
             input.femtousd(),
             nanousd,
@@ -400,10 +400,10 @@ fn numbers_are_read_without_a_float() {
 
 #[test]
 fn a_cached_token_costs_what_a_plain_one_does_unless_the_file_says_otherwise() {
-    let plain = loads(MINIMAL_ROUTES, MINIMAL_MODELS).models[0].prices.base;
+    let plain = loads(MINIMAL_ROUTES, MINIMAL_MODELS).models[0].prices.list.base;
     assert_eq!((plain.cache_read, plain.cache_write_1h), (plain.input, plain.input));
     let models = MINIMAL_MODELS.replace("{ input", "{ cache_write_per_1m_tokens: 0.2, input");
-    let prices = loads(MINIMAL_ROUTES, &models).models[0].prices.base;
+    let prices = loads(MINIMAL_ROUTES, &models).models[0].prices.list.base;
     assert_eq!(prices.cache_write.femtousd(), 200_000_000);
     assert_eq!(prices.cache_write_1h, prices.cache_write, "an hour costs what five minutes do");
 }

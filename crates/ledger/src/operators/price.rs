@@ -22,7 +22,7 @@ pub const GROUP_BYTES_MAX: usize = 64;
 pub struct FoundRule {
     /// The group that it is of; `None` for one of the account's own.
     pub group: Option<String>,
-    /// The rule.
+    /// The rule that was found.
     pub rule: PriceRule,
 }
 
@@ -36,7 +36,7 @@ impl FoundRule {
         }
     }
 
-    /// What is paid.
+    /// What is paid by it in the place of the list.
     #[must_use]
     pub fn terms(&self) -> &PriceTerms {
         &self.rule.terms

@@ -139,6 +139,7 @@ enum What<'a> {
         request_id: RequestId,
         model: &'a str,
         /// The version of the price that it is charged by.
+        #[serde(skip_serializing_if = "Option::is_none")]
         price: Option<PriceVersion>,
         amount: Nanousd,
     },
@@ -241,7 +242,7 @@ struct CostLine<'a> {
     credential: &'a str,
     /// What the upstream calls the model.
     upstream_model: &'a str,
-    /// What is paid for.
+    /// What the operator pays for.
     cost_kind: CostKind,
     usage: Usage,
     usage_source: UsageSource,

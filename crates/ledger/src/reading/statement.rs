@@ -45,6 +45,7 @@ pub struct Call {
     /// The public id of the model.
     pub model: Arc<str>,
     /// The version of the price that it was charged by.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceVersion>,
     /// What was set aside when the entry was made, extensions included.
     pub held: Nanousd,

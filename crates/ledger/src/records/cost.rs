@@ -41,9 +41,9 @@ pub struct Costed {
     pub upstream_model: Arc<str>,
     /// The call; of a task its number in the place of a request's.
     pub request: RequestId,
-    /// What is paid for.
+    /// What the operator pays for.
     pub kind: CostKind,
-    /// What was used.
+    /// What was used of the upstream.
     pub usage: Usage,
     /// How that is known: what is estimated is the most that it can have been.
     pub source: UsageSource,

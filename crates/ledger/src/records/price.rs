@@ -14,7 +14,7 @@ use tollgate_money::price::{PriceRule, PriceVersion};
 pub struct AccountPrices {
     /// The group whose rules count where no rule of its own does.
     pub group: Option<String>,
-    /// Its own rules.
+    /// Its own rules, in no order.
     pub rules: Vec<PriceRule>,
 }
 
@@ -31,7 +31,7 @@ impl AccountPrices {
 pub struct PriceGroup {
     /// What it is called.
     pub name: String,
-    /// Its rules.
+    /// Its rules, in no order.
     pub rules: Vec<PriceRule>,
     /// When it was set.
     pub at: UnixMs,
@@ -50,6 +50,6 @@ pub struct PriceNote {
     pub source: String,
     /// What it says: JSON, as customers read it.
     pub pricing: String,
-    /// When.
+    /// When it was written down.
     pub at: UnixMs,
 }

@@ -315,11 +315,11 @@ pub enum Record {
     Costed(Arc<Costed>),
     /// What an account pays in the place of the list was set; this is what holds from here on.
     AccountPriced {
-        /// Whose.
+        /// The account that pays them.
         account: AccountId,
-        /// All that is said of it.
+        /// All that is said of them.
         prices: Arc<AccountPrices>,
-        /// When.
+        /// When they were set.
         at: UnixMs,
     },
     /// The rules of a group were set; these are what holds from here on.

@@ -16,7 +16,7 @@ pub const MODELS_BYTES_MAX: usize = 128;
 pub struct PriceRule {
     /// A model's name, the beginning of names and an asterisk, or an asterisk for all models.
     pub models: String,
-    /// What is paid.
+    /// What is paid for them in the place of the list.
     pub terms: PriceTerms,
     /// The first moment of it; `None` for as long as there were calls.
     pub from: Option<UnixMs>,
@@ -33,10 +33,10 @@ pub enum PriceTerms {
     Prices(Vec<PricedUnit>),
 }
 
-/// What a unit costs.
+/// What one unit costs, as a rule says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PricedUnit {
-    /// The unit.
+    /// The unit that is priced.
     pub unit: Unit,
     /// What one of it costs; not negative.
     pub rate: Rate,

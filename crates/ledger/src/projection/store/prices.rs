@@ -10,7 +10,7 @@ use crate::rules::shards::shard_index;
 use tollgate_money::ids::AccountId;
 use tollgate_money::price::PriceVersion;
 
-/// What accounts pay.
+/// What accounts pay in the place of the list.
 const PRICES: u8 = b'P';
 /// Groups by their names.
 const GROUP: u8 = b'Q';
