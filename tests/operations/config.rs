@@ -266,7 +266,7 @@ fn every_valid_case_loads() {
             panic!("{}:\n{}", path.display(), rendered(&errors));
         }
     }
-    assert_eq!(cases.len(), 5, "the number of files in tests/config/valid");
+    assert_eq!(cases.len(), 6, "the number of files in tests/config/valid");
 }
 
 /// Each case of `tests/config/invalid` is refused with exactly the text beside it.
@@ -298,7 +298,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 47, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 48, "the number of files in tests/config/invalid");
 }
 
 #[test]

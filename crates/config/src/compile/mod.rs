@@ -18,6 +18,7 @@ mod archive;
 mod bodies;
 mod console;
 mod cost;
+mod fallbacks;
 mod hosted;
 mod known_tiers;
 mod limits;

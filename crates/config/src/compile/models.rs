@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::fallbacks::TypedOperations;
 use super::{Upstreams, check_name, cost, known_tiers, limits, pass, prices};
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
@@ -24,6 +25,7 @@ pub(super) fn compile(
     if document.keys(&["models"]).is_empty() {
         document.note(Fault::at_key(&path, "there is no model"));
     }
+    let typed = TypedOperations::new(document, &raw.models);
     let mut models = Vec::with_capacity(raw.models.0.len());
     let mut unserved = Vec::new();
     let mut index = 0;
@@ -34,7 +36,9 @@ pub(super) fn compile(
             let literal = id.strip_suffix('*').unwrap_or(&id);
             check_name(document, &path, literal, MODEL_PUNCTUATION);
         }
+        let fallbacks = typed.compile(document, &path.key("fallbacks"), &id, &raw.fallbacks);
         let model = model(document, &path, id, raw, upstreams, &mut index);
+        let model = Model { fallbacks, ..model };
         let is_served = |target: &Arc<Target>| {
             let dialect = target.upstream.dialect;
             model
@@ -110,6 +114,7 @@ fn model(
             bytes: raw.on_disconnect.bytes.0 as u64,
         },
         owned_by: owned_by.unwrap_or_default(),
+        fallbacks: Vec::new(),
     }
 }
 

@@ -31,6 +31,12 @@ pub(crate) struct Model {
     pub(crate) operations: Vec<OperationName>,
     /// Where it is served.
     pub(crate) targets: Vec<Target>,
+    /// Models that serve a request when none of its targets can, in this order. Their own lists do not
+    /// count. What is held is the dearest of them all, and what is charged is the price of the one that
+    /// served. Default: none.
+    #[serde(default)]
+    #[schemars(length(max = 8))]
+    pub(crate) fallbacks: Vec<String>,
     /// What it costs, in US dollars.
     #[serde(default)]
     pub(crate) prices: Prices,

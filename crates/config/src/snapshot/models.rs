@@ -23,6 +23,9 @@ pub struct Model {
     pub operations: Vec<Operation>,
     /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
     pub targets: Vec<Arc<Target>>,
+    /// The ids of models that serve a request when none of the targets can, in order. A model whose
+    /// upstreams are all off is among them, and is not listed.
+    pub fallbacks: Vec<Arc<str>>,
     /// What a unit costs; all zero only where the file says `free: true`.
     pub prices: Arc<Pricing>,
     /// What customers pay in its place that have rules of their own.
