@@ -26,9 +26,11 @@ pub struct Finished<'a> {
     pub route: &'a str,
     /// What was asked for; `None` for paths that are not an operation.
     pub operation: Option<Operation>,
-    /// The id of the *configured* model; empty before it was found. Never what the customer typed:
-    /// it is a metric's label.
+    /// The id of the *configured* model that answered or was tried last; empty before one was found.
+    /// Never what the customer typed: it is a metric's label.
     pub model: &'a str,
+    /// The id of the model that the request names, where a fallback answered or was tried last.
+    pub asked_model: Option<&'a str>,
     /// The name of the upstream that answered or was tried last; empty when none was.
     pub upstream: &'a str,
     /// What that upstream calls the request, where it has failed or refused.

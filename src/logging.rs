@@ -111,6 +111,7 @@ fn write_access(line: &mut Line, finished: &Finished<'_>) {
         line.text("operation", operation.as_str());
     }
     line.text("model", finished.model);
+    line.text_if_some("asked_model", finished.asked_model);
     line.text("upstream", finished.upstream);
     if let Some(id) = finished.upstream_request_id {
         line.text("upstream_request_id", id);

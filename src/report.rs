@@ -56,6 +56,7 @@ mod tests {
             route: "",
             operation: None,
             model: "",
+            asked_model: None,
             upstream: "",
             upstream_request_id: None,
             status,

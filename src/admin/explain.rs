@@ -1,5 +1,6 @@
 //! Which targets a request would try, and why.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
@@ -12,7 +13,7 @@ use super::error::{ApiError, ApiResult};
 use super::request::Params;
 use crate::balance::{CircuitStanding as Standing, Way};
 use crate::config::snapshot::{Model, TargetCost};
-use crate::ledger::KeyId;
+use crate::ledger::{Key, KeyId};
 
 /// Whose request for what.
 #[derive(Deserialize, JsonSchema)]
@@ -33,6 +34,16 @@ pub(super) struct Explained {
     /// Why the key would not get so far.
     pub(super) refused: Option<&'static str>,
     pub(super) affinity: &'static str,
+    pub(super) targets: Vec<ExplainedTarget>,
+    /// The models that serve it when no target can, in order.
+    pub(super) fallbacks: Vec<ExplainedFallback>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ExplainedFallback {
+    pub(super) model: String,
+    /// Why no request gets so far.
+    pub(super) refused: Option<&'static str>,
     pub(super) targets: Vec<ExplainedTarget>,
 }
 
@@ -76,21 +87,38 @@ pub(super) fn explain(state: &AdminState, asked: &ExplainQuery) -> ApiResult<Exp
     let refusal = match &key {
         Some(key) if key.disabled => Some("the key is disabled"),
         Some(key) if key.is_expired(crate::clock::UnixMs::now()) => Some("the key has expired"),
-        Some(key) if !key.may_use(&asked.model, &model.id) => {
-            Some("the key's list of models does not have it")
-        }
-        _ => None,
+        key => unlisted(key.as_deref(), &asked.model, model),
     };
     let (table, now) = (state.balancer.table(&snapshot), Instant::now());
     let account = key.as_ref().map(|key| key.account.number());
-    let ways = table.ways(model, account, now, &snapshot.balancing.circuit);
+    let targets = |model: &Model| {
+        explained(model, &table.ways(model, account, now, &snapshot.balancing.circuit))
+    };
+    let fallback = |id: &Arc<str>| {
+        let served = snapshot.model(id).filter(|model| model.id == *id);
+        ExplainedFallback {
+            model: id.to_string(),
+            refused: match served {
+                None => Some("nothing serves it now"),
+                Some(model) => unlisted(key.as_deref(), id, model),
+            },
+            targets: served.map(|model| targets(model)).unwrap_or_default(),
+        }
+    };
     Ok(Explained {
         model: model.id.to_string(),
         operations: model.operations.iter().map(|one| one.as_str()).collect(),
         refused: refusal,
         affinity: snapshot.balancing.affinity.as_str(),
-        targets: explained(model, &ways),
+        targets: targets(model),
+        fallbacks: model.fallbacks.iter().map(fallback).collect(),
     })
+}
+
+/// Why the key may not use the model by this name.
+fn unlisted(key: Option<&Key>, name: &str, model: &Model) -> Option<&'static str> {
+    let is_unlisted = key.is_some_and(|key| !key.may_use(name, &model.id));
+    is_unlisted.then_some("the key's list of models does not have it")
 }
 
 fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<ExplainedTarget> {

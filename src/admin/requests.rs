@@ -62,6 +62,8 @@ pub(super) struct LoggedView {
     route: Option<String>,
     operation: Option<String>,
     model: Option<String>,
+    /// The model that the request names, where a fallback answered or was tried last.
+    asked_model: Option<String>,
     upstream: Option<String>,
     status: Option<u16>,
     error_code: Option<String>,
@@ -95,6 +97,7 @@ impl From<&Logged> for LoggedView {
             route: word(&logged.route),
             operation: word(&logged.operation),
             model: word(&logged.model),
+            asked_model: logged.asked_model.clone(),
             upstream: word(&logged.upstream),
             status: Some(logged.status).filter(|status| *status > 0),
             error_code: word(&logged.error_code),

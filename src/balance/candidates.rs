@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::budget::RetryBudget;
-use super::channel::{Candidate, Channel};
+use super::channel::{Candidate, Channel, UntriedWay};
 use super::choose::{View, choose};
 use super::circuit::CircuitStanding;
 use super::stored::{Keeper, Stored};
 use super::unknown::UnknownNames;
-use crate::config::snapshot::{Balancing, Target};
+use crate::config::snapshot::Balancing;
 
 /// The ways to a model that one request may still try, and whether it may.
 #[derive(Debug)]
 pub struct Candidates {
-    /// Those that were tried are gone.
-    left: Vec<Option<(Arc<Target>, Arc<Channel>)>>,
+    /// Those that were tried are gone. Those of one rank are together, the first rank first.
+    left: Vec<Option<UntriedWay>>,
     whose: Whose,
     affinity: Option<u64>,
     rules: Balancing,
@@ -58,7 +58,7 @@ pub enum Retry {
 
 impl Candidates {
     pub(super) fn new(
-        left: Vec<Option<(Arc<Target>, Arc<Channel>)>>,
+        left: Vec<Option<UntriedWay>>,
         whose: Whose,
         affinity: Option<u64>,
         rules: Balancing,
@@ -76,11 +76,11 @@ impl Candidates {
         }
         let slot = self.pick(now)?;
         self.first = None;
-        let (target, channel) = self.left.get_mut(slot)?.take()?;
+        let way = self.left.get_mut(slot)?.take()?;
         let is_retry = self.tries > 0;
         self.tries += 1;
         let (account, rules) = (self.whose.account, self.rules.circuit);
-        Some(Candidate::begin(target, channel, slot, is_retry, account, now, rules))
+        Some(Candidate::begin(way, slot, is_retry, account, now, rules))
     }
 
     /// Whether the next try would be another one.
@@ -144,8 +144,9 @@ impl Candidates {
 
     /// Puts the way of `candidate` back, to be tried next: the try never reached it.
     pub fn again(&mut self, candidate: &Candidate) {
-        let way = (Arc::clone(&candidate.target), Arc::clone(&candidate.channel));
-        let Candidate { slot, is_retry, .. } = *candidate;
+        let (target, channel) = (Arc::clone(&candidate.target), Arc::clone(&candidate.channel));
+        let Candidate { rank, slot, is_retry, .. } = *candidate;
+        let way = UntriedWay { rank, target, channel };
         if let Some(left) = self.left.get_mut(slot) {
             *left = Some(way);
         }
@@ -159,7 +160,7 @@ impl Candidates {
     pub fn busy_for(&self, now: Instant) -> Option<Duration> {
         let standings = self.left.iter().flatten();
         let (account, rules) = (Some(self.whose.account), &self.rules.circuit);
-        let busy = standings.map(|(_, channel)| match channel.standing(account, now, rules) {
+        let busy = standings.map(|way| match way.channel.standing(account, now, rules) {
             CircuitStanding::Busy(time) => Some(time),
             _ => None,
         });
@@ -178,14 +179,18 @@ impl Candidates {
         if self.first.is_some() {
             return self.first;
         }
+        // A fallback comes when no target of the models before it is worth a call.
+        let rank_max = self.left.iter().flatten().next_back()?.rank;
+        (0..=rank_max).find_map(|rank| self.pick_of_rank(rank, now))
+    }
+
+    fn pick_of_rank(&self, rank: usize, now: Instant) -> Option<usize> {
+        let (account, rules) = (Some(self.whose.account), &self.rules.circuit);
         let left = self.left.iter().enumerate();
         let views: Vec<(usize, View)> = left
             .filter_map(|(slot, way)| {
-                let (target, channel) = way.as_ref()?;
-                Some((
-                    slot,
-                    channel.view(target, Some(self.whose.account), now, &self.rules.circuit),
-                ))
+                let way = way.as_ref().filter(|way| way.rank == rank)?;
+                Some((slot, way.channel.view(&way.target, account, now, rules)))
             })
             .collect();
         choose(&views, self.affinity, fastrand::f64)
@@ -199,10 +204,10 @@ mod tests {
     use super::super::channel::Outcome;
     use super::super::stored::Home;
     use super::*;
-    use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream};
+    use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Target, Upstream};
     use crate::sample;
 
-    fn way(priority: u32) -> Option<(Arc<Target>, Arc<Channel>)> {
+    fn way(rank: usize, priority: u32) -> Option<UntriedWay> {
         let upstream = Upstream { name: format!("u{priority}"), ..sample::upstream() };
         let target = Target {
             index: 0,
@@ -223,7 +228,7 @@ mod tests {
             home: Home(0),
             last_failure: Mutex::new(None),
         };
-        Some((Arc::new(target), Arc::new(channel)))
+        Some(UntriedWay { rank, target: Arc::new(target), channel: Arc::new(channel) })
     }
 
     fn candidates(tries_max: u32, per_second_min: u32) -> Candidates {
@@ -231,6 +236,15 @@ mod tests {
     }
 
     fn candidates_for(chosen: Option<Chosen>, tries_max: u32, per_second_min: u32) -> Candidates {
+        candidates_over(vec![way(0, 0), way(0, 1), way(0, 2)], chosen, tries_max, per_second_min)
+    }
+
+    fn candidates_over(
+        ways: Vec<Option<UntriedWay>>,
+        chosen: Option<Chosen>,
+        tries_max: u32,
+        per_second_min: u32,
+    ) -> Candidates {
         let second = Duration::from_secs(1);
         let rules = Balancing {
             affinity: Affinity::None,
@@ -245,7 +259,7 @@ mod tests {
         };
         let budget = Arc::new(RetryBudget::new(Instant::now()));
         Candidates::new(
-            vec![way(0), way(1), way(2)],
+            ways,
             Whose { account: 1, chosen, stored: Arc::default() },
             None,
             rules,
@@ -265,6 +279,32 @@ mod tests {
             assert!(candidates.next(now).is_none(), "not granted");
         }
         assert_eq!(candidates.retry(now), Retry::NoneLeft);
+    }
+
+    #[test]
+    fn a_fallback_comes_when_no_target_of_the_models_before_it_is_left() {
+        let ways = || vec![way(0, 5), way(0, 7), way(1, 9), way(2, 0)];
+        let (mut candidates, now) = (candidates_over(ways(), None, 9, 9), Instant::now());
+        let mut tried = Vec::new();
+        while !candidates.has_tried() || candidates.retry(now) == Retry::Granted {
+            let candidate = candidates.next(now).expect("a way");
+            tried.push((candidate.rank, candidate.target.priority));
+        }
+        assert_eq!(tried, [(0, 5), (0, 7), (1, 9), (2, 0)], "whatever the priorities");
+
+        // A target that was busy a moment ago comes before another model, and one that has asked for
+        // time does not.
+        for (asked, first) in [(None, 0), (Some(Duration::from_secs(9)), 1)] {
+            let mut busy = candidates_over(ways(), None, 9, 9);
+            for _ in 0..2 {
+                let mut candidate = busy.next(now).expect("a way");
+                candidate.report(Outcome::Busy(asked), now);
+                busy.again(&candidate);
+                (busy.first, busy.tries) = (None, 0);
+            }
+            let next = busy.next(now).map(|next| next.rank);
+            assert_eq!(next, Some(first), "{asked:?}");
+        }
     }
 
     #[test]

@@ -179,6 +179,15 @@ impl Channel {
     }
 }
 
+/// A way that a request may still take.
+#[derive(Debug)]
+pub(super) struct UntriedWay {
+    /// The rank of its model: 0 is the one that the request names, and its fallbacks follow.
+    pub(super) rank: usize,
+    pub(super) target: Arc<Target>,
+    pub(super) channel: Arc<Channel>,
+}
+
 /// A channel that was chosen for a try. It counts as under way until it is dropped.
 #[derive(Debug)]
 pub struct Candidate {
@@ -186,6 +195,8 @@ pub struct Candidate {
     pub target: Arc<Target>,
     /// The channel that was chosen.
     pub channel: Arc<Channel>,
+    /// The rank of its model: 0 is the one that the request names, and its fallbacks follow.
+    pub rank: usize,
     /// Whether another try came before.
     pub is_retry: bool,
     pub(super) slot: usize,
@@ -198,19 +209,19 @@ pub struct Candidate {
 
 impl Candidate {
     pub(super) fn begin(
-        target: Arc<Target>,
-        channel: Arc<Channel>,
+        way: UntriedWay,
         slot: usize,
         is_retry: bool,
         account: u64,
         now: Instant,
         rules: CircuitRules,
     ) -> Self {
+        let UntriedWay { rank, target, channel } = way;
         let begin = |circuit: &Mutex<Circuit>| circuit.lock().begin(account, now);
         let probes = [begin(&channel.circuit), begin(&channel.account)];
         channel.in_flight.fetch_add(1, Ordering::Relaxed);
         channel.upstream.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self { target, channel, is_retry, slot, account, rules, probes }
+        Self { target, channel, rank, is_retry, slot, account, rules, probes }
     }
 
     /// The name of the credential; empty where the upstream has only one.

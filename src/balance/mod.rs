@@ -39,6 +39,7 @@ use sha2::{Digest as _, Sha256};
 pub use budget::RetryBudget;
 pub use candidates::{Candidates, Retry};
 use candidates::{Chosen, Whose};
+use channel::UntriedWay;
 pub use channel::{Candidate, Channel, Orphaned, Outcome, UpstreamState};
 pub use circuit::{Circuit, CircuitStanding};
 pub use resolve::Addresses;
@@ -119,12 +120,13 @@ impl Balancer {
         self.stored.home(account, id, Instant::now())
     }
 
-    /// What a request may try of `targets`. Those of one `affinity` go to the same one as long as
+    /// What a request may try of `targets`, which come with the ranks of their models: those of a
+    /// higher rank are tried when none of a lower one can be. Those of one `affinity` go to the same one as long as
     /// that is in order; it is asked for only where there is a choice.
     pub fn candidates<'a>(
         &self,
         snapshot: &Arc<Snapshot>,
-        targets: impl Iterator<Item = &'a Arc<Target>>,
+        targets: impl Iterator<Item = (usize, &'a Arc<Target>)>,
         asked: CandidateQuery<'_>,
         affinity: impl FnOnce() -> Option<u64>,
     ) -> Candidates {
@@ -135,7 +137,7 @@ impl Balancer {
             is_unknown: false,
         });
         let mut ways = Vec::new();
-        for target in targets {
+        for (rank, target) in targets {
             let at_home = |channel: &&Arc<Channel>| asked.home.is_none_or(|at| at == channel.home);
             for channel in table.channels(target).iter().filter(at_home) {
                 let knows_not = |chosen: &Chosen| {
@@ -144,7 +146,10 @@ impl Balancer {
                 };
                 match chosen.as_mut().filter(|_| target.model.is_none()) {
                     Some(chosen) if knows_not(chosen) => chosen.is_unknown = true,
-                    _ => ways.push(Some((Arc::clone(target), Arc::clone(channel)))),
+                    _ => {
+                        let (target, channel) = (Arc::clone(target), Arc::clone(channel));
+                        ways.push(Some(UntriedWay { rank, target, channel }));
+                    }
                 }
             }
         }

@@ -62,11 +62,18 @@ impl RouteArgs {
         } else {
             print(&mut out, &answer)?;
         }
-        let targets = answer["targets"].as_array().map_or(&[][..], Vec::as_slice);
-        let is_served = targets.iter().any(|target| target["percent"].as_f64() > Some(0.0));
-        let is_good = answer["refused"].is_null() && is_served;
+        let fallbacks = answer["fallbacks"].as_array().map_or(&[][..], Vec::as_slice);
+        let may_go_on = answer["refused"].is_null() && fallbacks.iter().any(is_served);
+        let is_good = is_served(&answer) || may_go_on;
         Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Whether a request for the model gets to a target.
+fn is_served(model: &Value) -> bool {
+    let targets = model["targets"].as_array().map_or(&[][..], Vec::as_slice);
+    let gets_calls = targets.iter().any(|target| target["percent"].as_f64() > Some(0.0));
+    model["refused"].is_null() && gets_calls
 }
 
 fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
@@ -79,7 +86,21 @@ fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
     if let Some(refused) = answer["refused"].as_str() {
         writeln!(out, "refused: {refused}")?;
     }
-    for target in answer["targets"].as_array().map_or(&[][..], Vec::as_slice) {
+    print_targets(out, answer)?;
+    for fallback in answer["fallbacks"].as_array().map_or(&[][..], Vec::as_slice) {
+        writeln!(out, "fallback {}", text(&fallback["model"]))?;
+        if let Some(refused) = fallback["refused"].as_str() {
+            writeln!(out, "refused: {refused}")?;
+        }
+        print_targets(out, fallback)?;
+    }
+    Ok(())
+}
+
+/// Prints the targets of a model, one a line.
+fn print_targets(out: &mut impl std::io::Write, model: &Value) -> std::io::Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for target in model["targets"].as_array().map_or(&[][..], Vec::as_slice) {
         let place = match target["credential"].as_str() {
             None | Some("") => text(&target["upstream"]),
             Some(credential) => format!("{}/{credential}", text(&target["upstream"])),

@@ -215,6 +215,25 @@ impl Exchange {
         }
     }
 
+    /// The model whose target was tried last, or answers now: the one that the request names, or one of
+    /// its fallbacks.
+    pub(super) fn tried_model(&self) -> Option<&Arc<Model>> {
+        match &self.stage {
+            RequestStage::Sending(sending) => Some(sending.admitted.model()),
+            RequestStage::Relaying(response) => Some(response.relaying.admitted().model()),
+            RequestStage::Unpaid | RequestStage::Settled(_) => self.model.as_ref(),
+        }
+    }
+
+    /// The model that answers in the place of the one that the request names.
+    fn fallback(&self) -> Option<&Arc<Model>> {
+        match &self.stage {
+            RequestStage::Sending(sending) => sending.admitted.fallback(),
+            RequestStage::Relaying(response) => response.relaying.admitted().fallback(),
+            RequestStage::Unpaid | RequestStage::Settled(_) => None,
+        }
+    }
+
     /// The try under way, if there is one.
     pub(super) fn attempt(&mut self) -> Option<&mut Attempt> {
         match &mut self.stage {
@@ -273,7 +292,9 @@ impl Exchange {
             (None, Some(permit)) => permit.standing(),
             (None, None) => Standing::default(),
         };
-        Stamp { id: self.id, standing }
+        // An error of the gateway's own is no model's answer.
+        let fallback = self.fallback().filter(|_| self.failure.is_none());
+        Stamp { id: self.id, standing, fallback: fallback.map(|model| Arc::clone(&model.id)) }
     }
 
     /// Whether a stream has come to its last event.
@@ -334,9 +355,12 @@ impl Exchange {
 
     /// Notes what the upstreams may bill that the customer does not pay.
     fn note_losses(&self, bill: &Bill) {
-        let (Some(key), Some(model)) = (&self.key, &self.model) else { return };
+        let (Some(key), Some(asked)) = (&self.key, &self.model) else { return };
+        let last = self.tried_model().unwrap_or(asked);
         let retried = Some((LossCause::Retry, bill.retried));
         for (cause, amount) in bill.loss.into_iter().chain(retried) {
+            // Tries that were followed by others began with the model that the request names.
+            let model = if cause == LossCause::Retry { asked } else { last };
             if amount > Nanousd::ZERO {
                 self.ledger.record_loss(Loss {
                     account: key.account,
@@ -368,20 +392,20 @@ impl Exchange {
 
     /// Notes what a try has cost the operator, beside what was charged for an answer.
     fn note_cost(&self, one: TryCost, settled: &Settled) {
-        let (Some(key), Some(model)) = (&self.key, &self.model) else { return };
+        let Some(key) = &self.key else { return };
         let charged = match one.kind {
             CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
             CostKind::Unpaid | CostKind::Retry => Nanousd::ZERO,
         };
         let upstream: Arc<str> = one.at.target.upstream.name.as_str().into();
         if one.kind == CostKind::Answer {
-            self.metrics.costed(&model.id, &upstream, charged, one.cost);
+            self.metrics.costed(&one.model, &upstream, charged, one.cost);
         }
         let (usage, source) = one.usage;
         self.ledger.record_cost(Costed {
             account: key.account,
             key: key.id,
-            model: Arc::clone(&model.id),
+            model: one.model,
             upstream,
             credential: one.at.credential.into(),
             upstream_model: one.upstream_model.into(),

@@ -32,6 +32,7 @@ impl Exchange {
         self.report_stale_limits();
         let paid = self.is_paid();
         let upstream = self.upstream_name().to_owned();
+        let tried = self.tried_model().cloned();
         let settled = self.settle(bill);
         let settled = paid.then_some(finished::Settled {
             usage: settled.usage,
@@ -51,9 +52,10 @@ impl Exchange {
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
             log::warn!("request {}: {failure}", self.id);
         }
-        let model = self.model.as_ref().map_or("", |model| &model.id);
+        let model = tried.as_ref().map_or("", |model| &model.id);
+        let asked = self.model.as_ref().map_or("", |model| &model.id);
         if let Some(limited) = self.failure.as_ref().and_then(|failure| failure.limited.as_ref()) {
-            self.metrics.rate_limited(model, limited.limit, limited.scope);
+            self.metrics.rate_limited(asked, limited.limit, limited.scope);
         }
         Finished {
             request_id: self.id,
@@ -64,6 +66,7 @@ impl Exchange {
             route: self.route.as_ref().map_or(self.local_route, |route| &route.path),
             operation: self.route.as_ref().map(|route| route.operation),
             model,
+            asked_model: Some(asked).filter(|asked| *asked != model),
             upstream: &upstream,
             upstream_request_id: self.upstreams_id.as_deref(),
             status: written.unwrap_or(0),
@@ -83,7 +86,8 @@ impl Exchange {
     /// Tells the operator of an upstream that has reported more than the model can use by its limits.
     fn report_stale_limits(&self) {
         let RequestStage::Relaying(response) = &self.stage else { return };
-        let (Some(usage), Some(model)) = (response.relaying.above_limits(), &self.model) else {
+        let (Some(usage), Some(model)) = (response.relaying.above_limits(), self.tried_model())
+        else {
             return;
         };
         self.metrics.usage_above_limits(&model.id);

@@ -24,6 +24,7 @@ fn finished() -> Finished<'static> {
         route: "/v1/chat/completions",
         operation: Some(Operation::Chat),
         model: "m",
+        asked_model: None,
         upstream: "u",
         upstream_request_id: None,
         status: 200,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::UnixMs;
-use crate::config::snapshot::Pricing;
+use crate::config::snapshot::{Model, Pricing};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
@@ -28,18 +28,21 @@ pub struct Admitted {
     pub call: Box<dyn Call>,
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
-    /// What the protocols of other targets say about it.
+    /// The [rank](Resolved::model_at) of the model whose target is asked now.
+    pub(super) rank: usize,
+    /// What the protocols of other targets say about it, and those of the targets of fallbacks.
     pub(super) others: Vec<ProtocolReading>,
     /// What pays for the request.
     pub payment: Payment,
     /// The prices that its account pays; neither a reload nor another rule changes them for this
     /// request.
-    prices: Arc<Pricing>,
+    prices: RequestPrices,
     /// What it costs by them.
     pub quote: Quote,
     /// When it was taken in: its prices are of that moment.
     pub(super) taken_in: UnixMs,
-    /// The most that the request can cost: what was held for it at first.
+    /// The most that the request can cost at the model that is asked now: what was held for it at
+    /// first, if no fallback is dearer.
     pub bound: Nanousd,
     /// The most that upstreams may bill for tries that were followed by another.
     pub retried: Nanousd,
@@ -47,6 +50,34 @@ pub struct Admitted {
     pub(super) retry_costs: Vec<TryCost>,
     /// What was used of a request that is answered in parts.
     pub partial: Option<(Usage, UsageSource)>,
+}
+
+/// What the account pays for the models that may serve a request; a reload does not change that.
+#[derive(Debug)]
+struct RequestPrices {
+    own: Arc<Pricing>,
+    fallbacks: Vec<Arc<Pricing>>,
+}
+
+impl RequestPrices {
+    /// The prices of the moment. Those of fallbacks stand in the journal before they are charged.
+    fn new(ledger: &Ledger, resolved: &Resolved, now: UnixMs) -> Self {
+        let (account, model) = (resolved.key.account, &resolved.model);
+        let name = resolved.asked.as_deref().unwrap_or(&model.id);
+        let own = pricing::prices_for(ledger, account, (model, name), now);
+        let priced = |model: &Arc<Model>| {
+            let prices = pricing::prices_for(ledger, account, (model, &model.id), now);
+            pricing::noted_version(ledger, account, model, &prices);
+            prices
+        };
+        Self { own, fallbacks: resolved.fallbacks.iter().map(priced).collect() }
+    }
+
+    /// The prices of the model of this [rank](Resolved::model_at).
+    fn at(&self, rank: usize) -> &Pricing {
+        let fallback = rank.checked_sub(1).and_then(|at| self.fallbacks.get(at));
+        fallback.unwrap_or(&self.own)
+    }
 }
 
 /// Holds the most that the request can cost, unless it costs nothing.
@@ -61,42 +92,56 @@ pub async fn admit(
 ) -> Result<Admitted, GatewayError> {
     let resolved = &validated.resolved;
     if !resolved.operation.is_billed() {
-        let list = Arc::clone(&resolved.model.prices);
+        let own = Arc::clone(&resolved.model.prices);
+        let prices = RequestPrices { own, fallbacks: Vec::new() };
         let quote = Quote::default();
-        return Ok(Admitted::new(validated, Payment::Free, list, quote, UnixMs(0), Nanousd::ZERO));
+        return Ok(Admitted::new(
+            validated,
+            Payment::Free,
+            prices,
+            quote,
+            UnixMs(0),
+            Nanousd::ZERO,
+        ));
     }
     let now = UnixMs::now();
     let (account, model) = (resolved.key.account, &resolved.model);
-    let name = resolved.asked.as_deref().unwrap_or(&model.id);
-    let prices = pricing::prices_for(ledger, account, (model, name), now);
-    // Whichever target is asked, and in whatever words: the dearest of them is covered.
-    let own = quote(&prices, validated.call.as_ref(), now);
-    let (mut amount, mut floor) = bounds(&own, validated.call.as_ref());
-    for ProtocolReading { call, .. } in &validated.others {
-        let (most, least) = bounds(&quote(&prices, call.as_ref(), now), call.as_ref());
-        (amount, floor) = (amount.max(most), floor.max(least));
+    let prices = RequestPrices::new(ledger, resolved, now);
+    // Whichever target is asked, and in whatever words: the dearest of them is covered, of whatever
+    // model. The least is that of the cheapest model.
+    let own = quote(prices.at(0), validated.call.as_ref(), now);
+    let (mut bound, mut floor) = bounds(&own, validated.call.as_ref());
+    let (mut dearest, mut cheapest) = (Nanousd::ZERO, Nanousd::MAX);
+    for ProtocolReading { rank, call, .. } in &validated.others {
+        let quoted = quote(prices.at(*rank), call.as_ref(), now);
+        let (most, least) = bounds(&quoted, call.as_ref());
+        match rank {
+            0 => (bound, floor) = (bound.max(most), floor.max(least)),
+            _ => (dearest, cheapest) = (dearest.max(most), cheapest.min(least)),
+        }
     }
-    let floor = floor.min(amount);
+    let amount = bound.max(dearest);
+    let floor = floor.min(cheapest).min(amount);
     let hold = ledger
         .admit(Reserve {
             account,
             key: resolved.key.id,
             model: Arc::clone(&model.id),
-            price: Some(pricing::noted_version(ledger, account, model, &prices)),
+            price: Some(pricing::noted_version(ledger, account, model, prices.at(0))),
             request,
             amount,
             floor,
         })
         .await
         .map_err(|refusal| refused(&refusal, amount, resolved.operation))?;
-    Ok(Admitted::new(validated, Payment::Held(hold), prices, own, now, amount))
+    Ok(Admitted::new(validated, Payment::Held(hold), prices, own, now, bound))
 }
 
 impl Admitted {
     fn new(
         validated: Validated,
         payment: Payment,
-        prices: Arc<Pricing>,
+        prices: RequestPrices,
         quote: Quote,
         taken_in: UnixMs,
         bound: Nanousd,
@@ -106,6 +151,7 @@ impl Admitted {
             resolved,
             call,
             codec,
+            rank: 0,
             others,
             payment,
             prices,
@@ -118,28 +164,56 @@ impl Admitted {
         }
     }
 
-    /// A target that speaks `dialect` is asked next: the request is what its protocol reads in it, and
-    /// costs what it costs so. Says whether that protocol takes it.
-    pub fn turn_to(&mut self, dialect: Dialect) -> bool {
-        if self.is_for(dialect) {
+    /// A target of the model of this rank that speaks `dialect` is asked next: the request is what its
+    /// protocol reads in it, and costs what it costs so. Says whether that protocol takes it.
+    pub fn turn_to(&mut self, rank: usize, dialect: Dialect) -> bool {
+        if self.is_for(rank, dialect) {
             return true;
         }
         let mut others = self.others.iter_mut();
-        let Some(other) = others.find(|other| other.codec.dialects().contains(&dialect)) else {
+        let Some(other) = others.find(|other| other.is_for(rank, dialect)) else {
             return false;
         };
         std::mem::swap(&mut self.codec, &mut other.codec);
         std::mem::swap(&mut self.call, &mut other.call);
+        let before = std::mem::replace(&mut self.rank, rank);
+        other.rank = before;
         if self.resolved.operation.is_billed() {
-            self.quote = quote(&self.prices, self.call.as_ref(), self.taken_in);
+            self.quote = quote(self.prices.at(rank), self.call.as_ref(), self.taken_in);
+            if rank != before {
+                self.bound = self.bound_of_model();
+            }
         }
         true
     }
 
-    /// Whether the request is read now as those upstreams read it that speak `dialect`.
+    /// Whether the request is read now as those upstreams of the model of this rank read it that speak
+    /// `dialect`.
     #[must_use]
-    pub fn is_for(&self, dialect: Dialect) -> bool {
-        self.codec.dialects().contains(&dialect)
+    pub fn is_for(&self, rank: usize, dialect: Dialect) -> bool {
+        self.rank == rank && self.codec.dialects().contains(&dialect)
+    }
+
+    /// The model whose target is asked now, or answers: the one that the request names, or a fallback.
+    #[must_use]
+    pub fn model(&self) -> &Arc<Model> {
+        self.resolved.model_at(self.rank)
+    }
+
+    /// The model that serves the request in the place of the one that it names.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&Arc<Model>> {
+        (self.rank > 0).then(|| self.model())
+    }
+
+    /// The most that the request can cost at the model that is asked now, in whatever words.
+    fn bound_of_model(&self) -> Nanousd {
+        let others = self.others.iter().filter(|other| other.rank == self.rank);
+        let calls = others.map(|other| other.call.as_ref()).chain([self.call.as_ref()]);
+        let most = |call: &dyn Call| {
+            bounds(&quote(self.prices.at(self.rank), call, self.taken_in), call).0
+        };
+        calls.map(most).max().unwrap_or(Nanousd::ZERO)
     }
 
     /// How the answer travels to the customer, whichever target is asked: where the protocol of one

@@ -22,6 +22,8 @@ pub struct TriedAt {
 pub struct TryCost {
     /// Where it was made.
     pub at: TriedAt,
+    /// The id of the model: that of the request, or of a fallback.
+    pub model: Arc<str>,
     /// What the upstream calls the model.
     pub upstream_model: String,
     /// What the operator pays for.
@@ -81,7 +83,8 @@ impl Admitted {
         let Some(TargetCost::Prices(list)) = &at.target.cost else { return None };
         let cost = list.prices(&self.call.traits(), served, &usage, self.taken_in).cost(&usage);
         let upstream_model = self.resolved.name_at(&at.target).to_owned();
-        Some(TryCost { at: at.clone(), upstream_model, kind, usage: (usage, source), cost })
+        let (at, model) = (at.clone(), Arc::clone(&self.model().id));
+        Some(TryCost { at, model, upstream_model, kind, usage: (usage, source), cost })
     }
 }
 
@@ -102,6 +105,7 @@ impl Relaying {
         costs.extend(match at.target.cost {
             Some(TargetCost::Reported) => self.meter.reported_cost().map(|cost| TryCost {
                 at: at.clone(),
+                model: Arc::clone(&admitted.model().id),
                 upstream_model: admitted.resolved.name_at(&at.target).to_owned(),
                 kind,
                 usage,

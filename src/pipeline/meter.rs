@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::balance::Keeper;
 use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
-use crate::pipeline::{Admitted, Resolved};
+use crate::pipeline::Admitted;
 use crate::price::{Usage, UsageSource};
 use crate::protocols::{Framing, KnownMeter, Meter};
 
@@ -144,10 +144,10 @@ impl Relaying {
         self.meter.held_bytes()
     }
 
-    /// What the request was resolved to.
+    /// What was admitted, of which this is the answer.
     #[must_use]
-    pub fn resolved(&self) -> &Resolved {
-        &self.admitted.resolved
+    pub fn admitted(&self) -> &Admitted {
+        &self.admitted
     }
 }
 

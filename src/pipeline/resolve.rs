@@ -16,6 +16,8 @@ pub struct Resolved {
     pub model: Arc<Model>,
     /// The name that the customer used, where the model's id is a pattern.
     pub asked: Option<String>,
+    /// The models that may serve it where that one cannot, in order: those that this key may use here.
+    pub fallbacks: Vec<Arc<Model>>,
     /// The key of the customer who asks.
     pub key: Arc<Key>,
     /// The operation that is asked for.
@@ -41,9 +43,17 @@ impl Resolved {
         not_found(self.asked.as_deref().unwrap_or(&self.model.id), None)
     }
 
-    /// The targets that this build can serve the operation over, with their codecs, best first.
-    pub fn targets(&self) -> impl Iterator<Item = (&Arc<Target>, &'static dyn Codec)> {
-        let targets = self.model.targets.iter();
+    /// The model of this rank: 0 is the one that the request names, and its fallbacks follow.
+    #[must_use]
+    pub fn model_at(&self, rank: usize) -> &Arc<Model> {
+        let fallback = rank.checked_sub(1).and_then(|at| self.fallbacks.get(at));
+        fallback.unwrap_or(&self.model)
+    }
+
+    /// The targets of the model of this rank that this build can serve the operation over, with their
+    /// codecs, best first.
+    pub fn targets(&self, rank: usize) -> impl Iterator<Item = (&Arc<Target>, &'static dyn Codec)> {
+        let targets = self.model_at(rank).targets.iter();
         targets.filter_map(|target| Some((target, codec_for(self.operation, target)?)))
     }
 }
@@ -105,7 +115,28 @@ pub fn resolve(
         });
     }
     let asked = model.is_wildcard().then(|| name.into_owned());
-    Ok(Resolved { model: Arc::clone(model), asked, key, operation })
+    let fallbacks = fallbacks(snapshot, &key, operation, model);
+    Ok(Resolved { model: Arc::clone(model), asked, fallbacks, key, operation })
+}
+
+/// The models of the list of `model` that this key may use here. Their own lists do not count.
+fn fallbacks(
+    snapshot: &Snapshot,
+    key: &Key,
+    operation: Operation,
+    model: &Model,
+) -> Vec<Arc<Model>> {
+    if !operation.is_billed() {
+        return Vec::new();
+    }
+    let listed = model.fallbacks.iter().filter_map(|id| snapshot.model(id));
+    let usable = listed.filter(|model| {
+        // A model that is not served now may leave its name to a pattern.
+        !model.is_wildcard()
+            && model.operations.contains(&operation.granted_by())
+            && key.may_use(&model.id, &model.id)
+    });
+    usable.cloned().collect()
 }
 
 /// The model that was probably meant, of those that this key may use here.

@@ -48,7 +48,8 @@ pub fn rewrite(
 
 /// The codec of the target, if the request is read with it.
 fn codec_for(admitted: &Admitted, candidate: &Candidate) -> Option<&'static dyn Codec> {
-    admitted.is_for(candidate.target.upstream.dialect).then_some(admitted.codec)
+    let dialect = candidate.target.upstream.dialect;
+    admitted.is_for(candidate.rank, dialect).then_some(admitted.codec)
 }
 
 /// The requests to a target for a call whose answer is put together from theirs. Where other targets

@@ -1,5 +1,8 @@
 //! Whether the request is one that the model can be asked, and what it can use at most.
 
+use std::sync::Arc;
+
+use crate::config::snapshot::Target;
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline::Resolved;
 use crate::protocols::{Call, Codec, Dialect, Request};
@@ -13,19 +16,22 @@ pub struct Validated {
     pub call: Box<dyn Call>,
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
-    /// What the protocols of other targets say about it.
+    /// What the protocols of other targets say about it, and those of the targets of fallbacks.
     pub(super) others: Vec<ProtocolReading>,
 }
 
-/// A request as one protocol reads it.
+/// A request as one protocol reads it for one model.
 #[derive(Debug)]
 pub(super) struct ProtocolReading {
+    /// The [rank](Resolved::model_at) of the model.
+    pub(super) rank: usize,
     pub(super) codec: &'static dyn Codec,
     pub(super) call: Box<dyn Call>,
 }
 
 /// Lets each protocol among those of the model's targets read the request. Targets whose protocol does
-/// not take it are not asked.
+/// not take it are not asked. So it is with the targets of fallbacks: one whose limits or prices do not
+/// fit the request is left out.
 ///
 /// # Errors
 /// `InvalidRequest`, naming the field, in the words of the first protocol, where none takes the
@@ -33,25 +39,51 @@ pub(super) struct ProtocolReading {
 pub fn validate(resolved: Resolved, request: &Request<'_>) -> Result<Validated, GatewayError> {
     let mut first: Option<ProtocolReading> = None;
     let (mut others, mut refused) = (Vec::new(), None);
-    for (at, (_, codec)) in resolved.targets().enumerate() {
-        let mut before = resolved.targets().take(at);
-        if before.any(|(target, _)| codec.dialects().contains(&target.upstream.dialect)) {
-            continue;
-        }
-        match (codec.read(request, &resolved.model.limits), &first) {
-            (Ok(call), None) => first = Some(ProtocolReading { codec, call }),
-            (Ok(call), Some(_)) => others.push(ProtocolReading { codec, call }),
+    for reading in readings(&resolved, 0, request) {
+        match (reading, &first) {
+            (Ok(reading), None) => first = Some(reading),
+            (Ok(reading), Some(_)) => others.push(reading),
             (Err(error), _) => refused = refused.or(Some(error)),
         }
     }
-    let Some(ProtocolReading { codec, call }) = first else {
+    let Some(ProtocolReading { codec, call, .. }) = first else {
         return Err(refused.unwrap_or_else(|| {
             let message = "No upstream serves this model at the moment.";
             GatewayError::new(ErrorKind::UpstreamUnavailable, message)
         }));
     };
+    let may_all = others.iter().all(|other| may_fall_back(other.call.as_ref()));
+    if may_all && may_fall_back(call.as_ref()) {
+        for rank in 1..=resolved.fallbacks.len() {
+            let read = readings(&resolved, rank, request).flatten();
+            others.extend(read.filter(|reading| may_fall_back(reading.call.as_ref())));
+        }
+    }
     others.retain(|other| is_answered_alike(call.as_ref(), other.call.as_ref()));
     Ok(Validated { resolved, call, codec, others })
+}
+
+/// What each protocol among those of the targets of one model makes of the request.
+fn readings<'a>(
+    resolved: &'a Resolved,
+    rank: usize,
+    request: &'a Request<'_>,
+) -> impl Iterator<Item = Result<ProtocolReading, GatewayError>> + 'a {
+    let limits = &resolved.model_at(rank).limits;
+    resolved.targets(rank).enumerate().filter_map(move |(at, (_, codec))| {
+        let mut before = resolved.targets(rank).take(at);
+        if before.any(|(target, _)| codec.dialects().contains(&target.upstream.dialect)) {
+            return None;
+        }
+        let read = codec.read(request, limits);
+        Some(read.map(|call| ProtocolReading { rank, codec, call }))
+    })
+}
+
+/// Whether another model may serve the request: not the submit of a task, and not what goes on from
+/// something that is kept at one place.
+fn may_fall_back(call: &dyn Call) -> bool {
+    call.submit().is_none() && call.refers_to().is_empty()
 }
 
 /// Whether the answers to two readings of a request can go to the customer in the same way: either
@@ -65,12 +97,28 @@ fn is_answered_alike(one: &dyn Call, other: &dyn Call) -> bool {
         && (both_passed_on || can_be_collected(one) && can_be_collected(other))
 }
 
+impl ProtocolReading {
+    /// Whether upstreams of the model of this rank that speak `dialect` read the request so.
+    pub(super) fn is_for(&self, rank: usize, dialect: Dialect) -> bool {
+        self.rank == rank && self.codec.dialects().contains(&dialect)
+    }
+}
+
 impl Validated {
-    /// Whether upstreams that speak `dialect` can be asked.
+    /// Whether upstreams of the model of this rank that speak `dialect` can be asked.
     #[must_use]
-    pub fn is_for(&self, dialect: Dialect) -> bool {
-        let codecs = self.others.iter().map(|other| other.codec).chain([self.codec]);
-        codecs.into_iter().any(|codec| codec.dialects().contains(&dialect))
+    pub fn is_for(&self, rank: usize, dialect: Dialect) -> bool {
+        rank == 0 && self.codec.dialects().contains(&dialect)
+            || self.others.iter().any(|other| other.is_for(rank, dialect))
+    }
+
+    /// The targets that can be asked, with the ranks of their models.
+    pub fn targets(&self) -> impl Iterator<Item = (usize, &Arc<Target>)> {
+        let ranks = 0..=self.resolved.fallbacks.len();
+        ranks.flat_map(|rank| {
+            let targets = self.resolved.targets(rank).map(move |(target, _)| (rank, target));
+            targets.filter(|(rank, target)| self.is_for(*rank, target.upstream.dialect))
+        })
     }
 
     /// What each protocol says about it.

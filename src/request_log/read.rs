@@ -47,7 +47,7 @@ impl StatusFilter {
 
 impl Query {
     fn fits(&self, stored: &Stored<'_>) -> bool {
-        self.model.as_ref().is_none_or(|model| model == stored.model)
+        self.model.as_ref().is_none_or(|model| stored.names(model))
             && self.key.is_none_or(|key| stored.key == Some(key))
             && self.status.is_none_or(|status| status.fits(stored.status))
             && (!self.errors_only || stored.is_error())

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! content  previous position u64 | account u64 | ended at u64 | postcard of the rest
-//!          | postcard of what is owed, where something is
+//!          | postcard of what is owed, where something is, or where more follows
+//!          | postcard of the model that was asked for, where a fallback has served it
 //! ```
 //!
 //! All integers are little-endian. The frame around it is that of [`ring`]. The previous position is
@@ -61,8 +62,10 @@ pub struct Logged {
     pub route: String,
     /// The word for what was asked for; empty when it was no operation.
     pub operation: String,
-    /// The id of the model; empty when none was found.
+    /// The id of the model that answered or was tried last; empty when none was found.
     pub model: String,
+    /// The id of the model that the request names, where a fallback answered or was tried last.
+    pub asked_model: Option<String>,
     /// The name of the upstream that answered or was tried last; empty when none was.
     pub upstream: String,
     /// The status sent; 0 when none was, and for the end of a task.
@@ -139,6 +142,9 @@ pub(super) struct Stored<'a> {
     /// read as they are, and who knows nothing of it reads those that have it.
     #[serde(skip)]
     owed: Nanousd,
+    /// Stands behind what is owed in the same way; empty where the model is the one that was asked for.
+    #[serde(skip)]
+    asked_model: &'a str,
 }
 
 impl<'a> Stored<'a> {
@@ -161,6 +167,7 @@ impl<'a> Stored<'a> {
             bytes_in: finished.bytes_in,
             bytes_out: finished.bytes_out,
             owed: finished.settled.map_or(Nanousd::ZERO, |it| it.owed),
+            asked_model: cut(finished.asked_model.unwrap_or_default()),
         }
     }
 
@@ -183,11 +190,17 @@ impl<'a> Stored<'a> {
             bytes_in: 0,
             bytes_out: 0,
             owed: ended.settled.map_or(Nanousd::ZERO, |it| it.owed),
+            asked_model: "",
         }
     }
 
     pub(super) fn is_error(&self) -> bool {
         is_error(self.status, self.error_code, self.task_state)
+    }
+
+    /// Whether it names the model, as the one that answered or as the one that was asked for.
+    pub(super) fn names(&self, model: &str) -> bool {
+        self.model == model || !self.asked_model.is_empty() && self.asked_model == model
     }
 
     /// The record as readers get it.
@@ -206,6 +219,7 @@ impl<'a> Stored<'a> {
             route: text(self.route),
             operation: text(self.operation),
             model: text(self.model),
+            asked_model: Some(text(self.asked_model)).filter(|model| !model.is_empty()),
             upstream: text(self.upstream),
             status: self.status,
             error_code: text(self.error_code),
@@ -256,8 +270,12 @@ pub(super) fn encode(
     frame.extend_from_slice(&account.to_le_bytes());
     frame.extend_from_slice(&ended_at.0.to_le_bytes());
     postcard::to_io(stored, &mut *frame)?;
-    if stored.owed > Nanousd::ZERO {
+    let has_asked = !stored.asked_model.is_empty();
+    if stored.owed > Nanousd::ZERO || has_asked {
         postcard::to_io(&stored.owed, &mut *frame)?;
+    }
+    if has_asked {
+        postcard::to_io(stored.asked_model, &mut *frame)?;
     }
     ring::end_frame(frame);
     Ok(())
@@ -298,7 +316,11 @@ pub(super) fn stored(frame: &[u8]) -> Option<Stored<'_>> {
     let content = ring::content(frame)?.get(HEAD_BYTES..)?;
     let (mut stored, rest): (Stored<'_>, _) = postcard::take_from_bytes(content).ok()?;
     if !rest.is_empty() {
-        stored.owed = postcard::from_bytes(rest).ok()?;
+        let (owed, rest) = postcard::take_from_bytes(rest).ok()?;
+        stored.owed = owed;
+        if !rest.is_empty() {
+            stored.asked_model = postcard::from_bytes(rest).ok()?;
+        }
     }
     Some(stored)
 }

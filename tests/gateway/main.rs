@@ -10,6 +10,7 @@ mod customer_prices;
 mod descriptors;
 mod embeddings;
 mod fairness;
+mod fallbacks;
 mod hosted;
 mod hostile;
 mod images;

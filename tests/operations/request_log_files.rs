@@ -41,6 +41,7 @@ fn finished(account_id: Option<AccountId>) -> Finished<'static> {
         route: "/v1/chat/completions",
         operation: Some(Operation::Chat),
         model: "a-model",
+        asked_model: None,
         upstream: "openai",
         upstream_request_id: None,
         status: 200,
@@ -112,6 +113,32 @@ async fn what_is_owed_is_kept_beside_what_was_charged() {
     let shown = page.records.iter().map(|record| record.settled.expect("it was charged"));
     let shown: Vec<_> = shown.map(|it| (it.cost.get(), it.owed.get())).collect();
     assert_eq!(shown, [(8_600, 0), (8_600, 217_000), (8_600, 0)]);
+}
+
+#[tokio::test]
+async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
+    let dir = directory();
+    let log = open(dir.path());
+    for (model, asked_model, owed) in [("a", None, 5), ("b", Some("a"), 0), ("c", Some("b"), 5)] {
+        let mut finished = Finished { model, asked_model, ..finished(Some(account(7))) };
+        finished.settled = finished.settled.map(|it| Settled { owed: Nanousd::new(owed), ..it });
+        log.record(&finished);
+    }
+    for (wanted, found) in [
+        (None, vec![("c", Some("b"), 5), ("b", Some("a"), 0), ("a", None, 5)]),
+        (Some("a"), vec![("b", Some("a"), 0), ("a", None, 5)]),
+        (Some("b"), vec![("c", Some("b"), 5), ("b", Some("a"), 0)]),
+        (Some("c"), vec![("c", Some("b"), 5)]),
+        (Some(""), vec![]),
+    ] {
+        let query = Query { model: wanted.map(str::to_owned), ..query(10) };
+        let page = log.list(Scope::Account(account(7)), query).await.expect("a page");
+        let shown = page.records.iter().map(|record| {
+            let owed = record.settled.map_or(0, |settled| settled.owed.get());
+            (record.model.as_str(), record.asked_model.as_deref(), owed)
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), found, "{wanted:?}");
+    }
 }
 
 #[tokio::test]

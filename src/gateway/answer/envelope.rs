@@ -50,7 +50,7 @@ impl Envelope {
     /// in OpenAI's words get OpenAI's errors.
     pub(crate) fn refine_by_body(self, request: &Request<'_>, resolved: Option<&Resolved>) -> Self {
         let is_family_q = || {
-            let first = resolved.and_then(|resolved| resolved.targets().next());
+            let first = resolved.and_then(|resolved| resolved.targets(0).next());
             let is_native =
                 first.is_some_and(|(target, _)| target.upstream.dialect == Dialect::Dashscope);
             is_native || request.json().is_ok_and(|body| body.get("input").is_some())

@@ -84,7 +84,7 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     if header.status.is_informational() {
         return Ok(());
     }
-    exchange.stamp().limits(&mut header.headers);
+    exchange.stamp().put_beside(&mut header.headers);
     if let RequestStage::Sending(sending) = &exchange.stage
         && let Some(left_out) = sending.admitted.call.left_out()
         && let Ok(left_out) = HeaderValue::try_from(left_out)

@@ -1,6 +1,7 @@
 //! From a failure to an answer: the only place that knows statuses, codes and the headers that SDKs
 //! act on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// Has browsers take an answer for what it says it is.
 pub(crate) const NO_SNIFFING: (HeaderName, HeaderValue) =
     (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+/// The header that names the model which has served a request in the place of the one that it names.
+const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
 /// OpenAI's and Anthropic's SDKs obey it above their own rules.
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
@@ -57,16 +60,19 @@ const LOGGED: [&str; 2] = [client::FORWARDED_FOR, "traceparent"];
 /// The bytes of each of [`LOGGED`] that are kept while a customer takes an answer.
 const LOGGED_BYTES_MAX: usize = 512;
 
-/// What every answer says beside its body: which request it answers, and how its limits stand.
-#[derive(Clone, Copy)]
+/// What every answer says beside its body: which request it answers, how its limits stand, and which
+/// model has served it, if that is not the one that was asked.
+#[derive(Clone)]
 pub(crate) struct Stamp {
     pub(crate) id: RequestId,
     pub(crate) standing: Standing,
+    /// The id of the fallback that has served it.
+    pub(crate) fallback: Option<Arc<str>>,
 }
 
 impl From<RequestId> for Stamp {
     fn from(id: RequestId) -> Self {
-        Self { id, standing: Standing::default() }
+        Self { id, standing: Standing::default(), fallback: None }
     }
 }
 
@@ -75,11 +81,22 @@ impl Stamp {
     fn put(&self, headers: &mut HeaderMap) {
         headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
         headers.insert(X_REQUEST_ID, head::id(self.id));
-        self.limits(headers);
+        self.put_beside(headers);
     }
 
-    /// Says how the limits stand, as OpenAI's API does. Nothing where there are none.
-    pub(crate) fn limits(&self, headers: &mut HeaderMap) {
+    /// Says how the limits stand, and which fallback has served the request. Nothing where there are
+    /// none.
+    pub(crate) fn put_beside(&self, headers: &mut HeaderMap) {
+        if let Some(fallback) = &self.fallback
+            && let Ok(fallback) = HeaderValue::from_str(fallback)
+        {
+            headers.insert(SERVED_BY, fallback);
+        }
+        self.put_limits(headers);
+    }
+
+    /// Says how the limits stand, as OpenAI's API does.
+    fn put_limits(&self, headers: &mut HeaderMap) {
         let Standing { requests, tokens } = self.standing;
         for (gauge, [limit, remaining, reset]) in
             [(requests, LIMITS_OF_REQUESTS), (tokens, LIMITS_OF_TOKENS)]

@@ -67,7 +67,7 @@ impl Exchange {
             }
             RequestStage::Unpaid | RequestStage::Settled(_) => None,
         };
-        let Some((candidate, model)) = candidate.zip(self.model.as_ref()) else { return false };
+        let Some((candidate, model)) = candidate.zip(self.tried_model()) else { return false };
         let rules = model.on_disconnect;
         let total = candidate.target.upstream.timeouts.total;
         let until = (Instant::now() + rules.time).min(Instant::from_std(self.started) + total);

@@ -153,9 +153,9 @@ impl Sending {
             return None;
         }
         let candidate = self.candidates.next(Instant::now())?;
-        self.admitted.turn_to(candidate.target.upstream.dialect);
+        self.admitted.turn_to(candidate.rank, candidate.target.upstream.dialect);
         if candidate.is_retry {
-            let model = &self.admitted.resolved.model.id;
+            let model = &self.admitted.model().id;
             metrics.retried(model, &candidate.target.upstream.name);
         }
         Some(candidate)

@@ -161,13 +161,11 @@ fn candidates(
     validated: &Validated,
 ) -> Result<Candidates, GatewayError> {
     let (resolved, mode) = (&validated.resolved, snapshot.balancing.affinity);
-    let targets = resolved.targets().map(|(target, _)| target);
-    let targets = targets.filter(|target| validated.is_for(target.upstream.dialect));
     let account = resolved.key.account;
     let affinity = || pipeline::affinity(mode, account, headers, request);
     let home = pipeline::home(&gateway.balancer, validated)?;
     let asked = CandidateQuery { account: account.number(), name: resolved.asked.as_deref(), home };
-    let candidates = gateway.balancer.candidates(snapshot, targets, asked, affinity);
+    let candidates = gateway.balancer.candidates(snapshot, validated.targets(), asked, affinity);
     if candidates.is_unknown(Instant::now()) {
         return Err(resolved.unknown());
     }
