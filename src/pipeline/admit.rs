@@ -108,20 +108,20 @@ pub async fn admit(
     let (account, model) = (resolved.key.account, &resolved.model);
     let prices = RequestPrices::new(ledger, resolved, now);
     // Whichever target is asked, and in whatever words: the dearest of them is covered, of whatever
-    // model. The least is that of the cheapest model.
+    // model. The least is that of the model itself.
     let own = quote(prices.at(0), validated.call.as_ref(), now);
     let (mut bound, mut floor) = bounds(&own, validated.call.as_ref());
-    let (mut dearest, mut cheapest) = (Nanousd::ZERO, Nanousd::MAX);
+    let mut dearest = Nanousd::ZERO;
     for ProtocolReading { rank, call, .. } in &validated.others {
         let quoted = quote(prices.at(*rank), call.as_ref(), now);
         let (most, least) = bounds(&quoted, call.as_ref());
         match rank {
             0 => (bound, floor) = (bound.max(most), floor.max(least)),
-            _ => (dearest, cheapest) = (dearest.max(most), cheapest.min(least)),
+            _ => dearest = dearest.max(most),
         }
     }
     let amount = bound.max(dearest);
-    let floor = floor.min(cheapest).min(amount);
+    let floor = floor.min(amount);
     let hold = ledger
         .admit(Reserve {
             account,
@@ -165,26 +165,40 @@ impl Admitted {
     }
 
     /// A target of the model of this rank that speaks `dialect` is asked next: the request is what its
-    /// protocol reads in it, and costs what it costs so. Says whether that protocol takes it.
+    /// protocol reads in it, and costs what it costs so. What is held is held for that model. Says
+    /// whether the protocol takes it and it is paid for.
     pub fn turn_to(&mut self, rank: usize, dialect: Dialect) -> bool {
         if self.is_for(rank, dialect) {
             return true;
         }
-        let mut others = self.others.iter_mut();
-        let Some(other) = others.find(|other| other.is_for(rank, dialect)) else {
+        let fits = |other: &ProtocolReading| other.is_for(rank, dialect);
+        let Some(at) = self.others.iter().position(fits) else { return false };
+        if rank != self.rank && !self.move_to(rank) {
             return false;
-        };
+        }
+        let Some(other) = self.others.get_mut(at) else { return false };
         std::mem::swap(&mut self.codec, &mut other.codec);
         std::mem::swap(&mut self.call, &mut other.call);
-        let before = std::mem::replace(&mut self.rank, rank);
-        other.rank = before;
+        std::mem::swap(&mut self.rank, &mut other.rank);
         if self.resolved.operation.is_billed() {
             self.quote = quote(self.prices.at(rank), self.call.as_ref(), self.taken_in);
-            if rank != before {
-                self.bound = self.bound_of_model();
-            }
         }
         true
+    }
+
+    /// Has the model of this rank be paid for. Says whether it is.
+    fn move_to(&mut self, rank: usize) -> bool {
+        let (model, prices) = (self.resolved.model_at(rank), self.prices.at(rank));
+        let others = self.others.iter().filter(|other| other.rank == rank);
+        let bounds = others.map(|other| {
+            bounds(&quote(prices, other.call.as_ref(), self.taken_in), other.call.as_ref())
+        });
+        let least_of_all = (Nanousd::ZERO, Nanousd::ZERO);
+        let (bound, floor) = bounds.fold(least_of_all, |(bound, floor), (most, least)| {
+            (bound.max(most), floor.max(least))
+        });
+        self.bound = bound;
+        self.payment.move_to(Arc::clone(&model.id), pricing::version(model, prices), floor)
     }
 
     /// Whether the request is read now as those upstreams of the model of this rank read it that speak
@@ -204,16 +218,6 @@ impl Admitted {
     #[must_use]
     pub fn fallback(&self) -> Option<&Arc<Model>> {
         (self.rank > 0).then(|| self.model())
-    }
-
-    /// The most that the request can cost at the model that is asked now, in whatever words.
-    fn bound_of_model(&self) -> Nanousd {
-        let others = self.others.iter().filter(|other| other.rank == self.rank);
-        let calls = others.map(|other| other.call.as_ref()).chain([self.call.as_ref()]);
-        let most = |call: &dyn Call| {
-            bounds(&quote(self.prices.at(self.rank), call, self.taken_in), call).0
-        };
-        calls.map(most).max().unwrap_or(Nanousd::ZERO)
     }
 
     /// How the answer travels to the customer, whichever target is asked: where the protocol of one

@@ -1,7 +1,10 @@
 //! What stands behind a request: money that is held, or nothing to pay.
 
+use std::sync::Arc;
+
 use crate::ledger::{Hold, LedgerError, Posted, Refusal, Settlement, VoidReason};
 use crate::money::Nanousd;
+use crate::price::PriceVersion;
 
 /// How a request is paid for.
 #[derive(Debug)]
@@ -24,6 +27,20 @@ impl Payment {
                 None
             }
         }
+    }
+
+    /// What is held is held for another model from here on. Says whether it is.
+    pub(super) fn move_to(&mut self, model: Arc<str>, price: PriceVersion, floor: Nanousd) -> bool {
+        let moved = match std::mem::replace(self, Self::PassedOn) {
+            Self::Held(hold) => hold.move_to(model, Some(price), floor).ok(),
+            other => {
+                *self = other;
+                None
+            }
+        };
+        let Some(hold) = moved else { return false };
+        *self = Self::Held(hold);
+        true
     }
 
     /// Whether there is anything to pay.

@@ -18,7 +18,7 @@ fn bound(gateway: &Gateway, model: &str) -> String {
 }
 
 #[test]
-fn logs_metrics_and_costs_name_the_model_that_served_and_the_ledger_the_one_that_was_asked_for() {
+fn logs_metrics_costs_and_the_ledger_name_the_model_that_served() {
     let (sim, recorder) = (simulator(&[]), Recorder::start());
     let upstreams = [
         upstream("bad", sim.addr(), "/sim:fault=status=500", ""),
@@ -57,7 +57,14 @@ fn logs_metrics_and_costs_name_the_model_that_served_and_the_ledger_the_one_that
         entries.into_iter().find(|entry| entry["kind"] == "settlement").unwrap_or_default()
     };
     eventually("the entry", || settlement()["charged"] == "0.00015");
-    assert_eq!(settlement()["call"]["model"], "cheap", "what was asked for");
+    let call = settlement()["call"].clone();
+    assert_eq!(call["model"], "dear", "{call}");
+    let prices = || gateway.admin("GET", "/admin/v1/prices", &Value::Null)["data"].clone();
+    let noted = || {
+        let prices = prices().as_array().cloned().unwrap_or_default();
+        prices.into_iter().find(|price| price["version"] == call["price"]).unwrap_or_default()
+    };
+    eventually("the price that it was charged by", || noted()["model"] == "dear");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::calls::lend::Want;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
-use crate::records::record::{Record, Reservation};
+use crate::records::record::{Record, Reservation, VoidReason};
 use crate::rules::core::Core;
 use crate::rules::settlement::Settlement;
 use tollgate_money::clock::UnixMs;
@@ -155,6 +155,36 @@ impl Hold {
             // Others may take it meanwhile: what is not covered then is owed.
             self.enlarge(available.min(lacks)).await.ok();
         }
+    }
+
+    /// Ends the hold without a charge, and begins another of its amount for a call of another model.
+    /// Nobody else can take the money in between.
+    ///
+    /// # Errors
+    /// [`Refusal::Stopped`] when the ledger has closed; nothing is held then.
+    pub fn move_to(
+        mut self,
+        model: Arc<str>,
+        price: Option<PriceVersion>,
+        floor: Nanousd,
+    ) -> Result<Self, Refusal> {
+        let (account, key, amount) = (self.account, self.key, self.amount);
+        let request = self.reservation.request;
+        let (floor, at) = (floor.clamp(Nanousd::ZERO, amount), UnixMs::now());
+        let reservation =
+            Arc::new(Reservation { account, key, model, price, request, amount, floor, at });
+        let reason = VoidReason::UpstreamError;
+        let ledger = Arc::clone(&self.ledger);
+        let mut core = ledger.shard(account).lock();
+        self.is_open = false;
+        let voided = Record::Voided { account, hold: self.id, reason, at };
+        let moved = ledger
+            .commit(&mut core, voided)
+            .and_then(|_| ledger.commit(&mut core, Record::Reserved(Arc::clone(&reservation))));
+        drop(core);
+        let last_seq = moved.map_err(|_| Refusal::Stopped)?;
+        let id = HoldId::from_number(last_seq);
+        Ok(Self { ledger, account, key, id, amount, reservation, last_seq, is_open: true })
     }
 
     /// Ends the hold with what the call cost. A charge above the hold takes what it can from the
