@@ -248,6 +248,28 @@ async fn a_hold_can_be_extended() {
 }
 
 #[tokio::test]
+async fn a_hold_moves_to_another_model_while_nobody_else_can_take_its_money() {
+    let dir = TempDir::new().expect("directory");
+    let ledger = open(&dir);
+    let account = account_with(&ledger, 1000).await;
+    let mut hold = ledger.reserve(reserve(account, 900)).expect("hold");
+    hold.extend(money(100)).expect("the rest");
+    let first = hold.id();
+    let owing = ledger.reserve(reserve(account, 0)).expect("a hold of nothing");
+    let owed = owing.post(cost(50));
+    assert_eq!(owed, Posted { charged: money(0), owed: money(50) }, "it cost more than was left");
+    let hold = hold.move_to("other".into(), None, money(5000)).expect("the ledger is open");
+    assert_ne!(hold.id(), first, "another hold");
+    assert_eq!(hold.amount(), money(1000));
+    assert_eq!(balance(&ledger, account), [1000, 0, 1000, 0], "all is held, whatever is owed");
+    assert_eq!(ledger.open_holds(), 1, "open holds");
+    hold.durable().await.expect("durable");
+    assert_eq!(hold.post(cost(120)), Posted { charged: money(120), owed: money(0) });
+    assert_eq!(balance(&ledger, account), [1000, 830, 0, 170], "the debt is paid behind it");
+    close_and_verify(ledger, dir.path());
+}
+
+#[tokio::test]
 async fn a_dropped_hold_is_voided() {
     let dir = TempDir::new().expect("directory");
     let ledger = open(&dir);

@@ -165,3 +165,83 @@ fn a_crash_while_a_fallback_works_gives_the_hold_back() {
     slow.set_behaviour(Behaviour::default());
     assert_eq!(chat(&gateway, "cheap", nothing()).header(NAMED).as_deref(), Some("dear"));
 }
+
+#[test]
+fn the_hold_stays_that_of_the_dearest_and_each_model_has_its_own_entries() {
+    let (bad, slow) = (simulator(&[]), simulator(&["delay-ms=1000"]));
+    let upstreams = [
+        upstream("bad", bad.addr(), "/sim:fault=status=500", ""),
+        format!("  good: {{ protocol: openai, base_url: 'http://{}/v1' }}\n", slow.addr()),
+    ];
+    let middle = "{ input_per_1m_tokens: 2, output_per_1m_tokens: 20 }";
+    let models = [
+        model("cheap", "bad", CHEAP, "    fallbacks: [plain, costs]\n"),
+        model("plain", "good", middle, ""),
+        model("costs", "good", DEAR, ""),
+    ];
+    let mut gateway = serve(&upstreams, &models);
+    let dearest = dollars(&json!(bound(&gateway, "costs")));
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| chat(&gateway, "cheap", nothing()));
+        eventually("the fallback is asked", || slow.requests_total() == 1);
+        assert_eq!(dollars(&gateway.balance()["held"]), dearest, "it may come to the dearest yet");
+        let answer = asked.join().expect("no panic");
+        assert_eq!(answer.header(NAMED).as_deref(), Some("plain"), "{answer:?}");
+    });
+    let once = dollars(&gateway.settled()["spent"]);
+    assert_eq!(chat(&gateway, "plain", nothing()).status(), 200);
+    let twice = dollars(&gateway.settled()["spent"]);
+    assert!((twice - 2.0 * once).abs() < 1e-12, "{once} of {twice}: the price of `plain`");
+
+    let kinds = |gateway: &Gateway| {
+        let path = format!("/admin/v1/accounts/{}/entries", gateway.account);
+        let entries = gateway.admin("GET", &path, &Value::Null)["data"].clone();
+        let entries = entries.as_array().cloned().unwrap_or_default();
+        let call = |entry: &Value| (entry["kind"].clone(), entry["call"]["model"].clone());
+        entries.iter().map(call).filter(|(_, model)| !model.is_null()).collect::<Vec<_>>()
+    };
+    let settled = (json!("settlement"), json!("plain"));
+    let expected = [settled.clone(), settled, (json!("void"), json!("cheap"))];
+    eventually("the entries", || kinds(&gateway) == expected);
+    let usage = |gateway: &Gateway| {
+        let path = format!("/admin/v1/accounts/{}/usage?by=day", gateway.account);
+        gateway.admin("GET", &path, &Value::Null)["data"].clone()
+    };
+    eventually("the usage", || usage(&gateway)[0]["calls"] == 2);
+    assert_eq!(usage(&gateway).as_array().map(Vec::len), Some(1), "{}", usage(&gateway));
+    assert_eq!(usage(&gateway)[0]["model"], "plain");
+    gateway.kill_and_restart();
+    assert_eq!(dollars(&gateway.settled()["spent"]), twice, "it is in the journal");
+}
+
+#[test]
+fn a_customer_pays_its_own_price_for_a_fallback() {
+    let (bad, recorder) = (simulator(&[]), Recorder::start());
+    let upstreams = [
+        upstream("bad", bad.addr(), "/sim:fault=status=500", ""),
+        upstream("good", recorder.address, "", ""),
+    ];
+    let models =
+        [model("cheap", "bad", CHEAP, "    fallbacks: [dear]\n"), model("dear", "good", DEAR, "")];
+    let gateway = serve(&upstreams, &models);
+    let path = format!("/admin/v1/accounts/{}/prices", gateway.account);
+    let rules = json!({"rules": [{"models": "dear", "factor": "0.5"}]});
+    gateway.admin("PUT", &path, &rules);
+    let answer = chat(&gateway, "cheap", nothing());
+    assert_eq!(answer.header(NAMED).as_deref(), Some("dear"), "{answer:?}");
+    assert_eq!(gateway.settled()["spent"], "0.000075");
+}
+
+#[test]
+fn a_request_that_no_model_serves_costs_nothing() {
+    let bad = simulator(&[]);
+    let upstreams = [upstream("bad", bad.addr(), "/sim:fault=status=500", "")];
+    let models =
+        [model("cheap", "bad", CHEAP, "    fallbacks: [dear]\n"), model("dear", "bad", DEAR, "")];
+    let gateway = serve(&upstreams, &models);
+    let answer = chat(&gateway, "cheap", nothing());
+    assert_eq!((answer.status(), answer.header(NAMED)), (502, None), "{answer:?}");
+    assert_eq!(bad.requests_total(), 2);
+    let balance = gateway.settled();
+    assert_eq!((&balance["spent"], &balance["available"]), (&json!("0.00"), &json!("10.00")));
+}
