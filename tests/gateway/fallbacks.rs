@@ -292,3 +292,65 @@ fn fallbacks_are_explained() {
     let narrow = explain(&format!("&key={}", key["id"].as_str().expect("an id")));
     assert_eq!(narrow[0]["refused"], "the key's list of models does not have it", "{narrow}");
 }
+
+#[test]
+fn answers_that_are_put_together_come_from_another_model_too() {
+    let (bad, good) = (simulator(&[]), simulator(&[]));
+    let upstreams = [
+        upstream("bad", bad.addr(), "/sim:fault=status=500", ""),
+        upstream("good", good.addr(), "", ""),
+    ];
+    let vectors = |name: &str, upstream: &str, at_once: u32, price: u32, more: &str| {
+        format!(
+            "  {name}:
+    operations: [embeddings]
+    targets: [{{ upstream: {upstream} }}]
+    prices: {{ input_per_1m_tokens: {price} }}
+    limits: {{ batch_inputs_max: {at_once} }}
+{more}"
+        )
+    };
+    let models = [
+        vectors("cheap", "bad", 3, 1, "    fallbacks: [dear]\n"),
+        vectors("dear", "good", 1, 10, ""),
+    ];
+    let gateway = serve(&upstreams, &models);
+    let embed = |model: &str| {
+        let body = json!({"model": model, "input": ["a", "b", "c"]}).to_string();
+        let lines = format!("Content-Length: {}\r\n", body.len());
+        ask(gateway.address, &gateway.post("/v1/embeddings", &lines, body))
+    };
+    let answer = embed("cheap");
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    assert_eq!(answer.header(NAMED).as_deref(), Some("dear"), "{answer:?}");
+    assert_eq!((bad.requests_total(), good.requests_total()), (1, 3), "one call, and then three");
+    let once = dollars(&gateway.settled()["spent"]);
+    assert_eq!(embed("dear").json()["data"], answer.json()["data"]);
+    let twice = dollars(&gateway.settled()["spent"]);
+    assert!((twice - 2.0 * once).abs() < 1e-12, "{once} of {twice}: the price of `dear`");
+}
+
+#[test]
+fn what_costs_nothing_stays_with_its_model() {
+    let (bad, good) = (simulator(&[]), simulator(&[]));
+    let at = |name: &str, address: SocketAddr, prefix: &str| {
+        format!("  {name}: {{ protocol: anthropic, base_url: 'http://{address}{prefix}' }}\n")
+    };
+    let upstreams = [at("bad", bad.addr(), "/sim:fault=status=500"), at("good", good.addr(), "")];
+    let messages = |model: String| model.replace("[chat]", "[messages]");
+    let models = [
+        messages(model("cheap", "bad", CHEAP, "    fallbacks: [dear]\n")),
+        messages(model("dear", "good", DEAR, "")),
+    ];
+    let gateway = serve(&upstreams, &models);
+    let post = |path: &str, more: Value| {
+        let body = String::from_utf8(body("cheap", more)).expect("text");
+        let lines = format!("Content-Length: {}\r\n", body.len());
+        ask(gateway.address, &gateway.post(path, &lines, body))
+    };
+    let answer = post("/v1/messages/count_tokens", json!({"max_tokens": null}));
+    assert_eq!((answer.header(NAMED), good.requests_total()), (None, 0), "{answer:?}");
+    let answer = post("/v1/messages", nothing());
+    assert_eq!((answer.status(), good.requests_total()), (200, 1), "{answer:?}");
+    assert_eq!(answer.header(NAMED).as_deref(), Some("dear"), "{answer:?}");
+}
