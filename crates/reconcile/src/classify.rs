@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_money::price::Side;
+use tollgate_money::price::{Side, Unit};
 
 use crate::amount::Femtousd;
 use crate::day::Day;
 use crate::report::{DifferenceClass, StatementKey};
 use crate::statement::Measure;
-use crate::totals::OwnSums;
+use crate::totals::{OwnSums, UnitSums};
 
 /// The most days over which a difference may come back: providers count a call by its end, or by when
 /// they have written it down, and not weeks later.
@@ -110,23 +110,47 @@ impl QuantityGroup {
     }
 
     fn classify_rest(&mut self) {
-        let more_calls = self.calls.is_some_and(|calls| calls > self.own.calls);
-        for (measure, difference) in &mut self.differences {
-            let retried = self.own.retried.get(*measure);
-            let estimated = self.own.estimated.get(*measure);
-            // What the upstream has said itself, or nobody knows better, it must bill.
-            let known = self.own.known.get(*measure);
-            let theirs = self.theirs.get(measure).copied().unwrap_or_default();
-            let class = if difference.amount < 0 && retried.saturating_add(difference.amount) >= 0 {
-                DifferenceClass::Retry
-            } else if estimated > 0 && theirs >= known {
-                DifferenceClass::Tail
-            } else if difference.amount > 0 && more_calls && self.own.uncertain == 0 {
-                DifferenceClass::Elsewhere
-            } else {
-                DifferenceClass::Unknown
+        let measures: Vec<Measure> = self.differences.keys().copied().collect();
+        for measure in measures {
+            let class = self.rest_class(measure);
+            if let Some(difference) = self.differences.get_mut(&measure) {
+                difference.class.get_or_insert(class);
+            }
+        }
+    }
+
+    /// The class of a difference that is neither exact nor comes back. Tokens of one side are looked at
+    /// together: nobody knows what of an estimate came from a cache.
+    fn rest_class(&self, measure: Measure) -> DifferenceClass {
+        let side = measure.side();
+        let is_peer = |other: Measure| match side {
+            Side::Made => other == measure,
+            Side::Input | Side::Output => other.side() == side,
+        };
+        let sum = |sums: &UnitSums| {
+            let units = Unit::ALL.iter().map(|unit| Measure::Of(*unit));
+            let counts = match measure {
+                Measure::Of(_) => units.filter(|unit| is_peer(*unit)).map(|unit| sums.get(unit)),
+                Measure::AllInput | Measure::AllOutput => return sums.get(measure),
             };
-            difference.class.get_or_insert(class);
+            counts.fold(0_i128, i128::saturating_add)
+        };
+        let (retried, estimated) = (sum(&self.own.retried), sum(&self.own.estimated));
+        let difference = self.sum(is_peer);
+        // What the upstream itself has said, it must bill.
+        let has_known = self.differences.keys().filter(|other| is_peer(**other)).all(|other| {
+            self.theirs.get(other).copied().unwrap_or_default() >= self.own.known.get(*other)
+        });
+        let is_more = self.differences.get(&measure).is_some_and(|one| one.amount > 0);
+        let more_calls = self.calls.is_some_and(|calls| calls > self.own.calls);
+        if has_known && difference < 0 && retried.saturating_add(difference) >= 0 {
+            DifferenceClass::Retry
+        } else if has_known && estimated > 0 {
+            DifferenceClass::Tail
+        } else if is_more && more_calls && self.own.uncertain == 0 {
+            DifferenceClass::Elsewhere
+        } else {
+            DifferenceClass::Unknown
         }
     }
 }
