@@ -109,8 +109,7 @@ enum Command {
     Route(route::RouteArgs),
     /// The ledger: what happened to an account's money, checks and exports.
     Ledger(ledger::LedgerArgs),
-    /// Hold what a provider says it billed against the journal, and say why they differ. Exits with 0
-    /// for the same, 1 for something that differs, 2 when that cannot be said.
+    /// Hold what a provider says it billed against the journal, and say why they differ.
     Reconcile(reconcile::Reconcile),
     /// Copy the data directory of a gateway, which may be running.
     Backup(backup::Backup),

@@ -70,7 +70,7 @@ enum ProviderName {
     OpenAi,
     /// Usage and cost reports of Anthropic's admin API.
     Anthropic,
-    /// Activity of `OpenRouter`.
+    /// The activity of an account at OpenRouter.
     #[value(name = "openrouter")]
     OpenRouter,
     /// A CSV file with the columns day, model, credential, unit, quantity and amount.

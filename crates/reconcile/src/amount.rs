@@ -12,7 +12,7 @@ pub struct Femtousd(i128);
 /// In what a figure is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Currency {
-    /// US dollars.
+    /// US dollars, as most providers write.
     Dollars,
     /// Hundredths of US dollars.
     Cents,

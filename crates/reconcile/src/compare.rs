@@ -7,7 +7,7 @@ use crate::classify::{AmountGroup, QuantityGroup, classify_quantities, lagging_a
 use crate::names::{Grain, SharedNames};
 use crate::own::OwnLine;
 use crate::report::{DifferenceClass, MoneyLine, QuantityLine, Reconciliation, StatementKey};
-use crate::statement::Statement;
+use crate::statement::BilledStatement;
 
 /// The provider's ids of credentials and projects, each with the name of ours that it is. A credential
 /// without a name has that of its upstream.
@@ -39,7 +39,7 @@ pub type CredentialNames = BTreeMap<String, String>;
 #[must_use]
 pub fn reconcile(
     own: &[OwnLine],
-    statement: &Statement,
+    statement: &BilledStatement,
     credentials: &CredentialNames,
 ) -> Reconciliation {
     let names = SharedNames::new(own, credentials);
@@ -65,7 +65,7 @@ pub fn reconcile(
 /// differ.
 fn compare_quantities(
     own: &[OwnLine],
-    statement: &Statement,
+    statement: &BilledStatement,
     names: &SharedNames<'_>,
     report: &mut Reconciliation,
 ) -> BTreeMap<StatementKey, QuantityGroup> {
@@ -126,7 +126,7 @@ fn compare_quantities(
 
 fn compare_amounts(
     own: &[OwnLine],
-    statement: &Statement,
+    statement: &BilledStatement,
     names: &SharedNames<'_>,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
     report: &mut Reconciliation,
@@ -218,7 +218,7 @@ fn on_day<'q>(
 /// Says which `--credential` stands for nothing on one of both sides.
 fn note_unused_credentials(
     own: &[OwnLine],
-    statement: &Statement,
+    statement: &BilledStatement,
     credentials: &CredentialNames,
     report: &mut Reconciliation,
 ) {

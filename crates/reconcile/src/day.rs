@@ -26,7 +26,7 @@ impl Day {
         Self::from_number(u32::try_from(moment.0.checked_div(MS_PER_DAY)?).ok()?)
     }
 
-    /// Reads `2026-01-31`.
+    /// Reads a date such as `2026-01-31`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_date = text.len() == "2026-01-31".len();

@@ -92,7 +92,7 @@ impl JournalReading {
         Ok(())
     }
 
-    /// What was read.
+    /// The costs that were read, each with its loss.
     #[must_use]
     pub fn finish(mut self) -> Vec<OwnLine> {
         let mut lines = Vec::with_capacity(self.costs.len());

@@ -1,6 +1,6 @@
 //! What a provider says it billed, held against what the journal says that calls cost.
 //!
-//! [`read`] turns a provider's exports into a [`Statement`]: quantities and amounts by day, model and
+//! [`read`] turns a provider's exports into a [`BilledStatement`]: quantities and amounts by day, model and
 //! credential. [`JournalReading`] turns the records of `tollgate ledger export` into [`OwnLine`]s.
 //! [`reconcile`] holds one against the other and gives each difference a [`DifferenceClass`];
 //! [`as_text`] and [`as_json`] show the [`Reconciliation`] to people and to programs. Amounts are exact
@@ -37,4 +37,4 @@ pub use report::{
     ClassTotal, DifferenceClass, MoneyLine, QuantityLine, Reconciliation, Skipped, StatementKey,
 };
 pub use source::{STATEMENT_BYTES_MAX, StatementFile, read};
-pub use statement::{Measure, Provider, Statement, StatementError};
+pub use statement::{BilledStatement, Measure, Provider, StatementError};

@@ -36,7 +36,7 @@ pub struct OwnLine {
     pub is_estimated: bool,
     /// What was used; of a try without an answer the most that it can be.
     pub usage: Usage,
-    /// What it cost.
+    /// What it cost the operator.
     pub cost: Nanousd,
     /// The most that the call can have cost beyond that, by the `loss` records of the request.
     pub loss: Nanousd,

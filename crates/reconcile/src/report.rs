@@ -28,7 +28,7 @@ pub enum DifferenceClass {
 }
 
 impl DifferenceClass {
-    /// All of them.
+    /// All classes, in the order of reports.
     pub const ALL: [Self; 7] = [
         Self::Price,
         Self::Unit,
@@ -70,13 +70,13 @@ pub struct StatementKey {
 pub struct QuantityLine {
     /// Of which day, model and credential.
     pub key: StatementKey,
-    /// What is counted.
+    /// What is counted there.
     pub measure: Measure,
     /// How much the provider says.
     pub theirs: i128,
     /// How much the journal has.
     pub ours: i128,
-    /// Why they differ.
+    /// Why both sides differ.
     pub class: DifferenceClass,
 }
 
@@ -91,7 +91,7 @@ pub struct MoneyLine {
     pub items: BTreeMap<String, Femtousd>,
     /// What the journal has.
     pub ours: Femtousd,
-    /// Why they differ.
+    /// Why both sides differ.
     pub class: DifferenceClass,
     /// The classes of the quantities behind it.
     pub because: BTreeSet<DifferenceClass>,
@@ -133,7 +133,7 @@ pub struct Reconciliation {
 }
 
 impl Reconciliation {
-    /// Whether anything differs.
+    /// Whether any line differs.
     #[must_use]
     pub const fn is_different(&self) -> bool {
         !self.quantities.is_empty() || !self.amounts.is_empty()

@@ -8,7 +8,7 @@ mod openrouter;
 use std::collections::HashSet;
 
 use crate::json::{JsonFields, JsonPlace};
-use crate::statement::{Provider, Statement, StatementError};
+use crate::statement::{BilledStatement, Provider, StatementError};
 
 /// The largest file that is read, in bytes: a month by the hour, model and key has some 30 MiB.
 pub const STATEMENT_BYTES_MAX: usize = 256 << 20;
@@ -18,7 +18,7 @@ pub const STATEMENT_BYTES_MAX: usize = 256 << 20;
 pub struct StatementFile<'a> {
     /// Its name, for errors.
     pub name: &'a str,
-    /// What it holds.
+    /// The bytes that it holds.
     pub bytes: &'a [u8],
 }
 
@@ -27,8 +27,11 @@ pub struct StatementFile<'a> {
 ///
 /// # Errors
 /// When a file is no such export; with the place in it.
-pub fn read(provider: Provider, files: &[StatementFile<'_>]) -> Result<Statement, StatementError> {
-    let mut statement = Statement::default();
+pub fn read(
+    provider: Provider,
+    files: &[StatementFile<'_>],
+) -> Result<BilledStatement, StatementError> {
+    let mut statement = BilledStatement::default();
     let mut pages = Pages::default();
     for file in files {
         let text = text(file)?;
@@ -89,7 +92,7 @@ impl Pages {
         &mut self,
         provider: Provider,
         page: &JsonPlace<'_>,
-        statement: &mut Statement,
+        statement: &mut BilledStatement,
     ) -> Result<(), StatementError> {
         let mut fields = page.fields()?;
         self.has_last |= fields.take("has_more").is_none_or(|more| !more.is_true());
@@ -133,8 +136,73 @@ impl Pages {
 }
 
 /// Lists what of a line nobody knows, as far as it counts something.
-fn list_unknown(fields: &JsonFields<'_>, statement: &mut Statement) {
+fn list_unknown(fields: &JsonFields<'_>, statement: &mut BilledStatement) {
     for name in fields.counted_rest() {
         statement.add_unused(format!("the field {name}"), crate::Femtousd::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CredentialNames, as_json, as_text, reconcile};
+
+    const FIXTURES: [(Provider, &str); 6] = [
+        (Provider::OpenAi, include_str!("../fixtures/openai_usage.json")),
+        (Provider::OpenAi, include_str!("../fixtures/openai_costs.json")),
+        (Provider::Anthropic, include_str!("../fixtures/anthropic_usage.json")),
+        (Provider::Anthropic, include_str!("../fixtures/anthropic_cost.json")),
+        (Provider::OpenRouter, include_str!("../fixtures/openrouter_activity.json")),
+        (Provider::Csv, include_str!("../fixtures/invoice.csv")),
+    ];
+
+    #[test]
+    fn garbled_files_are_read_or_refused() {
+        let mut read_count = 0;
+        for seed in 0..3000 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let (provider, text) = FIXTURES[rng.usize(..FIXTURES.len())];
+            let mut bytes = text.as_bytes().to_vec();
+            for _ in 0..rng.usize(1..4) {
+                let at = rng.usize(..bytes.len());
+                match rng.u8(..4) {
+                    0 => bytes[at] = rng.u8(..),
+                    1 => bytes[at] = b"0123456789-.e\",{}[]"[rng.usize(..19)],
+                    2 => bytes.truncate(at.max(1)),
+                    _ => {
+                        let piece = bytes[at..(at + 20).min(bytes.len())].to_vec();
+                        bytes.splice(at..at, piece);
+                    }
+                }
+            }
+            match read(provider, &[StatementFile { name: "f", bytes: &bytes }]) {
+                Ok(statement) => {
+                    let report = reconcile(&[], &statement, &CredentialNames::new());
+                    assert!(!as_text(&report).is_empty() && as_json(&report).is_object());
+                    read_count += 1;
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(error.starts_with('f'), "seed {seed}: {error} has no place");
+                }
+            }
+        }
+        assert!(read_count > 100, "only {read_count} files of 3000 could be read");
+    }
+
+    #[test]
+    fn pages_are_told_from_lists_and_an_unfinished_list_is_noted() {
+        let text = FIXTURES[0].1;
+        let read = |text: &str| {
+            read(Provider::OpenAi, &[StatementFile { name: "f", bytes: text.as_bytes() }])
+        };
+        let page = read(text).expect("a page");
+        assert_eq!(read(&format!("[{text}]")).expect("a list of one page"), page);
+        assert!(page.notes.is_empty(), "{:?}", page.notes);
+        let more = text.replace("\"has_more\": false", "\"has_more\": true");
+        assert_eq!(read(&more).expect("a page").notes.len(), 1, "another page is missing");
+        for wrong in ["[]", "{}", "[1]", "null", "{\"data\": 1}", "{\"data\": []}", "\u{feff}"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 }

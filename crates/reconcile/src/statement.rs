@@ -42,7 +42,7 @@ pub enum Measure {
     Of(Unit),
     /// All input tokens, from a cache or not: some exports do not tell them apart.
     AllInput,
-    /// All output tokens.
+    /// All output tokens, spoken or not.
     AllOutput,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct UnusedLine {
 
 /// What a provider says it billed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Statement {
+pub struct BilledStatement {
     pub(crate) quantities: Vec<BilledQuantity>,
     pub(crate) calls: Vec<BilledCalls>,
     pub(crate) amounts: Vec<BilledAmount>,
@@ -139,7 +139,7 @@ pub struct Statement {
     pub(crate) notes: BTreeSet<String>,
 }
 
-impl Statement {
+impl BilledStatement {
     /// Whether nothing in it can be compared.
     #[must_use]
     pub fn is_empty(&self) -> bool {

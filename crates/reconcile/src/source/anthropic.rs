@@ -10,12 +10,12 @@ use super::{Pages, list_unknown};
 use crate::amount::Currency;
 use crate::day::Day;
 use crate::json::{JsonFields, JsonPlace};
-use crate::statement::{BilledKey, Measure, Statement, StatementError};
+use crate::statement::{BilledKey, BilledStatement, Measure, StatementError};
 
 pub(super) fn read_bucket(
     bucket: &JsonPlace<'_>,
     pages: &mut Pages,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<Day, StatementError> {
     let mut fields = bucket.fields()?;
     let (from, to) = (fields.require("starting_at")?, fields.require("ending_at")?);
@@ -46,7 +46,7 @@ fn moment(value: &JsonPlace<'_>) -> Result<UnixMs, StatementError> {
 fn read_usage(
     key: &BilledKey,
     fields: &mut JsonFields<'_>,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     let plain = fields.require("uncached_input_tokens")?.whole()?;
     let mut counts = vec![
@@ -76,7 +76,7 @@ fn read_usage(
 fn read_cost(
     key: &BilledKey,
     fields: &mut JsonFields<'_>,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     let amount = fields.require("amount")?.amount(Currency::Cents)?;
     if let Some(currency) = fields.take("currency")
@@ -106,7 +106,7 @@ mod tests {
     const USAGE: &str = include_str!("../../fixtures/anthropic_usage.json");
     const COSTS: &str = include_str!("../../fixtures/anthropic_cost.json");
 
-    fn statement(text: &str) -> Result<Statement, StatementError> {
+    fn statement(text: &str) -> Result<BilledStatement, StatementError> {
         read(Provider::Anthropic, &[StatementFile { name: "f", bytes: text.as_bytes() }])
     }
 

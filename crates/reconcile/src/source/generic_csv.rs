@@ -8,7 +8,7 @@ use tollgate_money::price::UNITS;
 
 use crate::amount::{Currency, Femtousd};
 use crate::day::Day;
-use crate::statement::{BilledKey, Measure, Statement, StatementError};
+use crate::statement::{BilledKey, BilledStatement, Measure, StatementError};
 
 const COLUMNS: [&str; 6] = ["day", "model", "credential", "unit", "quantity", "amount"];
 /// The column that a provider with one credential does not have.
@@ -19,7 +19,7 @@ const CALLS: &str = "calls";
 pub(super) fn read(
     text: &str,
     name: &str,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let refuse =
@@ -56,7 +56,7 @@ pub(super) fn read(
     Ok(())
 }
 
-fn add_row(row: &[&str; COLUMNS.len()], statement: &mut Statement) -> Result<(), String> {
+fn add_row(row: &[&str; COLUMNS.len()], statement: &mut BilledStatement) -> Result<(), String> {
     let [day, model, credential, unit, quantity, amount] = *row;
     let day = Day::parse(day).ok_or_else(|| format!("has a day {day:?}: expected 2026-01-31"))?;
     let named = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -104,7 +104,7 @@ mod tests {
     use crate::source::{StatementFile, read as read_files};
     use crate::statement::Provider;
 
-    fn statement(text: &str) -> Result<Statement, StatementError> {
+    fn statement(text: &str) -> Result<BilledStatement, StatementError> {
         read_files(Provider::Csv, &[StatementFile { name: "f", bytes: text.as_bytes() }])
     }
 

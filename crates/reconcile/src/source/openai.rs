@@ -10,7 +10,7 @@ use super::{Pages, list_unknown};
 use crate::amount::{Currency, Femtousd};
 use crate::day::Day;
 use crate::json::{JsonFields, JsonPlace};
-use crate::statement::{BilledKey, Measure, Statement, StatementError};
+use crate::statement::{BilledKey, BilledStatement, Measure, StatementError};
 
 /// Fields that say again what others say, or say nothing of what is billed.
 const KNOWN: [&str; 8] = [
@@ -27,7 +27,7 @@ const KNOWN: [&str; 8] = [
 pub(super) fn read_bucket(
     bucket: &JsonPlace<'_>,
     pages: &mut Pages,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<Day, StatementError> {
     let mut fields = bucket.fields()?;
     let (start, end) = (fields.require("start_time")?, fields.require("end_time")?);
@@ -48,7 +48,7 @@ pub(super) fn read_bucket(
 fn read_result(
     day: Day,
     result: &JsonPlace<'_>,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     let mut fields = result.fields()?;
     let object = fields.require("object")?.string()?;
@@ -92,7 +92,7 @@ fn read_result(
 fn read_completions(
     key: &BilledKey,
     fields: &mut JsonFields<'_>,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     let input = fields.require("input_tokens")?.whole()?;
     let text = fields.take_optional_count("input_text_tokens")?.unwrap_or(input);
@@ -129,7 +129,7 @@ fn read_completions(
 fn read_cost(
     mut key: BilledKey,
     fields: &mut JsonFields<'_>,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     let mut amount = fields.require("amount")?.fields()?;
     let value = amount.require("value")?.amount(Currency::Dollars)?;
@@ -172,7 +172,7 @@ mod tests {
     const USAGE: &str = include_str!("../../fixtures/openai_usage.json");
     const COSTS: &str = include_str!("../../fixtures/openai_costs.json");
 
-    fn statement(text: &str) -> Result<Statement, StatementError> {
+    fn statement(text: &str) -> Result<BilledStatement, StatementError> {
         read(Provider::OpenAi, &[StatementFile { name: "f", bytes: text.as_bytes() }])
     }
 

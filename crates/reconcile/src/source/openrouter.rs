@@ -8,12 +8,12 @@ use crate::Femtousd;
 use crate::amount::Currency;
 use crate::day::Day;
 use crate::json::JsonPlace;
-use crate::statement::{BilledKey, Measure, Statement, StatementError};
+use crate::statement::{BilledKey, BilledStatement, Measure, StatementError};
 
 pub(super) fn read_item(
     item: &JsonPlace<'_>,
     pages: &mut Pages,
-    statement: &mut Statement,
+    statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     pages.refuse_again("", item)?;
     let mut fields = item.fields()?;
@@ -49,7 +49,7 @@ mod tests {
 
     const ACTIVITY: &str = include_str!("../../fixtures/openrouter_activity.json");
 
-    fn statement(text: &str) -> Result<Statement, StatementError> {
+    fn statement(text: &str) -> Result<BilledStatement, StatementError> {
         read(Provider::OpenRouter, &[StatementFile { name: "f", bytes: text.as_bytes() }])
     }
 
