@@ -49,9 +49,10 @@ pub(super) struct Reconcile {
     /// credentials are added up.
     #[arg(long, value_name = "ID=NAME", value_parser = credential)]
     credential: Vec<(String, String)>,
-    /// A file that `tollgate ledger export` has written as JSON lines. Default: ask the running gateway.
+    /// A file that `tollgate ledger export` has written as JSON lines. Can be said several times, as for
+    /// the nodes of a fleet. Default: ask the running gateway.
     #[arg(long, value_name = "FILE")]
-    journal: Option<PathBuf>,
+    journal: Vec<PathBuf>,
     /// The data directory of a gateway that does not run. Default: ask the running gateway.
     #[arg(long, value_name = "DIR", conflicts_with = "journal")]
     data: Option<PathBuf>,
@@ -129,12 +130,15 @@ impl Reconcile {
 
     /// What the journal says that calls cost.
     fn own_lines(&self) -> anyhow::Result<Vec<OwnLine>> {
-        let mut lines = RecordLines::default();
-        if let Some(journal) = &self.journal {
-            let cannot = || format!("cannot read {}", journal.display());
-            let mut file = File::open(journal).with_context(cannot)?;
-            io::copy(&mut file, &mut lines).with_context(cannot)?;
-        } else {
+        let mut own = Vec::new();
+        for journal in &self.journal {
+            let mut lines = RecordLines::default();
+            let read = File::open(journal).and_then(|mut file| io::copy(&mut file, &mut lines));
+            let read = read.and_then(|_| lines.finish());
+            own.extend(read.with_context(|| format!("cannot read {}", journal.display()))?);
+        }
+        if self.journal.is_empty() {
+            let mut lines = RecordLines::default();
             let source = RecordSource {
                 data: self.data.as_deref(),
                 format: ExportFormat::Jsonl,
@@ -143,8 +147,9 @@ impl Reconcile {
                 operator: &self.operator,
             };
             source.write(&mut lines)?;
+            own = lines.finish()?;
         }
-        Ok(lines.finish()?)
+        Ok(own)
     }
 }
 

@@ -219,19 +219,15 @@ impl AmountGroup {
         difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
     }
 
-    /// Why amounts differ behind which there are no quantities.
+    /// Why amounts differ, by the amounts themselves: retries where they explain all of it, or else
+    /// estimates where the provider has at least what all other calls cost.
     pub(crate) fn class_alone(&self) -> DifferenceClass {
-        let difference = self.difference();
-        let below = |most: Femtousd| Femtousd::ZERO.minus(difference) < most.plus(TOLERANCE);
-        let has_estimates =
-            self.own.estimated_cost > Femtousd::ZERO || self.own.loss > Femtousd::ZERO;
+        let less = Femtousd::ZERO.minus(self.difference());
+        let has = |cost: Femtousd| cost > Femtousd::ZERO;
         let uncertain = self.own.estimated_cost.plus(self.own.retried_cost);
-        if difference < Femtousd::ZERO
-            && self.own.retried_cost > Femtousd::ZERO
-            && below(self.own.retried_cost)
-        {
+        if has(self.own.retried_cost) && has(less) && less < self.own.retried_cost.plus(TOLERANCE) {
             DifferenceClass::Retry
-        } else if has_estimates && below(uncertain) && difference < self.own.loss.plus(TOLERANCE) {
+        } else if has(self.own.estimated_cost) && less < uncertain.plus(TOLERANCE) {
             DifferenceClass::Tail
         } else {
             DifferenceClass::Unknown

@@ -137,6 +137,7 @@ fn amount(line: &MoneyLine) -> Value {
         "theirs": line.theirs.to_string(),
         "items": Map::from_iter(items),
         "ours": line.ours.to_string(),
+        "losses": line.losses.to_string(),
         "difference": line.theirs.minus(line.ours).to_string(),
         "because": line.because.iter().map(|class| class.as_str()).collect::<Vec<_>>(),
     })

@@ -91,6 +91,8 @@ pub struct MoneyLine {
     pub items: BTreeMap<String, Femtousd>,
     /// What the journal has.
     pub ours: Femtousd,
+    /// The most that estimated answers can have cost beyond ours, as far as the journal says it.
+    pub losses: Femtousd,
     /// Why both sides differ.
     pub class: DifferenceClass,
     /// The classes of the quantities behind it.
