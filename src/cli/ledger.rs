@@ -13,16 +13,14 @@ use super::admin_call::AdminRequest;
 use super::asked::{OutputOptions, Pages, with_query};
 use super::exit::CODES;
 use super::operator::AdminOptions;
+use super::records::RecordSource;
 use super::repair::RepairArgs;
 use super::sheets::{ENTRIES, JOURNAL, LOSSES, MARGINS};
 use super::{accounts, archive};
-use crate::ledger::{AccountId, Balance, ExportFormat, OfflineRecords, Report, Seq, verify};
+use crate::ledger::{AccountId, Balance, ExportFormat, Report, Seq, verify};
 
 /// How long a gateway may take to check its journal: somewhat longer than it allows itself.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
-/// How long an export may be silent: a gateway that looks for one account's records reads a segment
-/// (64 MiB) in less.
-const SILENCE: Duration = Duration::from_secs(120);
 /// Bytes that are written together.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -266,45 +264,19 @@ impl ExportArgs {
     }
 
     fn write(&self, out: &mut impl std::io::Write) -> anyhow::Result<()> {
-        match &self.data {
-            Some(data) => self.write_offline(data, out)?,
-            None => self.write_asked(out)?,
-        }
+        let source = RecordSource {
+            data: self.data.as_deref(),
+            format: match self.format {
+                RecordFormat::Jsonl => ExportFormat::Jsonl,
+                RecordFormat::Csv => ExportFormat::Csv,
+            },
+            account: self.account,
+            from_seq: self.from_seq,
+            operator: &self.operator,
+        };
+        source.write(out)?;
         out.flush()?;
         Ok(())
-    }
-
-    fn write_offline(&self, data: &Path, out: &mut impl std::io::Write) -> anyhow::Result<()> {
-        let format = match self.format {
-            RecordFormat::Jsonl => ExportFormat::Jsonl,
-            RecordFormat::Csv => ExportFormat::Csv,
-        };
-        archive::connect(data, &self.operator.files)?;
-        let records = OfflineRecords::open(data, self.from_seq.unwrap_or_default())?;
-        out.write_all(&format.head())?;
-        for record in records {
-            let (seq, record) = record?;
-            if self.account.is_none_or(|account| record.account() == account) {
-                out.write_all(&format.line(seq, &record))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn write_asked(&self, out: &mut impl std::io::Write) -> anyhow::Result<()> {
-        let format = match self.format {
-            RecordFormat::Jsonl => "jsonl",
-            RecordFormat::Csv => "csv",
-        };
-        let account = self.account.map(|account| account.to_string());
-        let from_seq = self.from_seq.map(|seq| seq.to_string());
-        let query = [
-            ("format", Some(format)),
-            ("account", account.as_deref()),
-            ("from_seq", from_seq.as_deref()),
-        ];
-        let ask = AdminRequest::get(with_query("/admin/v1/ledger/export", &query));
-        self.operator.stream(&ask, SILENCE, &mut |piece| out.write_all(piece))
     }
 }
 

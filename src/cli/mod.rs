@@ -14,6 +14,8 @@ mod files;
 mod schema;
 mod sim;
 mod ledger;
+mod records;
+mod reconcile;
 mod backup;
 mod route;
 mod operator;
@@ -110,6 +112,8 @@ enum Command {
     Route(route::RouteArgs),
     /// The ledger: what happened to an account's money, checks and exports.
     Ledger(ledger::LedgerArgs),
+    /// Hold what a provider says it billed against the journal, and say why they differ.
+    Reconcile(reconcile::Reconcile),
     /// Copy the data directory of a gateway, which may be running.
     Backup(backup::Backup),
     /// Make a data directory of a backup, or of one as it was at some moment.
@@ -137,6 +141,7 @@ impl Cli {
             Command::Healthcheck(command) => command.run(),
             Command::Route(command) => command.run(),
             Command::Ledger(command) => command.run(),
+            Command::Reconcile(command) => command.run(),
             Command::Backup(command) => command.run(),
             Command::Restore(command) => command.run(),
             Command::Prices(command) => command.run(),

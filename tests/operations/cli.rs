@@ -564,6 +564,12 @@ fn the_examples_of_the_page_work() {
     std::fs::write(directory.join("config.yaml"), litellm).expect("a file");
     let prices = include_str!("../../crates/catalogue/fixtures/litellm.json");
     std::fs::write(directory.join("prices.json"), prices).expect("a file");
+    for (name, text) in [
+        ("invoice.csv", include_str!("../../crates/reconcile/fixtures/invoice.csv")),
+        ("costs.jsonl", include_str!("../../crates/reconcile/fixtures/journal.jsonl")),
+    ] {
+        std::fs::write(directory.join(name), text).expect("a file");
+    }
     operated.call("gpt-4o-mini");
     let (_, database) = crate::harness::postgres::Postgres::shared().database("page");
     let routes = std::fs::read_to_string(directory.join("routes.yaml")).expect("the file");

@@ -21,6 +21,7 @@ mod names;
 mod observability;
 mod python;
 mod readme;
+mod reconcile;
 mod reload;
 mod request_log;
 mod request_log_files;

@@ -1,0 +1,277 @@
+//! Why quantities differ, and why amounts do that no quantities explain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_money::price::{Side, Unit};
+
+use crate::amount::Femtousd;
+use crate::day::Day;
+use crate::report::{DifferenceClass, StatementKey};
+use crate::statement::Measure;
+use crate::totals::{OwnSums, UnitSums};
+
+/// The most days over which a difference may come back: providers count a call by its end, or by when
+/// they have written it down, and not weeks later.
+const LAG_DAYS_MAX: usize = 7;
+/// What is below this is agreement: a micro-dollar.
+pub(crate) const TOLERANCE: Femtousd = Femtousd::new(1_000_000_000);
+/// The most by which the rounding of one call can have raised our amount: a nano-dollar.
+const ROUNDING_PER_CALL: i128 = 1_000_000;
+
+/// What both sides say that one day, model and credential used.
+#[derive(Debug, Default)]
+pub(crate) struct QuantityGroup {
+    pub(crate) theirs: BTreeMap<Measure, i128>,
+    pub(crate) own: OwnSums,
+    /// The provider's number of requests, where it says it.
+    pub(crate) calls: Option<i128>,
+    /// Whether we have never used the model or the credential.
+    pub(crate) is_foreign: bool,
+    /// The measures that differ: by how much, and why.
+    pub(crate) differences: BTreeMap<Measure, QuantityDifference>,
+}
+
+/// By how much a quantity of the provider is above ours, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuantityDifference {
+    pub(crate) amount: i128,
+    pub(crate) class: Option<DifferenceClass>,
+}
+
+/// What both sides say that one day, model and credential came to.
+#[derive(Debug, Default)]
+pub(crate) struct AmountGroup {
+    pub(crate) theirs: Femtousd,
+    pub(crate) items: BTreeMap<String, Femtousd>,
+    pub(crate) own: OwnSums,
+    pub(crate) is_foreign: bool,
+}
+
+/// Finds what differs in groups of quantities, and why. The rules are those of [`reconcile`], in order.
+///
+/// [`reconcile`]: crate::reconcile
+pub(crate) fn classify_quantities(
+    groups: &mut BTreeMap<StatementKey, QuantityGroup>,
+    measures: &BTreeSet<Measure>,
+) {
+    for group in groups.values_mut() {
+        group.find_differences(measures);
+        group.classify_at_once();
+    }
+    for (key, measure) in lagging(groups) {
+        let group = groups.get_mut(&key);
+        if let Some(found) = group.and_then(|group| group.differences.get_mut(&measure)) {
+            found.class = Some(DifferenceClass::Lag);
+        }
+    }
+    for group in groups.values_mut() {
+        group.classify_rest();
+    }
+}
+
+impl QuantityGroup {
+    fn find_differences(&mut self, measures: &BTreeSet<Measure>) {
+        for measure in measures {
+            let theirs = self.theirs.get(measure).copied().unwrap_or_default();
+            let amount = theirs.saturating_sub(self.own.total(*measure));
+            if amount != 0 {
+                self.differences.insert(*measure, QuantityDifference { amount, class: None });
+            }
+        }
+    }
+
+    /// What the group shows by itself, exactly.
+    fn classify_at_once(&mut self) {
+        if self.is_foreign {
+            self.set_all(|_| true, DifferenceClass::Elsewhere);
+            return;
+        }
+        let is_token = |measure: Measure| measure.side() != Side::Made;
+        if self.sum(is_token) == 0 {
+            self.set_all(is_token, DifferenceClass::Unit);
+        }
+        for side in [Side::Input, Side::Output] {
+            if self.sum(|measure| measure.side() == side) == 0 {
+                self.set_all(|measure| measure.side() == side, DifferenceClass::Unit);
+            }
+        }
+    }
+
+    fn sum(&self, counts: impl Fn(Measure) -> bool) -> i128 {
+        let counted = self.differences.iter().filter(|(measure, _)| counts(**measure));
+        counted.fold(0, |sum, (_, difference)| sum.saturating_add(difference.amount))
+    }
+
+    fn set_all(&mut self, counts: impl Fn(Measure) -> bool, class: DifferenceClass) {
+        let counted = self.differences.iter_mut().filter(|(measure, _)| counts(**measure));
+        for (_, difference) in counted {
+            difference.class = Some(class);
+        }
+    }
+
+    fn classify_rest(&mut self) {
+        let measures: Vec<Measure> = self.differences.keys().copied().collect();
+        for measure in measures {
+            let class = self.rest_class(measure);
+            if let Some(difference) = self.differences.get_mut(&measure) {
+                difference.class.get_or_insert(class);
+            }
+        }
+    }
+
+    /// The class of a difference that is neither exact nor comes back. Tokens of one side are looked at
+    /// together: nobody knows what of an estimate came from a cache.
+    fn rest_class(&self, measure: Measure) -> DifferenceClass {
+        let side = measure.side();
+        let is_peer = |other: Measure| match side {
+            Side::Made => other == measure,
+            Side::Input | Side::Output => other.side() == side,
+        };
+        let sum = |sums: &UnitSums| {
+            let units = Unit::ALL.iter().map(|unit| Measure::Of(*unit));
+            let counts = match measure {
+                Measure::Of(_) => units.filter(|unit| is_peer(*unit)).map(|unit| sums.get(unit)),
+                Measure::AllInput | Measure::AllOutput => return sums.get(measure),
+            };
+            counts.fold(0_i128, i128::saturating_add)
+        };
+        let (retried, estimated) = (sum(&self.own.retried), sum(&self.own.estimated));
+        let difference = self.sum(is_peer);
+        // What the upstream itself has said, it must bill.
+        let has_known = self.differences.keys().filter(|other| is_peer(**other)).all(|other| {
+            self.theirs.get(other).copied().unwrap_or_default() >= self.own.known.get(*other)
+        });
+        let is_more = self.differences.get(&measure).is_some_and(|one| one.amount > 0);
+        let more_calls = self.calls.is_some_and(|calls| calls > self.own.calls);
+        if has_known && difference < 0 && retried.saturating_add(difference) >= 0 {
+            DifferenceClass::Retry
+        } else if has_known && estimated > 0 {
+            DifferenceClass::Tail
+        } else if is_more && more_calls && self.own.uncertain == 0 {
+            DifferenceClass::Elsewhere
+        } else {
+            DifferenceClass::Unknown
+        }
+    }
+}
+
+/// The differences without a class that come back on the days behind them.
+fn lagging(groups: &BTreeMap<StatementKey, QuantityGroup>) -> Vec<(StatementKey, Measure)> {
+    let mut series: BTreeMap<_, Vec<(Day, i128)>> = BTreeMap::new();
+    for (key, group) in groups {
+        for (measure, difference) in &group.differences {
+            if difference.class.is_none() {
+                let place = (key.model.clone(), key.credential.clone(), *measure);
+                series.entry(place).or_default().push((key.day, difference.amount));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for ((model, credential, measure), days) in series {
+        for day in days_that_cancel(&days, |sum| sum == 0) {
+            let (model, credential) = (model.clone(), credential.clone());
+            found.push((StatementKey { day, model, credential }, measure));
+        }
+    }
+    found
+}
+
+/// The days of runs of consecutive days, each with a difference, that together come to nothing. The
+/// days are in order.
+fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> Vec<Day> {
+    let mut found = Vec::new();
+    let mut rest = days;
+    while let Some(((first, amount), behind)) = rest.split_first() {
+        let (mut sum, mut last) = (*amount, *first);
+        let mut run = vec![*first];
+        for (day, amount) in behind.iter().take(LAG_DAYS_MAX.saturating_sub(1)) {
+            if *day != last.next() {
+                break;
+            }
+            sum = sum.saturating_add(*amount);
+            last = *day;
+            run.push(*day);
+            if is_nothing(sum) {
+                break;
+            }
+        }
+        let is_run = run.len() > 1 && is_nothing(sum);
+        let taken = if is_run { run.len() } else { 1 };
+        if is_run {
+            found.append(&mut run);
+        }
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    found
+}
+
+impl AmountGroup {
+    /// By how much the provider's amount is above ours.
+    pub(crate) fn difference(&self) -> Femtousd {
+        self.theirs.minus(self.own.cost)
+    }
+
+    /// Whether both sides say the same, but for less than a micro-dollar and what the rounding of our
+    /// calls can have added.
+    pub(crate) fn agrees(&self) -> bool {
+        let rounding = Femtousd::new(self.own.calls.saturating_mul(ROUNDING_PER_CALL));
+        let difference = self.difference();
+        difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
+    }
+
+    /// Why amounts differ, by the amounts themselves: retries where they explain all of it, or else
+    /// estimates where the provider has at least what all other calls cost.
+    pub(crate) fn class_alone(&self) -> DifferenceClass {
+        let less = Femtousd::ZERO.minus(self.difference());
+        let has = |cost: Femtousd| cost > Femtousd::ZERO;
+        let uncertain = self.own.estimated_cost.plus(self.own.retried_cost);
+        if has(self.own.retried_cost) && has(less) && less < self.own.retried_cost.plus(TOLERANCE) {
+            DifferenceClass::Retry
+        } else if has(self.own.estimated_cost) && less < uncertain.plus(TOLERANCE) {
+            DifferenceClass::Tail
+        } else {
+            DifferenceClass::Unknown
+        }
+    }
+}
+
+/// The keys of amounts that differ and come back on the days behind them.
+pub(crate) fn lagging_amounts<'g>(
+    differing: impl Iterator<Item = (&'g StatementKey, &'g AmountGroup)>,
+) -> BTreeSet<StatementKey> {
+    let mut series: BTreeMap<_, Vec<(Day, i128)>> = BTreeMap::new();
+    for (key, group) in differing {
+        let place = (key.model.clone(), key.credential.clone());
+        series.entry(place).or_default().push((key.day, group.difference().get()));
+    }
+    let is_nothing = |sum: i128| Femtousd::new(sum).magnitude() < TOLERANCE;
+    let mut found = BTreeSet::new();
+    for ((model, credential), days) in series {
+        for day in days_that_cancel(&days, is_nothing) {
+            let (model, credential) = (model.clone(), credential.clone());
+            found.insert(StatementKey { day, model, credential });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_days_cancel() {
+        let day = |number| Day::from_number(number).expect("a day");
+        let days = |pairs: &[(u32, i128)]| -> Vec<u32> {
+            let days: Vec<_> = pairs.iter().map(|(number, sum)| (day(*number), *sum)).collect();
+            let found = days_that_cancel(&days, |sum| sum == 0);
+            pairs.iter().map(|(number, _)| *number).filter(|n| found.contains(&day(*n))).collect()
+        };
+        assert_eq!(days(&[(1, -5), (2, 5)]), [1, 2]);
+        assert_eq!(days(&[(1, 9), (2, -5), (3, 2), (4, 3), (5, 1)]), [2, 3, 4]);
+        assert_eq!(days(&[(1, -5), (3, 5)]), [0_u32; 0], "not neighbours");
+        assert_eq!(days(&[(1, -5), (2, 4)]), [0_u32; 0], "not opposite");
+        let long: Vec<_> = (1..=8).map(|n| (n, if n == 8 { 7 } else { -1 })).collect();
+        assert_eq!(days(&long), [0_u32; 0], "longer than a week");
+    }
+}

@@ -1,0 +1,258 @@
+//! A statement, held against the journal.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::amount::Femtousd;
+use crate::classify::{AmountGroup, QuantityGroup, classify_quantities, lagging_amounts};
+use crate::names::{Grain, SharedNames};
+use crate::own::OwnLine;
+use crate::report::{DifferenceClass, MoneyLine, QuantityLine, Reconciliation, StatementKey};
+use crate::statement::BilledStatement;
+
+/// The provider's ids of credentials and projects, each with the name of ours that it is. A credential
+/// without a name has that of its upstream.
+pub type CredentialNames = BTreeMap<String, String>;
+
+/// Holds a statement against the journal, by UTC day, model and credential: quantities by unit exactly,
+/// amounts up to a micro-dollar and a nano-dollar for each call, by which a call's cost is rounded up.
+/// Only days of the statement are compared. Where the statement does not tell models or credentials
+/// apart, or no id of it stands for a credential of ours, they are added up.
+///
+/// A quantity that differs has the first of these classes that fits:
+///
+/// 1. `elsewhere`: we have never used the model or the credential.
+/// 2. `unit`: all input tokens together are as many on both sides, or all output tokens, or all tokens.
+/// 3. `lag`: the differences of up to seven consecutive days come to zero.
+/// 4. `retry`: all tokens of its side together are fewer than ours, by at most what tries have that were
+///    followed by others, and no unit has less than the provider has said itself.
+/// 5. `tail`: we have estimated answers, and no unit of the side has less than the provider has said
+///    itself.
+/// 6. `elsewhere`: more than ours, in more requests than ours, none of which is estimated or was
+///    followed by another.
+/// 7. `unknown`.
+///
+/// An amount that differs has the class of the quantities that it is for: `price` where all agree and
+/// count all that we have used. By itself it is `retry` where it is less by at most what such tries
+/// cost, and `tail` where we have estimated answers and it is at least what all other calls cost; that
+/// chooses where the quantities have several classes. Where the statement has no quantities for it, it is
+/// `elsewhere` and `lag` by the rules above, one of those two by itself, or else `unknown`: without
+/// quantities nobody can tell a price.
+#[must_use]
+pub fn reconcile(
+    own: &[OwnLine],
+    statement: &BilledStatement,
+    credentials: &CredentialNames,
+) -> Reconciliation {
+    let names = SharedNames::new(own, credentials);
+    let mut report = Reconciliation { notes: statement.notes.clone(), ..Reconciliation::default() };
+    for line in &statement.unused {
+        report.skip(&line.what, line.amount);
+    }
+    let days = |line: &OwnLine| {
+        [&statement.quantity_days, &statement.amount_days]
+            .iter()
+            .any(|days| days.contains(&line.day))
+    };
+    for line in own.iter().filter(|line| !days(line)) {
+        report.skip("calls of ours on days that the statement does not have", line.cost.into());
+    }
+    note_unused_credentials(own, statement, credentials, &mut report);
+    let quantities = compare_quantities(own, statement, &names, &mut report);
+    compare_amounts(own, statement, &names, &quantities, &mut report);
+    report
+}
+
+/// Quantities of the statement and of the journal by what is compared, with the classes of those that
+/// differ.
+fn compare_quantities(
+    own: &[OwnLine],
+    statement: &BilledStatement,
+    names: &SharedNames<'_>,
+    report: &mut Reconciliation,
+) -> BTreeMap<StatementKey, QuantityGroup> {
+    let keys = statement.quantities.iter().map(|line| &line.key);
+    let grain = names.grain(keys.chain(statement.calls.iter().map(|line| &line.key)));
+    let mut groups: BTreeMap<StatementKey, QuantityGroup> = BTreeMap::new();
+    for line in &statement.quantities {
+        let Some(resolved) = names.resolve(&line.key, grain) else {
+            report.skip("quantities without a model", Femtousd::ZERO);
+            continue;
+        };
+        let group = groups.entry(resolved.key).or_default();
+        group.is_foreign |= resolved.is_foreign;
+        let sum = group.theirs.entry(line.measure).or_default();
+        *sum = sum.saturating_add(i128::from(line.count));
+    }
+    for line in &statement.calls {
+        let Some(resolved) = names.resolve(&line.key, grain) else { continue };
+        let group = groups.entry(resolved.key).or_default();
+        group.is_foreign |= resolved.is_foreign;
+        let calls = group.calls.get_or_insert_default();
+        *calls = calls.saturating_add(i128::from(line.count));
+    }
+    let billed: BTreeSet<_> = groups.keys().map(|key| key.model.clone()).collect();
+    for line in own.iter().filter(|line| statement.quantity_days.contains(&line.day)) {
+        let key = names.own_key(line, grain);
+        if statement.is_partial && !billed.contains(&key.model) {
+            let model = &line.model;
+            report.skip(
+                format!("the model {model}: the usage export has none of it"),
+                line.cost.into(),
+            );
+            continue;
+        }
+        groups.entry(key).or_default().own.add(line);
+    }
+    classify_quantities(&mut groups, &statement.measures);
+    for (key, group) in &groups {
+        let used = statement.measures.iter().filter(|measure| {
+            group.theirs.contains_key(measure) || group.own.total(**measure) != 0
+        });
+        let agreeing = used.filter(|measure| !group.differences.contains_key(measure)).count();
+        report.agreeing =
+            report.agreeing.saturating_add(u64::try_from(agreeing).unwrap_or(u64::MAX));
+        for (measure, difference) in &group.differences {
+            report.quantities.push(QuantityLine {
+                key: key.clone(),
+                measure: *measure,
+                theirs: group.theirs.get(measure).copied().unwrap_or_default(),
+                ours: group.own.total(*measure),
+                class: difference.class.unwrap_or(DifferenceClass::Unknown),
+            });
+        }
+    }
+    note_grain(grain, !groups.is_empty(), "quantities", report);
+    groups
+}
+
+fn compare_amounts(
+    own: &[OwnLine],
+    statement: &BilledStatement,
+    names: &SharedNames<'_>,
+    quantities: &BTreeMap<StatementKey, QuantityGroup>,
+    report: &mut Reconciliation,
+) {
+    let grain = names.grain(statement.amounts.iter().map(|line| &line.key));
+    let mut groups: BTreeMap<StatementKey, AmountGroup> = BTreeMap::new();
+    for line in &statement.amounts {
+        let Some(resolved) = names.resolve(&line.key, grain) else {
+            report.skip("amounts without a model", line.amount);
+            continue;
+        };
+        let group = groups.entry(resolved.key).or_default();
+        group.is_foreign |= resolved.is_foreign;
+        group.theirs = group.theirs.plus(line.amount);
+        if let Some(item) = &line.item {
+            let sum = group.items.entry(item.clone()).or_default();
+            *sum = sum.plus(line.amount);
+        }
+    }
+    for line in own.iter().filter(|line| statement.amount_days.contains(&line.day)) {
+        groups.entry(names.own_key(line, grain)).or_default().own.add(line);
+    }
+    note_grain(grain, !groups.is_empty(), "amounts", report);
+    let is_alone = |key: &StatementKey| is_without_quantities(key, quantities);
+    let differing = groups.iter().filter(|(key, group)| !group.agrees() && is_alone(key));
+    let lagging = lagging_amounts(differing.filter(|(_, group)| !group.is_foreign));
+    for (key, group) in groups {
+        if group.agrees() {
+            report.agreeing = report.agreeing.saturating_add(1);
+            report.rest_max = report.rest_max.max(group.difference().magnitude());
+            continue;
+        }
+        let because = classes_behind(&key, quantities);
+        let class = if group.is_foreign {
+            DifferenceClass::Elsewhere
+        } else if let Some(first) = because.first() {
+            let alone = group.class_alone();
+            match because.len() {
+                1 => *first,
+                _ if because.contains(&alone) => alone,
+                _ => DifferenceClass::Unknown,
+            }
+        } else if lagging.contains(&key) {
+            DifferenceClass::Lag
+        } else if is_alone(&key) {
+            group.class_alone()
+        } else if group.own.has_more_than(&statement.measures) {
+            DifferenceClass::Unknown
+        } else {
+            DifferenceClass::Price
+        };
+        let AmountGroup { theirs, items, own, .. } = group;
+        let (ours, losses) = (own.cost, own.loss);
+        report.amounts.push(MoneyLine { key, theirs, items, ours, losses, class, because });
+    }
+}
+
+/// Whether a quantity's key is a part of an amount's.
+fn is_within(quantity: &StatementKey, amount: &StatementKey) -> bool {
+    let matches = |fine: &Option<String>, coarse: &Option<String>| {
+        fine.is_none() || coarse.is_none() || fine == coarse
+    };
+    quantity.day == amount.day
+        && matches(&quantity.model, &amount.model)
+        && matches(&quantity.credential, &amount.credential)
+}
+
+fn is_without_quantities(
+    amount: &StatementKey,
+    quantities: &BTreeMap<StatementKey, QuantityGroup>,
+) -> bool {
+    !on_day(amount, quantities).any(|(key, _)| is_within(key, amount))
+}
+
+/// The classes of the quantities that an amount is for.
+fn classes_behind(
+    amount: &StatementKey,
+    quantities: &BTreeMap<StatementKey, QuantityGroup>,
+) -> BTreeSet<DifferenceClass> {
+    let within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
+    let differences = within.flat_map(|(_, group)| group.differences.values());
+    differences.filter_map(|difference| difference.class).collect()
+}
+
+/// The groups of an amount's day: a month by the hour has many others.
+fn on_day<'q>(
+    amount: &StatementKey,
+    quantities: &'q BTreeMap<StatementKey, QuantityGroup>,
+) -> impl Iterator<Item = (&'q StatementKey, &'q QuantityGroup)> {
+    let at = |day| StatementKey { day, model: None, credential: None };
+    quantities.range(at(amount.day)..at(amount.day.next()))
+}
+
+/// Says which `--credential` stands for nothing on one of both sides.
+fn note_unused_credentials(
+    own: &[OwnLine],
+    statement: &BilledStatement,
+    credentials: &CredentialNames,
+    report: &mut Reconciliation,
+) {
+    let quantities = statement.quantities.iter().map(|line| &line.key);
+    let keys = quantities.chain(statement.amounts.iter().map(|line| &line.key));
+    let ids: BTreeSet<&String> = keys.flat_map(|key| &key.ids).collect();
+    for (id, name) in credentials {
+        if !ids.contains(id) {
+            report.notes.insert(format!("the statement has nothing of {id}"));
+        }
+        if !own.iter().any(|line| line.credential_name() == name) {
+            report.notes.insert(format!("the journal has no costs of the credential {name}"));
+        }
+    }
+}
+
+/// Says by what lines of a kind were not told apart.
+fn note_grain(grain: Grain, is_any: bool, what: &str, report: &mut Reconciliation) {
+    if is_any && !grain.by_model {
+        report.notes.insert(format!("{what} are not told apart by model"));
+    }
+    if is_any && !grain.by_credential {
+        report.notes.insert(format!(
+            "{what} are not told apart by credential: the statement has none, or none of its ids is \
+             said to be one of ours"
+        ));
+    }
+}

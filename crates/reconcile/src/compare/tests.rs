@@ -1,0 +1,169 @@
+//! Statements against journals of a few calls.
+
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::Usage;
+
+use super::*;
+use crate::day::Day;
+use crate::own::OwnKind;
+use crate::source::{StatementFile, read};
+use crate::statement::Provider;
+
+/// A call on a day of January 2026 with so many tokens of input and output, at 1000 nano-dollars.
+fn call(day: u32, model: &str, input: u64, output: u64) -> OwnLine {
+    let mut usage = Usage::ZERO;
+    (usage.input_tokens, usage.output_tokens) = (input, output);
+    OwnLine {
+        day: Day::parse(&format!("2026-01-{day:02}")).expect("a day"),
+        upstream: "there".to_owned(),
+        credential: String::new(),
+        model: model.to_owned(),
+        kind: OwnKind::Answer,
+        is_estimated: false,
+        usage,
+        cost: Nanousd::new(i64::try_from((input + output) * 1000).expect("small")),
+        loss: Nanousd::ZERO,
+    }
+}
+
+fn estimated(line: OwnLine, loss: i64) -> OwnLine {
+    OwnLine { is_estimated: true, loss: Nanousd::new(loss), ..line }
+}
+
+/// Holds rows of a CSV statement against the journal: its differences as text, and the report.
+fn compare(rows: &str, own: &[OwnLine]) -> (Vec<String>, Reconciliation) {
+    let text = format!("day,model,credential,unit,quantity,amount\n{rows}");
+    let file = StatementFile { name: "f", bytes: text.as_bytes() };
+    let statement = read(Provider::Csv, &[file]).expect("a statement");
+    let report = reconcile(own, &statement, &CredentialNames::new());
+    let quantities = report.quantities.iter().map(|line| {
+        let (day, unit) = (line.key.day, line.measure.name());
+        format!("{} {day} {unit} {}", line.class.as_str(), line.theirs - line.ours)
+    });
+    let amounts = report.amounts.iter().map(|line| {
+        let difference = line.theirs.minus(line.ours);
+        format!("{} {} amount {difference}", line.class.as_str(), line.key.day)
+    });
+    (quantities.chain(amounts).collect(), report)
+}
+
+#[test]
+fn amounts_alone_have_the_classes_that_they_can_show() {
+    let retry = OwnLine { kind: OwnKind::Retry, ..estimated(call(4, "m", 50, 50), 0) };
+    let own = [
+        call(1, "m", 50, 50),
+        call(2, "m", 50, 50),
+        estimated(call(3, "m", 50, 50), 40_000),
+        call(4, "m", 50, 50),
+        retry,
+        call(6, "m", 50, 50),
+        call(8, "m", 50, 50),
+    ];
+    let rows = "2026-01-01,m,,,,0.00003\n2026-01-02,m,,,,0.00017\n2026-01-03,m,,,,0.00013\n\
+                2026-01-04,m,,,,0.0001\n2026-01-06,m,,,,0.00019\n2026-01-08,m,,,,0.0001\n\
+                2026-01-08,stranger,,,,0.5\n";
+    let (found, report) = compare(rows, &own);
+    assert_eq!(
+        found,
+        [
+            "lag 2026-01-01 amount -0.00007",
+            "lag 2026-01-02 amount 0.00007",
+            "tail 2026-01-03 amount 0.00003",
+            "retry 2026-01-04 amount -0.0001",
+            "unknown 2026-01-06 amount 0.00009",
+            "elsewhere 2026-01-08 amount 0.50",
+        ]
+    );
+    assert_eq!((report.agreeing, report.notes.len()), (1, 1), "{report:?}");
+}
+
+#[test]
+fn an_amount_without_a_model_is_compared_by_day() {
+    let own = [call(1, "m", 50, 50), call(1, "n", 50, 50)];
+    let (found, report) = compare("2026-01-01,,,,,0.0002\n", &own);
+    assert!(found.is_empty() && report.agreeing == 1, "{report:?}");
+    assert!(report.notes.contains("amounts are not told apart by model"));
+    let (found, report) = compare("2026-01-01,,,,,0.0002\n2026-01-01,m,,,,0.0001\n", &own);
+    assert_eq!(found, ["unknown 2026-01-01 amount -0.0001"], "of the other model");
+    assert_eq!(report.skipped["amounts without a model"].amount.to_string(), "0.0002");
+}
+
+#[test]
+fn an_estimate_does_not_know_what_came_from_a_cache() {
+    let own = [call(1, "m", 50, 50), estimated(call(1, "m", 100, 20), 0)];
+    let rows = "2026-01-01,m,,input_tokens,70,\n2026-01-01,m,,cache_read_tokens,90,\n\
+                2026-01-01,m,,output_tokens,300,\n";
+    let expected = [
+        "tail 2026-01-01 input_tokens -80",
+        "tail 2026-01-01 cache_read_tokens 90",
+        "tail 2026-01-01 output_tokens 230",
+    ];
+    assert_eq!(compare(rows, &own).0, expected);
+    let less = rows.replace(",70,", ",40,");
+    let expected = [
+        "unknown 2026-01-01 input_tokens -110",
+        "unknown 2026-01-01 cache_read_tokens 90",
+        "tail 2026-01-01 output_tokens 230",
+    ];
+    assert_eq!(compare(&less, &own).0, expected, "less than the provider itself has said");
+}
+
+#[test]
+fn an_amount_chooses_between_the_classes_of_its_quantities() {
+    let retry = OwnLine { kind: OwnKind::Retry, ..estimated(call(1, "m", 50, 50), 0) };
+    let own = [call(1, "m", 50, 50), estimated(call(1, "m", 50, 50), 7000), retry];
+    let rows = |amount: &str| {
+        format!("2026-01-01,m,,input_tokens,110,{amount}\n2026-01-01,m,,output_tokens,300,\n")
+    };
+    let (found, report) = compare(&rows("0.00041"), &own);
+    let expected = [
+        "retry 2026-01-01 input_tokens -40",
+        "tail 2026-01-01 output_tokens 150",
+        "tail 2026-01-01 amount 0.00011",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(report.amounts[0].losses.to_string(), "0.000007");
+    assert_eq!(compare(&rows("0.00021"), &own).0[2], "retry 2026-01-01 amount -0.00009");
+    assert_eq!(compare(&rows("0.00009"), &own).0[2], "unknown 2026-01-01 amount -0.00021");
+}
+
+#[test]
+fn what_nothing_explains_is_unknown() {
+    let own = [call(1, "m", 50, 50)];
+    let rows = "2026-01-01,m,,input_tokens,60,0.00006\n2026-01-01,m,,output_tokens,50,0.0001\n";
+    let expected = ["unknown 2026-01-01 input_tokens 10", "unknown 2026-01-01 amount 0.00006"];
+    assert_eq!(compare(rows, &own).0, expected);
+    let more = format!("{rows}2026-01-01,m,,calls,2,\n");
+    assert!(compare(&more, &own).0.iter().all(|line| line.starts_with("elsewhere")));
+}
+
+#[test]
+fn rounding_of_calls_is_agreement_and_a_micro_dollar_is_not() {
+    let many: Vec<_> = (0..5000).map(|_| call(1, "m", 1, 0)).collect();
+    let rows = |amount: &str| format!("2026-01-01,m,,input_tokens,5000,{amount}\n");
+    let expected: [&str; 0] = [];
+    assert_eq!(compare(&rows("0.005000999"), &many).0, expected);
+    assert_eq!(compare(&rows("0.005001"), &many).0, ["price 2026-01-01 amount 0.000001"]);
+    assert_eq!(compare(&rows("0.004995"), &many).0, expected, "5000 calls are rounded up");
+    assert_eq!(compare(&rows("0.004994"), &many).0, ["price 2026-01-01 amount -0.000006"]);
+}
+
+#[test]
+fn what_the_statement_cannot_have_is_not_compared() {
+    let own = [call(1, "m", 50, 50), call(1, "embedding", 70, 0), call(9, "m", 1, 1)];
+    let page = r#"{"data": [{"start_time": 1767225600, "end_time": 1767312000, "results": [
+        {"object": "organization.usage.completions.result", "model": "m", "input_tokens": 50,
+         "output_tokens": 50}]}]}"#;
+    let file = StatementFile { name: "f", bytes: page.as_bytes() };
+    let statement = read(Provider::OpenAi, &[file]).expect("a statement");
+    let report = reconcile(&own, &statement, &CredentialNames::new());
+    assert!(!report.is_different() && report.agreeing == 2, "{report:?}");
+    let skipped: Vec<_> = report.skipped.keys().map(String::as_str).collect();
+    assert_eq!(
+        skipped,
+        [
+            "calls of ours on days that the statement does not have",
+            "the model embedding: the usage export has none of it"
+        ]
+    );
+}

@@ -1,0 +1,190 @@
+//! Costs and losses in the records that `tollgate ledger export` writes as JSON lines.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+use thiserror::Error;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{UNITS, Usage};
+
+use crate::day::Day;
+use crate::own::{OwnKind, OwnLine};
+
+/// Why a record cannot be used.
+#[derive(Debug, Error)]
+#[error("line {line} of the journal {why}")]
+pub struct JournalError {
+    line: u64,
+    why: String,
+}
+
+/// Records that are read one after the other.
+#[derive(Debug, Default)]
+pub struct JournalReading {
+    /// Lines so far, of any kind.
+    count: u64,
+    costs: Vec<(String, OwnLine)>,
+    /// The most that a request can have cost beyond its records of costs.
+    losses: HashMap<String, Nanousd>,
+}
+
+#[derive(Deserialize)]
+struct RecordKind<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct CostRecord {
+    at: String,
+    request_id: String,
+    upstream: String,
+    credential: String,
+    upstream_model: String,
+    cost_kind: String,
+    usage: BTreeMap<String, u64>,
+    usage_source: String,
+    cost: Nanousd,
+}
+
+#[derive(Deserialize)]
+struct LossRecord {
+    request_id: String,
+    cause: String,
+    amount: Nanousd,
+}
+
+impl JournalReading {
+    /// Reads the next record. Other kinds than costs and losses say nothing here.
+    ///
+    /// # Errors
+    /// When it is no record of an export.
+    pub fn read(&mut self, line: &str) -> Result<(), JournalError> {
+        self.count = self.count.saturating_add(1);
+        self.take(line).map_err(|why| JournalError { line: self.count, why })
+    }
+
+    fn take(&mut self, line: &str) -> Result<(), String> {
+        let wrong = |error: serde_json::Error| format!("is no record as it is exported: {error}");
+        if line.trim().is_empty() {
+            return Ok(());
+        }
+        let record: RecordKind<'_> = serde_json::from_str(line).map_err(wrong)?;
+        match record.kind.as_ref() {
+            "cost" => {
+                let record: CostRecord = serde_json::from_str(line).map_err(wrong)?;
+                let request = record.request_id.clone();
+                self.costs.push((request, own_line(record)?));
+            }
+            "loss" => {
+                let LossRecord { request_id, cause, amount } =
+                    serde_json::from_str(line).map_err(wrong)?;
+                // A try that was followed by another has a record of its cost, at the most it can be.
+                if cause != "retry" {
+                    let sum = self.losses.entry(request_id).or_default();
+                    *sum = sum.checked_add(amount).unwrap_or(Nanousd::MAX);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The costs that were read, each with its loss.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<OwnLine> {
+        let mut lines = Vec::with_capacity(self.costs.len());
+        // The last line of a request is that of its end, which the loss is about.
+        for (request, mut line) in self.costs.into_iter().rev() {
+            if line.kind != OwnKind::Retry {
+                line.loss = self.losses.remove(&request).unwrap_or_default();
+            }
+            lines.push(line);
+        }
+        lines.reverse();
+        lines
+    }
+}
+
+fn own_line(record: CostRecord) -> Result<OwnLine, String> {
+    let day = UnixMs::parse_rfc3339(&record.at).and_then(Day::at);
+    let day = day.ok_or_else(|| format!("has a time {:?}", record.at))?;
+    let kind = match record.cost_kind.as_str() {
+        "answer" => OwnKind::Answer,
+        "unpaid" => OwnKind::Unpaid,
+        "retry" => OwnKind::Retry,
+        other => {
+            return Err(format!("has a cost_kind {other:?}, of which this version knows nothing"));
+        }
+    };
+    let mut usage = Usage::ZERO;
+    for (name, count) in record.usage {
+        match UNITS.iter().find(|info| info.name == name) {
+            Some(info) => usage[info.unit] = count,
+            None if count == 0 => {}
+            None => {
+                return Err(format!("has a unit {name:?}, of which this version knows nothing"));
+            }
+        }
+    }
+    Ok(OwnLine {
+        day,
+        upstream: record.upstream,
+        credential: record.credential,
+        model: record.upstream_model,
+        kind,
+        is_estimated: record.usage_source == "estimated",
+        usage,
+        cost: record.cost,
+        loss: Nanousd::ZERO,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_and_their_losses_are_read() {
+        let mut reading = JournalReading::default();
+        for line in include_str!("../fixtures/journal.jsonl").lines() {
+            reading.read(line).expect(line);
+        }
+        let lines = reading.finish();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        let kinds: Vec<_> =
+            lines.iter().map(|line| (line.kind, line.is_estimated, line.loss.get())).collect();
+        assert_eq!(
+            kinds,
+            [
+                (OwnKind::Retry, true, 0),
+                (OwnKind::Answer, true, 20_000),
+                (OwnKind::Answer, false, 0),
+            ]
+        );
+        assert_eq!((lines[1].usage.input_tokens, lines[1].cost.get()), (1000, 3_000_000));
+        assert_eq!(lines[2].credential_name(), "openai");
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_with_its_line() {
+        let good = include_str!("../fixtures/journal.jsonl").lines().next().expect("a line");
+        for (from, to) in [
+            ("\"retry\"", "\"gift\""),
+            ("\"kind\"", "\"sort\""),
+            ("2026-01-01T", "T"),
+            ("input_tokens", "input_thoughts"),
+            ("\"cost\":\"0.05\"", "\"cost\":-1"),
+            ("{", ""),
+        ] {
+            let mut reading = JournalReading::default();
+            reading.read(good).expect("a record");
+            let bad = good.replacen(from, to, 1);
+            assert_ne!(bad, good, "{from}");
+            let error = reading.read(&bad).expect_err(to).to_string();
+            assert!(error.starts_with("line 2 of the journal "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What the journal says that calls cost.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::Usage;
+
+use crate::day::Day;
+
+/// For what an upstream is paid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnKind {
+    /// The answer that a customer was charged for.
+    Answer,
+    /// An answer that broke or never came.
+    Unpaid,
+    /// A try that was followed by another.
+    Retry,
+}
+
+/// A record of kind `cost`: one call at an upstream, or one try of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnLine {
+    /// The day in UTC on which it was settled.
+    pub day: Day,
+    /// The name of the upstream.
+    pub upstream: String,
+    /// The name of its credential; empty where the upstream has only one.
+    pub credential: String,
+    /// What the upstream calls the model.
+    pub model: String,
+    /// What is paid for.
+    pub kind: OwnKind,
+    /// Whether the upstream has not said what was used.
+    pub is_estimated: bool,
+    /// What was used; of a try without an answer the most that it can be.
+    pub usage: Usage,
+    /// What it cost the operator.
+    pub cost: Nanousd,
+    /// The most that the call can have cost beyond that, by the `loss` records of the request.
+    pub loss: Nanousd,
+}
+
+impl OwnLine {
+    /// The name by which its credential is compared: that of the upstream where it has only one.
+    pub(crate) fn credential_name(&self) -> &str {
+        if self.credential.is_empty() { &self.upstream } else { &self.credential }
+    }
+}
+
+/// Why it is not clear which upstreams a statement is about.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UpstreamError {
+    /// No upstream has records of what calls cost.
+    #[error("the journal has no records of costs: give the targets of the upstream a `cost`")]
+    NoCosts,
+    /// This one has none, and those have.
+    #[error("the journal has no records of costs at the upstream {0}, only at {1}")]
+    Unknown(String, String),
+    /// Several have some, and none was named.
+    #[error("the journal has costs at {0}: name those of this provider's account with --upstream")]
+    Ambiguous(String),
+}
+
+/// Keeps the lines of the named upstreams. Without a name, all lines must be of one upstream.
+///
+/// # Errors
+/// When there are none, or a choice has to be made.
+pub fn select_upstreams(
+    mut lines: Vec<OwnLine>,
+    names: &[String],
+) -> Result<Vec<OwnLine>, UpstreamError> {
+    let found: BTreeSet<&str> = lines.iter().map(|line| line.upstream.as_str()).collect();
+    let list = || found.iter().copied().collect::<Vec<_>>().join(", ");
+    if found.is_empty() {
+        return Err(UpstreamError::NoCosts);
+    }
+    if let Some(unknown) = names.iter().find(|name| !found.contains(name.as_str())) {
+        return Err(UpstreamError::Unknown(unknown.clone(), list()));
+    }
+    if names.is_empty() && found.len() > 1 {
+        return Err(UpstreamError::Ambiguous(list()));
+    }
+    if !names.is_empty() {
+        lines.retain(|line| names.contains(&line.upstream));
+    }
+    Ok(lines)
+}

@@ -1,0 +1,184 @@
+//! What a provider says it billed, whatever format it said it in.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+use tollgate_money::price::{Side, Unit};
+
+use crate::amount::Femtousd;
+use crate::day::Day;
+
+/// Whose exports are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// OpenAI's usage and costs exports.
+    OpenAi,
+    /// Anthropic's usage and cost reports.
+    Anthropic,
+    /// OpenRouter's activity, one line a day, model and endpoint.
+    OpenRouter,
+    /// A CSV file with the columns of this program.
+    Csv,
+}
+
+/// Why a file of a provider cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{place} {why}")]
+pub struct StatementError {
+    place: String,
+    why: String,
+}
+
+impl StatementError {
+    pub(crate) fn new(place: &str, why: impl Into<String>) -> Self {
+        Self { place: place.to_owned(), why: why.into() }
+    }
+}
+
+/// What a quantity is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// One of the gateway's units.
+    Of(Unit),
+    /// All input tokens, from a cache or not: some exports do not tell them apart.
+    AllInput,
+    /// All output tokens, spoken or not.
+    AllOutput,
+}
+
+impl Measure {
+    /// The word for it in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Of(unit) => unit.info().name,
+            Self::AllInput => "all_input_tokens",
+            Self::AllOutput => "all_output_tokens",
+        }
+    }
+
+    /// What it is a part of.
+    #[must_use]
+    pub fn side(self) -> Side {
+        match self {
+            Self::Of(unit) => unit.info().side,
+            Self::AllInput => Side::Input,
+            Self::AllOutput => Side::Output,
+        }
+    }
+
+    /// Whether it counts a unit.
+    #[must_use]
+    pub fn counts(self, unit: Unit) -> bool {
+        match self {
+            Self::Of(own) => own == unit,
+            Self::AllInput | Self::AllOutput => self.side() == unit.info().side,
+        }
+    }
+}
+
+/// What a line of a statement is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BilledKey {
+    /// The day of the line.
+    pub(crate) day: Day,
+    /// The provider's names for the model, the usual one first; none where it does not say.
+    pub(crate) models: Vec<String>,
+    /// The provider's ids of the credential, the finest first; none where it does not say.
+    pub(crate) ids: Vec<String>,
+}
+
+/// So much of something was used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BilledQuantity {
+    pub(crate) key: BilledKey,
+    pub(crate) measure: Measure,
+    pub(crate) count: u64,
+}
+
+/// So many requests were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BilledCalls {
+    pub(crate) key: BilledKey,
+    pub(crate) count: u64,
+}
+
+/// So much was billed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BilledAmount {
+    pub(crate) key: BilledKey,
+    /// What it is for, in the provider's words; `None` for all of it.
+    pub(crate) item: Option<String>,
+    pub(crate) amount: Femtousd,
+}
+
+/// A line of a statement that has nothing to be held against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnusedLine {
+    /// What it is, in the provider's words.
+    pub(crate) what: String,
+    pub(crate) amount: Femtousd,
+}
+
+/// What a provider says it billed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BilledStatement {
+    pub(crate) quantities: Vec<BilledQuantity>,
+    pub(crate) calls: Vec<BilledCalls>,
+    pub(crate) amounts: Vec<BilledAmount>,
+    pub(crate) unused: Vec<UnusedLine>,
+    /// What its quantities can be of: what is not listed was not used.
+    pub(crate) measures: BTreeSet<Measure>,
+    /// The days that its quantities are of.
+    pub(crate) quantity_days: BTreeSet<Day>,
+    /// The days that its amounts are of.
+    pub(crate) amount_days: BTreeSet<Day>,
+    /// Whether its quantities are those of some kinds of models only.
+    pub(crate) is_partial: bool,
+    /// What a reader of the report should know of it.
+    pub(crate) notes: BTreeSet<String>,
+}
+
+impl BilledStatement {
+    /// Whether nothing in it can be compared.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.quantity_days.is_empty() && self.amount_days.is_empty()
+    }
+
+    pub(crate) fn add_quantity(&mut self, key: &BilledKey, measure: Measure, count: u64) {
+        self.measures.insert(measure);
+        self.quantity_days.insert(key.day);
+        if count > 0 {
+            self.quantities.push(BilledQuantity { key: key.clone(), measure, count });
+        }
+    }
+
+    pub(crate) fn add_calls(&mut self, key: &BilledKey, count: u64) {
+        self.calls.push(BilledCalls { key: key.clone(), count });
+    }
+
+    pub(crate) fn add_amount(&mut self, key: &BilledKey, item: Option<String>, amount: Femtousd) {
+        self.amount_days.insert(key.day);
+        self.amounts.push(BilledAmount { key: key.clone(), item, amount });
+    }
+
+    pub(crate) fn add_unused(&mut self, what: impl Into<String>, amount: Femtousd) {
+        self.unused.push(UnusedLine { what: what.into(), amount });
+    }
+
+    /// Takes the days between the first and the last as covered: the format has no line for a day on
+    /// which nothing was used.
+    pub(crate) fn fill_days(&mut self) {
+        for days in [&mut self.quantity_days, &mut self.amount_days] {
+            let (Some(first), Some(last)) = (days.first().copied(), days.last().copied()) else {
+                continue;
+            };
+            let mut day = first;
+            while day < last {
+                days.insert(day);
+                day = day.next();
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Sums of our lines that are compared with one line of a statement.
+
+use tollgate_money::price::{Unit, Usage};
+
+use crate::amount::Femtousd;
+use crate::own::{OwnKind, OwnLine};
+use crate::statement::Measure;
+
+/// Counts of all units, wide enough for sums.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnitSums([i128; Unit::COUNT]);
+
+/// What our lines of one day, model and credential come to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnSums {
+    /// What the upstream itself has said that answers used.
+    pub(crate) known: UnitSums,
+    /// What was estimated of answers whose end the gateway did not see.
+    pub(crate) estimated: UnitSums,
+    /// The most that tries used which were followed by others.
+    pub(crate) retried: UnitSums,
+    /// What all of it cost.
+    pub(crate) cost: Femtousd,
+    /// What of it estimated answers cost.
+    pub(crate) estimated_cost: Femtousd,
+    /// What of it tries cost that were followed by others.
+    pub(crate) retried_cost: Femtousd,
+    /// The most that estimated answers can have cost beyond that.
+    pub(crate) loss: Femtousd,
+    /// How many calls and tries they are.
+    pub(crate) calls: i128,
+    /// How many of them are estimated, or were followed by others.
+    pub(crate) uncertain: i128,
+}
+
+impl UnitSums {
+    fn add(&mut self, usage: &Usage) {
+        for (sum, count) in self.0.iter_mut().zip(usage.counts()) {
+            *sum = sum.saturating_add(i128::from(count));
+        }
+    }
+
+    pub(crate) fn get(&self, measure: Measure) -> i128 {
+        let units = Unit::ALL.iter().zip(self.0).filter(|(unit, _)| measure.counts(**unit));
+        units.fold(0, |sum, (_, count)| sum.saturating_add(count))
+    }
+
+    /// The units of which there are some.
+    pub(crate) fn units(&self) -> impl Iterator<Item = Unit> {
+        Unit::ALL.iter().copied().zip(self.0).filter(|(_, sum)| *sum > 0).map(|(unit, _)| unit)
+    }
+}
+
+impl OwnSums {
+    pub(crate) fn add(&mut self, line: &OwnLine) {
+        let cost = Femtousd::from(line.cost);
+        self.cost = self.cost.plus(cost);
+        self.calls = self.calls.saturating_add(1);
+        match (line.kind, line.is_estimated) {
+            (OwnKind::Retry, _) => {
+                self.retried.add(&line.usage);
+                self.retried_cost = self.retried_cost.plus(cost);
+            }
+            (OwnKind::Answer | OwnKind::Unpaid, true) => {
+                self.estimated.add(&line.usage);
+                self.estimated_cost = self.estimated_cost.plus(cost);
+                self.loss = self.loss.plus(line.loss.into());
+            }
+            (OwnKind::Answer | OwnKind::Unpaid, false) => {
+                self.known.add(&line.usage);
+                return;
+            }
+        }
+        self.uncertain = self.uncertain.saturating_add(1);
+    }
+
+    /// How much of a measure the journal has.
+    pub(crate) fn total(&self, measure: Measure) -> i128 {
+        let parts = [&self.known, &self.estimated, &self.retried];
+        parts.iter().fold(0_i128, |sum, part| sum.saturating_add(part.get(measure)))
+    }
+
+    /// Whether it has units of which none of these measures counts anything.
+    pub(crate) fn has_more_than<'m>(
+        &self,
+        measures: impl IntoIterator<Item = &'m Measure> + Clone,
+    ) -> bool {
+        let parts = [&self.known, &self.estimated, &self.retried];
+        let mut units = parts.into_iter().flat_map(UnitSums::units);
+        units.any(|unit| !measures.clone().into_iter().any(|measure| measure.counts(unit)))
+    }
+}
