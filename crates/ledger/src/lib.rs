@@ -97,6 +97,8 @@ pub use self::rules::account::{Account, Balance, Totals};
 pub use self::rules::cap_shares::Waiting;
 pub use self::rules::cap_shares::{CapAsk, CapTold};
 pub use self::rules::core::UNFIT_GRANT;
+pub use self::rules::general_ledger::{BookLine, BookState, GeneralLedger, TrialBalance};
+pub use self::rules::postings::{BookAccount, Posting, postings};
 pub use self::rules::settlement::{Settlement, TaskSettlement};
 pub use self::rules::spend::Span;
 pub use self::rules::submit::Repeated;
