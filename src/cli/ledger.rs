@@ -15,11 +15,14 @@ use super::exit::CODES;
 use super::operator::AdminOptions;
 use super::repair::RepairArgs;
 use super::sheets::{ENTRIES, JOURNAL, LOSSES, MARGINS};
+use super::trial_balance::TrialBalanceArgs;
 use super::{accounts, archive};
-use crate::ledger::{AccountId, Balance, ExportFormat, OfflineRecords, Report, Seq, verify};
+use crate::ledger::{
+    AccountId, Balance, ExportFormat, Exporter, OfflineRecords, Report, Seq, verify,
+};
 
 /// How long a gateway may take to check its journal: somewhat longer than it allows itself.
-const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
+pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 /// How long an export may be silent: a gateway that looks for one account's records reads a segment
 /// (64 MiB) in less.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -68,6 +71,15 @@ Examples:
 
 {CODES}"))]
     Verify(VerifyArgs),
+    /// Print the books: every book account with its debit or credit, by double entry over the whole
+    /// journal. Exits with 1 if they do not add up to zero, or say something else than the balances.
+    #[command(after_help = format!("\
+Examples:
+  tollgate ledger trial-balance
+  tollgate ledger trial-balance --data /var/lib/tollgate --json
+
+{CODES}"))]
+    TrialBalance(TrialBalanceArgs),
     /// Show what is wrong with the journal of a stopped gateway, what can be saved of it and what that
     /// costs whom; with `--apply`, put a journal in its place that starts. The damaged files are kept.
     #[command(after_help = format!("\
@@ -84,6 +96,7 @@ Examples:
   tollgate ledger export > ledger.jsonl
   tollgate ledger export --format csv --account acct_3f1c0a5b7d9e2468 --out ledger.csv
   tollgate ledger export --data /var/lib/tollgate --from-seq 1000
+  tollgate ledger export --format focus --out focus.csv
 
 {CODES}"))]
     Export(ExportArgs),
@@ -159,7 +172,7 @@ struct VerifyArgs {
 /// What to export.
 #[derive(Args, Debug)]
 struct ExportArgs {
-    /// One JSON object a line, or one row of CSV.
+    /// One JSON object a line, one row of CSV, or in the columns of FOCUS 1.0 a row a charge.
     #[arg(long, value_enum, default_value_t = RecordFormat::Jsonl)]
     format: RecordFormat,
     /// Only the records of this account.
@@ -183,6 +196,7 @@ struct ExportArgs {
 enum RecordFormat {
     Jsonl,
     Csv,
+    Focus,
 }
 
 impl LedgerArgs {
@@ -211,6 +225,7 @@ impl LedgerArgs {
                 asked.show(&AdminRequest::get(path), &MARGINS)
             }
             LedgerCommand::Verify(args) => args.run(),
+            LedgerCommand::TrialBalance(args) => args.run(),
             LedgerCommand::Repair(args) => args.run(),
             LedgerCommand::Export(args) => args.run(),
         }
@@ -278,15 +293,16 @@ impl ExportArgs {
         let format = match self.format {
             RecordFormat::Jsonl => ExportFormat::Jsonl,
             RecordFormat::Csv => ExportFormat::Csv,
+            RecordFormat::Focus => ExportFormat::Focus,
         };
         archive::connect(data, &self.operator.files)?;
-        let records = OfflineRecords::open(data, self.from_seq.unwrap_or_default())?;
-        out.write_all(&format.head())?;
+        let from = self.from_seq.unwrap_or_default();
+        let mut exporter = Exporter::new(format, self.account, from);
+        let records = OfflineRecords::open(data, exporter.first())?;
+        out.write_all(&exporter.head())?;
         for record in records {
             let (seq, record) = record?;
-            if self.account.is_none_or(|account| record.account() == account) {
-                out.write_all(&format.line(seq, &record))?;
-            }
+            out.write_all(&exporter.line(seq, &record))?;
         }
         Ok(())
     }
@@ -295,6 +311,7 @@ impl ExportArgs {
         let format = match self.format {
             RecordFormat::Jsonl => "jsonl",
             RecordFormat::Csv => "csv",
+            RecordFormat::Focus => "focus",
         };
         let account = self.account.map(|account| account.to_string());
         let from_seq = self.from_seq.map(|seq| seq.to_string());

@@ -36,6 +36,7 @@ mod holds;
 mod fleet;
 mod upstreams;
 mod repair;
+mod trial_balance;
 mod private;
 mod requests;
 mod codes;

@@ -70,6 +70,7 @@ pub use self::projection::store::{CallName, charged_in};
 pub use self::projection::window::{UsageCell, UsageTotal};
 pub use self::reading::call::CallMoney;
 pub use self::reading::export::{CSV_COLUMNS, ExportFormat, Exported};
+pub use self::reading::exporter::Exporter;
 pub use self::reading::loss::Loss;
 pub use self::reading::offline::OfflineRecords;
 pub use self::reading::report::Reporter;
@@ -77,7 +78,7 @@ pub use self::reading::report::{History, LeaseReport, LeaseSettlement, RECORDS_M
 pub use self::reading::scan::Scan;
 pub use self::reading::statement::{Call, Entry, EntryKind, InDoubt};
 pub use self::reading::usage::{UsageOfAll, UsageRow};
-pub use self::reading::verify::{Report, verify};
+pub use self::reading::verify::{BooksReport, Report, verify};
 pub use self::records::act::{Act, Actor, IDS_KEPT};
 pub use self::records::checkpointed::Checkpointed;
 pub use self::records::code::{Code, CodeKind, CodeRefusal, IssuedCode};

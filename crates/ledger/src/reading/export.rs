@@ -30,6 +30,8 @@ pub enum ExportFormat {
     Jsonl,
     /// A line of names, then one row a record.
     Csv,
+    /// CSV in the columns of FOCUS 1.0: a row a charge or refund.
+    Focus,
 }
 
 /// The columns of a row before those of the units.
@@ -77,22 +79,23 @@ impl ExportFormat {
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Jsonl => "application/jsonl",
-            Self::Csv => "text/csv; charset=utf-8",
+            Self::Csv | Self::Focus => "text/csv; charset=utf-8",
         }
     }
 
-    /// What stands before the first record.
+    /// What stands before the first record; of FOCUS, which the exporter writes, nothing.
     #[must_use]
-    pub fn head(self) -> Vec<u8> {
+    pub(super) fn head(self) -> Vec<u8> {
         match self {
-            Self::Jsonl => Vec::new(),
+            Self::Jsonl | Self::Focus => Vec::new(),
             Self::Csv => row(CSV_COLUMNS.iter().map(ToString::to_string)),
         }
     }
 
-    /// The record at `seq`, with the end of its line.
+    /// The record at `seq`, with the end of its line; of FOCUS, where a row needs more than one
+    /// record, nothing.
     #[must_use]
-    pub fn line(self, seq: Seq, record: &Record) -> Vec<u8> {
+    pub(super) fn line(self, seq: Seq, record: &Record) -> Vec<u8> {
         match self {
             Self::Jsonl => {
                 let mut line = serde_json::to_vec(&Exported::of(seq, record)).unwrap_or_default();
@@ -100,6 +103,7 @@ impl ExportFormat {
                 line
             }
             Self::Csv => row(cells(seq, record)),
+            Self::Focus => Vec::new(),
         }
     }
 }
@@ -518,7 +522,7 @@ fn text(value: Value) -> String {
 }
 
 /// One row, quoted where it must be. Writing into memory does not fail.
-fn row(cells: impl IntoIterator<Item = String>) -> Vec<u8> {
+pub(super) fn row(cells: impl IntoIterator<Item = String>) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     match writer.write_record(cells) {
         Ok(()) => writer.into_inner().unwrap_or_default(),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tollgate_journal::checked::hex;
@@ -68,6 +69,28 @@ pub struct Report {
     pub accounts: Vec<Account>,
     /// What is wrong; empty when all is well.
     pub violations: Vec<String>,
+}
+
+/// The books, and whether they can be trusted.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TrialBalance")]
+pub struct BooksReport {
+    /// Whether they add up to zero, and nothing is wrong with the journal.
+    pub ok: bool,
+    /// Records, and so the place of the last one that is in the books.
+    pub records: u64,
+    /// Every book account with its balance.
+    #[serde(flatten)]
+    pub books: TrialBalance,
+    /// What is wrong, a sentence for each violation; those of the books begin with `books:`.
+    pub violations: Vec<String>,
+}
+
+impl From<Report> for BooksReport {
+    fn from(report: Report) -> Self {
+        let Report { records, books, violations, .. } = report;
+        Self { ok: books.adds_up && violations.is_empty(), records, books, violations }
+    }
 }
 
 /// Checks the ledger in `dir`, which no process may have open.
