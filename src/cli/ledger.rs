@@ -102,7 +102,7 @@ Examples:
     Export(ExportArgs),
 }
 
-/// Whose entries.
+/// Whose entries to list.
 #[derive(Args, Debug)]
 struct EntriesArgs {
     /// The account's id.
@@ -113,7 +113,7 @@ struct EntriesArgs {
     asked: OutputOptions,
 }
 
-/// How many losses.
+/// How many losses to list.
 #[derive(Args, Debug)]
 struct LossesArgs {
     /// The most that are listed, up to 500. Default: 100.
@@ -159,7 +159,7 @@ impl MarginBy {
     }
 }
 
-/// What to verify.
+/// Which ledger to verify.
 #[derive(Args, Debug)]
 struct VerifyArgs {
     /// The data directory of a gateway that does not run. Default: ask the running gateway.
@@ -169,7 +169,7 @@ struct VerifyArgs {
     asked: OutputOptions,
 }
 
-/// What to export.
+/// What to export, and how.
 #[derive(Args, Debug)]
 struct ExportArgs {
     /// One JSON object a line, one row of CSV, or in the columns of FOCUS 1.0 a row a charge.
@@ -354,6 +354,8 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> std::io::Result<()> 
     for (cause, sum) in &report.losses {
         writeln!(out, "lost at the most {} in {} calls: {cause}", sum.amount, sum.count)?;
     }
+    let sum = if report.books.adds_up { "add up to zero" } else { "do NOT add up" };
+    writeln!(out, "books {sum}: debit {}, credit {}", report.books.debit, report.books.credit)?;
     for violation in &report.violations {
         writeln!(out, "violation: {violation}")?;
     }

@@ -15,7 +15,7 @@ use super::operator::JsonDocument;
 use super::sheets::BOOKS;
 use crate::ledger::{BooksReport, verify};
 
-/// Whose books.
+/// Whose books to print.
 #[derive(Args, Debug)]
 pub(super) struct TrialBalanceArgs {
     /// The data directory of a gateway that does not run. Default: ask the running gateway.

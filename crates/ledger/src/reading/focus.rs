@@ -32,7 +32,7 @@ pub(super) struct Focus {
 }
 
 /// A charge, or what was given back of one.
-struct Row<'a> {
+struct FocusRow<'a> {
     seq: Seq,
     account: AccountId,
     account_name: Option<&'a str>,
@@ -50,7 +50,7 @@ struct Row<'a> {
 impl Focus {
     /// The names of the columns.
     pub(super) fn head() -> Vec<String> {
-        Row::new(0, AccountId::HOUSE, UnixMs(0))
+        FocusRow::new(0, AccountId::HOUSE, UnixMs(0))
             .cells()
             .into_iter()
             .map(|(name, _)| name.to_owned())
@@ -88,17 +88,17 @@ impl Focus {
         seq: Seq,
         record: &'a Record,
         reservation: Option<&'a Reservation>,
-    ) -> Option<Row<'a>> {
+    ) -> Option<FocusRow<'a>> {
         let account = record.account();
-        let row = Row {
+        let row = FocusRow {
             account_name: self.accounts.get(&account).map(String::as_str),
             key_name: reservation.and_then(|made| self.keys.get(&made.key)).map(String::as_str),
             hold: record.open_hold(),
             reservation,
-            ..Row::new(seq, account, record.at())
+            ..FocusRow::new(seq, account, record.at())
         };
         match record {
-            Record::Refunded { id, hold, amount, .. } => Some(Row {
+            Record::Refunded { id, hold, amount, .. } => Some(FocusRow {
                 hold: Some(*hold),
                 amount: Nanousd::ZERO.checked_sub(*amount)?,
                 kind: "refund",
@@ -106,20 +106,20 @@ impl Focus {
                 ..row
             }),
             Record::Recovered { charged, .. } => {
-                Some(Row { amount: *charged, kind: "in_doubt", ..row })
+                Some(FocusRow { amount: *charged, kind: "in_doubt", ..row })
             }
             record => {
                 let charge = record.charge()?;
                 // The debt was within the range when it was written down.
                 let amount = charge.charged.checked_add(charge.owed).unwrap_or(Nanousd::MAX);
                 let usage = Some((charge.usage, charge.source));
-                Some(Row { amount, kind: "settlement", usage, ..row })
+                Some(FocusRow { amount, kind: "settlement", usage, ..row })
             }
         }
     }
 }
 
-impl Row<'_> {
+impl FocusRow<'_> {
     /// A row that charges nothing.
     fn new(seq: Seq, account: AccountId, at: UnixMs) -> Self {
         Self {

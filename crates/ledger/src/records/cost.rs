@@ -45,7 +45,7 @@ pub struct Costed {
     pub request: RequestId,
     /// What is paid for.
     pub kind: CostKind,
-    /// What was used.
+    /// What was used for it.
     pub usage: Usage,
     /// How that is known: what is estimated is the most that it can have been.
     pub source: UsageSource,

@@ -37,7 +37,7 @@ pub struct TrialBalance {
     pub debit: Nanousd,
     /// The sum of all credits.
     pub credit: Nanousd,
-    /// The book accounts.
+    /// Every book account that was ever entered.
     pub lines: Vec<BookLine>,
 }
 
@@ -290,7 +290,7 @@ impl BookAccount {
     }
 }
 
-/// Notes a difference.
+/// Notes what the books and the rules say differently.
 fn compare(what: &str, books: i128, rules: i128, found: &mut Vec<String>) {
     if books != rules {
         let (books, rules) = (text(books), text(rules));

@@ -45,12 +45,12 @@ pub enum BookAccount {
     },
     /// The most that calls may cost which no customer pays. A memorandum: nobody has billed it yet.
     ExpectedLoss {
-        /// Why.
+        /// The word for why.
         cause: String,
     },
     /// The other side of expected losses: what upstreams may bill.
     ContingentLiability {
-        /// Why.
+        /// The word for why.
         cause: String,
     },
 }
@@ -67,7 +67,7 @@ pub struct Posting {
 /// What `record` enters. `held` is the amount of the hold that it ends. Postings of nothing are left out.
 #[must_use]
 pub fn postings(record: &Record, held: Nanousd) -> Vec<Posting> {
-    let mut entry = Entry(Vec::new());
+    let mut entry = JournalEntry(Vec::new());
     match record {
         Record::Granted { amount, .. } => {
             entry.transfer(BookAccount::Cash, BookAccount::Available, *amount);
@@ -135,9 +135,9 @@ pub fn postings(record: &Record, held: Nanousd) -> Vec<Posting> {
 }
 
 /// The postings of one record.
-struct Entry(Vec<Posting>);
+struct JournalEntry(Vec<Posting>);
 
-impl Entry {
+impl JournalEntry {
     fn debit(&mut self, account: BookAccount, amount: Nanousd) {
         self.post(account, i128::from(amount.get()));
     }
