@@ -20,7 +20,8 @@ use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::route::{Operation, Output};
 use super::value::Time;
 use crate::ledger::{
-    AccountId, ExportFormat, KeyId, ListedLoss, LossSums, Report, RequestId, Scan, Seq,
+    AccountId, BooksReport, ExportFormat, Exporter, KeyId, ListedLoss, LossSums, Report, RequestId,
+    Scan, Seq,
 };
 use crate::money::Nanousd;
 
@@ -36,7 +37,7 @@ pub(super) struct ExportQuery {
     /// The first record; the journal's first when it is left out.
     #[schemars(range(max = Seq::MAX))]
     pub(super) from_seq: Option<Seq>,
-    /// `jsonl` when it is left out.
+    /// `jsonl` when it is left out; `focus` has a row for each charge and refund.
     pub(super) format: Option<ExportFormat>,
     /// Only the records of this account.
     pub(super) account: Option<AccountId>,
@@ -75,25 +76,19 @@ pub(super) async fn export(
     Params(wanted): Params<ExportQuery>,
 ) -> ApiResult<Exported> {
     let format = wanted.format.unwrap_or_default();
-    let scan = state.ledger.scan(wanted.from_seq.unwrap_or_default()).await?;
+    let exporter = Exporter::new(format, wanted.account, wanted.from_seq.unwrap_or_default());
+    let scan = state.ledger.scan(exporter.first()).await?;
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
-    let account = wanted.account;
-    tokio::task::spawn_blocking(move || send(scan, account, format, &sender));
+    tokio::task::spawn_blocking(move || send(scan, exporter, &sender));
     Ok(Exported { format, chunks })
 }
 
 /// Sends until the journal is over, or nobody listens.
-fn send(
-    scan: Scan,
-    account: Option<AccountId>,
-    format: ExportFormat,
-    sender: &mpsc::Sender<std::io::Result<Bytes>>,
-) {
-    let mut chunk = format.head();
+fn send(scan: Scan, mut exporter: Exporter, sender: &mpsc::Sender<std::io::Result<Bytes>>) {
+    let mut chunk = exporter.head();
     for found in scan {
         match found {
-            Ok((_, record)) if account.is_some_and(|account| record.account() != account) => {}
-            Ok((seq, record)) => chunk.extend(format.line(seq, &record)),
+            Ok((seq, record)) => chunk.extend(exporter.line(seq, &record)),
             Err(error) => {
                 log::error!("an export broke off: {error}");
                 sender.blocking_send(Err(std::io::Error::other(error.to_string()))).ok();
@@ -226,11 +221,20 @@ impl From<Report> for Verified {
     }
 }
 
+/// `POST /admin/v1/ledger/trial-balance`: the books up to the last record on disk.
+pub(super) async fn trial_balance(State(state): State<AdminState>) -> ApiResult<Json<BooksReport>> {
+    Ok(Json(check(&state).await?.into()))
+}
+
 /// `POST /admin/v1/ledger/verify`: checks the journal up to the last record on disk.
 pub(super) async fn verify(State(state): State<AdminState>) -> ApiResult<Json<Verified>> {
+    Ok(Json(check(&state).await?.into()))
+}
+
+async fn check(state: &AdminState) -> ApiResult<Report> {
     let report = state.ledger.check_journal().await?;
     for violation in &report.violations {
         log::error!("the journal is not in order: {violation}");
     }
-    Ok(Json(report.into()))
+    Ok(report)
 }

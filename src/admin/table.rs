@@ -253,6 +253,13 @@ fn journal() -> Vec<AdminRoute> {
             margins::list,
         ),
         post(
+            "/admin/v1/ledger/trial-balance",
+            Title("showTrialBalance", LEDGER, "The books by double entry, and whether they add up"),
+            ledger::trial_balance,
+        )
+        .or(StatusCode::TOO_MANY_REQUESTS, "As many read the journal as may.")
+        .within(VERIFY_TIMEOUT),
+        post(
             "/admin/v1/ledger/verify",
             Title("verifyLedger", LEDGER, "Check the journal up to the last record on disk"),
             ledger::verify,

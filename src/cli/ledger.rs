@@ -16,11 +16,12 @@ use super::operator::AdminOptions;
 use super::records::RecordSource;
 use super::repair::RepairArgs;
 use super::sheets::{ENTRIES, JOURNAL, LOSSES, MARGINS};
+use super::trial_balance::TrialBalanceArgs;
 use super::{accounts, archive};
 use crate::ledger::{AccountId, Balance, ExportFormat, Report, Seq, verify};
 
 /// How long a gateway may take to check its journal: somewhat longer than it allows itself.
-const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
+pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 /// Bytes that are written together.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -66,6 +67,15 @@ Examples:
 
 {CODES}"))]
     Verify(VerifyArgs),
+    /// Print the books: every book account with its debit or credit, by double entry over the whole
+    /// journal. Exits with 1 if they do not add up to zero, or say something else than the balances.
+    #[command(after_help = format!("\
+Examples:
+  tollgate ledger trial-balance
+  tollgate ledger trial-balance --data /var/lib/tollgate --json
+
+{CODES}"))]
+    TrialBalance(TrialBalanceArgs),
     /// Show what is wrong with the journal of a stopped gateway, what can be saved of it and what that
     /// costs whom; with `--apply`, put a journal in its place that starts. The damaged files are kept.
     #[command(after_help = format!("\
@@ -82,12 +92,13 @@ Examples:
   tollgate ledger export > ledger.jsonl
   tollgate ledger export --format csv --account acct_3f1c0a5b7d9e2468 --out ledger.csv
   tollgate ledger export --data /var/lib/tollgate --from-seq 1000
+  tollgate ledger export --format focus --out focus.csv
 
 {CODES}"))]
     Export(ExportArgs),
 }
 
-/// Whose entries.
+/// Whose entries to list.
 #[derive(Args, Debug)]
 struct EntriesArgs {
     /// The account's id.
@@ -98,7 +109,7 @@ struct EntriesArgs {
     asked: OutputOptions,
 }
 
-/// How many losses.
+/// How many losses to list.
 #[derive(Args, Debug)]
 struct LossesArgs {
     /// The most that are listed, up to 500. Default: 100.
@@ -144,7 +155,7 @@ impl MarginBy {
     }
 }
 
-/// What to verify.
+/// Which ledger to verify.
 #[derive(Args, Debug)]
 struct VerifyArgs {
     /// The data directory of a gateway that does not run. Default: ask the running gateway.
@@ -154,10 +165,10 @@ struct VerifyArgs {
     asked: OutputOptions,
 }
 
-/// What to export.
+/// What to export, and how.
 #[derive(Args, Debug)]
 struct ExportArgs {
-    /// One JSON object a line, or one row of CSV.
+    /// One JSON object a line, one row of CSV, or in the columns of FOCUS 1.0 a row a charge.
     #[arg(long, value_enum, default_value_t = RecordFormat::Jsonl)]
     format: RecordFormat,
     /// Only the records of this account.
@@ -181,6 +192,7 @@ struct ExportArgs {
 enum RecordFormat {
     Jsonl,
     Csv,
+    Focus,
 }
 
 impl LedgerArgs {
@@ -209,6 +221,7 @@ impl LedgerArgs {
                 asked.show(&AdminRequest::get(path), &MARGINS)
             }
             LedgerCommand::Verify(args) => args.run(),
+            LedgerCommand::TrialBalance(args) => args.run(),
             LedgerCommand::Repair(args) => args.run(),
             LedgerCommand::Export(args) => args.run(),
         }
@@ -269,6 +282,7 @@ impl ExportArgs {
             format: match self.format {
                 RecordFormat::Jsonl => ExportFormat::Jsonl,
                 RecordFormat::Csv => ExportFormat::Csv,
+                RecordFormat::Focus => ExportFormat::Focus,
             },
             account: self.account,
             from_seq: self.from_seq,
@@ -309,6 +323,8 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> std::io::Result<()> 
     for (cause, sum) in &report.losses {
         writeln!(out, "lost at the most {} in {} calls: {cause}", sum.amount, sum.count)?;
     }
+    let sum = if report.books.adds_up { "add up to zero" } else { "do NOT add up" };
+    writeln!(out, "books {sum}: debit {}, credit {}", report.books.debit, report.books.credit)?;
     for violation in &report.violations {
         writeln!(out, "violation: {violation}")?;
     }

@@ -39,6 +39,7 @@ mod fleet;
 mod upstreams;
 mod repair;
 mod prices;
+mod trial_balance;
 mod private;
 mod requests;
 mod codes;

@@ -8,7 +8,7 @@ use super::admin_call::AdminRequest;
 use super::archive;
 use super::asked::with_query;
 use super::operator::AdminOptions;
-use crate::ledger::{AccountId, ExportFormat, OfflineRecords, Seq};
+use crate::ledger::{AccountId, ExportFormat, Exporter, OfflineRecords, Seq};
 
 /// How long an export may be silent: a gateway that looks for one account's records reads a segment
 /// (64 MiB) in less.
@@ -42,13 +42,13 @@ impl RecordSource<'_> {
 
     fn write_offline(&self, data: &Path, out: &mut impl Write) -> anyhow::Result<()> {
         archive::connect(data, &self.operator.files)?;
-        let records = OfflineRecords::open(data, self.from_seq.unwrap_or_default())?;
-        out.write_all(&self.format.head())?;
+        let from = self.from_seq.unwrap_or_default();
+        let mut exporter = Exporter::new(self.format, self.account, from);
+        let records = OfflineRecords::open(data, exporter.first())?;
+        out.write_all(&exporter.head())?;
         for record in records {
             let (seq, record) = record?;
-            if self.account.is_none_or(|account| record.account() == account) {
-                out.write_all(&self.format.line(seq, &record))?;
-            }
+            out.write_all(&exporter.line(seq, &record))?;
         }
         Ok(())
     }
@@ -57,6 +57,7 @@ impl RecordSource<'_> {
         let format = match self.format {
             ExportFormat::Jsonl => "jsonl",
             ExportFormat::Csv => "csv",
+            ExportFormat::Focus => "focus",
         };
         let account = self.account.map(|account| account.to_string());
         let from_seq = self.from_seq.map(|seq| seq.to_string());

@@ -308,6 +308,22 @@ pub(super) const JOURNAL: Sheet = Sheet::one(
     ],
 );
 
+/// The books, one account a row.
+pub(super) const BOOKS: Sheet = Sheet {
+    rows: "/lines",
+    below: "",
+    columns: &[
+        ("account", "/account", Text),
+        ("upstream", "/upstream", Text),
+        ("credential", "/credential", Text),
+        ("for", "/cost_kind", Text),
+        ("cause", "/cause", Text),
+        ("debit", "/debit", Figure),
+        ("credit", "/credit", Figure),
+    ],
+    main: "/account",
+};
+
 /// Codes, one a row.
 pub(super) const CODES: Sheet = Sheet::list(
     "/id",

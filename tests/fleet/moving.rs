@@ -88,6 +88,7 @@ fn call(
             request: RequestId::new(),
             amount: money(amount),
             floor: money(amount / 2),
+            price: None,
         })
         .ok()?;
     let id = hold.id();

@@ -121,6 +121,7 @@ pub(crate) fn close_and_verify(ledger: Arc<Ledger>, data: &Path) {
     drop(ledger);
     let report = verify(data).expect("readable");
     assert_eq!(report.violations, Vec::<String>::new(), "violations of the invariants");
+    assert!(report.books.adds_up, "the books do not add up: {:?}", report.books);
     assert_eq!(report.state_hash, hash, "replay gives another state than memory had");
     assert_eq!(report.sled_hash, Some(hash), "sled gives another state than memory had");
 }

@@ -279,6 +279,7 @@ store:
         assert!(told.status.success(), "{told:?}\n{}", self.log());
         let report: Value = serde_json::from_slice(&told.stdout).expect("JSON");
         assert_eq!(report["open_holds"], 0, "{report}");
+        assert_eq!(report["books"]["adds_up"], true, "{report}");
     }
 
     /// What its admin API answers.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 const EXPORT: &str = "/admin/v1/ledger/export";
 const VERIFY: &str = "/admin/v1/ledger/verify";
+const TRIAL_BALANCE: &str = "/admin/v1/ledger/trial-balance";
 
 /// The records of an export in lines of JSON.
 fn records(answer: &Answer) -> Vec<Value> {
@@ -73,6 +74,20 @@ fn a_serving_gateway_exports_what_happened() {
         .map(|row| row[column(&headers, "charged")].to_owned())
         .collect();
     assert_eq!(json!(charged), json!([settlement["charged"]]));
+
+    let focus = export(&gateway, "?format=focus").content();
+    let mut reader = csv::Reader::from_reader(focus.as_slice());
+    let rows: Vec<std::collections::BTreeMap<String, String>> =
+        reader.deserialize().map(|row| row.expect("a row")).collect();
+    let row = rows.first().filter(|_| rows.len() == 1).unwrap_or_else(|| panic!("{rows:?}"));
+    assert_eq!(json!(row["BilledCost"]), settlement["charged"]);
+    assert_eq!((json!(row["SubAccountId"]), &*row["SkuId"]), (json!(gateway.account), "m"));
+    let tags: Value = serde_json::from_str(&row["Tags"]).expect("JSON");
+    assert_eq!(
+        (&tags["hold"], &tags["request_id"]),
+        (&hold["hold"], &hold["request_id"]),
+        "a charge leads to its request"
+    );
 }
 
 #[test]
@@ -95,6 +110,9 @@ fn a_journal_is_checked_while_it_grows_and_a_flipped_bit_is_found() {
     });
     let report = gateway.admin("POST", VERIFY, &Value::Null);
     assert_eq!(report["total"], gateway.balance(), "the only account's balance");
+    let books = gateway.admin("POST", TRIAL_BALANCE, &Value::Null);
+    assert_eq!((&books["ok"], &books["adds_up"]), (&json!(true), &json!(true)), "{books}");
+    assert_eq!((&books["records"], &books["debit"]), (&report["records"], &books["credit"]));
 
     let journal = gateway.path("data/journal");
     let segment = std::fs::read_dir(journal).expect("a directory").next().expect("a segment");
@@ -106,6 +124,8 @@ fn a_journal_is_checked_while_it_grows_and_a_flipped_bit_is_found() {
     let report = gateway.admin("POST", VERIFY, &Value::Null);
     assert_eq!(report["ok"], false, "{report}");
     assert_ne!(report["violations"], json!([]));
+    let books = gateway.admin("POST", TRIAL_BALANCE, &Value::Null);
+    assert_eq!(books["ok"], false, "not all of the journal is in the books: {books}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    self, ExportFormat, Grain, Keeping, Ledger, OfflineRecords, Options, Recovery, RequestId,
-    Reserve, Settlement, Stage, TaskSettlement, verify,
+    self, ExportFormat, Exporter, Grain, Keeping, Ledger, OfflineRecords, Options, Recovery,
+    RequestId, Reserve, Settlement, Stage, TaskSettlement, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{PLACED, Unit, Usage, UsageSource};
@@ -204,9 +204,10 @@ async fn sled_is_made_anew_from_a_checkpoint_and_from_the_journal_of_format_1() 
 fn records_of_format_1_are_exported_as_they_were() {
     let dir = unpacked();
     let mut found = String::new();
+    let mut exporter = Exporter::new(ExportFormat::Jsonl, None, 0);
     for record in OfflineRecords::open(dir.path(), 0).expect("opens") {
         let (seq, record) = record.expect("readable");
-        found.push_str(&String::from_utf8(ExportFormat::Jsonl.line(seq, &record)).expect("text"));
+        found.push_str(&String::from_utf8(exporter.line(seq, &record)).expect("text"));
     }
     let gzip = Command::new("gzip").arg("-dc").arg(fixture("export.jsonl.gz")).output();
     let expected = String::from_utf8(gzip.expect("gzip runs").stdout).expect("text");

@@ -7,6 +7,7 @@ mod archive;
 mod crash;
 mod descriptors;
 mod export;
+mod focus;
 mod formats;
 mod life;
 mod layers;

@@ -10,8 +10,8 @@ use tollgate::clock::UnixMs;
 use tollgate::ledger::audit::{state_hash, violations};
 use tollgate::ledger::core::{Core, Decision};
 use tollgate::ledger::{
-    AccountId, CodeId, HoldId, KeyId, Record, RecoveryPolicy, Refusal, RequestId, Reservation,
-    VoidReason,
+    AccountId, BookState, CodeId, GeneralLedger, HoldId, KeyId, Record, RecoveryPolicy, Refusal,
+    RequestId, Reservation, VoidReason,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
@@ -135,13 +135,19 @@ struct Pair {
     core: Core,
     model: Model,
     journal: Vec<Record>,
+    books: GeneralLedger,
     ids: Vec<HoldId>,
 }
 
 impl Pair {
     fn new() -> Self {
-        let mut pair =
-            Self { core: Core::default(), model: Model::default(), journal: vec![], ids: vec![] };
+        let mut pair = Self {
+            core: Core::default(),
+            model: Model::default(),
+            journal: vec![],
+            books: GeneralLedger::default(),
+            ids: vec![],
+        };
         for account in (0..ACCOUNTS).map(account_id) {
             pair.apply(Record::AccountCreated { account, name: account.to_string(), at: AT });
         }
@@ -151,6 +157,7 @@ impl Pair {
     fn apply(&mut self, record: Record) -> u64 {
         let seq = self.journal.len() as u64 + 1;
         self.core.apply(seq, &record).expect("what was decided is allowed");
+        self.books.enter(seq, &record);
         self.journal.push(record);
         seq
     }
@@ -373,6 +380,10 @@ impl Pair {
             assert_eq!(core, model, "granted, available, held, spent, debt of account {account}");
             assert!(balance.payable().is_zero(), "what can be paid is paid");
         }
+        let cores = std::slice::from_ref(&self.core);
+        let differences = self.books.differences(&BookState { cores, ..BookState::default() });
+        assert_eq!(differences, Vec::<String>::new(), "the books agree with the rules");
+        assert!(self.books.trial_balance().adds_up, "debits are credits");
         let open = self.model.holds.iter().filter(|hold| hold.is_open).count();
         assert_eq!(self.core.open_holds(), open, "open holds");
     }

@@ -385,6 +385,12 @@ fn a_running_gateways_ledger_is_exported_and_verified() {
     operated.print(&["grants", "create", &account, "1.00", "--id", "one"]);
     let verified = operated.json(&["ledger", "verify"]);
     assert_eq!(verified["ok"], true, "{verified}");
+    operated.call("gpt-4o-mini");
+    let books = operated.json(&["ledger", "trial-balance"]);
+    assert_eq!((&books["ok"], &books["adds_up"]), (&true.into(), &true.into()), "{books}");
+    let table = operated.print(&["ledger", "trial-balance"]);
+    assert!(table.starts_with("ACCOUNT ") && table.contains("customer_available"), "{table}");
+    assert!(table.contains("it adds up to zero, and agrees with the balances"), "{table}");
     let lines = operated.print(&["ledger", "export"]);
     let lines: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -459,6 +465,14 @@ fn a_ledger_is_exported_offline() {
     assert_eq!(text(&export(&["--account", "acct_0000000000000001"]).stdout), "");
     let last = lines.len().to_string();
     assert_eq!(text(&export(&["--from-seq", &last]).stdout).lines().count(), 1);
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(["ledger", "trial-balance", "--data", "data", "--json"]).current_dir(data.path());
+    let books = command.output().expect("the binary runs");
+    assert_eq!(books.status.code(), Some(0), "{}", text(&books.stderr));
+    let books: Value = serde_json::from_slice(&books.stdout).expect("JSON");
+    assert_eq!((&books["ok"], &books["debit"]), (&true.into(), &books["credit"]), "{books}");
+    assert_eq!(books["records"], lines.len(), "{books}");
 
     let csv = export(&["--format", "csv", "--out", "ledger.csv"]);
     assert_eq!(csv.status.code(), Some(0), "{}", text(&csv.stderr));

@@ -81,6 +81,7 @@ fn verify(data: &std::path::Path, round: u64) {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "round {round}: {text}{errors}");
+    assert!(text.contains("books add up to zero"), "round {round}: {text}");
 }
 
 async fn call_until(stop: Arc<AtomicBool>, base_url: String, key: Value) {

@@ -76,6 +76,7 @@ pub(super) async fn export(
         }
     };
     let (format, name) = match wanted.format.as_str() {
+        "focus" => (ExportFormat::Focus, "attachment; filename=\"focus.csv\""),
         "csv" => (ExportFormat::Csv, "attachment; filename=\"ledger.csv\""),
         _ => (ExportFormat::Jsonl, "attachment; filename=\"ledger.jsonl\""),
     };

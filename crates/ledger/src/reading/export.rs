@@ -11,6 +11,7 @@ use crate::records::code::{Code, CodeKind};
 use crate::records::cost::{CostKind, Costed};
 use crate::records::key_limits::KeyLimits;
 use crate::records::loss::Lost;
+use crate::records::price::PriceNote;
 use crate::records::record::{Charge, Key, Record, Reservation, SuspenseEnd, VoidReason};
 use crate::records::task::{Stage, Task};
 use tollgate_journal::checked::hex;
@@ -30,6 +31,8 @@ pub enum ExportFormat {
     Jsonl,
     /// A line of names, then one row a record.
     Csv,
+    /// CSV in the columns of FOCUS 1.0: a row a charge or refund.
+    Focus,
 }
 
 /// The columns of a row before those of the units.
@@ -77,22 +80,23 @@ impl ExportFormat {
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Jsonl => "application/jsonl",
-            Self::Csv => "text/csv; charset=utf-8",
+            Self::Csv | Self::Focus => "text/csv; charset=utf-8",
         }
     }
 
-    /// What stands before the first record.
+    /// What stands before the first record; of FOCUS, which the exporter writes, nothing.
     #[must_use]
-    pub fn head(self) -> Vec<u8> {
+    pub(super) fn head(self) -> Vec<u8> {
         match self {
-            Self::Jsonl => Vec::new(),
+            Self::Jsonl | Self::Focus => Vec::new(),
             Self::Csv => row(CSV_COLUMNS.iter().map(ToString::to_string)),
         }
     }
 
-    /// The record at `seq`, with the end of its line.
+    /// The record at `seq`, with the end of its line; of FOCUS, where a row needs more than one
+    /// record, nothing.
     #[must_use]
-    pub fn line(self, seq: Seq, record: &Record) -> Vec<u8> {
+    pub(super) fn line(self, seq: Seq, record: &Record) -> Vec<u8> {
         match self {
             Self::Jsonl => {
                 let mut line = serde_json::to_vec(&Exported::of(seq, record)).unwrap_or_default();
@@ -100,6 +104,7 @@ impl ExportFormat {
                 line
             }
             Self::Csv => row(cells(seq, record)),
+            Self::Focus => Vec::new(),
         }
     }
 }
@@ -389,12 +394,7 @@ impl<'a> What<'a> {
             Record::GroupPriced(group) => {
                 Self::GroupPriced { group: &group.name, rules: group.rules.len() }
             }
-            Record::PriceNoted(note) => Self::PriceNoted {
-                price: note.version,
-                model: &note.model,
-                source: &note.source,
-                pricing: &note.pricing,
-            },
+            Record::PriceNoted(note) => Self::noted(note),
             Record::Costed(costed) => Self::Cost(CostLine::from_record(costed)),
             Record::Voided { hold, reason, .. } => Self::Void { hold: *hold, reason: *reason },
             Record::Recovered { hold, charged, .. } => {
@@ -438,6 +438,15 @@ impl<'a> What<'a> {
             written_off: amount(|charge| charge.written_off),
             usage: charge.map(|charge| charge.usage).unwrap_or_default(),
             usage_source: charge.map_or(UsageSource::Estimated, |charge| charge.source),
+        }
+    }
+
+    fn noted(note: &'a PriceNote) -> Self {
+        Self::PriceNoted {
+            price: note.version,
+            model: &note.model,
+            source: &note.source,
+            pricing: &note.pricing,
         }
     }
 
@@ -546,7 +555,7 @@ fn text(value: Value) -> String {
 }
 
 /// One row, quoted where it must be. Writing into memory does not fail.
-fn row(cells: impl IntoIterator<Item = String>) -> Vec<u8> {
+pub(super) fn row(cells: impl IntoIterator<Item = String>) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     match writer.write_record(cells) {
         Ok(()) => writer.into_inner().unwrap_or_default(),

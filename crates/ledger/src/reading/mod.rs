@@ -7,7 +7,9 @@
 pub(crate) mod call;
 mod cost;
 pub(crate) mod export;
+pub(crate) mod exporter;
 pub(crate) mod figures;
+mod focus;
 pub(crate) mod local;
 pub(crate) mod loss;
 pub(crate) mod offline;

@@ -2,9 +2,11 @@
 //! gateway has it open, that sled says the same.
 
 use crate::projection::load::load;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tollgate_journal::checked::hex;
@@ -16,12 +18,14 @@ use crate::journal::head::{Checkpoint, Fork, Head};
 use crate::journal::segment::{self, Position, Reader};
 use crate::projection::checkpoint;
 use crate::records::checkpointed::Checkpointed;
+use crate::records::cost::MarginTotal;
 use crate::records::error::OpenError;
 use crate::records::loss::LossSums;
 use crate::records::record::Record;
 use crate::rules::account::{Account, Balance};
 use crate::rules::audit;
 use crate::rules::core::Core;
+use crate::rules::general_ledger::{BookState, GeneralLedger, TrialBalance};
 use crate::rules::shards::{new_cores, shard_index};
 use tollgate_money::ids::{AccountId, HoldId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
@@ -59,10 +63,34 @@ pub struct Report {
     pub losses: LossSums,
     /// Holds that have not ended.
     pub open_holds: usize,
+    /// The books, by double entry over the same records.
+    pub books: TrialBalance,
     /// Every account.
     pub accounts: Vec<Account>,
     /// What is wrong; empty when all is well.
     pub violations: Vec<String>,
+}
+
+/// The books, and whether they can be trusted.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TrialBalance")]
+pub struct BooksReport {
+    /// Whether they add up to zero, and nothing is wrong with the journal.
+    pub ok: bool,
+    /// Records, and so the place of the last one that is in the books.
+    pub records: u64,
+    /// Every book account with its balance.
+    #[serde(flatten)]
+    pub books: TrialBalance,
+    /// What is wrong, a sentence for each violation; those of the books begin with `books:`.
+    pub violations: Vec<String>,
+}
+
+impl From<Report> for BooksReport {
+    fn from(report: Report) -> Self {
+        let Report { records, books, violations, .. } = report;
+        Self { ok: books.adds_up && violations.is_empty(), records, books, violations }
+    }
 }
 
 /// Checks the ledger in `dir`, which no process may have open.
@@ -118,6 +146,8 @@ pub(crate) fn read(
         refunds: HashMap::new(),
         acts: Sha256::new(),
         checkpoints: Checkpoints::default(),
+        books: GeneralLedger::default(),
+        margins: BTreeMap::new(),
         violations: Vec::new(),
     };
     let archived = audit.take_notes(dir);
@@ -150,6 +180,7 @@ pub(crate) fn read(
     }
     audit.check_checkpoints(dir);
     audit.violations.extend(audit::violations(audit.cores.iter()));
+    audit.check_books();
     let state_hash = audit::state_hash(audit.cores.iter());
     let open_holds = audit.cores.iter().map(Core::open_holds).sum();
     let mut accounts: Vec<_> = audit.cores.iter().flat_map(Core::accounts).cloned().collect();
@@ -168,6 +199,7 @@ pub(crate) fn read(
         written_off: sum(&accounts, |account| account.written_off),
         losses: losses(&audit.cores),
         open_holds,
+        books: audit.books.trial_balance(),
         accounts,
         violations: audit.violations,
     };
@@ -208,6 +240,9 @@ struct Audit {
     /// Over who did what: it is in no state, but sled has it.
     acts: Sha256,
     checkpoints: Checkpoints,
+    books: GeneralLedger,
+    /// What calls cost, by upstream.
+    margins: BTreeMap<Arc<str>, MarginTotal>,
     violations: Vec<String>,
 }
 
@@ -272,10 +307,15 @@ impl Audit {
     }
 
     fn take(&mut self, seq: Seq, record: &Record) {
-        if let Err(violation) = self.cores[shard_index(record.account())].apply(seq, record)
-            && self.violations.len() < VIOLATIONS_MAX
-        {
-            self.violations.push(violation.to_string());
+        match self.cores[shard_index(record.account())].apply(seq, record) {
+            Ok(()) => self.books.enter(seq, record),
+            Err(violation) if self.violations.len() < VIOLATIONS_MAX => {
+                self.violations.push(violation.to_string());
+            }
+            Err(_) => {}
+        }
+        if let Record::Costed(costed) = record {
+            self.margins.entry(Arc::clone(&costed.upstream)).or_default().add(&costed.total());
         }
         if let Record::Checkpointed(told) = record {
             self.checkpoints.told.insert(told.seq, Checkpointed::clone(told));
@@ -289,6 +329,13 @@ impl Audit {
                 self.violations.push(format!("record {seq}: contradicts the refund of {}", said.2));
             }
         }
+    }
+
+    /// Compares the books with the state that the rules give.
+    fn check_books(&mut self) {
+        let margins = std::mem::take(&mut self.margins);
+        let state = BookState { cores: &self.cores, margins };
+        self.violations.extend(self.books.differences(&state));
     }
 
     /// A refund notes what its hold was charged. Reads the journal again, up to where it was read

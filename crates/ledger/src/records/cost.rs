@@ -13,7 +13,9 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 
 /// What the operator pays an upstream for. Kinds are only ever appended: the journal has their places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CostKind {
     /// The answer that the customer was charged for.

@@ -1,0 +1,189 @@
+//! Double entry: what each record enters into the books of the operator.
+//!
+//! It is written beside the rules that move balances, and uses nothing of them: `reading::verify`
+//! compares both, so an error in either shows.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::sync::Arc;
+
+use crate::records::cost::{CostKind, Costed};
+use crate::records::loss::Lost;
+use crate::records::record::Record;
+use tollgate_money::money::Nanousd;
+
+/// A book account. An asset or an expense has its balance on the debit side, what is owed to others
+/// and income on the credit side.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BookAccount {
+    /// What customers were granted: their money, or credit that the operator stands for.
+    Cash,
+    /// What the treasury of a fleet has lent to this node, less what went back.
+    Treasury,
+    /// What customers owe for calls that were settled.
+    Receivable,
+    /// What customers can spend.
+    Available,
+    /// What is set aside for open holds.
+    Held,
+    /// What calls were charged and are owed for, less refunds.
+    Revenue,
+    /// What calls cost beyond all that their customers had, and was never claimed.
+    Unclaimed,
+    /// What the operator has given up, or never claimed.
+    WrittenOff,
+    /// What upstreams cost, by what is paid for.
+    UpstreamCost {
+        /// What is paid for.
+        kind: CostKind,
+    },
+    /// What is to be paid to an upstream for the use of a credential.
+    Payable {
+        /// The upstream that was asked.
+        upstream: Arc<str>,
+        /// The name of the credential; empty where the upstream has only one.
+        credential: Arc<str>,
+    },
+    /// The most that calls may cost which no customer pays. A memorandum: nobody has billed it yet.
+    ExpectedLoss {
+        /// The word for why.
+        cause: String,
+    },
+    /// The other side of expected losses: what upstreams may bill.
+    ContingentLiability {
+        /// The word for why.
+        cause: String,
+    },
+}
+
+/// One side of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posting {
+    /// Where it is entered.
+    pub account: BookAccount,
+    /// How much, in nano-dollars: a debit above zero, a credit below.
+    pub amount: i128,
+}
+
+/// What `record` enters. `held` is the amount of the hold that it ends. Postings of nothing are left out.
+#[must_use]
+pub fn postings(record: &Record, held: Nanousd) -> Vec<Posting> {
+    let mut entry = JournalEntry(Vec::new());
+    match record {
+        Record::Granted { amount, .. } => {
+            entry.transfer(BookAccount::Cash, BookAccount::Available, *amount);
+        }
+        Record::Leased { amount, .. } => {
+            entry.transfer(BookAccount::Treasury, BookAccount::Available, *amount);
+        }
+        Record::Returned { amount, .. } => {
+            entry.transfer(BookAccount::Available, BookAccount::Treasury, *amount);
+        }
+        Record::HandedOver { .. } => {
+            entry.transfer(BookAccount::Held, BookAccount::Treasury, held);
+        }
+        Record::Refunded { amount, .. } => {
+            entry.transfer(BookAccount::Revenue, BookAccount::Available, *amount);
+        }
+        Record::Reserved(reservation) => {
+            entry.transfer(BookAccount::Available, BookAccount::Held, reservation.amount);
+        }
+        Record::Extended { amount, .. } => {
+            entry.transfer(BookAccount::Available, BookAccount::Held, *amount);
+        }
+        Record::Posted { charged, written_off, .. } => {
+            entry.settle(held, *charged, Nanousd::ZERO, *written_off);
+        }
+        Record::PostedOwing { charged, owed, written_off, .. } => {
+            entry.settle(held, *charged, *owed, *written_off);
+        }
+        Record::Recovered { charged, .. } => {
+            entry.settle(held, *charged, Nanousd::ZERO, Nanousd::ZERO);
+        }
+        Record::Voided { .. } => {
+            entry.transfer(BookAccount::Held, BookAccount::Available, held);
+        }
+        Record::DebtPaid { amount, .. } => {
+            entry.transfer(BookAccount::Available, BookAccount::Receivable, *amount);
+        }
+        Record::WrittenOff { amount, .. } => {
+            entry.transfer(BookAccount::WrittenOff, BookAccount::Receivable, *amount);
+        }
+        Record::Costed(costed) => entry.cost(costed),
+        Record::Lost(lost) => entry.lose(lost),
+        // What was given elsewhere in a fleet stands in the books there.
+        Record::Central(_) | Record::SuspenseResolved { .. } | Record::Followed { .. } => {}
+        // No money.
+        Record::AccountCreated { .. }
+        | Record::KeyCreated(_)
+        | Record::KeyUpdated(_)
+        | Record::Task(_)
+        | Record::KeyLimited { .. }
+        | Record::AccountLimited { .. }
+        | Record::Acted(_)
+        | Record::AccountRenamed { .. }
+        | Record::AccountSuspended { .. }
+        | Record::LoginSet(_)
+        | Record::SessionEnded { .. }
+        | Record::CodeCreated(_)
+        | Record::CodeRevoked { .. }
+        | Record::CodeUsed { .. }
+        | Record::DoubtResolved { .. }
+        | Record::Announced { .. }
+        | Record::AccountPriced { .. }
+        | Record::GroupPriced(_)
+        | Record::PriceNoted(_)
+        | Record::Checkpointed(_) => {}
+    }
+    entry.0
+}
+
+/// The postings of one record.
+struct JournalEntry(Vec<Posting>);
+
+impl JournalEntry {
+    fn debit(&mut self, account: BookAccount, amount: Nanousd) {
+        self.post(account, i128::from(amount.get()));
+    }
+
+    fn credit(&mut self, account: BookAccount, amount: Nanousd) {
+        // An amount has 64 bits.
+        self.post(account, i128::from(amount.get()).saturating_neg());
+    }
+
+    fn post(&mut self, account: BookAccount, amount: i128) {
+        if amount != 0 {
+            self.0.push(Posting { account, amount });
+        }
+    }
+
+    fn transfer(&mut self, debit: BookAccount, credit: BookAccount, amount: Nanousd) {
+        self.debit(debit, amount);
+        self.credit(credit, amount);
+    }
+
+    /// Ends a hold: what was charged and is owed is revenue, the rest of the hold goes back.
+    fn settle(&mut self, held: Nanousd, charged: Nanousd, owed: Nanousd, written_off: Nanousd) {
+        let released = i128::from(held.get()).saturating_sub(i128::from(charged.get()));
+        self.debit(BookAccount::Held, held);
+        self.post(BookAccount::Available, released.saturating_neg());
+        self.credit(BookAccount::Revenue, charged);
+        self.transfer(BookAccount::Receivable, BookAccount::Revenue, owed);
+        self.transfer(BookAccount::WrittenOff, BookAccount::Unclaimed, written_off);
+    }
+    fn cost(&mut self, costed: &Costed) {
+        let payable = BookAccount::Payable {
+            upstream: Arc::clone(&costed.upstream),
+            credential: Arc::clone(&costed.credential),
+        };
+        self.transfer(BookAccount::UpstreamCost { kind: costed.kind }, payable, costed.cost);
+    }
+
+    fn lose(&mut self, lost: &Lost) {
+        let expected = BookAccount::ExpectedLoss { cause: lost.cause.clone() };
+        let contingent = BookAccount::ContingentLiability { cause: lost.cause.clone() };
+        self.transfer(expected, contingent, lost.amount);
+    }
+}
+
+#[cfg(test)]
+mod tests;
