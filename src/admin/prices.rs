@@ -15,24 +15,26 @@ use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
 use super::request::{Body, ListView, PageQuery, Params, Path};
 use super::value::Time;
-use crate::ledger::{AccountPrices, GROUP_BYTES_MAX, PriceGroup, PriceNote};
+use crate::ledger::{AccountPrices, PriceGroup, PriceNote};
 use crate::money::{Factor, Rate};
-use crate::price::{
-    MODELS_BYTES_MAX, PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, UNITS,
-};
+use crate::price::{PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, UNITS};
+
+/// The names that a price group can have.
+pub(super) const GROUP_PATTERN: &str = "^[A-Za-z0-9_.-]{1,64}$";
 
 /// What is paid for some models in the place of the list: so many times it, or other prices.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PriceRule")]
+#[schemars(extend("oneOf" = [{"required": ["factor"]}, {"required": ["prices"]}]))]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleBody {
     /// A model's name, the beginning of names and an asterisk, or an asterisk for all. The narrowest
     /// rule counts.
-    #[schemars(extend("minLength" = 1, "maxLength" = MODELS_BYTES_MAX))]
+    #[schemars(extend("pattern" = "^[A-Za-z0-9_.:/@-]{0,127}[A-Za-z0-9_.:/@*-]$"))]
     models: String,
     /// What every price of the list is multiplied by: 0 to 1000, with six decimals at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = "^[0-9]{1,4}(\\.[0-9]{1,6})?$"))]
+    #[schemars(extend("pattern" = "^([0-9]{1,3}(\\.[0-9]{1,6})?|1000)$"))]
     factor: Option<String>,
     /// US dollars by the names of `models.yaml`, whatever conditions a request meets. A unit that is
     /// not here costs what the list says.
@@ -120,7 +122,7 @@ fn rules(bodies: Vec<RuleBody>) -> ApiResult<Vec<PriceRule>> {
 pub(super) struct PricesBody {
     /// The price group whose rules count where none of its own does.
     #[serde(default)]
-    #[schemars(extend("minLength" = 1, "maxLength" = GROUP_BYTES_MAX))]
+    #[schemars(extend("pattern" = GROUP_PATTERN))]
     group: Option<String>,
     /// Rules of its own.
     #[serde(default)]

@@ -16,11 +16,12 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::generate::SchemaSettings;
 use schemars::transform::Transform as _;
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::{JsonSchema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::AdminState;
 use super::error::{ApiError, ErrorEnvelope};
+use super::prices::GROUP_PATTERN;
 use super::request::{Body, Params, Path};
 use crate::config::WithoutNull;
 
@@ -238,6 +239,7 @@ impl<'a> Operation<'a> {
             "request" => self.schemas.taken.subschema_for::<crate::ledger::RequestId>(),
             "hold" => self.schemas.taken.subschema_for::<crate::ledger::HoldId>(),
             "code" => self.schemas.taken.subschema_for::<crate::ledger::CodeId>(),
+            "group" => json_schema!({"type": "string", "pattern": GROUP_PATTERN}),
             _ => self.schemas.taken.subschema_for::<String>(),
         };
         let parameter = json!({"name": name, "in": "path", "required": true, "schema": schema});

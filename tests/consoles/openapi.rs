@@ -37,6 +37,7 @@ fn concrete(path: &str) -> String {
         .replace("{task}", "gt_00000000000000000000000000000000")
         .replace("{hold}", "hold_0000000000000000")
         .replace("{code}", "code_0000000000000000")
+        .replace("{group}", "none")
 }
 
 #[test]

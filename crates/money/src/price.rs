@@ -21,7 +21,7 @@ pub use self::list::{
     Condition, DayWindow, ImageSize, InferenceGeo, PriceList, Quality, Quote, Resolution,
     ServiceTier, Speed, Traits,
 };
-pub use self::rule::{MODELS_BYTES_MAX, PriceRule, PriceTerms, PricedUnit, RULES_MAX, rule_for};
+pub use self::rule::{PriceRule, PriceTerms, PricedUnit, RULES_MAX, rule_for};
 pub use self::units::{PLACED, Side, UNITS, Unit, UnitInfo};
 pub use self::version::PriceVersion;
 

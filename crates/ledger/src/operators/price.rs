@@ -15,7 +15,7 @@ use tollgate_money::price::{PriceRule, PriceTerms, PriceVersion, RULES_MAX, rule
 /// The most groups that there can be.
 const GROUPS_MAX: usize = 1000;
 /// The longest name of a group, in bytes.
-pub const GROUP_BYTES_MAX: usize = 64;
+const GROUP_BYTES_MAX: usize = 64;
 
 /// A rule that says what an account pays for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::money::{Factor, Rate};
 /// The most rules that an account or a group can have.
 pub const RULES_MAX: usize = 32;
 /// The longest name or pattern of models in a rule, in bytes: that of a model.
-pub const MODELS_BYTES_MAX: usize = 128;
+const MODELS_BYTES_MAX: usize = 128;
 
 /// What a customer pays for some models, for some time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

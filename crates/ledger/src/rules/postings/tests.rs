@@ -11,19 +11,20 @@ use crate::records::cost::{CostKind, Costed};
 use crate::records::key_limits::KeyLimits;
 use crate::records::login::Login;
 use crate::records::loss::Lost;
+use crate::records::price::{PriceGroup, PriceNote};
 use crate::records::record::{Key, Record, Reservation, SuspenseEnd, VoidReason};
 use crate::records::task::{Intent, Stage, Task, Tried, Webhook};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, RequestId, TaskId};
 use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{Prices, Usage, UsageSource};
+use tollgate_money::price::{PriceVersion, Prices, Usage, UsageSource};
 use tollgate_money::secret::KeyHash;
 
 const AT: UnixMs = UnixMs(1_000);
 const HELD: i64 = 100;
 /// Kinds of records: a new one is counted here, and has its example below.
-const KINDS: usize = 35;
+const KINDS: usize = 38;
 
 fn account() -> AccountId {
     AccountId::from_number(1)
@@ -75,6 +76,9 @@ fn kind(record: &Record) -> usize {
         Record::Lost(_) => 32,
         Record::Checkpointed(_) => 33,
         Record::Costed(_) => 34,
+        Record::AccountPriced { .. } => 35,
+        Record::GroupPriced(_) => 36,
+        Record::PriceNoted(_) => 37,
     }
 }
 
@@ -116,6 +120,7 @@ fn of_calls(account: AccountId) -> Vec<(Record, Vec<(BookAccount, i128)>)> {
         request: RequestId::from_number(1),
         amount: usd(HELD),
         floor: usd(3),
+        price: None,
         at: AT,
     };
     vec![
@@ -318,6 +323,14 @@ fn of_house(account: AccountId) -> Vec<Record> {
         created_at: AT,
     };
     let (node, end, note) = (NodeId::default(), SuspenseEnd::Charge, "n".to_owned());
+    let noted = PriceNote {
+        account,
+        version: PriceVersion::from_text("{}"),
+        model: "m".into(),
+        source: "models.yaml".into(),
+        pricing: "{}".into(),
+        at: AT,
+    };
     let checkpointed = Checkpointed { seq: 1, sha256: [0; 32], state_hash: [0; 32], at: AT };
     vec![
         Record::CodeRevoked { code: code.id, at: AT },
@@ -325,6 +338,9 @@ fn of_house(account: AccountId) -> Vec<Record> {
         Record::CodeCreated(Arc::new(code)),
         Record::Followed { seq: 1, at: AT },
         Record::SuspenseResolved { account, node, amount, end, note, at: AT },
+        Record::AccountPriced { account, prices: Arc::default(), at: AT },
+        Record::GroupPriced(Arc::new(PriceGroup { name: "g".into(), rules: Vec::new(), at: AT })),
+        Record::PriceNoted(Arc::new(noted)),
         Record::Central(Arc::new(Record::Granted { account, id: "c".into(), amount, at: AT })),
         Record::Checkpointed(Arc::new(checkpointed)),
     ]
