@@ -17,7 +17,7 @@ const LETTERS: usize = 8;
 
 /// The version of a price, eight letters as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = "^[A-Za-z0-9_-]{8}$"))]
 pub struct PriceVersion([u8; BYTES]);
 
 impl PriceVersion {
