@@ -115,7 +115,7 @@ fn a_rule_is_frozen_with_the_hold() {
     };
     let alone = asked();
     let both = std::thread::scope(|scope| {
-        let under_way = scope.spawn(&asked);
+        let under_way = scope.spawn(asked);
         eventually("a hold", || gateway.balance()["held"] != "0.00");
         set(&gateway, &json!({"rules": [{"models": "*", "factor": "100"}]}));
         under_way.join().expect("no panic")
