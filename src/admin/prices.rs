@@ -40,11 +40,11 @@ pub(super) struct RuleBody {
     /// not here costs what the list says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     prices: Option<BTreeMap<String, String>>,
-    /// The first moment of it; `null` for at once.
-    #[serde(default)]
+    /// The first moment of it; left out for at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     from: Option<Time>,
-    /// The first moment behind it; `null` for ever.
-    #[serde(default)]
+    /// The first moment behind it; left out for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<Time>,
 }
 
@@ -121,11 +121,10 @@ fn rules(bodies: Vec<RuleBody>) -> ApiResult<Vec<PriceRule>> {
 #[serde(deny_unknown_fields)]
 pub(super) struct PricesBody {
     /// The price group whose rules count where none of its own does.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = GROUP_PATTERN))]
     group: Option<String>,
     /// Rules of its own.
-    #[serde(default)]
     #[schemars(extend("maxItems" = RULES_MAX))]
     rules: Vec<RuleBody>,
 }

@@ -73,7 +73,7 @@ fn customers_pay_by_their_own_rules_then_by_those_of_their_group_then_the_list()
         {"models": "m-two", "prices": {"output_per_1m_tokens": "0"}},
     ]});
     gateway.admin("PUT", "/admin/v1/price-groups/resellers", &resellers);
-    set(&gateway, &json!({"group": "resellers"}));
+    set(&gateway, &json!({"group": "resellers", "rules": []}));
     let expected = [
         pair("0.0000075", "group resellers: m-*"),
         pair("0.000005", "group resellers: m-two"),
@@ -95,7 +95,7 @@ fn customers_pay_by_their_own_rules_then_by_those_of_their_group_then_the_list()
     assert_eq!(priced("m-one")["input_per_1m_tokens"], "0.50", "{models_shown}");
     assert_eq!(priced("other")["output_per_1m_tokens"], "30.00");
     assert!(priced("other")["version"].is_string());
-    set(&gateway, &json!({}));
+    set(&gateway, &json!({"rules": []}));
     assert_eq!(charged(&gateway, &models), [list(), list(), list()], "the list again");
 }
 
@@ -145,6 +145,6 @@ fn what_can_be_no_rule_is_refused_by_name() {
         assert_eq!(status, 400, "{rules}: {message}");
         assert!(message.contains(says), "{rules}: {message}");
     }
-    let (status, answer) = gateway.try_admin("PUT", &path, &json!({"group": "nobody"}));
+    let (status, answer) = gateway.try_admin("PUT", &path, &json!({"group": "nobody", "rules": []}));
     assert_eq!(status, 400, "{answer}");
 }
