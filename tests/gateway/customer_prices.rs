@@ -145,6 +145,7 @@ fn what_can_be_no_rule_is_refused_by_name() {
         assert_eq!(status, 400, "{rules}: {message}");
         assert!(message.contains(says), "{rules}: {message}");
     }
-    let (status, answer) = gateway.try_admin("PUT", &path, &json!({"group": "nobody", "rules": []}));
+    let (status, answer) =
+        gateway.try_admin("PUT", &path, &json!({"group": "nobody", "rules": []}));
     assert_eq!(status, 400, "{answer}");
 }
