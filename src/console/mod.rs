@@ -12,6 +12,7 @@
 //! | `account` | name, e-mail, password, codes |
 //! | `balance`, `lines` | what the account has, and what happened to it |
 //! | `requests` | what its requests came to |
+//! | `prices` | what models cost this account |
 //! | `usage` | what was used, by day, model and key |
 //! | `videos`, `webhooks` | its tasks, and the announcements of their ends |
 //! | `turn` | that an account's pages are made a few at a time |
@@ -31,6 +32,7 @@ mod keys;
 mod lines;
 mod password;
 mod playground;
+mod prices;
 mod requests;
 mod sign_up;
 mod snippets;
@@ -91,6 +93,7 @@ const NAV: &[NavItem] = &[
     NavItem { path: "/playground", label: "Playground" },
     NavItem { path: "/balance", label: "Balance" },
     NavItem { path: "/usage", label: "Usage" },
+    NavItem { path: "/prices", label: "Prices" },
     NavItem { path: "/requests", label: "Requests" },
     NavItem { path: "/videos", label: "Videos" },
     NavItem { path: "/webhooks", label: "Webhooks" },
@@ -202,6 +205,7 @@ fn router(console: CustomerConsole) -> Router {
         .route("/login", get(access::page).post(access::log_in))
         .route("/balance", get(balance::page))
         .route("/balance/{hold}", get(balance::hold))
+        .route("/prices", get(prices::page))
         .route("/usage", get(usage::page))
         .route("/usage.csv", get(usage::download))
         .route("/requests", get(requests::page))

@@ -13,6 +13,7 @@
 //! | `request_list` | what lists of requests say and are filtered by |
 //! | `frame` | what every page has around its content |
 //! | `show` | how money, times and counts are written |
+//! | `price_lines` | how prices of a model are written |
 //! | `assets` | style sheet, scripts and icon, embedded |
 //!
 //! Pages work without JavaScript, but for charts and the playground. The policy that goes with each
@@ -27,6 +28,7 @@ mod form;
 mod frame;
 mod guard;
 mod log_ins;
+mod price_lines;
 pub(crate) mod request_list;
 mod session;
 pub(crate) mod show;
@@ -40,5 +42,6 @@ pub(crate) use form::{FieldError, FieldErrors, Form, new_submit_token};
 pub(crate) use frame::{FailurePage, HtmlPage, NavItem, PageFrame, Tone};
 pub(crate) use guard::{Client, Guarded, ShowsMedia, guard};
 pub(crate) use log_ins::{LogIns, Trying};
+pub(crate) use price_lines::{PriceLine, price_lines};
 pub(crate) use session::{Session, SessionChange, Sessions};
 pub(crate) use sign_ups::SignUps;

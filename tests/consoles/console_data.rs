@@ -604,6 +604,50 @@ fn videos_are_played_and_their_announcements_sent_again() {
     assert!(taken.lock().expect("no poison")[0].contains("v1,"), "announcements are signed");
 }
 
+/// A customer reads what its own account pays, on the page of prices and beside what it was charged.
+#[test]
+fn prices_are_the_customers_own() {
+    let sim = simulator(&[]);
+    let (gateway, visitor) = start(&sim);
+    let list = visitor.page("/prices");
+    let stranger = Visitor::sign_up(&gateway, "another customer");
+    let rules = json!({"rules": [{"models": "m", "factor": "3"}]});
+    let path = format!("/admin/v1/accounts/{}/prices", gateway.account);
+    gateway.admin("PUT", &path, &rules);
+
+    let own = visitor.page("/prices");
+    let said = customer_get(&gateway, "/v1/models/m");
+    let pricing = &said["pricing"];
+    let price = |name: &str| dollars(&pricing[name]);
+    let told = format!(
+        "input {}, output {} per 1M tokens",
+        price("input_per_1m_tokens"),
+        price("output_per_1m_tokens")
+    );
+    let version = pricing["version"].as_str().expect("a version");
+    let row = ["m", &told, version];
+    assert!(own.rows("main").iter().any(|found| *found == row), "{row:?} in {}", own.text());
+    assert!(!list.text().contains(&told), "the list is another");
+    assert!(!own.text().contains("x-*"), "no pattern is listed");
+    assert_eq!(
+        stranger.page("/prices").rows("main"),
+        list.rows("main"),
+        "a stranger pays the list"
+    );
+    let found = visitor.page("/prices?q=BAD");
+    assert!(found.text().contains("m-bad") && !found.text().contains("film"), "{}", found.text());
+    let none = visitor.page("/prices?q=%3Cb%3Enone").text();
+    assert!(none.contains("No model has this in its name."), "{none}");
+
+    // What it was charged by stays, whatever is paid later.
+    let request = chat(&gateway, "m", "");
+    gateway.settled();
+    gateway.admin("PUT", &path, &json!({"rules": []}));
+    let charged = visitor.page(&format!("/requests/{request}")).text();
+    assert!(charged.contains(&format!("{told}version {version}")), "{charged}");
+    assert!(!charged.contains("account:"), "not how it came about: {charged}");
+}
+
 /// Their pages say what to do.
 fn what_a_stranger_has_is_nothing(stranger: &Visitor, secrets: &[&String]) {
     for (path, text) in [
@@ -686,7 +730,8 @@ fn nothing_of_another_account_is_shown() {
     assert_eq!(taken.lock().expect("no poison").len(), 1, "nothing was sent for a stranger");
 
     // And guests are shown the way in.
-    for path in ["/balance", "/usage", "/usage.csv", "/requests", "/videos", "/webhooks"] {
+    for path in ["/balance", "/usage", "/usage.csv", "/prices", "/requests", "/videos", "/webhooks"]
+    {
         let request = format!("GET /console{path} HTTP/1.1\r\nHost: gateway\r\n\r\n");
         let answer = ask(gateway.address, request.as_bytes());
         assert_eq!(answer.header("location").as_deref(), Some("/console/login"), "{path}");

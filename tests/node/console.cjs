@@ -200,7 +200,7 @@ async function picture(browser, state, name, address, prepare) {
 async function allPictures(browser, state) {
   const one = (name, address, prepare) => picture(browser, state, name, `${CONSOLE}${address}`, prepare);
   await one("start", "");
-  for (const name of ["keys", "balance", "usage", "requests", "videos", "webhooks", "account"]) {
+  for (const name of ["keys", "balance", "usage", "prices", "requests", "videos", "webhooks", "account"]) {
     await one(name, `/${name}`);
   }
   await one("key-new", "/keys/new", (page) => page.getByText("Choose models").click());

@@ -14,8 +14,9 @@ use crate::console::lines::StatementLine;
 use crate::console::units;
 use crate::ledger::{CallMoney, CallName, EntryKind, RequestId, TaskId};
 use crate::money::Nanousd;
+use crate::price::PriceVersion;
 use crate::request_log::{Logged, Position, Scope};
-use crate::web::{HtmlPage, PageFrame, request_list, show};
+use crate::web::{HtmlPage, PageFrame, PriceLine, price_lines, request_list, show};
 
 #[derive(Template)]
 #[template(path = "customer_request.html")]
@@ -28,9 +29,16 @@ struct OneRequest {
     lines: Vec<StatementLine>,
     /// What it cost in the end.
     cost: Option<Nanousd>,
+    price: Option<AppliedPrice>,
     units: Vec<(&'static str, u64)>,
     source: &'static str,
     task: Option<TaskId>,
+}
+
+/// The prices that it is charged by.
+struct AppliedPrice {
+    version: PriceVersion,
+    lines: Vec<PriceLine>,
 }
 
 /// What the request log has of it.
@@ -118,6 +126,10 @@ pub(in crate::console) async fn page(
         id,
         lines: money.iter().flat_map(|money| StatementLine::from_call(money, &keys)).collect(),
         cost: money.as_ref().and_then(cost),
+        price: match &money {
+            Some(money) => price(&console, &customer, money).await?,
+            None => None,
+        },
         units,
         source,
         task: logged.as_ref().and_then(|logged| logged.task_id),
@@ -150,6 +162,19 @@ async fn money(
         (None, _) => CallName::Request(id, id.began_at()),
     };
     console.ledger.call_money(account, name).await.map_err(failed)
+}
+
+/// The prices that stand in the journal for a call.
+async fn price(
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
+    money: &CallMoney,
+) -> PageResult<Option<AppliedPrice>> {
+    let Some(version) = money.call.price else { return Ok(None) };
+    let note = console.ledger.price(version).await;
+    let note = note.map_err(|error| customer.failed(console, &error))?;
+    let told = note.and_then(|note| serde_json::from_str(&note.pricing).ok());
+    Ok(told.map(|told| AppliedPrice { version, lines: price_lines(&told) }))
 }
 
 /// What a call that is over has cost, less what was given back.
