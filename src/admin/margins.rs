@@ -17,7 +17,7 @@ use crate::ledger::{AccountId, MarginCell, MarginTotal};
 use crate::money::Nanousd;
 
 /// What margins are summed by.
-#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum MarginBy {
     /// The sums of each day of UTC.
@@ -45,22 +45,22 @@ pub(super) struct MarginQuery {
 /// What some calls brought in, and what they cost.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "MarginRow")]
-struct MarginRow {
+pub(super) struct MarginRow {
     /// The beginning of the day; `null` where all days are added up, and so on.
-    day: Option<Time>,
-    account_id: Option<AccountId>,
-    model: Option<Arc<str>>,
-    upstream: Option<Arc<str>>,
+    pub(super) day: Option<Time>,
+    pub(super) account_id: Option<AccountId>,
+    pub(super) model: Option<Arc<str>>,
+    pub(super) upstream: Option<Arc<str>>,
     /// Calls whose cost is known.
-    calls: u64,
+    pub(super) calls: u64,
     /// What customers were charged for them, and owe for them.
-    charged: Nanousd,
+    pub(super) charged: Nanousd,
     /// What they cost the operator.
-    cost: Nanousd,
+    pub(super) cost: Nanousd,
     /// The one without the other; below zero where they cost more.
-    margin: Nanousd,
+    pub(super) margin: Nanousd,
     /// The most that tries cost beside them for which no customer paid; no part of `cost`.
-    unpaid: Nanousd,
+    pub(super) unpaid: Nanousd,
 }
 
 /// What calls brought in, and what they cost.
@@ -93,7 +93,7 @@ pub(super) async fn list(
 }
 
 /// The rows added up, in the order of days and names.
-fn summed(rows: Vec<(MarginCell, MarginTotal)>, by: Option<MarginBy>) -> Vec<MarginRow> {
+pub(super) fn summed(rows: Vec<(MarginCell, MarginTotal)>, by: Option<MarginBy>) -> Vec<MarginRow> {
     let mut sums: BTreeMap<_, MarginTotal> = BTreeMap::new();
     for (cell, total) in rows {
         let MarginCell { day, account, model, upstream } = cell;

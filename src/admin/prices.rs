@@ -31,21 +31,21 @@ pub(super) struct RuleBody {
     /// A model's name, the beginning of names and an asterisk, or an asterisk for all. The narrowest
     /// rule counts.
     #[schemars(extend("pattern" = "^[A-Za-z0-9_.:/@-]{0,127}[A-Za-z0-9_.:/@*-]$"))]
-    models: String,
+    pub(super) models: String,
     /// What every price of the list is multiplied by: 0 to 1000, with six decimals at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = "^([0-9]{1,3}(\\.[0-9]{1,6})?|1000)$"))]
-    factor: Option<String>,
+    pub(super) factor: Option<String>,
     /// US dollars by the names of `models.yaml`, whatever conditions a request meets. A unit that is
     /// not here costs what the list says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    prices: Option<BTreeMap<String, String>>,
+    pub(super) prices: Option<BTreeMap<String, String>>,
     /// The first moment of it; left out for at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    from: Option<Time>,
+    pub(super) from: Option<Time>,
     /// The first moment behind it; left out for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    until: Option<Time>,
+    pub(super) until: Option<Time>,
 }
 
 impl From<&PriceRule> for RuleBody {
@@ -66,7 +66,8 @@ impl From<&PriceRule> for RuleBody {
 }
 
 impl RuleBody {
-    fn read(self, at: usize) -> ApiResult<PriceRule> {
+    /// The rule; `at` is its place in the list.
+    pub(super) fn read(self, at: usize) -> ApiResult<PriceRule> {
         let invalid = |field: &str, message: String| {
             let place = format!("rules[{at}]{field}");
             Err(ApiError::invalid(place, message))

@@ -8,3 +8,4 @@ mod console;
 mod console_data;
 mod openapi;
 mod operator;
+mod operator_prices;

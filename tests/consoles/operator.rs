@@ -12,7 +12,7 @@ const PAGE_BYTES_MAX: usize = 100 * 1024;
 const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;";
 
 /// A browser in which an operator has logged in.
-async fn logged_in(admin_url: &str, token: &str) -> Pages {
+pub(crate) async fn logged_in(admin_url: &str, token: &str) -> Pages {
     let pages = Pages::at(admin_url);
     let page = pages.get("/operator/login").await;
     let answer = pages.fill(&page, "/operator/login", &[("token", token)]).await;
@@ -20,7 +20,7 @@ async fn logged_in(admin_url: &str, token: &str) -> Pages {
     pages
 }
 
-async fn operator(demo: &Demo) -> Pages {
+pub(crate) async fn operator(demo: &Demo) -> Pages {
     logged_in(&demo.admin_url, &demo.admin_token).await
 }
 
@@ -29,7 +29,7 @@ fn chat(model: &str) -> Value {
 }
 
 /// The status of a customer's call.
-async fn call(demo: &Demo, key: &str) -> u16 {
+pub(crate) async fn call(demo: &Demo, key: &str) -> u16 {
     let call = demo.post("/v1/chat/completions", &chat("gpt-4o-mini"), "").bearer_auth(key);
     let answer = call.send().await.expect("an answer");
     let status = answer.status().as_u16();
@@ -220,8 +220,13 @@ async fn every_page_is_small_and_guarded() {
         &of("/keys"),
         &of("/entries"),
         &of("/usage"),
+        &of("/prices"),
         &of("/tasks"),
         &of("/audit"),
+        "/operator/prices",
+        "/operator/margins",
+        "/operator/margins?by=day&days=7",
+        "/operator/margins?by=nonsense&days=0",
         "/operator/codes",
         "/operator/in-doubt",
         "/operator/webhooks",
@@ -268,6 +273,10 @@ async fn what_is_not_there_is_said_so() {
         "/operator/customers/acct_0000000000000000/keys",
         "/operator/customers/nonsense/entries",
         "/operator/customers/acct_0000000000000000/usage",
+        "/operator/customers/acct_0000000000000000/prices",
+        "/operator/prices/nonsense",
+        "/operator/prices/aaaaaaaa",
+        "/operator/prices/groups/none",
         "/operator/customers/acct_0000000000000000/tasks",
         "/operator/customers/acct_0000000000000000/audit",
         "/operator/requests/req_00000000000000000000000000000001",

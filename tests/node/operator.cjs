@@ -108,7 +108,7 @@ async function pages(page) {
   return {
     overview: "", requests: "/requests", request: `/requests/${request}`, failed: "/requests?errors=yes",
     customers: "/customers", customer: `/customers/${customer}`, keys: `/customers/${customer}/keys`,
-    entries: `/customers/${customer}/entries`, usage: `/customers/${customer}/usage`, tasks: `/customers/${customer}/tasks`,
+    entries: `/customers/${customer}/entries`, usage: `/customers/${customer}/usage`, "customer-prices": `/customers/${customer}/prices`, prices: "/prices", margins: "/margins", tasks: `/customers/${customer}/tasks`,
     "customer-audit": `/customers/${customer}/audit`, codes: "/codes", "in-doubt": "/in-doubt", webhooks: "/webhooks", ledger: "/ledger",
     upstreams: "/upstreams?model=gpt-4o-mini", configuration: "/configuration", files: "/configuration/files", audit: "/audit",
   };

@@ -22,6 +22,7 @@ const TABS: &[NavItem] = &[
     NavItem { path: "/keys", label: "Keys" },
     NavItem { path: "/entries", label: "Entries" },
     NavItem { path: "/usage", label: "Usage" },
+    NavItem { path: "/prices", label: "Prices" },
     NavItem { path: "/tasks", label: "Tasks" },
     NavItem { path: "/audit", label: "Audit" },
 ];

@@ -8,6 +8,7 @@ mod audit;
 mod codes;
 mod configuration;
 mod customer;
+mod customer_prices;
 mod customers;
 mod done;
 mod doubts;
@@ -17,8 +18,11 @@ mod form;
 mod keys;
 mod ledger;
 mod login;
+mod margins;
 mod overview;
+mod prices;
 mod requests;
+mod rule_text;
 mod series;
 mod tail;
 mod upstreams;
@@ -51,6 +55,8 @@ const NAV: &[NavItem] = &[
     NavItem { path: "", label: "Overview" },
     NavItem { path: "/requests", label: "Requests" },
     NavItem { path: "/customers", label: "Customers" },
+    NavItem { path: "/prices", label: "Prices" },
+    NavItem { path: "/margins", label: "Margins" },
     NavItem { path: "/codes", label: "Codes" },
     NavItem { path: "/in-doubt", label: "In doubt" },
     NavItem { path: "/webhooks", label: "Webhooks" },
@@ -105,6 +111,15 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/customers/{account}/entries", get(entries::page))
         .route("/operator/customers/{account}/refunds", post(entries::refund))
         .route("/operator/customers/{account}/usage", get(usage::page))
+        .route(
+            "/operator/customers/{account}/prices",
+            get(customer_prices::page).post(customer_prices::set),
+        )
+        .route("/operator/prices", get(prices::page))
+        .route("/operator/prices/{version}", get(prices::one))
+        .route("/operator/prices/groups", get(prices::page).post(prices::create_group))
+        .route("/operator/prices/groups/{group}", get(prices::group).post(prices::set_group))
+        .route("/operator/margins", get(margins::page))
         .route("/operator/configuration", get(configuration::page))
         .route("/operator/configuration/try", post(configuration::try_out))
         .route("/operator/configuration/reload", post(configuration::apply))
