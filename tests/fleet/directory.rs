@@ -12,12 +12,12 @@ use tollgate::fleet::Fleet;
 use tollgate::fleet::InFleet;
 use tollgate::fleet::node::follow;
 use tollgate::ledger::{
-    Account, AccountId, AccountPatch, Actor, Asked, CodeKind, CodeRefusal, DoubtRefund, HoldId,
-    Journaled, KeyId, KeyPatch, Ledger, LedgerError, NewCode, NewKey, NodeId, OpenHold, Options,
-    Record, RequestId, Reservation, SignUp,
+    Account, AccountId, AccountPatch, AccountPrices, Actor, Asked, CodeKind, CodeRefusal,
+    DoubtRefund, HoldId, Journaled, KeyId, KeyPatch, Ledger, LedgerError, NewCode, NewKey, NodeId,
+    OpenHold, Options, Record, RequestId, Reservation, SignUp,
 };
-use tollgate::money::Nanousd;
-use tollgate::price::{Usage, UsageSource};
+use tollgate::money::{Factor, Nanousd};
+use tollgate::price::{PriceRule, PriceTerms, Usage, UsageSource};
 
 /// What a caller hands over in the place of a password.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
@@ -95,8 +95,10 @@ async fn state(ledger: &Ledger) -> Vec<String> {
         let keys = ledger.keys_of(account.id);
         let limits: Vec<_> = keys.iter().map(|key| ledger.key_limits(key.id)).collect();
         let (rates, login) = (ledger.account_rates(account.id), ledger.login(account.id));
-        told.push(format!("{account:?} {keys:?} {limits:?} {rates:?} {login:?}"));
+        let prices = ledger.account_prices(account.id);
+        told.push(format!("{account:?} {keys:?} {limits:?} {rates:?} {login:?} {prices:?}"));
     }
+    told.extend(ledger.price_groups().iter().map(|group| format!("{group:?}")));
     told.extend(ledger.codes().iter().map(|code| format!("{code:?}")));
     let acts = ledger.acts(None, None, 1000).await.expect("acts");
     told.extend(acts.iter().map(|listed| format!("{:?}", listed.act)));
@@ -168,6 +170,41 @@ async fn a_key_holds_on_all_nodes_and_is_refused_by_all_once_it_is_revoked() {
     let hash = tollgate::secret::KeyHash::of(secret.expose().as_bytes());
     let is_suspended = || nodes[0].ledger.presented(&hash).is_some_and(|(_, suspended)| suspended);
     within(EVERYWHERE, "the suspension", is_suspended).await;
+    assert_alike(&nodes).await;
+}
+
+/// A price group of these tests.
+const GROUP: &str = "resellers";
+
+/// Has customers of the group pay so many thousandths of the list for all models.
+async fn set_group(ledger: &Arc<Ledger>, thousandths: i64) -> PriceRule {
+    let factor = Factor::parse(&format!("0.{thousandths:03}")).expect("a factor");
+    let terms = PriceTerms::Factor(factor);
+    let rule = PriceRule { models: "*".to_owned(), terms, from: None, until: None };
+    let by = ledger.by(&Actor::operator("ada"));
+    by.set_price_group(GROUP, vec![rule.clone()]).await.expect("a group");
+    rule
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_customers_pay_holds_on_all_nodes() {
+    let (_, url) = database("prices").await;
+    let nodes = three(&url).await;
+    let account = nodes[0].ledger.create_account("A").await.expect("opens").id;
+    let paid = |node: &Node| node.ledger.price_rule(account, "m", UnixMs::now());
+    for round in 0..9 {
+        let rule = set_group(&nodes[round % 3].ledger, 100 + 50 * round as i64).await;
+        if round == 0 {
+            let prices = AccountPrices { group: Some(GROUP.to_owned()), rules: Vec::new() };
+            let by = nodes[1].ledger.by(&Actor::operator("ada"));
+            nodes[1].ledger.catch_up().await.expect("follows");
+            by.set_account_prices(account, prices).await.expect("prices");
+        }
+        for node in &nodes {
+            let holds = || paid(node).is_some_and(|found| found.rule == rule);
+            within(EVERYWHERE, "the rule", holds).await;
+        }
+    }
     assert_alike(&nodes).await;
 }
 
@@ -310,7 +347,7 @@ async fn a_node_that_was_away_and_a_new_one_learn_all_that_was_written() {
     let account = nodes[0].ledger.create_account("A").await.expect("opens").id;
     for round in 0..40 {
         let ledger = &nodes[random.usize(..nodes.len())].ledger;
-        match random.u8(..5) {
+        match random.u8(..7) {
             0 => drop(ledger.create_key(account, key("k")).await.expect("a key")),
             1 => drop(
                 ledger.grant(account, &format!("g{round}"), Nanousd::new(1)).await.expect("gives"),
@@ -325,7 +362,14 @@ async fn a_node_that_was_away_and_a_new_one_learn_all_that_was_written() {
                 let by = ledger.by(&Actor::operator("ada"));
                 by.update_account(account, patch).await.expect("renames");
             }
-            _ => drop(ledger.create_account("B").await.expect("opens")),
+            4 => drop(ledger.create_account("B").await.expect("opens")),
+            5 => drop(set_group(ledger, random.i64(1..900)).await),
+            _ => {
+                set_group(ledger, 900).await;
+                let prices = AccountPrices { group: Some(GROUP.to_owned()), rules: Vec::new() };
+                let by = ledger.by(&Actor::operator("ada"));
+                by.set_account_prices(account, prices).await.expect("prices");
+            }
         }
         // Each node stops now and then, and misses some of it.
         if round % 8 == 3 {

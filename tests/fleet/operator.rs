@@ -481,6 +481,50 @@ async fn every_node_tells_what_accounts_of_the_fleet_owe() {
     });
 }
 
+/// What a customer pays is set on one node, and charged by the other under the same version.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_customers_prices_are_charged_by_every_node() {
+    let fleet = Fleet::new("operator_prices");
+    let nodes = [fleet.node("gw-1"), fleet.node("gw-2")];
+    let (account, key) = nodes[0].customer("10.00");
+    let list = charged(&nodes[1], &account, &key);
+    let path = format!("/admin/v1/accounts/{account}/prices");
+    let dear = json!({"rules": [{"models": "m*", "factor": "10"}]});
+    assert_eq!(nodes[0].answer("PUT", &path, "", &dear).status(), 200);
+    eventually("the rule on the other node", || match nodes[1].get(&path) {
+        prices if prices == dear => Ok(()),
+        other => Err(other.to_string()),
+    });
+    let (own, other) = (charged(&nodes[0], &account, &key), charged(&nodes[1], &account, &key));
+    assert_eq!((own.0, other.0), (10 * list.0, 10 * list.0));
+    assert_eq!(own.1, other.1, "the same prices have the same version on every node");
+    assert_ne!(own.1, list.1);
+    let (version, node) = (own.1, &nodes[1]);
+    let prices = node.get("/admin/v1/prices");
+    let named = prices["data"].as_array().expect("a list").iter();
+    let named: Vec<_> = named.filter(|price| price["version"] == version).collect();
+    assert_eq!(named.len(), 1, "{prices}");
+    assert_eq!((&named[0]["source"], &named[0]["model"]), (&json!("account: m*"), &json!("m")));
+}
+
+/// What a call of this node is charged, in nano-dollars, and by which price.
+fn charged(node: &Node, account: &str, key: &str) -> (i64, Value) {
+    let settlements = || {
+        let entries = node.get(&format!("/admin/v1/accounts/{account}/entries?limit=50"));
+        let entries = entries["data"].as_array().expect("a list").clone();
+        entries.into_iter().filter(|entry| entry["kind"] == "settlement").collect::<Vec<_>>()
+    };
+    let before = settlements();
+    assert_eq!(node.call(key), 200);
+    eventually("what was charged", || {
+        let now = settlements();
+        match now.iter().find(|entry| !before.contains(entry)) {
+            Some(new) => Ok((nanousd(&new["charged"]), new["call"]["price"].clone())),
+            None => Err(format!("{now:?}")),
+        }
+    })
+}
+
 /// A database that is away: a node serves to the end of its term, is not ready then, and says why.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_cut_off_is_not_ready() {
