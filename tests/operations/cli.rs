@@ -591,7 +591,7 @@ fn the_examples_of_the_page_work() {
     std::fs::write(directory.join("fleet.yaml"), fleet).expect("a file");
     let blocks: Vec<&str> =
         page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 23, "the blocks of the page");
+    assert_eq!(blocks.len(), 24, "the blocks of the page");
     let binary =
         std::path::Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("a directory");
     let script =
