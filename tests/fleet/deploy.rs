@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 const ADMIN_TOKEN: &str = "admin-token-of-the-example";
 /// Longer than a schema and three nodes take to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than nodes take to let calls end and to give back what they have out.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 const CHAT: &str = r#"{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hi"}]}"#;
 
 fn shipped(file: &str) -> std::path::PathBuf {
@@ -84,7 +86,14 @@ impl Example {
         let id = self.script.0.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status();
         assert!(sent.is_ok_and(|sent| sent.success()), "kill -TERM");
-        self.script.0.wait().expect("it ends")
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            if let Some(status) = self.script.0.try_wait().expect("it can be asked") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end: {}", self.log("haproxy.log"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn log(&self, of: &str) -> String {
