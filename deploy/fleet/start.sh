@@ -33,15 +33,19 @@ mkdir -p "$data"
 
 pids=()
 haproxy=""
+# stop PID…: has processes end, and looks until they have. Bash can wait for ever for a child that ended
+# while a trap began.
+stop() {
+    for pid in "$@"; do kill -TERM "$pid" 2>/dev/null || true; done
+    for pid in "$@"; do
+        while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    done
+}
 end() {
     trap - EXIT INT TERM
     # The nodes first, which let calls end and give back what they have out; HAProxy last.
-    for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
-    for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
-    if [ -n "$haproxy" ]; then
-        kill -TERM "$haproxy" 2>/dev/null || true
-        wait "$haproxy" 2>/dev/null || true
-    fi
+    stop "${pids[@]}"
+    stop ${haproxy:+"$haproxy"}
 }
 trap end EXIT
 trap 'exit 130' INT

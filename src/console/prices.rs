@@ -29,7 +29,10 @@ struct PricesPage {
 struct PricedModel {
     id: String,
     version: String,
+    /// What is paid where no condition holds.
     lines: Vec<PriceLine>,
+    /// What is paid under conditions.
+    conditional: Vec<PriceLine>,
 }
 
 /// The part of a model's name that is looked for.
@@ -55,11 +58,10 @@ pub(super) async fn page(
         let named = (&***model, &*model.id);
         let prices = pricing::prices_for(&console.ledger, customer.account.id, named, now);
         let told = pricing::pricing(model, &prices);
-        PricedModel {
-            id: model.id.to_string(),
-            version: told["version"].as_str().unwrap_or_default().to_owned(),
-            lines: price_lines(&told),
-        }
+        let all = price_lines(&told).into_iter();
+        let (lines, conditional) = all.partition(|line| line.when.is_empty());
+        let version = told["version"].as_str().unwrap_or_default().to_owned();
+        PricedModel { id: model.id.to_string(), version, lines, conditional }
     });
     let shown = PricesPage {
         frame: customer.frame(&console, "/prices"),

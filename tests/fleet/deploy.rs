@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 const ADMIN_TOKEN: &str = "admin-token-of-the-example";
 /// Longer than a schema and three nodes take to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than nodes take to let calls end and to give back what they have out.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 const CHAT: &str = r#"{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hi"}]}"#;
 
 fn shipped(file: &str) -> std::path::PathBuf {
@@ -81,10 +83,22 @@ impl Example {
 
     /// Ends the script, which ends what it has started.
     fn end(&mut self) -> ExitStatus {
+        let status = self.try_end();
+        status.unwrap_or_else(|| panic!("it does not end: {}", self.log("haproxy.log")))
+    }
+
+    /// How the script ends when it is told to; `None` for one that does not.
+    fn try_end(&mut self) -> Option<ExitStatus> {
         let id = self.script.0.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(sent.is_ok_and(|sent| sent.success()), "kill -TERM");
-        self.script.0.wait().expect("it ends")
+        let deadline = Instant::now() + END_TIMEOUT;
+        while sent.as_ref().is_ok_and(ExitStatus::success) && Instant::now() < deadline {
+            if let Ok(Some(status)) = self.script.0.try_wait() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
     }
 
     fn log(&self, of: &str) -> String {
@@ -96,7 +110,7 @@ impl Drop for Example {
     fn drop(&mut self) {
         // It may have ended by itself, with all that it started.
         if let Ok(None) = self.script.0.try_wait() {
-            self.end();
+            self.try_end();
         }
     }
 }

@@ -1,12 +1,14 @@
 //! What targets cost the operator: where that comes from, and whether it covers what is sold.
 
 use super::prices::{field, prices, typed};
+use super::prices_when;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::{Target, TargetCost};
 use crate::spans::Path;
 use tollgate_money::money::{Factor, Nanousd, Rate};
 use tollgate_money::price::{PriceList, Unit, Usage};
+use tollgate_protocols::Operation;
 
 /// What is compared of targets: some text, an image, a second of video, and what is spoken in it.
 const TYPICAL: Usage = Usage {
@@ -36,19 +38,21 @@ pub(super) fn rank(targets: &mut [Target]) {
     }
 }
 
-/// Compiles the cost of a target of a model with these prices, and notes what is missing or
-/// contradictory.
+/// Compiles the cost of a target of a model with these prices and operations, and notes what is missing
+/// or contradictory.
 pub(super) fn compile(
     document: &mut Document,
     at: &Path,
     raw: &raw::Cost,
-    sold: &PriceList,
+    (sold, operations): (&PriceList, &[Operation]),
 ) -> Option<TargetCost> {
     let own = raw.prices();
     let typed = typed(&own);
-    if let (Some(_), Some(first)) = (raw.of, typed.first()) {
+    let first = typed.first().map(|unit| field(*unit));
+    let first = first.or((!raw.prices_when.is_empty()).then_some("prices_when"));
+    if let (Some(_), Some(first)) = (raw.of, first) {
         let message = "a cost comes from elsewhere with `of`, or is made of prices";
-        document.note(Fault::at_key(&at.key(field(*first)), message));
+        document.note(Fault::at_key(&at.key(first), message));
         return None;
     }
     if raw.times.is_some() && raw.of != Some(raw::CostOf::List) {
@@ -83,7 +87,9 @@ pub(super) fn compile(
                 let message = format!("`{}` costs more here than it is sold for", field(*unit));
                 document.note(Fault::at_key(at, message).warning());
             }
-            Some(TargetCost::Prices(PriceList { base, when: Vec::new() }))
+            let when = (raw.prices_when.as_slice(), &own);
+            let when = prices_when::compile(document, &at.key("prices_when"), when, operations);
+            Some(TargetCost::Prices(PriceList { base, when }))
         }
     }
 }

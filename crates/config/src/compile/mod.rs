@@ -27,6 +27,7 @@ mod mcp;
 mod models;
 mod pass;
 mod prices;
+mod prices_when;
 mod routes;
 mod store;
 mod typed;

@@ -166,8 +166,9 @@ fn targets(
         if let Some(upstream) = upstreams.on.get(&raw.upstream) {
             let upstream = Arc::clone(upstream);
             let (priority, weight) = (raw.priority, raw.weight);
+            let sold = (prices, operations);
             let cost = raw.cost.as_ref();
-            let cost = cost.and_then(|cost| cost::compile(document, &at.key("cost"), cost, prices));
+            let cost = cost.and_then(|cost| cost::compile(document, &at.key("cost"), cost, sold));
             check_dialect(document, &at.key("upstream"), upstream.dialect, operations, &targets);
             let pass_headers = Arc::default();
             targets.push(Target {

@@ -2,12 +2,13 @@
 
 use std::fmt::Display;
 
+use super::prices_when;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::Target;
 use crate::spans::Path;
 use tollgate_money::money::Rate;
-use tollgate_money::price::{Condition, PriceList, Prices, ServiceTier, Traits, Unit};
+use tollgate_money::price::{Condition, PriceList, Prices, ServiceTier, Unit};
 use tollgate_protocols::limits::Priced;
 use tollgate_protocols::{Dialect, Operation};
 
@@ -80,30 +81,9 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
     }
     without_effect(document, &prices_at, &typed, &operations);
     suspicious(document, &prices_at, raw, &operations);
-    conditional(document, at, raw, &operations);
-    let when =
-        |one: &raw::PricesWhen| (condition(&one.when), prices(&one.prices.over(&raw.prices)));
-    PriceList { base: prices(&raw.prices), when: raw.prices_when.iter().map(when).collect() }
-}
-
-/// Conditions as they are compiled.
-pub(super) fn condition(when: &raw::When) -> Condition {
-    Condition {
-        traits: Traits {
-            resolution: when.resolution.map(|name| name.0),
-            size: when.size.map(|size| size.0),
-            quality: when.quality.map(|name| name.0),
-            audio: when.audio,
-            draft: when.draft,
-            video_input: when.video_input,
-            service_tier: when.service_tier.map(|name| name.0),
-            speed: when.speed.map(|name| name.0),
-            inference_geo: when.inference_geo.map(|name| name.0),
-            thinking: when.thinking,
-        },
-        input_tokens_above: when.input_tokens_above,
-        time_utc: when.time_utc.map(|window| window.0),
-    }
+    let when = (raw.prices_when.as_slice(), &raw.prices);
+    let when = prices_when::compile(document, &at.key("prices_when"), when, &operations);
+    PriceList { base: prices(&raw.prices), when }
 }
 
 /// What requests may ask for because it has prices of its own.
@@ -186,80 +166,6 @@ fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: 
         let fault = Fault::at_key(&at.key(field(Unit::OutputTokens)), message);
         document.note(fault.help("are the two swapped?").warning());
     }
-}
-
-/// Checks `prices_when`: conditions that the model's requests can meet, and prices that it has.
-fn conditional(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    let at = at.key("prices_when");
-    let base = typed(&raw.prices);
-    for (index, one) in raw.prices_when.iter().enumerate() {
-        let at = at.index(index);
-        let conditions = conditions(&one.when);
-        if conditions.is_empty() {
-            document.note(Fault::at_key(&at.key("when"), "there is no condition"));
-        }
-        for (field, fitting) in conditions {
-            if !operations.iter().any(|operation| fitting.contains(operation)) {
-                let message =
-                    format!("`{field}` is nothing that {} can ask for", listed(operations));
-                document.note(Fault::at_key(&at.key("when").key(field), message));
-            }
-        }
-        if one.when.service_tier.is_some_and(|name| name.0 == ServiceTier::Auto) {
-            let message = "`auto` is what a request asks for, and no answer's tier";
-            let help = "a price for each tier that it can come to";
-            let at = at.key("when").key("service_tier");
-            document.note(Fault::at_value(&at, message).help(help));
-        }
-        let replaced = typed(&one.prices);
-        if replaced.is_empty() {
-            document.note(Fault::at_key(&at.key("prices"), "there is no price"));
-        }
-        for unit in replaced.iter().filter(|unit| !base.contains(unit)) {
-            let message = format!("`{}` is not among the model's `prices`", field(*unit));
-            let help = "a price for requests that meet no condition is needed too";
-            document.note(Fault::at_key(&at.key("prices").key(field(*unit)), message).help(help));
-        }
-        let mut earlier = raw.prices_when.iter().take(index);
-        if earlier.any(|earlier| earlier.when == one.when) {
-            let message = "these conditions are here twice: only the first counts";
-            document.note(Fault::at_key(&at.key("when"), message));
-            continue;
-        }
-        let earlier = raw.prices_when.iter().take(index).map(|earlier| condition(&earlier.when));
-        let mut earlier = earlier.filter(|earlier| *earlier != Condition::default());
-        let own = condition(&one.when);
-        if earlier.any(|earlier| own.implies(&earlier)) {
-            let message = "whatever meets these conditions meets those of an entry above: that one \
-                           has its price";
-            let help = "the first entry counts whose conditions all hold: put this one above it";
-            document.note(Fault::at_key(&at.key("when"), message).help(help));
-        }
-    }
-}
-
-/// The conditions that were typed, and the operations whose requests can meet each.
-fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
-    use Operation::{Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Responses, Video};
-    const PROMPTS: &[Operation] = &[Chat, Messages, Responses];
-    const WITH_TOKENS: &[Operation] = &[Chat, Messages, Responses, Embeddings];
-    const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit];
-    let typed = [
-        ("input_tokens_above", WITH_TOKENS, when.input_tokens_above.is_some()),
-        ("service_tier", PROMPTS, when.service_tier.is_some()),
-        ("speed", &[Messages], when.speed.is_some()),
-        ("inference_geo", &[Messages], when.inference_geo.is_some()),
-        ("thinking", PROMPTS, when.thinking.is_some()),
-        ("time_utc", &Operation::ALL, when.time_utc.is_some()),
-        ("resolution", &[Video], when.resolution.is_some()),
-        ("size", IMAGES, when.size.is_some()),
-        ("quality", IMAGES, when.quality.is_some()),
-        ("audio", &[Video], when.audio.is_some()),
-        ("draft", &[Video], when.draft.is_some()),
-        ("video_input", &[Video], when.video_input.is_some()),
-    ];
-    let typed = typed.into_iter().filter(|(_, _, is_typed)| *is_typed);
-    typed.map(|(field, fitting, _)| (field, fitting)).collect()
 }
 
 /// The units whose prices were typed.

@@ -1,6 +1,6 @@
 //! Models with the prices that were typed, for who compares them with those of others.
 
-use super::{prices, say_unfilled};
+use super::{prices_when, say_unfilled};
 use crate::Overrides;
 use crate::document::Document;
 use crate::raw;
@@ -41,7 +41,7 @@ pub(crate) fn typed_models(document: &mut Document) -> Option<Vec<TypedModel>> {
         prices_when: raw
             .prices_when
             .iter()
-            .map(|one| (prices::condition(&one.when), rates(&one.prices)))
+            .map(|one| (prices_when::condition(&one.when), rates(&one.prices)))
             .collect(),
         targets: raw.targets.into_iter().map(|target| (target.upstream, target.model)).collect(),
         free: raw.free,

@@ -174,13 +174,15 @@ macro_rules! cost {
         $info:tt;
     )+) => {
         /// What a target costs the operator, in US dollars: prices of its own, or where they come from.
-        #[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
+        #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub(crate) struct Cost {
             /// Where the cost comes from, in the place of prices.
             pub(crate) of: Option<CostOf>,
             /// What the model's prices are multiplied by, with `of: list`. Default: 1.
             pub(crate) times: Option<Times>,
+            /// Other prices for calls under some conditions.
+            pub(crate) prices_when: Vec<PricesWhen>,
             $($(#[$price_doc])* pub(crate) $price: Option<$typed>),+
         }
 

@@ -392,15 +392,20 @@ struct WrittenReservation {
 
 /// A model, and the price by which a call of it is charged.
 ///
-/// It is written as one text, the id and behind a line feed the version of the price. Ids have no line
-/// feed.
+/// It is written as one text: the id, and behind it the characters of the version, of which the first is
+/// a control character. Ids have none, so an id alone is one of a journal from before there were versions.
 struct CalledModel(Arc<str>, Option<PriceVersion>);
 
 impl Serialize for CalledModel {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self(id, None) => serializer.serialize_str(id),
-            Self(id, Some(price)) => serializer.collect_str(&format_args!("{id}\n{price}")),
+            Self(id, Some(price)) => {
+                let mut text = String::with_capacity(id.len() + PriceVersion::CHARACTERS);
+                text.push_str(id);
+                text.extend(price.characters().map(char::from));
+                serializer.serialize_str(&text)
+            }
         }
     }
 }
@@ -408,12 +413,13 @@ impl Serialize for CalledModel {
 impl<'de> Deserialize<'de> for CalledModel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let split = text.split_once('\n');
-        let priced = split.and_then(|(id, price)| Some((id, price.parse().ok()?)));
-        Ok(match priced {
-            Some((id, price)) => Self(id.into(), Some(price)),
-            None => Self(text.into(), None),
-        })
+        let split = text.len().checked_sub(PriceVersion::CHARACTERS);
+        let split = split.and_then(|at| text.split_at_checked(at));
+        let priced = split.and_then(|(id, price)| {
+            let price = PriceVersion::from_characters(price.as_bytes().try_into().ok()?)?;
+            Some(Self(id.into(), Some(price)))
+        });
+        Ok(priced.unwrap_or_else(|| Self(text.into(), None)))
     }
 }
 

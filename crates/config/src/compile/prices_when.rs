@@ -1,0 +1,109 @@
+//! Prices under conditions, of models and of what targets cost: what each condition says, and whether a
+//! request can meet it.
+
+use super::prices::{field, listed, prices, typed};
+use crate::document::{Document, Fault};
+use crate::raw;
+use crate::spans::Path;
+use tollgate_money::price::{Condition, Prices, ServiceTier, Traits};
+use tollgate_protocols::Operation;
+
+/// Compiles `prices_when` beside its `base`, and notes conditions that no request can meet and prices
+/// that have no base.
+pub(super) fn compile(
+    document: &mut Document,
+    at: &Path,
+    (when, base): (&[raw::PricesWhen], &raw::Prices),
+    operations: &[Operation],
+) -> Vec<(Condition, Prices)> {
+    let mut compiled: Vec<(Condition, Prices)> = Vec::with_capacity(when.len());
+    for (index, one) in when.iter().enumerate() {
+        let at = at.index(index);
+        check(document, &at, one, operations);
+        for unit in typed(&one.prices).iter().filter(|unit| base.rate(**unit).is_none()) {
+            let message = format!("`{}` has no price without conditions", field(*unit));
+            let help = "a price for requests that meet no condition is needed too";
+            document.note(Fault::at_key(&at.key("prices").key(field(*unit)), message).help(help));
+        }
+        let own = condition(&one.when);
+        let mut earlier = compiled.iter().map(|(earlier, _)| earlier);
+        if when.iter().take(index).any(|earlier| earlier.when == one.when) {
+            let message = "these conditions are here twice: only the first counts";
+            document.note(Fault::at_key(&at.key("when"), message));
+        } else if earlier.any(|one| *one != Condition::default() && own.implies(one)) {
+            let message = "whatever meets these conditions meets those of an entry above: that one \
+                           has its price";
+            let help = "the first entry counts whose conditions all hold: put this one above it";
+            document.note(Fault::at_key(&at.key("when"), message).help(help));
+        }
+        compiled.push((own, prices(&one.prices.over(base))));
+    }
+    compiled
+}
+
+/// Notes what is wrong with one entry, whatever stands above it.
+fn check(document: &mut Document, at: &Path, one: &raw::PricesWhen, operations: &[Operation]) {
+    let conditions = conditions(&one.when);
+    if conditions.is_empty() {
+        document.note(Fault::at_key(&at.key("when"), "there is no condition"));
+    }
+    for (field, fitting) in conditions {
+        if !operations.iter().any(|operation| fitting.contains(operation)) {
+            let message = format!("`{field}` is nothing that {} can ask for", listed(operations));
+            document.note(Fault::at_key(&at.key("when").key(field), message));
+        }
+    }
+    if one.when.service_tier.is_some_and(|name| name.0 == ServiceTier::Auto) {
+        let message = "`auto` is what a request asks for, and no answer's tier";
+        let help = "a price for each tier that it can come to";
+        let at = at.key("when").key("service_tier");
+        document.note(Fault::at_value(&at, message).help(help));
+    }
+    if typed(&one.prices).is_empty() {
+        document.note(Fault::at_key(&at.key("prices"), "there is no price"));
+    }
+}
+
+/// Conditions as they are compiled.
+pub(super) fn condition(when: &raw::When) -> Condition {
+    Condition {
+        traits: Traits {
+            resolution: when.resolution.map(|name| name.0),
+            size: when.size.map(|size| size.0),
+            quality: when.quality.map(|name| name.0),
+            audio: when.audio,
+            draft: when.draft,
+            video_input: when.video_input,
+            service_tier: when.service_tier.map(|name| name.0),
+            speed: when.speed.map(|name| name.0),
+            inference_geo: when.inference_geo.map(|name| name.0),
+            thinking: when.thinking,
+        },
+        input_tokens_above: when.input_tokens_above,
+        time_utc: when.time_utc.map(|window| window.0),
+    }
+}
+
+/// The conditions that were typed, and the operations whose requests can meet each.
+fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
+    use Operation::{Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Responses, Video};
+    const PROMPTS: &[Operation] = &[Chat, Messages, Responses];
+    const WITH_TOKENS: &[Operation] = &[Chat, Messages, Responses, Embeddings];
+    const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit];
+    let typed = [
+        ("input_tokens_above", WITH_TOKENS, when.input_tokens_above.is_some()),
+        ("service_tier", PROMPTS, when.service_tier.is_some()),
+        ("speed", &[Messages], when.speed.is_some()),
+        ("inference_geo", &[Messages], when.inference_geo.is_some()),
+        ("thinking", PROMPTS, when.thinking.is_some()),
+        ("time_utc", &Operation::ALL, when.time_utc.is_some()),
+        ("resolution", &[Video], when.resolution.is_some()),
+        ("size", IMAGES, when.size.is_some()),
+        ("quality", IMAGES, when.quality.is_some()),
+        ("audio", &[Video], when.audio.is_some()),
+        ("draft", &[Video], when.draft.is_some()),
+        ("video_input", &[Video], when.video_input.is_some()),
+    ];
+    let typed = typed.into_iter().filter(|(_, _, is_typed)| *is_typed);
+    typed.map(|(field, fitting, _)| (field, fitting)).collect()
+}
