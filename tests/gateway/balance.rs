@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Answer, Gateway, ask, connect, simulator};
+use crate::harness::{Answer, Gateway, ask, chat_model, connect, simulator};
 use serde_json::{Value, json};
 use tollgate::sim::{Behaviour, Sim};
 
@@ -85,6 +85,28 @@ fn a_refusal_goes_to_the_next_upstream_and_the_failing_one_is_left_alone() {
         assert_eq!(target["state"], "open", "{fault}: {target}");
         assert_eq!(gateway.settled()["held"], "0.00");
     }
+}
+
+/// A name behind a pattern that one upstream does not know is served by the one that does, also once the
+/// first has said so.
+#[test]
+fn a_name_that_one_upstream_does_not_know_is_served_by_the_other() {
+    let sims: [Sim; 2] = sims();
+    let [unknowing, knowing] = sims.each_ref().map(Sim::addr);
+    let upstreams = format!(
+        "  a: {{ protocol: openai, base_url: 'http://{unknowing}/sim:fault=status=404/v1' }}
+  b: {{ protocol: openai, base_url: 'http://{knowing}/v1' }}
+"
+    );
+    let targets = "{ upstream: a }, { upstream: b, priority: 1 }";
+    let models = chat_model("'m-*'", "a").replace("{ upstream: a }", targets);
+    let gateway = Gateway::serving(&upstreams, &format!("models:\n{models}"));
+    let body = json!({"model": "m-1", "messages": [{"role": "user", "content": "hi"}]});
+    for call in 0..5 {
+        let answer = ask(gateway.address, &gateway.chat_json(body.to_string()));
+        assert_eq!(answer.status(), 200, "call {call}: {answer:?}");
+    }
+    assert_eq!(sims.each_ref().map(Sim::requests_total), [1, 5], "the first is asked once");
 }
 
 #[test]

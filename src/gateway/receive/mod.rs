@@ -166,7 +166,8 @@ fn candidates(
     let home = pipeline::home(&gateway.balancer, validated)?;
     let asked = CandidateQuery { account: account.number(), name: resolved.asked.as_deref(), home };
     let candidates = gateway.balancer.candidates(snapshot, validated.targets(), asked, affinity);
-    if candidates.is_unknown(Instant::now()) {
+    // Where one does not know the name, another may.
+    if candidates.is_empty() && candidates.is_unknown(Instant::now()) {
         return Err(resolved.unknown());
     }
     if home.is_some() && candidates.is_empty() {

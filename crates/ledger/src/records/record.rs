@@ -401,8 +401,7 @@ impl Serialize for CalledModel {
         match self {
             Self(id, None) => serializer.serialize_str(id),
             Self(id, Some(price)) => {
-                let mut text = String::with_capacity(id.len() + PriceVersion::CHARACTERS);
-                text.push_str(id);
+                let mut text = String::from(&**id);
                 text.extend(price.characters().map(char::from));
                 serializer.serialize_str(&text)
             }

@@ -48,7 +48,7 @@ impl PriceVersion {
     pub fn characters(self) -> [u8; Self::CHARACTERS] {
         let [a, b, c, d, e, f] = self.0;
         let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
-        let seven = |shift: u32| (number >> shift) as u8 & 0x7f;
+        let seven = |shift: u32| (number >> shift).to_be_bytes()[7] & 0x7f;
         [seven(42), seven(35), seven(28), seven(21), seven(14), seven(7), seven(0)]
     }
 
