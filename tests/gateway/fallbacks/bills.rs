@@ -232,6 +232,32 @@ fn a_customer_pays_its_own_price_for_a_fallback() {
     assert_eq!(gateway.settled()["spent"], "0.000075");
 }
 
+/// What is under way is served and charged as it began, whatever the files say by then.
+#[test]
+fn a_reload_before_a_fallback_changes_nothing_of_its_price() {
+    let (bad, recorder) = (simulator(&[]), Recorder::start());
+    let upstreams = [
+        upstream("bad", bad.addr(), "/sim:delay-ms=250;fault=status=500", ""),
+        upstream("good", recorder.address, "", ""),
+    ];
+    let models =
+        [model("cheap", "bad", CHEAP, "    fallbacks: [dear]\n"), model("dear", "good", DEAR, "")];
+    let gateway = serve(&upstreams, &models);
+    let answer = std::thread::scope(|scope| {
+        let under_way = scope.spawn(|| chat(&gateway, "cheap", nothing()));
+        eventually("the first model is asked", || bad.requests_total() == 1);
+        let file = gateway.path("models.yaml");
+        let typed = std::fs::read_to_string(&file).expect("the file");
+        std::fs::write(&file, typed.replace(DEAR, CHEAP)).expect("written");
+        gateway.admin("POST", "/admin/v1/reload", &Value::Null);
+        under_way.join().expect("no panic")
+    });
+    assert_eq!(answer.header(NAMED).as_deref(), Some("dear"), "{answer:?}");
+    assert_eq!(gateway.settled()["spent"], "0.00015");
+    let later = chat(&gateway, "dear", nothing());
+    assert_eq!((later.status(), &gateway.settled()["spent"]), (200, &json!("0.000165")));
+}
+
 #[test]
 fn a_request_that_no_model_serves_costs_nothing() {
     let bad = simulator(&[]);
