@@ -401,9 +401,9 @@ impl Serialize for CalledModel {
         match self {
             Self(id, None) => serializer.serialize_str(id),
             Self(id, Some(price)) => {
-                let mut text = String::from(&**id);
-                text.extend(price.characters().map(char::from));
-                serializer.serialize_str(&text)
+                let characters = price.characters();
+                let price = str::from_utf8(&characters).map_err(serde::ser::Error::custom)?;
+                serializer.serialize_str(&[&**id, price].concat())
             }
         }
     }
