@@ -170,6 +170,7 @@ impl From<LedgerError> for ApiError {
                 param: Some("email".to_owned()),
                 ..Self::request(StatusCode::CONFLICT, "conflict", message)
             },
+            LedgerError::Changed => Self::request(StatusCode::CONFLICT, "conflict", message),
             LedgerError::NotOwed => Self {
                 param: Some("amount".to_owned()),
                 ..Self::request(StatusCode::CONFLICT, "conflict", message)

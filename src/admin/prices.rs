@@ -15,7 +15,7 @@ use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
 use super::request::{Body, ListView, PageQuery, Params, Path};
 use super::value::Time;
-use crate::ledger::{AccountPrices, PriceGroup, PriceNote};
+use crate::ledger::{AccountPrices, PriceGroup, PriceNote, Replaces};
 use crate::money::{Factor, Rate};
 use crate::price::{PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, UNITS};
 
@@ -155,7 +155,8 @@ pub(super) async fn put(
 ) -> ApiResult<Json<PricesBody>> {
     let account = find(&state, &account)?.id;
     let prices = AccountPrices { group: new.group, rules: rules(new.rules)? };
-    let written = caller.by(&state).set_account_prices(account, prices).await?;
+    let by = caller.by(&state);
+    let written = by.set_account_prices(account, prices, Replaces::Anything).await?;
     Ok(Json(PricesBody::from(&*written.value)))
 }
 
@@ -204,7 +205,8 @@ pub(super) async fn put_group(
     caller: Caller,
     Body(new): Body<NewGroup>,
 ) -> ApiResult<Json<GroupView>> {
-    let written = caller.by(&state).set_price_group(&group, rules(new.rules)?).await?;
+    let (by, rules) = (caller.by(&state), rules(new.rules)?);
+    let written = by.set_price_group(&group, rules, Replaces::Anything).await?;
     Ok(Json(GroupView::from(&*written.value)))
 }
 

@@ -41,6 +41,10 @@ async fn customers_prices_are_set_on_their_pages() {
     let late = pages.fill(&page, &at, &[("group", ""), ("rules", "")]).await;
     assert_eq!(late.status, 422);
     assert!(late.body.contains("They were changed meanwhile"), "{}", late.body);
+    // Nor when it was refused for something else before, and is sent again.
+    let wrong = pages.fill(&page, &at, &[("group", ""), ("rules", "gpt-4o 0.5")]).await;
+    let again = pages.fill(&wrong, &at, &[("group", ""), ("rules", "gpt-4o factor=0.5")]).await;
+    assert!(again.body.contains("They were changed meanwhile"), "{}", again.body);
     assert_eq!(admin.get(&format!("/accounts/{}/prices", customer.account)).await, prices);
 
     // The entry names the price, and the price its source.

@@ -182,7 +182,7 @@ async fn set_group(ledger: &Arc<Ledger>, thousandths: i64) -> PriceRule {
     let terms = PriceTerms::Factor(factor);
     let rule = PriceRule { models: "*".to_owned(), terms, from: None, until: None };
     let by = ledger.by(&Actor::operator("ada"));
-    by.set_price_group(GROUP, vec![rule.clone()]).await.expect("a group");
+    by.set_price_group(GROUP, vec![rule.clone()], Replaces::Anything).await.expect("a group");
     rule
 }
 
@@ -198,7 +198,7 @@ async fn what_customers_pay_holds_on_all_nodes() {
             let prices = AccountPrices { group: Some(GROUP.to_owned()), rules: Vec::new() };
             let by = nodes[1].ledger.by(&Actor::operator("ada"));
             nodes[1].ledger.catch_up().await.expect("follows");
-            by.set_account_prices(account, prices).await.expect("prices");
+            by.set_account_prices(account, prices, Replaces::Anything).await.expect("prices");
         }
         for node in &nodes {
             let holds = || paid(node).is_some_and(|found| found.rule == rule);
@@ -368,7 +368,7 @@ async fn a_node_that_was_away_and_a_new_one_learn_all_that_was_written() {
                 set_group(ledger, 900).await;
                 let prices = AccountPrices { group: Some(GROUP.to_owned()), rules: Vec::new() };
                 let by = ledger.by(&Actor::operator("ada"));
-                by.set_account_prices(account, prices).await.expect("prices");
+                by.set_account_prices(account, prices, Replaces::Anything).await.expect("prices");
             }
         }
         // Each node stops now and then, and misses some of it.

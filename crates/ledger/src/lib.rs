@@ -57,7 +57,7 @@ pub use self::opening::repair::{Cost, DamageFound, Repair, repair};
 pub use self::opening::restore::{Copied, LeftOut, backup, restore};
 pub use self::operators::admin::{Granted, KeyPatch, NewKey};
 pub use self::operators::doubt::DoubtRefund;
-pub use self::operators::price::FoundRule;
+pub use self::operators::price::{FoundRule, Replaces};
 pub use self::operators::suspense::ResolvedSuspense;
 pub use self::people::code::NewCode;
 pub use self::people::limit::{KeyLimitsPatch, RatesPatch};

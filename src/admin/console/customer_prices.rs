@@ -5,9 +5,9 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::access::{LoggedInOperator, Visit};
 use super::customer::{CustomerHead, HERE};
-use super::form::{self, FormError, FormResult};
+use super::form::{self, FormResult};
 use super::{done, rule_text};
-use crate::ledger::{Account, AccountId, AccountPrices};
+use crate::ledger::{Account, AccountId, AccountPrices, Replaces};
 use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 #[derive(Template)]
@@ -17,8 +17,8 @@ struct CustomerPrices {
     head: CustomerHead,
     form: Form,
     once: String,
-    /// What the form would replace.
-    was: String,
+    /// The group and the rules that the form would replace.
+    was: (String, String),
     /// The group that the customer is in; empty for none.
     group: String,
     groups: Vec<String>,
@@ -39,14 +39,17 @@ fn render(
     let ledger = operator.ledger();
     let now = ledger.account_prices(account.id);
     let group = now.group.clone().unwrap_or_default();
+    let rules = rule_text::write(&now.rules);
+    // A form that was refused still replaces what stood on its first page.
+    let was = (form.text_or("was_group", &group), form.text_or("was", &rules));
     let page = CustomerPrices {
         frame,
         head: CustomerHead::new(ledger, account, "/prices"),
         once: new_submit_token(),
-        was: rule_text::mark(now.group.as_deref(), &now.rules),
+        was: (was.0.to_owned(), was.1.to_owned()),
         group: form.text_or("group", &group).to_owned(),
         groups: ledger.price_groups().iter().map(|group| group.name.clone()).collect(),
-        rules: rule_text::write(&now.rules),
+        rules,
         form,
     };
     HtmlPage(page).into_response()
@@ -64,14 +67,11 @@ pub(super) async fn set(Visit { operator, account }: Visit, form: Form) -> Respo
 }
 
 async fn submit(operator: &LoggedInOperator, account: AccountId, form: &Form) -> FormResult<()> {
-    let rules = rule_text::read(form.text("rules"));
-    let rules = rules.map_err(|why| FormError::at("rules", why))?;
-    let group = Some(form.text("group").to_owned()).filter(|group| !group.is_empty());
-    let prices = AccountPrices { group, rules };
-    let now = operator.ledger().account_prices(account);
-    if *now != prices {
-        rule_text::check_mark(form, now.group.as_deref(), &now.rules)?;
-    }
-    operator.by(form)?.set_account_prices(account, prices).await?;
+    let group = |field| Some(form.text(field).to_owned()).filter(|group| !group.is_empty());
+    let prices = AccountPrices { group: group("group"), rules: rule_text::typed(form)? };
+    let was = AccountPrices { group: group("was_group"), rules: rule_text::replaced(form)? };
+    let by = operator.by(form)?;
+    let set = by.set_account_prices(account, prices, Replaces::Exactly(was)).await;
+    set.map_err(rule_text::refuse)?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::form::{self, FormError, FormResult};
 use super::{done, rule_text};
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
-use crate::ledger::{PriceGroup, PriceNote};
+use crate::ledger::{LedgerError, PriceGroup, PriceNote, Replaces};
 use crate::price::PriceVersion;
 use crate::web::{Form, HtmlPage, PageFrame, PriceLine, new_submit_token, price_lines, show};
 
@@ -75,14 +75,15 @@ pub(super) async fn create_group(operator: LoggedInOperator, form: Form) -> Resp
 }
 
 async fn submit_new(operator: &LoggedInOperator, form: &Form) -> FormResult<()> {
-    let name = form.text("name");
-    let rules = rule_text::read(form.text("rules"));
-    let rules = rules.map_err(|why| FormError::at("rules", why))?;
-    let there_is = operator.ledger().price_group(name);
-    if there_is.is_some_and(|group| group.rules != rules) {
-        return Err(FormError::at("name", "There is a group of this name: change that one."));
-    }
-    operator.by(form)?.set_price_group(name, rules).await?;
+    let (name, rules) = (form.text("name"), rule_text::typed(form)?);
+    let by = operator.by(form)?;
+    let made = by.set_price_group(name, rules, Replaces::Exactly(None)).await;
+    made.map_err(|error| match error {
+        LedgerError::Changed => {
+            FormError::at("name", "There is a group of this name: change that one.")
+        }
+        error => error.into(),
+    })?;
     Ok(())
 }
 
@@ -99,13 +100,15 @@ struct GroupPage {
 }
 
 fn group_page(frame: PageFrame, form: Form, group: &PriceGroup) -> Response {
+    let rules = rule_text::write(&group.rules);
     let page = GroupPage {
         frame,
-        form,
         once: new_submit_token(),
         name: group.name.clone(),
-        was: rule_text::mark(None, &group.rules),
-        rules: rule_text::write(&group.rules),
+        // A form that was refused still replaces what stood on its first page.
+        was: form.text_or("was", &rules).to_owned(),
+        rules,
+        form,
     };
     HtmlPage(page).into_response()
 }
@@ -141,12 +144,10 @@ async fn submit_group(
     group: &PriceGroup,
     form: &Form,
 ) -> FormResult<()> {
-    let rules = rule_text::read(form.text("rules"));
-    let rules = rules.map_err(|why| FormError::at("rules", why))?;
-    if group.rules != rules {
-        rule_text::check_mark(form, None, &group.rules)?;
-    }
-    operator.by(form)?.set_price_group(&group.name, rules).await?;
+    let (rules, was) = (rule_text::typed(form)?, rule_text::replaced(form)?);
+    let by = operator.by(form)?;
+    let set = by.set_price_group(&group.name, rules, Replaces::Exactly(Some(was))).await;
+    set.map_err(rule_text::refuse)?;
     Ok(())
 }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::form::{FormError, FormResult};
+use crate::admin::error::ApiError;
 use crate::admin::prices::RuleBody;
 use crate::admin::value::Time;
 use crate::clock::UnixMs;
-use crate::price::{PriceRule, PriceVersion};
+use crate::ledger::LedgerError;
+use crate::price::PriceRule;
 use crate::web::Form;
 
 /// The rules, a line each.
@@ -59,23 +61,32 @@ fn rule(line: &str) -> Result<PriceRule, String> {
     rule.read(0).map_err(|error| error.message().to_owned())
 }
 
-/// What tells rules from others, in the hidden field of the form that replaces them.
-pub(super) fn mark(group: Option<&str>, rules: &[PriceRule]) -> String {
-    let told = format!("{}\n{}", group.unwrap_or_default(), write(rules));
-    PriceVersion::from_text(&told).to_string()
-}
-
-/// Whether the form was filled while these rules held, and would not undo what somebody else has set.
+/// The rules that a form shows and would replace, as its hidden field has them.
 ///
 /// # Errors
-/// When they are others than on the page of the form.
-pub(super) fn check_mark(form: &Form, group: Option<&str>, rules: &[PriceRule]) -> FormResult<()> {
-    if form.text("was") == mark(group, rules) {
-        return Ok(());
+/// When the form was not whole.
+pub(super) fn replaced(form: &Form) -> FormResult<Vec<PriceRule>> {
+    read(form.text("was")).map_err(|_| ApiError::malformed("The form was not whole.").into())
+}
+
+/// The rules that were typed.
+///
+/// # Errors
+/// Which line is no rule, beside their field.
+pub(super) fn typed(form: &Form) -> FormResult<Vec<PriceRule>> {
+    read(form.text("rules")).map_err(|why| FormError::at("rules", why))
+}
+
+/// What the ledger refuses of prices: what has come in their place is said beside the rules.
+pub(super) fn refuse(error: LedgerError) -> FormError {
+    match error {
+        LedgerError::Changed => {
+            let text = "They were changed meanwhile, by somebody else or on another page. Open this \
+                        page again to see what they are.";
+            FormError::at("rules", text)
+        }
+        error => error.into(),
     }
-    let text = "They were changed meanwhile, by somebody else or on another page. Open this page \
-                again to see what they are, or send this form to replace them.";
-    Err(FormError::at("rules", text))
 }
 
 /// A time, or a day of UTC for its beginning.

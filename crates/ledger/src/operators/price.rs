@@ -17,6 +17,25 @@ const GROUPS_MAX: usize = 1000;
 /// The longest name of a group, in bytes.
 const GROUP_BYTES_MAX: usize = 64;
 
+/// What a write of prices may replace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replaces<T> {
+    /// Whatever there is.
+    Anything,
+    /// This, and nothing that has come in its place.
+    Exactly(T),
+}
+
+impl<T: PartialEq> Replaces<T> {
+    /// Whether it may replace what there is `now`.
+    fn check(&self, now: impl FnOnce() -> T) -> Result<(), LedgerError> {
+        match self {
+            Self::Exactly(expected) if *expected != now() => Err(LedgerError::Changed),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A rule that says what an account pays for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundRule {
@@ -133,17 +152,19 @@ impl By<'_> {
     /// tasks in flight are charged as they began.
     ///
     /// # Errors
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`],
-    /// [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::Changed`],
+    /// [`LedgerError::OtherRequest`], [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
     pub async fn set_account_prices(
         &self,
         account: AccountId,
         prices: AccountPrices,
+        replaces: Replaces<AccountPrices>,
     ) -> Result<Written<Arc<AccountPrices>>, LedgerError> {
         check_rules(&prices.rules)?;
         let prices = Arc::new(prices);
         let once = self.write("account.prices", account, |locked, pen| {
-            locked.state(account)?;
+            let now = &locked.state(account)?.people.prices;
+            replaces.check(|| now.as_deref().cloned().unwrap_or_default())?;
             let group = prices.group.as_ref();
             if group.is_some_and(|group| !locked.house().groups.contains_key(group)) {
                 return Err(LedgerError::Invalid("there is no price group of this name"));
@@ -158,13 +179,16 @@ impl By<'_> {
 
     /// Sets the rules of a price group, for calls that come from now on. One that was not there is made.
     ///
+    /// What it replaces are the rules that there are, or none where there is no such group.
+    ///
     /// # Errors
-    /// [`LedgerError::Invalid`], [`LedgerError::OtherRequest`], [`LedgerError::Unavailable`] and
-    /// [`LedgerError::Stopped`].
+    /// [`LedgerError::Invalid`], [`LedgerError::Changed`], [`LedgerError::OtherRequest`],
+    /// [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
     pub async fn set_price_group(
         &self,
         name: &str,
         rules: Vec<PriceRule>,
+        replaces: Replaces<Option<Vec<PriceRule>>>,
     ) -> Result<Written<Arc<PriceGroup>>, LedgerError> {
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=GROUP_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_letter) {
@@ -176,6 +200,7 @@ impl By<'_> {
         let group = Arc::new(PriceGroup { name: name.to_owned(), rules, at: UnixMs::now() });
         let once = self.write("price_group.set", AccountId::HOUSE, |locked, pen| {
             let groups = &locked.house().groups;
+            replaces.check(|| groups.get(name).map(|group| group.rules.clone()))?;
             if groups.len() >= GROUPS_MAX && !groups.contains_key(name) {
                 return Err(LedgerError::Invalid("there are too many price groups"));
             }

@@ -92,6 +92,8 @@ pub enum LedgerError {
     UnknownHold(HoldId),
     /// The id was used before, with another content.
     Conflict,
+    /// What was to be replaced is not there any more: something else has come in its place.
+    Changed,
     /// The write's id was used before, with another request.
     OtherRequest,
     /// Another account has this address.
@@ -141,6 +143,7 @@ impl fmt::Display for LedgerError {
             Self::OtherRequest => {
                 f.write_str("this idempotency id was used before with another request")
             }
+            Self::Changed => f.write_str("it was changed meanwhile"),
             Self::EmailTaken => f.write_str("another account has this e-mail address"),
             Self::UnknownCode(id) => write!(f, "there is no code {id}"),
             Self::Code(refusal) => write!(f, "{refusal}"),
