@@ -17,10 +17,11 @@ use tollgate::fleet::{Fleet, node};
 use tollgate::ledger::{
     AccountId, AccountPatch, Actor, CodeKind, DoubtRefund, EntryKind, Intent, KeyId, KeyPatch,
     Ledger, Loss, LossCause, NewCode, NewKey, OpenError, Options, REPEATED_WITHIN, RecoveryPolicy,
-    Repeat, Repeated, RequestId, Reserve, SignUp, Stage, Task, TaskId, TaskSettlement, VoidReason,
-    Webhook, verify,
+    Repeat, Repeated, Replaces, RequestId, Reserve, SignUp, Stage, Task, TaskId, TaskSettlement,
+    VoidReason, Webhook, verify,
 };
-use tollgate::price::Prices;
+use tollgate::money::Factor;
+use tollgate::price::{PriceRule, PriceTerms, Prices};
 
 /// What a caller hands over in the place of a password.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
@@ -746,6 +747,32 @@ async fn another_ledger_moves_in_unless_it_collides() {
     assert!(found.contains(&"someone-1@example.com".to_owned()), "{found:?}");
     assert_eq!(dump(&name), before);
     assert!(!three.path().join("moved.json").exists());
+}
+
+/// A ledger with an account, and with a price group in which all models cost so many times the list.
+async fn with_group(factor: &str) -> TempDir {
+    let dir = TempDir::new().expect("a directory");
+    let ledger = open(dir.path(), RecoveryPolicy::Void);
+    ledger.create_account("A").await.expect("an account");
+    let terms = PriceTerms::Factor(Factor::parse(factor).expect("a factor"));
+    let rule = PriceRule { models: "*".to_owned(), terms, from: None, until: None };
+    let by = ledger.by(&Actor::operator("ada"));
+    by.set_price_group("resellers", vec![rule], Replaces::Anything).await.expect("a group");
+    ledger.close();
+    dir
+}
+
+/// Customers of the fleet go on paying what its group says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_price_group_of_the_same_name_collides() {
+    let (name, _, db) = database("groups").await;
+    let (one, two) = (with_group("0.9").await, with_group("2").await);
+    moving::move_in(&db, one.path()).await.expect("moves");
+    let before = dump(&name);
+    let refused = moving::move_in(&db, two.path()).await;
+    let Err(MoveError::Collides(found)) = refused else { panic!("{refused:?}") };
+    assert_eq!(found, ["the price group resellers"]);
+    assert_eq!(dump(&name), before);
 }
 
 #[tokio::test]

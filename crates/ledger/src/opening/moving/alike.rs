@@ -37,7 +37,7 @@ impl Followed {
     }
 
     /// What makes two ledgers collide: ids of accounts, keys and codes, what they are compared with,
-    /// and addresses.
+    /// addresses, and price groups.
     pub fn names(&self) -> BTreeSet<String> {
         names(&self.cores)
     }
@@ -67,6 +67,9 @@ impl Followed {
         if said_of_codes(&self.cores) != said_of_codes(cores) {
             found.push("codes differ".to_owned());
         }
+        if said_of_groups(&self.cores) != said_of_groups(cores) {
+            found.push("price groups differ".to_owned());
+        }
         found
     }
 }
@@ -86,6 +89,8 @@ pub(super) fn names(cores: &[Core]) -> BTreeSet<String> {
         names.insert(id.to_string());
         names.insert(format!("the code that {} is checked with", hash(&state.code.hash)));
     }
+    let groups = cores.iter().flat_map(|core| core.house.groups.keys());
+    names.extend(groups.map(|name| format!("the price group {name}")));
     names
 }
 
@@ -93,6 +98,12 @@ fn hash(hash: &tollgate_money::secret::KeyHash) -> String {
     // Encoding into memory does not fail; the text only compares.
     let bytes = postcard::to_stdvec(hash).unwrap_or_default();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The price groups, as text that compares.
+fn said_of_groups(cores: &[Core]) -> String {
+    let groups = cores.iter().flat_map(|core| &core.house.groups);
+    format!("{:?}", groups.collect::<BTreeMap<_, _>>())
 }
 
 pub(super) fn codes(cores: &[Core]) -> (u64, u64) {
