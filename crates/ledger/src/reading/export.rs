@@ -538,8 +538,11 @@ fn cells(seq: Seq, record: &Record) -> Vec<String> {
         fields.extend(usage);
     }
     let (details, columns) = CSV_COLUMNS.split_last().map_or(("", &[][..]), |(a, b)| (*a, b));
-    let mut cells: Vec<String> =
-        columns.iter().map(|name| text(fields.remove(*name).unwrap_or_default())).collect();
+    let cell = |name: &&str| match (*name, fields.remove(*name).unwrap_or_default()) {
+        ("id" | "name", Value::String(typed)) => chosen(&typed),
+        (_, value) => text(value),
+    };
+    let mut cells: Vec<String> = columns.iter().map(cell).collect();
     fields.retain(|_, value| !value.is_null());
     debug_assert_eq!(details, "details", "the last column takes what is left");
     cells.push(if fields.is_empty() { String::new() } else { Value::Object(fields).to_string() });
@@ -552,6 +555,13 @@ fn text(value: Value) -> String {
         Value::String(text) => text,
         other => other.to_string(),
     }
+}
+
+/// A text that somebody has chosen, for a cell. Programs for tables take one that begins like a formula for
+/// a formula, and run it: it begins with an apostrophe here, which they do not show.
+pub(super) fn chosen(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    if is_formula { format!("'{text}") } else { text.to_owned() }
 }
 
 /// One row, quoted where it must be. Writing into memory does not fail.
@@ -617,7 +627,7 @@ mod tests {
             id: KeyId::from_number(2),
             account: AccountId::from_number(1),
             hash: tollgate_money::secret::KeyHash::of(secret.expose().as_bytes()),
-            name: "a \"quoted\",\nname".to_owned(),
+            name: "=a \"quoted\",\nname".to_owned(),
             models: Some(vec!["m".to_owned()]),
             expires_at: None,
             disabled: false,
@@ -628,7 +638,7 @@ mod tests {
         let row = ExportFormat::Csv.line(3, &record);
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(row.as_slice());
         let row = reader.records().next().expect("a row").expect("CSV");
-        assert_eq!(row.get(5), Some("a \"quoted\",\nname"));
+        assert_eq!(row.get(5), Some("'=a \"quoted\",\nname"));
         assert_eq!(row.get(CSV_COLUMNS.len() - 1), Some(r#"{"disabled":false,"models":["m"]}"#));
         let line = String::from_utf8(ExportFormat::Jsonl.line(3, &record)).expect("text");
         assert!(!line.contains("hash"), "{line}");

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::json;
 use time::{Date, Month, OffsetDateTime};
 
+use crate::reading::export::chosen;
 use crate::records::id_map::IdMap;
 use crate::records::record::{Record, Reservation};
 use tollgate_money::clock::UnixMs;
@@ -160,7 +161,7 @@ impl FocusRow<'_> {
             ("ProviderName", PROVIDER.to_owned()),
             ("PublisherName", PROVIDER.to_owned()),
             ("SubAccountId", self.account.to_string()),
-            ("SubAccountName", text(self.account_name)),
+            ("SubAccountName", chosen(&text(self.account_name))),
         ]
     }
 
@@ -227,7 +228,7 @@ impl FocusRow<'_> {
             ("RegionName", String::new()),
             ("ResourceType", text(key.as_ref().map(|_| "API key"))),
             ("ResourceId", key.unwrap_or_default()),
-            ("ResourceName", text(self.key_name)),
+            ("ResourceName", chosen(&text(self.key_name))),
             ("ServiceCategory", "AI and Machine Learning".to_owned()),
             ("ServiceName", "AI gateway".to_owned()),
             ("SkuId", model.clone()),
