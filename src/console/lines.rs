@@ -155,6 +155,7 @@ fn why(reason: VoidReason) -> &'static str {
         VoidReason::Unreached => "no provider took it",
         VoidReason::UpstreamError => "the provider failed",
         VoidReason::ClientGone => "it was left before it began",
+        VoidReason::Replaced => "another model was asked",
         VoidReason::Abandoned => "the gateway gave it up",
     }
 }

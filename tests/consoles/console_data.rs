@@ -44,9 +44,10 @@ tasks: {{ repeat_window: none, poll_min: 50ms, poll_max: 100ms, webhook_hosts: [
         )
     };
     let models = format!(
-        "models:\n{}{}{}{}{}{}{}",
+        "models:\n{}{}{}    fallbacks: [m]\n{}{}{}{}{}",
         chat_model("m", "good"),
         chat_model("m-bad", "bad"),
+        chat_model("m-moved", "bad"),
         chat_model("m-slow", "slow"),
         chat_model("'x-*'", "good"),
         video("film", "films"),
@@ -646,6 +647,26 @@ fn prices_are_the_customers_own() {
     let charged = visitor.page(&format!("/requests/{request}")).text();
     assert!(charged.contains(&format!("{told}version {version}")), "{charged}");
     assert!(!charged.contains("account:"), "not how it came about: {charged}");
+}
+
+/// Another model has served it: the page says what that one has cost.
+#[test]
+fn a_request_that_a_fallback_has_served_shows_what_it_cost() {
+    let sim = simulator(&[]);
+    let (gateway, visitor) = start(&sim);
+    let request = chat(&gateway, "m-moved", "");
+    let spent = gateway.settled()["spent"].clone();
+    assert_ne!(spent, "0.00");
+    let page = visitor.page(&format!("/requests/{request}"));
+    let text = page.text();
+    assert!(text.contains(&format!("It has cost {}.", dollars(&spent))), "{text}");
+    let entries = entries(&gateway);
+    let kinds: Vec<_> = entries.iter().map(|entry| &entry["kind"]).collect();
+    assert_eq!(kinds, ["settlement", "void", "grant"], "{entries:?}");
+    assert_eq!(
+        (&entries[1]["reason"], &entries[0]["call"]["model"]),
+        (&json!("replaced"), &json!("m"))
+    );
 }
 
 /// Their pages say what to do.

@@ -173,7 +173,7 @@ impl Hold {
         let (floor, at) = (floor.clamp(Nanousd::ZERO, amount), UnixMs::now());
         let reservation =
             Arc::new(Reservation { account, key, model, price, request, amount, floor, at });
-        let reason = VoidReason::UpstreamError;
+        let reason = VoidReason::Replaced;
         let ledger = Arc::clone(&self.ledger);
         let mut core = ledger.shard(account).lock();
         self.is_open = false;

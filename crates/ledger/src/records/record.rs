@@ -495,6 +495,8 @@ pub enum VoidReason {
     ClientGone,
     /// The hold was let go without a word: a bug, and logged as one.
     Abandoned,
+    /// Another model was asked in the place of this one: the same call goes on with a hold for that one.
+    Replaced,
 }
 
 impl VoidReason {
@@ -506,6 +508,7 @@ impl VoidReason {
             Self::UpstreamError => "upstream_error",
             Self::ClientGone => "client_gone",
             Self::Abandoned => "abandoned",
+            Self::Replaced => "replaced",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! what follows it is read.
 
 use super::{Store, StoreError, entries_key, read_chunk};
-use crate::records::record::Journaled;
+use crate::records::record::{Journaled, Record, VoidReason};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, RequestId, Seq};
 
@@ -37,7 +37,10 @@ impl CallName {
                 journaled.hold.as_ref().is_some_and(|hold| hold.reservation.request == id)
             }
         };
-        is_meant && journaled.record.ends_hold()
+        // A request goes on with another hold when another model is asked.
+        let goes_on = matches!(self, Self::Request(..))
+            && matches!(journaled.record, Record::Voided { reason: VoidReason::Replaced, .. });
+        is_meant && journaled.record.ends_hold() && !goes_on
     }
 }
 
