@@ -57,6 +57,8 @@ pub(super) struct ToolCaller {
 #[derive(Debug)]
 pub(super) struct GatewayAnswer {
     pub(super) request_id: String,
+    /// The id of the fallback that has served it; empty where the model that was asked for has.
+    served_by: String,
     pub(super) content_type: String,
     pub(super) body: Bytes,
     settled: Option<Settled>,
@@ -86,10 +88,13 @@ impl GatewayAnswer {
         parsed.map_err(|_| ToolError::failed("BadGateway", "The upstream's answer is no JSON."))
     }
 
-    /// What the call came to, as members of the structured content: always the request's id, and its
-    /// cost where something was held for it.
+    /// What the call came to, as members of the structured content: always the request's id, its cost
+    /// where something was held for it, and the model where another one has served it.
     pub(super) fn with_cost(&self, mut structured: Value) -> Value {
         structured["request_id"] = json!(self.request_id);
+        if !self.served_by.is_empty() {
+            structured["served_by"] = json!(self.served_by);
+        }
         if let Some(settled) = self.settled {
             structured["cost_usd"] = json!(settled.cost);
         }
@@ -242,11 +247,13 @@ async fn whole(
         value.unwrap_or_default().to_owned()
     };
     let (request_id, content_type) = (text("x-request-id"), text("content-type"));
+    let served_by = text("x-tollgate-model");
     if !(200..300).contains(&reply.status) {
         return Err(ToolError::by_gateway(reply.status, &reply.headers, &body));
     }
     let body = body.freeze();
-    Ok(GatewayAnswer { request_id, content_type, body, settled: reply.settled().await, memory })
+    let settled = reply.settled().await;
+    Ok(GatewayAnswer { request_id, served_by, content_type, body, settled, memory })
 }
 
 fn no_room() -> ToolError {

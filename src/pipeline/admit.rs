@@ -44,6 +44,8 @@ pub struct Admitted {
     /// The most that the request can cost at the model that is asked now: what was held for it at
     /// first, if no fallback is dearer.
     pub bound: Nanousd,
+    /// What was held at first: of the dearest model that may serve the request.
+    pub(super) held: Nanousd,
     /// The most that upstreams may bill for tries that were followed by another.
     pub retried: Nanousd,
     /// What those tries cost the operator, where targets have prices of their own.
@@ -147,6 +149,7 @@ impl Admitted {
         bound: Nanousd,
     ) -> Self {
         let Validated { resolved, call, codec, others } = validated;
+        let held = payment.amount();
         Self {
             resolved,
             call,
@@ -158,6 +161,7 @@ impl Admitted {
             quote,
             taken_in,
             bound,
+            held,
             retried: Nanousd::ZERO,
             retry_costs: Vec::new(),
             partial: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::snapshot::{Target, TargetCost};
 use crate::ledger::CostKind;
-use crate::money::Nanousd;
+use crate::money::{Nanousd, Rate};
 use crate::pipeline::{Admitted, Bill, Relaying};
 use crate::price::{Traits, Usage, UsageSource};
 
@@ -81,7 +81,11 @@ impl Admitted {
         served: &Traits,
     ) -> Option<TryCost> {
         let Some(TargetCost::Prices(list)) = &at.target.cost else { return None };
-        let cost = list.prices(&self.call.traits(), served, &usage, self.taken_in).cost(&usage);
+        let prices = list.prices(&self.call.traits(), served, &usage, self.taken_in);
+        // Whatever the customer pays for: each try is a request to the upstream.
+        let requests = u64::from(prices.request > Rate::default());
+        let usage = Usage { requests, ..usage };
+        let cost = prices.cost(&usage);
         let upstream_model = self.resolved.name_at(&at.target).to_owned();
         let (at, model) = (at.clone(), Arc::clone(&self.model().id));
         Some(TryCost { at, model, upstream_model, kind, usage: (usage, source), cost })

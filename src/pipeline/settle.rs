@@ -133,8 +133,9 @@ impl Admitted {
         let usage = Usage { requests, ..usage };
         let mut charge = prices.cost(&usage);
         if source == UsageSource::Estimated {
-            // An estimate is no reason to take more than was held.
-            charge = charge.min(self.payment.amount());
+            // An estimate is no reason to take more than was held, for this model.
+            let extended = self.payment.amount().saturating_sub(self.held);
+            charge = charge.min(self.bound.checked_add(extended).unwrap_or(Nanousd::MAX));
         }
         Settlement { charge, usage, source }
     }

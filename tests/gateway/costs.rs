@@ -26,6 +26,11 @@ fn gateway(upstream: &Recorder) -> Gateway {
             "{ input_per_1m_tokens: 0.5, output_per_1m_tokens: 4, prices_when: [{ when: \
              { input_tokens_above: 4 }, prices: { output_per_1m_tokens: 8 } }] }",
         ),
+        with(
+            "fee",
+            "u",
+            "{ input_per_1m_tokens: 0.5, output_per_1m_tokens: 4, per_request: 0.01 }",
+        ),
         with("share", "v", "{ of: list, times: 0.8 }"),
         with("silent", "u", "{ of: reported }"),
         chat_model("unknown", "u"),
@@ -37,7 +42,7 @@ fn gateway(upstream: &Recorder) -> Gateway {
 fn what_calls_cost_is_kept_beside_what_they_brought_in() {
     let recorder = Recorder::start();
     let mut gateway = gateway(&recorder);
-    for model in ["own", "long", "share", "share", "silent", "unknown"] {
+    for model in ["own", "long", "fee", "share", "share", "silent", "unknown"] {
         let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]});
         let answer = ask(gateway.address, &gateway.chat_json(body.to_string()));
         assert_eq!(answer.status(), 200, "{model}: {answer:?}");
@@ -54,6 +59,7 @@ fn what_calls_cost_is_kept_beside_what_they_brought_in() {
         })
     };
     let expected = json!([
+        row("fee", 1, "0.000015", "0.0100065", "-0.0099915"),
         row("long", 1, "0.000015", "0.0000105", "0.0000045"),
         row("own", 1, "0.000015", "0.0000065", "0.0000085"),
         row("share", 2, "0.00003", "0.000024", "0.000006"),
@@ -63,7 +69,7 @@ fn what_calls_cost_is_kept_beside_what_they_brought_in() {
     assert_eq!(gateway.metric(&format!("tollgate_cost_dollars_total{of_v}")), 0.000_024);
     assert_eq!(gateway.metric(&format!("tollgate_margin_charged_dollars_total{of_v}")), 0.000_03);
     let apart = margins(&gateway, "");
-    assert_eq!(apart.as_array().map(Vec::len), Some(3), "{apart}");
+    assert_eq!(apart.as_array().map(Vec::len), Some(4), "{apart}");
     assert!(apart[0]["account_id"].is_string() && apart[0]["upstream"] == "u", "{apart}");
     // They are in the journal, and so outlive a crash.
     gateway.kill_and_restart();

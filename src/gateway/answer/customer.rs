@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::head::AnswerHead;
-use crate::gateway::answer::respond;
+use crate::gateway::answer::respond::{self, Stamp};
 use crate::gateway::describe_error;
 use crate::gateway::exchange::{Exchange, RequestStage};
 
@@ -85,7 +85,9 @@ impl Customer {
                     Error::because(ErrorType::InternalError, "the hold is not on disk", error)
                 })?;
             }
-            let begun = respond::begin_events(session, exchange.stamp(), exchange.envelope).await;
+            // Nobody knows yet which model serves.
+            let stamp = Stamp { fallback: None, ..exchange.stamp() };
+            let begun = respond::begin_events(session, stamp, exchange.envelope).await;
             self.begun = true;
             if let Err(error) = begun {
                 return leave(exchange, error.into_down());

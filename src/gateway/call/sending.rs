@@ -208,11 +208,20 @@ impl Sending {
                 let is_repeated = is_allowed && self.may_retry(metrics);
                 if is_repeated && let Some(at) = self.tried_at() {
                     self.admitted.retry(at);
+                    self.let_go();
                 }
                 is_repeated
             }
             NextTarget::Never => false,
         }
+    }
+
+    /// The customer has nothing to do with the try under way any more: what it may have cost is a loss.
+    fn let_go(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.progress = Progress::NotSent;
+        }
+        self.admitted.partial = None;
     }
 
     /// Keeps what the customer reads of a try if the ones that follow come to nothing.
