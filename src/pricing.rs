@@ -8,7 +8,7 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Pricing};
 use crate::ledger::{AccountId, Ledger, PriceNote};
 use crate::money::Rate;
-use crate::price::{Condition, PriceList, PriceVersion, UnitInfo};
+use crate::price::{Condition, PriceList, PriceVersion, Prices, UNITS, UnitInfo};
 
 /// The prices that an account pays at this moment for a model that it calls `name`.
 pub(crate) fn prices_for(
@@ -20,16 +20,31 @@ pub(crate) fn prices_for(
     match ledger.price_rule(account, name, now) {
         None => Arc::clone(&model.prices),
         Some(found) => {
-            let source = found.source();
-            model.own_prices.by_terms(source, found.terms(), &model.prices.list)
+            let rule = (found.source(), found.terms());
+            let sold = &model.limits.priced.units;
+            model.own_prices.by_terms(rule, &model.prices.list, sold)
         }
     }
 }
 
-/// The version of the prices of a model: the same wherever they say the same.
+/// The version of the prices of a model: the same wherever they say the same. It is made of nothing that
+/// customers do not know: where a price comes from could be guessed from it otherwise.
 pub(crate) fn version(model: &Model, pricing: &Pricing) -> PriceVersion {
-    let prices = |list| prices(list).to_string();
-    pricing.version(|| format!("{}\n{}\n{}", model.id, pricing.source, prices(&pricing.list)))
+    pricing.version(|| exactly(&model.id, &pricing.list))
+}
+
+/// Everything that the prices of a model say, also what goes without saying.
+fn exactly(model: &str, list: &PriceList) -> String {
+    let rates = |prices: &Prices| {
+        let all =
+            UNITS.iter().map(|info| format!(" {} {}", info.price, prices[info.unit].femtousd()));
+        all.collect::<String>()
+    };
+    let mut text = format!("{model}\n{}", rates(&list.base));
+    for (condition, prices) in &list.when {
+        text.push_str(&format!("\n{}{}", Value::Object(conditions(condition)), rates(prices)));
+    }
+    text
 }
 
 /// The version of prices by which an account is about to be charged. It stands in the journal with
@@ -106,7 +121,7 @@ fn conditions(condition: &Condition) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::price::{Prices, ServiceTier, Traits};
+    use crate::price::{ServiceTier, Traits};
 
     #[test]
     fn customers_read_what_differs_and_no_defaults() {
@@ -140,5 +155,38 @@ mod tests {
             })
         );
         assert_eq!(prices(&PriceList::default()), json!({"currency": "USD"}), "it costs nothing");
+    }
+
+    /// What is read differently is told differently, and has another version.
+    #[test]
+    fn a_price_of_nothing_and_one_that_follows_are_two_prices() {
+        let rate = |milli: i64| Rate::from_femtousd(milli * 1_000_000);
+        let list = |base: (i64, i64), branch: (i64, i64)| {
+            let prices = |(input, cached)| Prices {
+                input: rate(input),
+                cache_read: rate(cached),
+                cache_write: rate(input),
+                cache_write_1h: rate(input),
+                audio_input: rate(input),
+                image_input: rate(input),
+                ..Prices::default()
+            };
+            let condition = Condition { input_tokens_above: Some(7), ..Condition::default() };
+            PriceList { base: prices(base), when: vec![(condition, prices(branch))] }
+        };
+        let all = [
+            list((10, 10), (20, 20)),
+            list((10, 0), (20, 20)),
+            list((10, 0), (20, 0)),
+            list((10, 10), (20, 10)),
+            list((10, 5), (20, 5)),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            for other in all.iter().skip(at + 1) {
+                assert_ne!(prices(one), prices(other));
+                assert_ne!(exactly("m", one), exactly("m", other));
+            }
+        }
+        assert_eq!(prices(&all[1])["cached_input_per_1m_tokens"], "0.00");
     }
 }

@@ -218,8 +218,8 @@ pub(super) struct ChargedPrice {
     version: PriceVersion,
     /// The public id of the model.
     model: Arc<str>,
-    /// `models.yaml`, or the rule of the account or of a group.
-    source: String,
+    /// Where it came from: `models.yaml`, rules of accounts and of groups, the first of them first.
+    sources: Vec<String>,
     /// The prices, as `GET /v1/models` shows them.
     #[schemars(with = "serde_json::Value")]
     pricing: Box<RawValue>,
@@ -228,10 +228,16 @@ pub(super) struct ChargedPrice {
 }
 
 impl ChargedPrice {
-    fn from_note(note: PriceNote) -> Option<Self> {
-        let pricing = RawValue::from_string(note.pricing).ok()?;
-        let (since, source) = (note.at.into(), note.source);
-        Some(Self { version: note.version, model: note.model, source, pricing, since })
+    /// The price of these notes, which have one version: the oldest comes first.
+    fn from_notes(notes: &[PriceNote]) -> Option<Self> {
+        let first = notes.first()?;
+        Some(Self {
+            version: first.version,
+            model: Arc::clone(&first.model),
+            sources: notes.iter().map(|note| note.source.clone()).collect(),
+            pricing: RawValue::from_string(first.pricing.clone()).ok()?,
+            since: first.at.into(),
+        })
     }
 }
 
@@ -240,7 +246,10 @@ pub(super) async fn charged(
     State(state): State<AdminState>,
     Params(page): Params<PageQuery<PriceVersion>>,
 ) -> ApiResult<Json<ListView<ChargedPrice, PriceVersion>>> {
-    let notes = state.ledger.prices().await?;
-    let prices: Vec<_> = notes.into_iter().filter_map(ChargedPrice::from_note).collect();
+    let mut notes = state.ledger.prices().await?;
+    notes.sort_by_key(|note| (note.version, note.at));
+    let versions = notes.chunk_by(|one, other| one.version == other.version);
+    let mut prices: Vec<_> = versions.filter_map(ChargedPrice::from_notes).collect();
+    prices.sort_by_key(|price| (std::cmp::Reverse(price.since.0), price.version));
     Ok(Json(page.list(prices, |price| price.version, |price| price)?))
 }

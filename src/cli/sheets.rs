@@ -557,7 +557,7 @@ pub(super) const CHARGED_PRICES: Sheet = Sheet::list(
     &[
         ("version", "/version", Text),
         ("model", "/model", Text),
-        ("source", "/source", Text),
+        ("sources", "/sources", Text),
         ("since", "/since", Text),
         ("prices", "/pricing", Text),
     ],

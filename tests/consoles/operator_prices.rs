@@ -14,6 +14,7 @@ async fn customers_prices_are_set_on_their_pages() {
     let at = format!("/operator/customers/{}/prices", customer.account);
     let page = pages.get(&at).await;
     assert!(page.body.contains("<option>resellers"), "{}", page.body);
+    let stale = pages.get(&at).await;
     let typed = "gpt-4o* factor=0.5\n* input_per_1m_tokens=2 from=2020-01-01";
     let set = pages.fill(&page, &at, &[("group", "resellers"), ("rules", typed)]).await;
     let shown = pages.follow(&set).await;
@@ -38,11 +39,11 @@ async fn customers_prices_are_set_on_their_pages() {
     assert!(refused.body.contains("two rules are for the same models"), "{}", refused.body);
 
     // A page from before somebody else's change does not undo it.
-    let late = pages.fill(&page, &at, &[("group", ""), ("rules", "")]).await;
+    let late = pages.fill(&stale, &at, &[("group", ""), ("rules", "")]).await;
     assert_eq!(late.status, 422);
     assert!(late.body.contains("They were changed meanwhile"), "{}", late.body);
     // Nor when it was refused for something else before, and is sent again.
-    let wrong = pages.fill(&page, &at, &[("group", ""), ("rules", "gpt-4o 0.5")]).await;
+    let wrong = pages.fill(&stale, &at, &[("group", ""), ("rules", "gpt-4o 0.5")]).await;
     let again = pages.fill(&wrong, &at, &[("group", ""), ("rules", "gpt-4o factor=0.5")]).await;
     assert!(again.body.contains("They were changed meanwhile"), "{}", again.body);
     assert_eq!(admin.get(&format!("/accounts/{}/prices", customer.account)).await, prices);
@@ -84,11 +85,11 @@ async fn group_made(admin: &Admin, pages: &Pages) -> String {
 }
 
 async fn group_changed(admin: &Admin, pages: &Pages, at: &str) {
-    let page = pages.get(at).await;
+    let (page, stale) = (pages.get(at).await, pages.get(at).await);
     assert!(page.body.contains("* factor=0.9</textarea>"), "{}", page.body);
     let set = pages.fill(&page, at, &[("rules", "* factor=0.8")]).await;
     assert_eq!(set.status, 303, "{}", set.body);
-    let late = pages.fill(&page, at, &[("rules", "* factor=0.7")]).await;
+    let late = pages.fill(&stale, at, &[("rules", "* factor=0.7")]).await;
     assert!(late.body.contains("They were changed meanwhile"), "{}", late.body);
     let groups = admin.get("/price-groups").await;
     assert_eq!(groups["data"][0]["rules"], json!([{"models": "*", "factor": "0.8"}]));

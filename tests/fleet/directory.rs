@@ -14,7 +14,7 @@ use tollgate::fleet::node::follow;
 use tollgate::ledger::{
     Account, AccountId, AccountPatch, AccountPrices, Actor, Asked, CodeKind, CodeRefusal,
     DoubtRefund, HoldId, Journaled, KeyId, KeyPatch, Ledger, LedgerError, NewCode, NewKey, NodeId,
-    OpenHold, Options, Record, RequestId, Reservation, SignUp,
+    OpenHold, Options, Record, Replaces, RequestId, Reservation, SignUp,
 };
 use tollgate::money::{Factor, Nanousd};
 use tollgate::price::{PriceRule, PriceTerms, Usage, UsageSource};

@@ -504,7 +504,7 @@ async fn a_customers_prices_are_charged_by_every_node() {
     let named = prices["data"].as_array().expect("a list").iter();
     let named: Vec<_> = named.filter(|price| price["version"] == version).collect();
     assert_eq!(named.len(), 1, "{prices}");
-    assert_eq!((&named[0]["source"], &named[0]["model"]), (&json!("account: m*"), &json!("m")));
+    assert_eq!((&named[0]["sources"], &named[0]["model"]), (&json!(["account: m*"]), &json!("m")));
 }
 
 /// What a call of this node is charged, in nano-dollars, and by which price.

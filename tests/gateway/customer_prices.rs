@@ -42,7 +42,7 @@ fn charged(gateway: &Gateway, models: &[&str]) -> Vec<(String, String)> {
         let prices = prices();
         let known = prices.as_array().expect("a list").iter();
         let mut found = known.filter(|price| price["version"] == *version);
-        found.next().map(|price| price["source"].as_str().expect("text").to_owned())
+        found.next().map(|price| price["sources"][0].as_str().expect("text").to_owned())
     };
     let entries = entries();
     let mut charged: Vec<_> = entries.as_array().expect("a list").iter().collect();
@@ -97,6 +97,20 @@ fn customers_pay_by_their_own_rules_then_by_those_of_their_group_then_the_list()
     assert!(priced("other")["version"].is_string());
     set(&gateway, &json!({"rules": []}));
     assert_eq!(charged(&gateway, &models), [list(), list(), list()], "the list again");
+}
+
+/// What the list does not sell has no price: nothing would be held for it.
+#[test]
+fn own_prices_of_units_that_a_model_does_not_sell_have_no_effect() {
+    let recorder = Recorder::start();
+    let gateway = gateway(&recorder);
+    let prices = json!({"input_per_1m_tokens": "2", "per_request": "0.5", "per_image": "1"});
+    set(&gateway, &json!({"rules": [{"models": "m-one", "prices": prices}]}));
+    let expected = [pair("0.00002", "account: m-one")];
+    assert_eq!(charged(&gateway, &["m-one"]), expected);
+    let shown = ask(gateway.address, &gateway.get("/v1/models/m-one")).json();
+    assert_eq!(shown["pricing"]["input_per_1m_tokens"], "2.00", "{shown}");
+    assert_eq!(shown["pricing"]["per_request"], Value::Null, "{shown}");
 }
 
 #[test]

@@ -247,19 +247,22 @@ impl Prices {
         })
     }
 
-    /// The prices that do not go without saying: those that are not zero, and do not follow the price of
-    /// another unit.
+    /// The prices that do not go without saying: those that do not follow the price of another unit and,
+    /// of units that have no other to follow, those that are not zero.
     pub fn explicit(&self) -> impl Iterator<Item = (&'static UnitInfo, Rate)> {
         let rates = UNITS.iter().map(|info| (info, self[info.unit]));
-        rates.filter(|(info, rate)| *rate != Rate::default() && !self.follows(info))
+        rates.filter(|(info, rate)| {
+            !self.follows(info) && (info.priced_as.is_some() || *rate != Rate::default())
+        })
     }
 
-    /// The prices that do not go without saying beside those of `base`: those that differ, and do not
-    /// follow the price of another unit in both.
+    /// The prices that do not go without saying beside those of `base`: those that differ or follow
+    /// another unit in one of the two alone, and do not follow it in both.
     pub fn explicit_beside(&self, base: &Self) -> impl Iterator<Item = (&'static UnitInfo, Rate)> {
         let rates = UNITS.iter().map(|info| (info, self[info.unit]));
         rates.filter(|(info, rate)| {
-            *rate != base[info.unit] && !(base.follows(info) && self.follows(info))
+            let follows = (base.follows(info), self.follows(info));
+            follows.0 != follows.1 || !follows.1 && *rate != base[info.unit]
         })
     }
 

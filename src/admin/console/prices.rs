@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::extract::Path;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 
@@ -155,21 +154,23 @@ async fn submit_group(
 #[template(path = "operator_price.html")]
 struct PricePage {
     frame: PageFrame,
-    price: PriceNote,
+    version: PriceVersion,
+    model: String,
     lines: Vec<PriceLine>,
+    /// Where it came from, and since when.
+    notes: Vec<PriceNote>,
 }
 
 /// `GET /operator/prices/{version}`
 pub(super) async fn one(operator: LoggedInOperator, Path(version): Path<String>) -> Response {
     let unknown = || ApiError::not_found("No call of this gateway was charged by such a price.");
     let Ok(version) = version.parse::<PriceVersion>() else { return operator.failed(unknown()) };
-    match operator.ledger().price(version).await {
-        Ok(Some(price)) => {
-            let lines = price_lines(&serde_json::from_str(&price.pricing).unwrap_or(Value::Null));
-            let page = PricePage { frame: operator.frame(HERE), price, lines };
-            (StatusCode::OK, HtmlPage(page)).into_response()
-        }
-        Ok(None) => operator.failed(unknown()),
-        Err(error) => operator.failed(error),
-    }
+    let notes = match operator.ledger().price(version).await {
+        Ok(notes) => notes,
+        Err(error) => return operator.failed(error),
+    };
+    let Some(first) = notes.first() else { return operator.failed(unknown()) };
+    let lines = price_lines(&serde_json::from_str(&first.pricing).unwrap_or(Value::Null));
+    let (frame, model) = (operator.frame(HERE), first.model.to_string());
+    HtmlPage(PricePage { frame, version, model, lines, notes }).into_response()
 }

@@ -173,7 +173,7 @@ async fn price(
     let Some(version) = money.call.price else { return Ok(None) };
     let note = console.ledger.price(version).await;
     let note = note.map_err(|error| customer.failed(console, &error))?;
-    let told = note.and_then(|note| serde_json::from_str(&note.pricing).ok());
+    let told = note.first().and_then(|note| serde_json::from_str(&note.pricing).ok());
     Ok(told.map(|told| AppliedPrice { version, lines: price_lines(&told) }))
 }
 

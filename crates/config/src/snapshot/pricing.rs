@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tollgate_money::price::{PriceList, PriceTerms, PriceVersion};
+use tollgate_money::price::{PriceList, PriceTerms, PriceVersion, Unit};
 
 /// Where a price comes from that no rule gives.
 pub const LIST: &str = "models.yaml";
@@ -58,21 +58,34 @@ impl Pricing {
     }
 }
 
+/// Ways to pay for one model that are kept: rules come and go, and the configuration may stay for months.
+const KNOWN_MAX: usize = 256;
+
 /// What customers pay for a model in the place of its list, as long as the configuration is in force.
 #[derive(Debug, Default)]
 pub struct OwnPricing(Mutex<HashMap<(String, PriceTerms), Arc<Pricing>>>);
 
 impl OwnPricing {
-    /// What `terms` of this source make of the list.
+    /// What `terms` of this source make of the list, which sells these units.
     #[must_use]
-    pub fn by_terms(&self, source: String, terms: &PriceTerms, list: &PriceList) -> Arc<Pricing> {
-        let made = |source: &str| Arc::new(Pricing::new(terms.apply(list), source.to_owned()));
+    pub fn by_terms(
+        &self,
+        (source, terms): (String, &PriceTerms),
+        list: &PriceList,
+        sold: &[Unit],
+    ) -> Arc<Pricing> {
+        let made =
+            |source: &str| Arc::new(Pricing::new(terms.apply(list, sold), source.to_owned()));
         let mut known = self.0.lock();
         let key = (source, terms.clone());
         if let Some(pricing) = known.get(&key) {
             return Arc::clone(pricing);
         }
         let pricing = made(&key.0);
+        if known.len() >= KNOWN_MAX {
+            // What is under way has its own; what is paid now is made once more.
+            known.clear();
+        }
         known.insert(key, Arc::clone(&pricing));
         pricing
     }

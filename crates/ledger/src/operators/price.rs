@@ -128,15 +128,19 @@ impl Ledger {
         }
     }
 
-    /// The price of this version, if calls of this node were charged by it.
+    /// The prices of this version that calls of this node were charged by, the oldest first: one for each
+    /// place that they came from.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
-    pub async fn price(&self, version: PriceVersion) -> Result<Option<PriceNote>, LedgerError> {
-        self.query(move |store| store.price(version)).await
+    pub async fn price(&self, version: PriceVersion) -> Result<Vec<PriceNote>, LedgerError> {
+        let mut notes = self.query(move |store| store.price(version)).await?;
+        notes.sort_by_key(|note| note.at);
+        Ok(notes)
     }
 
-    /// All prices that calls of this node were charged by, newest first.
+    /// All prices that calls of this node were charged by, newest first: those of one version more than
+    /// once where they came from several places.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`].

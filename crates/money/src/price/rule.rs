@@ -129,13 +129,20 @@ pub fn rule_for<'a>(rules: &'a [PriceRule], model: &str, at: UnixMs) -> Option<&
 }
 
 impl PriceTerms {
-    /// What is paid in the place of this list.
+    /// What is paid in the place of this list, which sells these units and those that have their price
+    /// by default. Prices of other units have no effect: nothing is held for them.
     #[must_use]
-    pub fn apply(&self, list: &PriceList) -> PriceList {
+    pub fn apply(&self, list: &PriceList, sold: &[Unit]) -> PriceList {
         match self {
             Self::Factor(factor) => list.times(*factor),
             Self::Prices(own) => {
-                let replaced = |prices: &Prices| replace(prices, own);
+                let is_sold = |one: &&PricedUnit| {
+                    let like = |unit: &Unit| unit.info().priced_as;
+                    let mut units = std::iter::successors(Some(one.unit), like);
+                    units.any(|unit| sold.contains(&unit))
+                };
+                let own: Vec<PricedUnit> = own.iter().filter(is_sold).copied().collect();
+                let replaced = |prices: &Prices| replace(prices, &own);
                 let when = list.when.iter().map(|(when, prices)| (*when, replaced(prices)));
                 PriceList { base: replaced(&list.base), when: when.collect() }
             }
@@ -211,8 +218,10 @@ mod tests {
         let above = Condition { input_tokens_above: Some(100), ..Condition::default() };
         let list = PriceList { base, when: vec![(above, long)] };
         let own = PricedUnit { unit: Unit::InputTokens, rate: rate(7) };
-        let terms = PriceTerms::Prices(vec![own]);
-        let applied = terms.apply(&list);
+        let unsold = PricedUnit { unit: Unit::Images, rate: rate(7) };
+        let terms = PriceTerms::Prices(vec![own, unsold]);
+        let applied = terms.apply(&list, &[Unit::InputTokens, Unit::OutputTokens]);
+        assert_eq!(applied.base.image, Rate::default(), "nothing would be held for it");
         assert_eq!((applied.base.input, applied.base.cache_read), (rate(7), rate(7)));
         assert_eq!(applied.base.output, rate(40), "which the rule does not name");
         let usage = Usage { input_tokens: 101, ..Usage::ZERO };

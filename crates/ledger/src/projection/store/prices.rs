@@ -53,7 +53,7 @@ impl Store {
         changes: &PeopleChanges,
     ) -> Result<(), StoreError> {
         for note in changes.noted.iter().rev() {
-            let row = key(NOTE, &[note.version.bytes()]);
+            let row = key(NOTE, &[note.version.bytes(), note.source.as_bytes()]);
             if value::<PriceNote>(&self.db, &row)?.is_none() {
                 put(batch, row, note)?;
             }
@@ -61,14 +61,18 @@ impl Store {
         Ok(())
     }
 
-    /// The price of this version, if a call was charged by it.
-    pub(crate) fn price(&self, version: PriceVersion) -> Result<Option<PriceNote>, StoreError> {
-        value(&self.db, &key(NOTE, &[version.bytes()]))
+    /// The prices of this version that calls were charged by, one for each place that they came from.
+    pub(crate) fn price(&self, version: PriceVersion) -> Result<Vec<PriceNote>, StoreError> {
+        self.notes(&key(NOTE, &[version.bytes()]))
     }
 
     /// All prices that calls were charged by, in no order.
     pub(crate) fn prices(&self) -> Result<Vec<PriceNote>, StoreError> {
-        let rows = self.db.scan_prefix([NOTE]);
+        self.notes(&[NOTE])
+    }
+
+    fn notes(&self, prefix: &[u8]) -> Result<Vec<PriceNote>, StoreError> {
+        let rows = self.db.scan_prefix(prefix);
         rows.map(|row| Ok(postcard::from_bytes(&row?.1)?)).collect()
     }
 }
