@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Admin, Customer, Demo, Gateway, Recorder, ask, eventually, http};
+use crate::harness::{
+    Admin, Customer, Demo, Gateway, Recorder, ask, chat_model, eventually, http, simulator,
+};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -375,6 +377,28 @@ fn gateway(mcp: &str) -> (Gateway, Client) {
     let gateway = Gateway::start_with(recorder.address, &format!("mcp: {{ {mcp} }}\n"));
     let client = Client::new(&format!("http://{}", gateway.address), &gateway.key);
     (gateway, client)
+}
+
+/// An agent is told which model has served it, where it is not the one that it asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_model_that_serves_a_call_is_named() {
+    let (failing, recorder) = (simulator(&[]), Recorder::start());
+    let upstreams = format!(
+        "  bad: {{ protocol: openai, base_url: 'http://{}/sim:fault=status=500/v1' }}
+  good: {{ protocol: openai, base_url: 'http://{}/v1' }}
+",
+        failing.addr(),
+        recorder.address
+    );
+    let falls_back = format!("{}    fallbacks: [m]\n", chat_model("cheap", "bad"));
+    let models = format!("models:\n{falls_back}{}", chat_model("m", "good"));
+    let gateway = Gateway::serving(&upstreams, &models);
+    let client = Client::new(&format!("http://{}", gateway.address), &gateway.key);
+    let asked = |model: &str| json!({"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 10});
+    let told = client.done("chat", asked("cheap")).await;
+    assert_eq!(told["served_by"], "m", "{told}");
+    let told = client.done("chat", asked("m")).await;
+    assert_eq!(told["served_by"], Value::Null, "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"
 const WHOLE: &str = "{\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":0}}";
 
 /// An upstream that answers every request with these bytes and closes the connection.
-fn upstream_that_says(response: String) -> SocketAddr {
+pub(crate) fn upstream_that_says(response: String) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -56,7 +56,8 @@ fn call(response: &str) -> (Answer, String) {
     (answer, balance["spent"].as_str().expect("dollars").to_owned())
 }
 
-fn json_with(head: &str, body: &str) -> String {
+/// A whole answer of JSON with more lines in its head.
+pub(crate) fn json_with(head: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{head}\r\n{body}"

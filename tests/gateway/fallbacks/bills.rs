@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use tollgate::sim::Behaviour;
 
-use super::{CHEAP, DEAR, NAMED, body, chat, dollars, model, nothing, serve, upstream};
+use super::{CHEAP, DEAR, NAMED, body, chat, dollars, gateway, model, nothing, serve, upstream};
 use crate::harness::{Gateway, Recorder, ask, eventually, simulator};
+use crate::odd_upstreams::{json_with, upstream_that_says};
 
 /// The most that a request can cost, as a refusal for want of money says it.
 fn bound(gateway: &Gateway, model: &str) -> String {
@@ -230,6 +231,20 @@ fn a_customer_pays_its_own_price_for_a_fallback() {
     let answer = chat(&gateway, "cheap", nothing());
     assert_eq!(answer.header(NAMED).as_deref(), Some("dear"), "{answer:?}");
     assert_eq!(gateway.settled()["spent"], "0.000075");
+}
+
+/// What is held for the dearest is no room for an estimate of the model that has served.
+#[test]
+fn an_estimate_comes_to_no_more_than_the_bound_of_the_model_that_served() {
+    let said = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}],
+                   "usage":{"completion_tokens":5000}}"#;
+    let (odd, recorder) = (upstream_that_says(json_with("", said)), Recorder::start());
+    let gateway = gateway((odd, ""), recorder.address, "");
+    let answer = chat(&gateway, "cheap", nothing());
+    assert_eq!((answer.status(), answer.header(NAMED)), (200, None), "{answer:?}");
+    let spent = dollars(&gateway.settled()["spent"]);
+    let most = dollars(&json!(bound(&gateway, "alone")));
+    assert!(spent > 0.0 && spent <= most, "{spent} of {most}");
 }
 
 /// What is under way is served and charged as it began, whatever the files say by then.
