@@ -119,6 +119,12 @@ impl QuantityGroup {
         }
     }
 
+    /// Whether the provider has more requests than ours. Estimated answers and tries that were followed
+    /// by others are among ours: what they used comes with no request of its own.
+    pub(crate) fn has_more_calls(&self) -> bool {
+        self.calls.is_some_and(|calls| calls > self.own.calls)
+    }
+
     /// The class of a difference that is neither exact nor comes back. Tokens of one side are looked at
     /// together: nobody knows what of an estimate came from a cache.
     fn rest_class(&self, measure: Measure) -> DifferenceClass {
@@ -142,13 +148,12 @@ impl QuantityGroup {
             self.theirs.get(other).copied().unwrap_or_default() >= self.own.known.get(*other)
         });
         let is_more = self.differences.get(&measure).is_some_and(|one| one.amount > 0);
-        let more_calls = self.calls.is_some_and(|calls| calls > self.own.calls);
         if has_known && difference < 0 && retried.saturating_add(difference) >= 0 {
             DifferenceClass::Retry
+        } else if is_more && self.has_more_calls() {
+            DifferenceClass::Elsewhere
         } else if has_known && estimated > 0 {
             DifferenceClass::Tail
-        } else if is_more && more_calls && self.own.uncertain == 0 {
-            DifferenceClass::Elsewhere
         } else {
             DifferenceClass::Unknown
         }
@@ -220,13 +225,16 @@ impl AmountGroup {
     }
 
     /// Why amounts differ, by the amounts themselves: retries where they explain all of it, or else
-    /// estimates where the provider has at least what all other calls cost.
-    pub(crate) fn class_alone(&self) -> DifferenceClass {
+    /// requests beyond ours where it is more, or else estimates where the provider has at least what all
+    /// other calls cost.
+    pub(crate) fn class_alone(&self, has_more_calls: bool) -> DifferenceClass {
         let less = Femtousd::ZERO.minus(self.difference());
         let has = |cost: Femtousd| cost > Femtousd::ZERO;
         let uncertain = self.own.estimated_cost.plus(self.own.retried_cost);
         if has(self.own.retried_cost) && has(less) && less < self.own.retried_cost.plus(TOLERANCE) {
             DifferenceClass::Retry
+        } else if has_more_calls && has(self.difference()) {
+            DifferenceClass::Elsewhere
         } else if has(self.own.estimated_cost) && less < uncertain.plus(TOLERANCE) {
             DifferenceClass::Tail
         } else {

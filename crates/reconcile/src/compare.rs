@@ -28,18 +28,18 @@ pub type CredentialNames = BTreeMap<String, String>;
 /// 3. `lag`: the differences of up to seven consecutive days come to zero.
 /// 4. `retry`: all tokens of its side together are fewer than ours, by at most what tries have that were
 ///    followed by others, and no unit has less than the provider has said itself.
-/// 5. `tail`: we have estimated answers, and no unit of the side has less than the provider has said
+/// 5. `elsewhere`: more than ours, in more requests than ours. Estimated answers and tries that were
+///    followed by others are among ours.
+/// 6. `tail`: we have estimated answers, and no unit of the side has less than the provider has said
 ///    itself.
-/// 6. `elsewhere`: more than ours, in more requests than ours, none of which is estimated or was
-///    followed by another.
 /// 7. `unknown`.
 ///
 /// An amount that differs has the class of the quantities that it is for: `price` where all agree and
 /// count all that we have used. By itself it is `retry` where it is less by at most what such tries
-/// cost, and `tail` where we have estimated answers and it is at least what all other calls cost; that
-/// chooses where the quantities have several classes. Where the statement has no quantities for it, it is
-/// `elsewhere` and `lag` by the rules above, one of those two by itself, or else `unknown`: without
-/// quantities nobody can tell a price.
+/// cost, `elsewhere` where it is more in more requests than ours, and `tail` where we have estimated
+/// answers and it is at least what all other calls cost; that chooses where the quantities have several
+/// classes. Where the statement has no quantities for it, it is `elsewhere` and `lag` by the rules above,
+/// one of those three by itself, or else `unknown`: without quantities nobody can tell a price.
 #[must_use]
 pub fn reconcile(
     own: &[OwnLine],
@@ -167,7 +167,7 @@ fn compare_amounts(
         let class = if group.is_foreign {
             DifferenceClass::Elsewhere
         } else if let Some(first) = because.first() {
-            let alone = group.class_alone();
+            let alone = group.class_alone(has_more_calls(&key, quantities));
             match because.len() {
                 1 => *first,
                 _ if because.contains(&alone) => alone,
@@ -176,7 +176,7 @@ fn compare_amounts(
         } else if lagging.contains(&key) {
             DifferenceClass::Lag
         } else if is_alone(&key) {
-            group.class_alone()
+            group.class_alone(has_more_calls(&key, quantities))
         } else if group.own.has_more_than(&statement.measures) {
             DifferenceClass::Unknown
         } else {
@@ -203,6 +203,15 @@ fn is_without_quantities(
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
 ) -> bool {
     !on_day(amount, quantities).any(|(key, _)| is_within(key, amount))
+}
+
+/// Whether the provider has more requests than ours among what an amount is for.
+fn has_more_calls(
+    amount: &StatementKey,
+    quantities: &BTreeMap<StatementKey, QuantityGroup>,
+) -> bool {
+    let mut within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
+    within.any(|(_, group)| group.has_more_calls())
 }
 
 /// The classes of the quantities that an amount is for.

@@ -29,8 +29,6 @@ pub(crate) struct OwnSums {
     pub(crate) loss: Femtousd,
     /// How many calls and tries they are.
     pub(crate) calls: i128,
-    /// How many of them are estimated, or were followed by others.
-    pub(crate) uncertain: i128,
 }
 
 impl UnitSums {
@@ -68,10 +66,8 @@ impl OwnSums {
             }
             (OwnKind::Answer | OwnKind::Unpaid, false) => {
                 self.known.add(&line.usage);
-                return;
             }
         }
-        self.uncertain = self.uncertain.saturating_add(1);
     }
 
     /// How much of a measure the journal has.

@@ -167,3 +167,30 @@ fn what_the_statement_cannot_have_is_not_compared() {
         ]
     );
 }
+
+#[test]
+fn one_estimated_answer_does_not_cover_requests_of_others() {
+    let own = [call(1, "m", 50, 50), estimated(call(1, "m", 50, 50), 40_000)];
+    let rows = "2026-01-01,m,,calls,2002,\n2026-01-01,m,,output_tokens,5000100,5.0002\n\
+                2026-01-01,m,,input_tokens,100,\n";
+    let expected =
+        ["elsewhere 2026-01-01 output_tokens 5000000", "elsewhere 2026-01-01 amount 5.00"];
+    assert_eq!(compare(rows, &own).0, expected);
+    let ours = rows.replace(",2002,", ",2,");
+    let expected = ["tail 2026-01-01 output_tokens 5000000", "tail 2026-01-01 amount 5.00"];
+    assert_eq!(compare(&ours, &own).0, expected, "in no more requests than ours");
+}
+
+#[test]
+fn an_amount_of_several_classes_is_of_others_where_requests_are_more() {
+    let retry = OwnLine { kind: OwnKind::Retry, ..estimated(call(1, "m", 50, 0), 0) };
+    let own = [call(1, "m", 50, 50), estimated(call(1, "m", 50, 50), 0), retry];
+    let rows = "2026-01-01,m,,calls,9,\n2026-01-01,m,,input_tokens,120,0.00082\n\
+                2026-01-01,m,,output_tokens,700,\n";
+    let expected = [
+        "retry 2026-01-01 input_tokens -30",
+        "elsewhere 2026-01-01 output_tokens 600",
+        "elsewhere 2026-01-01 amount 0.00057",
+    ];
+    assert_eq!(compare(rows, &own).0, expected);
+}
