@@ -8,7 +8,7 @@ use crate::amount::Femtousd;
 use crate::day::Day;
 use crate::report::{DifferenceClass, StatementKey};
 use crate::statement::Measure;
-use crate::totals::{OwnSums, UnitSums};
+use crate::totals::{MidnightShift, OwnSums, UnitSums};
 
 /// The most days over which a difference may come back: providers count a call by its end, or by when
 /// they have written it down, and not weeks later.
@@ -23,6 +23,8 @@ const ROUNDING_PER_CALL: i128 = 1_000_000;
 pub(crate) struct QuantityGroup {
     pub(crate) theirs: BTreeMap<Measure, i128>,
     pub(crate) own: OwnSums,
+    /// What of ours went over midnight.
+    pub(crate) shift: MidnightShift,
     /// The provider's number of requests, where it says it.
     pub(crate) calls: Option<i128>,
     /// Whether we have never used the model or the credential.
@@ -44,6 +46,8 @@ pub(crate) struct AmountGroup {
     pub(crate) theirs: Femtousd,
     pub(crate) items: BTreeMap<String, Femtousd>,
     pub(crate) own: OwnSums,
+    /// What of ours went over midnight.
+    pub(crate) shift: MidnightShift,
     pub(crate) is_foreign: bool,
 }
 
@@ -80,7 +84,7 @@ impl QuantityGroup {
         }
     }
 
-    /// What the group shows by itself, exactly.
+    /// What the group shows by itself, exactly: quantities by calls over midnight among it.
     fn classify_at_once(&mut self) {
         if self.is_foreign {
             self.set_all(|_| true, DifferenceClass::Elsewhere);
@@ -93,6 +97,11 @@ impl QuantityGroup {
         for side in [Side::Input, Side::Output] {
             if self.sum(|measure| measure.side() == side) == 0 {
                 self.set_all(|measure| measure.side() == side, DifferenceClass::Unit);
+            }
+        }
+        for (measure, difference) in &mut self.differences {
+            if difference.amount == self.shift.units.get(*measure) {
+                difference.class.get_or_insert(DifferenceClass::Lag);
             }
         }
     }
@@ -122,7 +131,8 @@ impl QuantityGroup {
     /// Whether the provider has more requests than ours. Estimated answers and tries that were followed
     /// by others are among ours: what they used comes with no request of its own.
     pub(crate) fn has_more_calls(&self) -> bool {
-        self.calls.is_some_and(|calls| calls > self.own.calls)
+        let begun = self.own.calls.saturating_add(self.shift.calls);
+        self.calls.is_some_and(|calls| calls > self.own.calls.max(begun))
     }
 
     /// The class of a difference that is neither exact nor comes back. Tokens of one side are looked at
@@ -210,6 +220,13 @@ fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> 
     found
 }
 
+/// Whether an amount is ours, but for less than a micro-dollar and what the rounding of so many calls
+/// can have added.
+fn is_agreement(difference: Femtousd, calls: i128) -> bool {
+    let rounding = Femtousd::new(calls.saturating_mul(ROUNDING_PER_CALL));
+    difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
+}
+
 impl AmountGroup {
     /// By how much the provider's amount is above ours.
     pub(crate) fn difference(&self) -> Femtousd {
@@ -219,9 +236,13 @@ impl AmountGroup {
     /// Whether both sides say the same, but for less than a micro-dollar and what the rounding of our
     /// calls can have added.
     pub(crate) fn agrees(&self) -> bool {
-        let rounding = Femtousd::new(self.own.calls.saturating_mul(ROUNDING_PER_CALL));
-        let difference = self.difference();
-        difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
+        is_agreement(self.difference(), self.own.calls)
+    }
+
+    /// Whether it differs by what our calls cost that went over midnight.
+    pub(crate) fn is_shifted(&self) -> bool {
+        let calls = self.own.calls.saturating_add(self.shift.calls);
+        is_agreement(self.difference().minus(self.shift.cost), calls.max(self.own.calls))
     }
 
     /// Why amounts differ, by the amounts themselves: retries where they explain all of it, or else
@@ -243,17 +264,21 @@ impl AmountGroup {
     }
 }
 
-/// The keys of amounts that differ and come back on the days behind them.
+/// The keys of amounts that differ by calls over midnight, or come back on the days behind them.
 pub(crate) fn lagging_amounts<'g>(
     differing: impl Iterator<Item = (&'g StatementKey, &'g AmountGroup)>,
 ) -> BTreeSet<StatementKey> {
+    let mut found = BTreeSet::new();
     let mut series: BTreeMap<_, Vec<(Day, i128)>> = BTreeMap::new();
     for (key, group) in differing {
         let place = (key.model.clone(), key.credential.clone());
-        series.entry(place).or_default().push((key.day, group.difference().get()));
+        if group.is_shifted() {
+            found.insert(key.clone());
+        } else {
+            series.entry(place).or_default().push((key.day, group.difference().get()));
+        }
     }
     let is_nothing = |sum: i128| Femtousd::new(sum).magnitude() < TOLERANCE;
-    let mut found = BTreeSet::new();
     for ((model, credential), days) in series {
         for day in days_that_cancel(&days, is_nothing) {
             let (model, credential) = (model.clone(), credential.clone());

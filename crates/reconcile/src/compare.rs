@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::amount::Femtousd;
 use crate::classify::{AmountGroup, QuantityGroup, classify_quantities, lagging_amounts};
+use crate::day::Day;
 use crate::names::{Grain, SharedNames};
 use crate::own::OwnLine;
 use crate::report::{DifferenceClass, MoneyLine, QuantityLine, Reconciliation, StatementKey};
@@ -25,7 +26,9 @@ pub type CredentialNames = BTreeMap<String, String>;
 ///
 /// 1. `elsewhere`: we have never used the model or the credential.
 /// 2. `unit`: all input tokens together are as many on both sides, or all output tokens, or all tokens.
-/// 3. `lag`: the differences of up to seven consecutive days come to zero.
+/// 3. `lag`: it is what our calls explain that went over midnight, as those that began on the day and were
+///    settled later, less those that were settled on it and began earlier; or the differences of up to
+///    seven consecutive days come to zero.
 /// 4. `retry`: all tokens of its side together are fewer than ours, by at most what tries have that were
 ///    followed by others, and no unit has less than the provider has said itself.
 /// 5. `elsewhere`: more than ours, in more requests than ours. Estimated answers and tries that were
@@ -106,6 +109,12 @@ fn compare_quantities(
         }
         groups.entry(key).or_default().own.add(line);
     }
+    let days = &statement.quantity_days;
+    for (key, line, is_end) in over_midnight(own, days, names, grain) {
+        if let Some(group) = groups.get_mut(&key) {
+            group.shift.add_or_take(line, is_end);
+        }
+    }
     classify_quantities(&mut groups, &statement.measures);
     for (key, group) in &groups {
         let used = statement.measures.iter().filter(|measure| {
@@ -153,6 +162,11 @@ fn compare_amounts(
     for line in own.iter().filter(|line| statement.amount_days.contains(&line.day)) {
         groups.entry(names.own_key(line, grain)).or_default().own.add(line);
     }
+    for (key, line, is_end) in over_midnight(own, &statement.amount_days, names, grain) {
+        if let Some(group) = groups.get_mut(&key) {
+            group.shift.add_or_take(line, is_end);
+        }
+    }
     note_grain(grain, !groups.is_empty(), "amounts", report);
     let is_alone = |key: &StatementKey| is_without_quantities(key, quantities);
     let differing = groups.iter().filter(|(key, group)| !group.agrees() && is_alone(key));
@@ -186,6 +200,21 @@ fn compare_amounts(
         let (ours, losses) = (own.cost, own.loss);
         report.amounts.push(MoneyLine { key, theirs, items, ours, losses, class, because });
     }
+}
+
+/// The ends of our lines that went over midnight, as far as they are on these days: the key there, the
+/// line, and whether the line was settled there.
+fn over_midnight<'a>(
+    own: &'a [OwnLine],
+    days: &'a BTreeSet<Day>,
+    names: &'a SharedNames<'_>,
+    grain: Grain,
+) -> impl Iterator<Item = (StatementKey, &'a OwnLine, bool)> {
+    let over = own.iter().filter(|line| line.began != line.day);
+    let ends = over.flat_map(|line| [(line.began, line, false), (line.day, line, true)]);
+    ends.filter(|(day, ..)| days.contains(day)).map(move |(day, line, is_end)| {
+        (StatementKey { day, ..names.own_key(line, grain) }, line, is_end)
+    })
 }
 
 /// Whether a quantity's key is a part of an amount's.

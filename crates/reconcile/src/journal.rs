@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use thiserror::Error;
-use tollgate_money::clock::UnixMs;
+use tollgate_money::clock::{MS_PER_DAY, UnixMs};
+use tollgate_money::ids::RequestId;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{UNITS, Usage};
 
@@ -108,9 +109,21 @@ impl JournalReading {
     }
 }
 
+/// The longest that a request can have gone on before its record: what says longer is no time.
+const DURATION_MS_MAX: u64 = 2 * MS_PER_DAY;
+
+/// The day on which the request of a record began. Records of tasks have the task's number in the place
+/// of a request's, which says nothing of a time.
+fn day_begun(request: &str, settled_at: UnixMs) -> Option<Day> {
+    let began_at = request.parse::<RequestId>().ok()?.began_at();
+    let duration = settled_at.0.checked_sub(began_at.0)?;
+    Day::at(began_at).filter(|_| duration <= DURATION_MS_MAX)
+}
+
 fn own_line(record: CostRecord) -> Result<OwnLine, String> {
-    let day = UnixMs::parse_rfc3339(&record.at).and_then(Day::at);
-    let day = day.ok_or_else(|| format!("has a time {:?}", record.at))?;
+    let settled_at = UnixMs::parse_rfc3339(&record.at);
+    let settled = settled_at.and_then(|at| Some((at, Day::at(at)?)));
+    let (settled_at, day) = settled.ok_or_else(|| format!("has a time {:?}", record.at))?;
     let kind = match record.cost_kind.as_str() {
         "answer" => OwnKind::Answer,
         "unpaid" => OwnKind::Unpaid,
@@ -131,6 +144,7 @@ fn own_line(record: CostRecord) -> Result<OwnLine, String> {
     }
     Ok(OwnLine {
         day,
+        began: day_begun(&record.request_id, settled_at).unwrap_or(day),
         upstream: record.upstream,
         credential: record.credential,
         model: record.upstream_model,
@@ -166,6 +180,32 @@ mod tests {
         );
         assert_eq!((lines[1].usage.input_tokens, lines[1].cost.get()), (1000, 3_000_000));
         assert_eq!(lines[2].credential_name(), "openai");
+    }
+
+    #[test]
+    fn a_request_that_went_over_midnight_began_on_the_day_before() {
+        let midnight = UnixMs::parse_rfc3339("2026-01-02T00:00:00Z").expect("a time").0;
+        let settled_at = UnixMs(midnight + 10_000);
+        let request = |ms: u64| RequestId::from_number(u128::from(ms) << 80 | 7).to_string();
+        let begun = |text: &str| day_begun(text, settled_at).map(|day| day.to_string());
+        assert_eq!(begun(&request(midnight - 10_000)).as_deref(), Some("2026-01-01"));
+        assert_eq!(begun(&request(midnight)).as_deref(), Some("2026-01-02"));
+        assert_eq!(begun(&request(midnight - MS_PER_DAY)).as_deref(), Some("2026-01-01"));
+        for none in [midnight + 10_001, midnight - 2 * MS_PER_DAY, u64::MAX >> 16] {
+            assert_eq!(begun(&request(none)), None, "{none}");
+        }
+        assert_eq!(begun("req_1"), None, "no id");
+        let task = "req_ffffffffffffffffffffffffffffffff";
+        let line = include_str!("../fixtures/journal.jsonl").lines().next().expect("a line");
+        let mut reading = JournalReading::default();
+        for id in [task, &request(midnight - 10_000)] {
+            let line = line.replace("req_1", id).replace("2026-01-01T10", "2026-01-02T00");
+            reading.read(&line).expect("a record");
+        }
+        let days = reading.finish().into_iter().map(|line| (line.began, line.day));
+        let days: Vec<_> = days.map(|(one, other)| (one.to_string(), other.to_string())).collect();
+        let day = |text: &str| format!("2026-01-{text}");
+        assert_eq!(days, [(day("02"), day("02")), (day("01"), day("02"))]);
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl<'a> SharedNames<'a> {
         Some(ResolvedKey { key: StatementKey { day: key.day, model, credential }, is_foreign })
     }
 
-    /// The key of one of our lines.
+    /// The key of one of our lines on the day on which it was settled.
     pub(crate) fn own_key(&self, line: &OwnLine, grain: Grain) -> StatementKey {
         let model = || self.own_model(&line.model).unwrap_or(&line.model).to_owned();
         StatementKey {

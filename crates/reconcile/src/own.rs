@@ -24,6 +24,8 @@ pub enum OwnKind {
 pub struct OwnLine {
     /// The day in UTC on which it was settled.
     pub day: Day,
+    /// The day in UTC on which its request began, which is that of its end where nobody knows.
+    pub began: Day,
     /// The name of the upstream.
     pub upstream: String,
     /// The name of its credential; empty where the upstream has only one.

@@ -119,6 +119,7 @@ impl Simulation {
                         bill.add(&usage);
                         own.push(OwnLine {
                             day: Day::from_number(day).expect("a day"),
+                            began: Day::from_number(day).expect("a day"),
                             upstream: "there".to_owned(),
                             credential: credential.to_owned(),
                             model: (*model).to_owned(),

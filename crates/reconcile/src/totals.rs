@@ -31,7 +31,38 @@ pub(crate) struct OwnSums {
     pub(crate) calls: i128,
 }
 
+/// By how much our side of a day were more, if calls counted on the day on which they began: what
+/// began then and was settled later, less what was settled then and began earlier.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MidnightShift {
+    pub(crate) units: UnitSums,
+    pub(crate) cost: Femtousd,
+    pub(crate) calls: i128,
+}
+
+impl MidnightShift {
+    /// Adds a line to the day on which it began, or takes it from the day on which it was settled.
+    pub(crate) fn add_or_take(&mut self, line: &OwnLine, is_settled: bool) {
+        let cost = Femtousd::from(line.cost);
+        if is_settled {
+            self.units.take(&line.usage);
+            self.cost = self.cost.minus(cost);
+            self.calls = self.calls.saturating_sub(1);
+        } else {
+            self.units.add(&line.usage);
+            self.cost = self.cost.plus(cost);
+            self.calls = self.calls.saturating_add(1);
+        }
+    }
+}
+
 impl UnitSums {
+    fn take(&mut self, usage: &Usage) {
+        for (sum, count) in self.0.iter_mut().zip(usage.counts()) {
+            *sum = sum.saturating_sub(i128::from(count));
+        }
+    }
+
     fn add(&mut self, usage: &Usage) {
         for (sum, count) in self.0.iter_mut().zip(usage.counts()) {
             *sum = sum.saturating_add(i128::from(count));

@@ -9,12 +9,19 @@ use crate::own::OwnKind;
 use crate::source::{StatementFile, read};
 use crate::statement::Provider;
 
+/// A day of January 2026.
+fn january(day: u32) -> Day {
+    Day::parse(&format!("2026-01-{day:02}")).expect("a day")
+}
+
 /// A call on a day of January 2026 with so many tokens of input and output, at 1000 nano-dollars.
 fn call(day: u32, model: &str, input: u64, output: u64) -> OwnLine {
     let mut usage = Usage::ZERO;
     (usage.input_tokens, usage.output_tokens) = (input, output);
+    let day = january(day);
     OwnLine {
-        day: Day::parse(&format!("2026-01-{day:02}")).expect("a day"),
+        day,
+        began: day,
         upstream: "there".to_owned(),
         credential: String::new(),
         model: model.to_owned(),
@@ -193,4 +200,44 @@ fn an_amount_of_several_classes_is_of_others_where_requests_are_more() {
         "elsewhere 2026-01-01 amount 0.00057",
     ];
     assert_eq!(compare(rows, &own).0, expected);
+}
+
+/// A call that was settled on a day of January 2026 and began on the day before.
+fn over_midnight(day: u32, model: &str, input: u64, output: u64) -> OwnLine {
+    OwnLine { began: january(day - 1), ..call(day, model, input, output) }
+}
+
+#[test]
+fn calls_over_midnight_are_lag_even_at_the_edges_of_the_statement() {
+    // The provider counts all of them on the day on which they began.
+    let own = [
+        over_midnight(2, "m", 30, 20),
+        call(2, "m", 50, 50),
+        over_midnight(3, "m", 7, 900),
+        call(3, "m", 50, 50),
+        over_midnight(4, "m", 60, 50),
+    ];
+    let rows = "2026-01-02,m,,input_tokens,57,\n2026-01-02,m,,output_tokens,950,\n\
+                2026-01-02,m,,calls,2,\n2026-01-02,m,,,,0.001007\n\
+                2026-01-03,m,,input_tokens,110,\n2026-01-03,m,,output_tokens,100,\n\
+                2026-01-03,m,,calls,2,\n2026-01-03,m,,,,0.00021\n";
+    let expected = [
+        "lag 2026-01-02 input_tokens -23",
+        "lag 2026-01-02 output_tokens 880",
+        "lag 2026-01-03 input_tokens 53",
+        "lag 2026-01-03 output_tokens -850",
+        "lag 2026-01-02 amount 0.000857",
+        "lag 2026-01-03 amount -0.000797",
+    ];
+    assert_eq!(compare(rows, &own).0, expected);
+    let one: String = rows.lines().take(4).map(|row| format!("{row}\n")).collect();
+    assert_eq!(
+        compare(&one, &own).0,
+        [expected[0], expected[1], expected[4]],
+        "a statement of one day"
+    );
+    let more = one.replace("output_tokens,950", "output_tokens,951");
+    assert_eq!(compare(&more, &own).0[1], "unknown 2026-01-02 output_tokens 881");
+    let amounts = "2026-01-02,m,,,,0.001007\n2026-01-03,m,,,,0.00021\n";
+    assert_eq!(compare(amounts, &own).0, expected[4..], "without quantities");
 }
