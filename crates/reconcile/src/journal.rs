@@ -1,12 +1,12 @@
 //! Costs and losses in the records that `tollgate ledger export` writes as JSON lines.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Deserialize;
 use thiserror::Error;
 use tollgate_money::clock::{MS_PER_DAY, UnixMs};
-use tollgate_money::ids::RequestId;
+use tollgate_money::ids::{RequestId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{UNITS, Usage};
 
@@ -24,8 +24,11 @@ pub struct JournalError {
 /// Records that are read one after the other.
 #[derive(Debug, Default)]
 pub struct JournalReading {
-    /// Lines so far, of any kind.
+    /// Lines of this file so far, of any kind.
     count: u64,
+    /// The places of the records that are used, each with its request: gateways that are no fleet have
+    /// places in common, and no requests.
+    places: HashSet<(Seq, String)>,
     costs: Vec<(String, OwnLine)>,
     /// The most that a request can have cost beyond its records of costs.
     losses: HashMap<String, Nanousd>,
@@ -39,6 +42,7 @@ struct RecordKind<'a> {
 
 #[derive(Deserialize)]
 struct CostRecord {
+    seq: Seq,
     at: String,
     request_id: String,
     upstream: String,
@@ -52,12 +56,18 @@ struct CostRecord {
 
 #[derive(Deserialize)]
 struct LossRecord {
+    seq: Seq,
     request_id: String,
     cause: String,
     amount: Nanousd,
 }
 
 impl JournalReading {
+    /// Says that what follows is of another file, whose lines are counted from one.
+    pub const fn begin_file(&mut self) {
+        self.count = 0;
+    }
+
     /// Reads the next record. Other kinds than costs and losses say nothing here.
     ///
     /// # Errors
@@ -77,11 +87,13 @@ impl JournalReading {
             "cost" => {
                 let record: CostRecord = serde_json::from_str(line).map_err(wrong)?;
                 let request = record.request_id.clone();
+                self.refuse_again(record.seq, &request)?;
                 self.costs.push((request, own_line(record)?));
             }
             "loss" => {
-                let LossRecord { request_id, cause, amount } =
+                let LossRecord { seq, request_id, cause, amount } =
                     serde_json::from_str(line).map_err(wrong)?;
+                self.refuse_again(seq, &request_id)?;
                 // A try that was followed by another has a record of its cost, at the most it can be.
                 if cause != "retry" {
                     let sum = self.losses.entry(request_id).or_default();
@@ -91,6 +103,15 @@ impl JournalReading {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Refuses a record that was there before: a journal that is read twice doubles what calls cost.
+    fn refuse_again(&mut self, seq: Seq, request: &str) -> Result<(), String> {
+        if self.places.insert((seq, request.to_owned())) {
+            Ok(())
+        } else {
+            Err(format!("has the seq {seq} of {request}, which was read before"))
+        }
     }
 
     /// The costs that were read, each with its loss.
@@ -198,7 +219,7 @@ mod tests {
         let task = "req_ffffffffffffffffffffffffffffffff";
         let line = include_str!("../fixtures/journal.jsonl").lines().next().expect("a line");
         let mut reading = JournalReading::default();
-        for id in [task, &request(midnight - 10_000)] {
+        for id in [task, request(midnight - 10_000).as_str()] {
             let line = line.replace("req_1", id).replace("2026-01-01T10", "2026-01-02T00");
             reading.read(&line).expect("a record");
         }
@@ -206,6 +227,22 @@ mod tests {
         let days: Vec<_> = days.map(|(one, other)| (one.to_string(), other.to_string())).collect();
         let day = |text: &str| format!("2026-01-{text}");
         assert_eq!(days, [(day("02"), day("02")), (day("01"), day("02"))]);
+    }
+
+    #[test]
+    fn a_record_that_was_read_before_is_refused() {
+        let lines: Vec<_> = include_str!("../fixtures/journal.jsonl").lines().collect();
+        for again in [lines[0], lines[2], &lines[0].replace("\"0.05\"", "\"0.06\"")] {
+            let mut reading = JournalReading::default();
+            for line in &lines {
+                reading.read(line).expect(line);
+            }
+            reading.begin_file();
+            let other = again.replace("req_1", "req_3");
+            reading.read(&other).expect("of another gateway that is in no fleet");
+            let error = reading.read(again).expect_err(again).to_string();
+            assert!(error.starts_with("line 2 of the journal has the seq "), "{error}");
+        }
     }
 
     #[test]
@@ -221,6 +258,7 @@ mod tests {
         ] {
             let mut reading = JournalReading::default();
             reading.read(good).expect("a record");
+            let good = good.replacen("\"seq\":7", "\"seq\":8", 1);
             let bad = good.replacen(from, to, 1);
             assert_ne!(bad, good, "{from}");
             let error = reading.read(&bad).expect_err(to).to_string();
