@@ -21,6 +21,8 @@ const ROUNDING_PER_CALL: i128 = 1_000_000;
 /// What both sides say that one day, model and credential used.
 #[derive(Debug, Default)]
 pub(crate) struct QuantityGroup {
+    /// What the provider's pages of the model tell, which alone is compared.
+    pub(crate) measures: BTreeSet<Measure>,
     pub(crate) theirs: BTreeMap<Measure, i128>,
     pub(crate) own: OwnSums,
     /// What of ours went over midnight.
@@ -54,12 +56,9 @@ pub(crate) struct AmountGroup {
 /// Finds what differs in groups of quantities, and why. The rules are those of [`reconcile`], in order.
 ///
 /// [`reconcile`]: crate::reconcile
-pub(crate) fn classify_quantities(
-    groups: &mut BTreeMap<StatementKey, QuantityGroup>,
-    measures: &BTreeSet<Measure>,
-) {
+pub(crate) fn classify_quantities(groups: &mut BTreeMap<StatementKey, QuantityGroup>) {
     for group in groups.values_mut() {
-        group.find_differences(measures);
+        group.find_differences();
         group.classify_at_once();
     }
     for (key, measure) in lagging(groups) {
@@ -74,8 +73,8 @@ pub(crate) fn classify_quantities(
 }
 
 impl QuantityGroup {
-    fn find_differences(&mut self, measures: &BTreeSet<Measure>) {
-        for measure in measures {
+    fn find_differences(&mut self) {
+        for measure in &self.measures {
             let theirs = self.theirs.get(measure).copied().unwrap_or_default();
             let amount = theirs.saturating_sub(self.own.total(*measure));
             if amount != 0 {

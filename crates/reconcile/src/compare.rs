@@ -11,7 +11,7 @@ use crate::day::Day;
 use crate::names::{Grain, SharedNames};
 use crate::own::OwnLine;
 use crate::report::{DifferenceClass, MoneyLine, QuantityLine, Reconciliation, StatementKey};
-use crate::statement::BilledStatement;
+use crate::statement::{BilledStatement, Measure};
 
 /// The provider's ids of credentials and projects, each with the name of ours that it is. A credential
 /// without a name has that of its upstream.
@@ -115,9 +115,10 @@ fn compare_quantities(
             group.shift.add_or_take(line, is_end);
         }
     }
-    classify_quantities(&mut groups, &statement.measures);
+    set_measures(&mut groups, statement, names, grain);
+    classify_quantities(&mut groups);
     for (key, group) in &groups {
-        let used = statement.measures.iter().filter(|measure| {
+        let used = group.measures.iter().filter(|measure| {
             group.theirs.contains_key(measure) || group.own.total(**measure) != 0
         });
         let agreeing = used.filter(|measure| !group.differences.contains_key(measure)).count();
@@ -191,7 +192,7 @@ fn compare_amounts(
             DifferenceClass::Lag
         } else if is_alone(&key) {
             group.class_alone(has_more_calls(&key, quantities))
-        } else if group.own.has_more_than(&statement.measures) {
+        } else if group.own.has_more_than(&measures_within(&key, quantities)) {
             DifferenceClass::Unknown
         } else {
             DifferenceClass::Price
@@ -215,6 +216,33 @@ fn over_midnight<'a>(
     ends.filter(|(day, ..)| days.contains(day)).map(move |(day, line, is_end)| {
         (StatementKey { day, ..names.own_key(line, grain) }, line, is_end)
     })
+}
+
+/// Says of each group what it is compared by: what the provider's pages tell of the model, or of any
+/// model where they have nothing of it.
+fn set_measures(
+    groups: &mut BTreeMap<StatementKey, QuantityGroup>,
+    statement: &BilledStatement,
+    names: &SharedNames<'_>,
+    grain: Grain,
+) {
+    let mut known: BTreeMap<Option<String>, BTreeSet<Measure>> = BTreeMap::new();
+    for (models, measures) in &statement.measures {
+        known.entry(names.shared_model(models, grain)).or_default().extend(measures);
+    }
+    let all: BTreeSet<Measure> = known.values().flatten().copied().collect();
+    for (key, group) in groups {
+        group.measures = known.get(&key.model).unwrap_or(&all).clone();
+    }
+}
+
+/// What the quantities that an amount is for are compared by.
+fn measures_within(
+    amount: &StatementKey,
+    quantities: &BTreeMap<StatementKey, QuantityGroup>,
+) -> BTreeSet<Measure> {
+    let within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
+    within.flat_map(|(_, group)| &group.measures).copied().collect()
 }
 
 /// Whether a quantity's key is a part of an amount's.

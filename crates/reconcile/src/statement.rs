@@ -1,6 +1,6 @@
 //! What a provider says it billed, whatever format it said it in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 use tollgate_money::price::{Side, Unit};
@@ -127,8 +127,9 @@ pub struct BilledStatement {
     pub(crate) calls: Vec<BilledCalls>,
     pub(crate) amounts: Vec<BilledAmount>,
     pub(crate) unused: Vec<UnusedLine>,
-    /// What its quantities can be of: what is not listed was not used.
-    pub(crate) measures: BTreeSet<Measure>,
+    /// What its quantities can be of, by the names of the model: what is not listed was not used. Pages
+    /// of completions and of images have other measures.
+    pub(crate) measures: BTreeMap<Vec<String>, BTreeSet<Measure>>,
     /// The days that its quantities are of.
     pub(crate) quantity_days: BTreeSet<Day>,
     /// The days that its amounts are of.
@@ -147,10 +148,24 @@ impl BilledStatement {
     }
 
     pub(crate) fn add_quantity(&mut self, key: &BilledKey, measure: Measure, count: u64) {
-        self.measures.insert(measure);
+        self.add_measures(key, [measure]);
         self.quantity_days.insert(key.day);
         if count > 0 {
             self.quantities.push(BilledQuantity { key: key.clone(), measure, count });
+        }
+    }
+
+    /// Says of what the quantities of a line's model can be.
+    pub(crate) fn add_measures(
+        &mut self,
+        key: &BilledKey,
+        measures: impl IntoIterator<Item = Measure>,
+    ) {
+        match self.measures.get_mut(&key.models) {
+            Some(known) => known.extend(measures),
+            None => {
+                self.measures.insert(key.models.clone(), measures.into_iter().collect());
+            }
         }
     }
 

@@ -241,3 +241,32 @@ fn calls_over_midnight_are_lag_even_at_the_edges_of_the_statement() {
     let amounts = "2026-01-02,m,,,,0.001007\n2026-01-03,m,,,,0.00021\n";
     assert_eq!(compare(amounts, &own).0, expected[4..], "without quantities");
 }
+
+#[test]
+fn a_model_is_compared_by_what_its_pages_tell() {
+    let mut drawn = call(1, "painter", 40, 900);
+    drawn.usage.images = 3;
+    let own = [call(1, "m", 50, 50), drawn];
+    let pages = r#"[{"data": [{"start_time": 1767225600, "end_time": 1767312000, "results": [
+        {"object": "organization.usage.completions.result", "model": "m", "input_tokens": 50,
+         "output_tokens": 50}]}]},
+        {"data": [{"start_time": 1767225600, "end_time": 1767312000, "results": [
+        {"object": "organization.usage.images.result", "model": "painter", "images": 3}]}]},
+        {"data": [{"start_time": 1767225600, "end_time": 1767312000, "results": [
+        {"object": "organization.costs.result", "line_item": "painter, output", "amount":
+         {"value": 0.5, "currency": "usd"}},
+        {"object": "organization.costs.result", "line_item": "m, output", "amount":
+         {"value": 0.0001, "currency": "usd"}}]}]}]"#;
+    let read_pages = |pages: &str| {
+        let file = StatementFile { name: "f", bytes: pages.as_bytes() };
+        let statement = read(Provider::OpenAi, &[file]).expect("a statement");
+        reconcile(&own, &statement, &CredentialNames::new())
+    };
+    let report = read_pages(pages);
+    assert!(report.quantities.is_empty(), "{report:?}");
+    let classes: Vec<_> = report.amounts.iter().map(|line| line.class).collect();
+    assert_eq!(classes, [DifferenceClass::Unknown], "its tokens are not told");
+    let report = read_pages(&pages.replace("\"images\": 3", "\"images\": 4"));
+    assert_eq!(report.quantities.len(), 1, "{report:?}");
+    assert_eq!(report.quantities[0].measure.name(), "images");
+}

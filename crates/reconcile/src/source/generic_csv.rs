@@ -93,7 +93,7 @@ fn add_row(row: &[&str; COLUMNS.len()], statement: &mut BilledStatement) -> Resu
             if let Some(count) = count {
                 // What has no line was not billed.
                 let all = UNITS.iter().map(|info| Measure::Of(info.unit));
-                statement.measures.extend(all);
+                statement.add_measures(&key, all);
                 statement.add_quantity(&key, Measure::Of(info.unit), count);
             }
         }
