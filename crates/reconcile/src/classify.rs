@@ -75,11 +75,34 @@ pub(crate) fn classify_quantities(groups: &mut BTreeMap<StatementKey, QuantityGr
 impl QuantityGroup {
     fn find_differences(&mut self) {
         for measure in &self.measures {
-            let theirs = self.theirs.get(measure).copied().unwrap_or_default();
-            let amount = theirs.saturating_sub(self.own.total(*measure));
+            let amount = self.their_count(*measure).saturating_sub(self.own.total(*measure));
             if amount != 0 {
                 self.differences.insert(*measure, QuantityDifference { amount, class: None });
             }
+        }
+        let calls = self.calls.map_or(0, |calls| calls.saturating_sub(self.own.calls));
+        // An array of inputs that was sent in parts is one call of ours, and several requests.
+        let is_in_parts = calls > 0 && self.own.calls > 0 && self.own.is_input_alone();
+        if self.differences.is_empty() && calls != 0 && !is_in_parts {
+            let difference = QuantityDifference { amount: calls, class: None };
+            self.differences.insert(Measure::Calls, difference);
+        }
+    }
+
+    /// How much of a measure the provider has.
+    pub(crate) fn their_count(&self, measure: Measure) -> i128 {
+        let count = if measure == Measure::Calls { self.calls } else { None };
+        count.or_else(|| self.theirs.get(&measure).copied()).unwrap_or_default()
+    }
+
+    /// Why only the number of requests differs.
+    fn calls_class(&self, amount: i128) -> DifferenceClass {
+        if amount > 0 {
+            DifferenceClass::Elsewhere
+        } else if self.own.retried_calls.saturating_add(amount) >= 0 {
+            DifferenceClass::Retry
+        } else {
+            DifferenceClass::Unknown
         }
     }
 
@@ -99,7 +122,7 @@ impl QuantityGroup {
             }
         }
         for (measure, difference) in &mut self.differences {
-            if difference.amount == self.shift.units.get(*measure) {
+            if difference.amount == self.shift.total(*measure) {
                 difference.class.get_or_insert(DifferenceClass::Lag);
             }
         }
@@ -137,6 +160,9 @@ impl QuantityGroup {
     /// The class of a difference that is neither exact nor comes back. Tokens of one side are looked at
     /// together: nobody knows what of an estimate came from a cache.
     fn rest_class(&self, measure: Measure) -> DifferenceClass {
+        if let Some(calls) = self.differences.get(&Measure::Calls) {
+            return self.calls_class(calls.amount);
+        }
         let side = measure.side();
         let is_peer = |other: Measure| match side {
             Side::Made => other == measure,
@@ -146,16 +172,21 @@ impl QuantityGroup {
             let units = Unit::ALL.iter().map(|unit| Measure::Of(*unit));
             let counts = match measure {
                 Measure::Of(_) => units.filter(|unit| is_peer(*unit)).map(|unit| sums.get(unit)),
-                Measure::AllInput | Measure::AllOutput => return sums.get(measure),
+                Measure::AllInput | Measure::AllOutput | Measure::Calls => {
+                    return sums.get(measure);
+                }
             };
             counts.fold(0_i128, i128::saturating_add)
         };
         let (retried, estimated) = (sum(&self.own.retried), sum(&self.own.estimated));
         let difference = self.sum(is_peer);
         // What the upstream itself has said, it must bill.
-        let has_known = self.differences.keys().filter(|other| is_peer(**other)).all(|other| {
-            self.theirs.get(other).copied().unwrap_or_default() >= self.own.known.get(*other)
-        });
+        let has_known = self
+            .differences
+            .keys()
+            .copied()
+            .filter(|other| is_peer(*other))
+            .all(|other| self.their_count(other) >= self.own.known.get(other));
         let is_more = self.differences.get(&measure).is_some_and(|one| one.amount > 0);
         if has_known && difference < 0 && retried.saturating_add(difference) >= 0 {
             DifferenceClass::Retry

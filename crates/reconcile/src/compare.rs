@@ -37,6 +37,11 @@ pub type CredentialNames = BTreeMap<String, String>;
 ///    itself.
 /// 7. `unknown`.
 ///
+/// The number of requests is compared where all else agrees: it is `elsewhere` where the provider has
+/// more, `lag` as above, and `retry` where it has fewer by at most the tries that were followed by others.
+/// More requests are no difference where ours have used input alone: an array that is embedded in parts
+/// is one call of ours.
+///
 /// An amount that differs has the class of the quantities that it is for: `price` where all agree and
 /// count all that we have used. By itself it is `retry` where it is less by at most what such tries
 /// cost, `elsewhere` where it is more in more requests than ours, and `tail` where we have estimated
@@ -121,6 +126,9 @@ fn compare_quantities(
         let used = group.measures.iter().filter(|measure| {
             group.theirs.contains_key(measure) || group.own.total(**measure) != 0
         });
+        let used = used.chain(group.calls.as_ref().map(|_| &Measure::Calls));
+        let is_known = group.differences.is_empty();
+        let used = used.filter(|measure| is_known || **measure != Measure::Calls);
         let agreeing = used.filter(|measure| !group.differences.contains_key(measure)).count();
         report.agreeing =
             report.agreeing.saturating_add(u64::try_from(agreeing).unwrap_or(u64::MAX));
@@ -128,7 +136,7 @@ fn compare_quantities(
             report.quantities.push(QuantityLine {
                 key: key.clone(),
                 measure: *measure,
-                theirs: group.theirs.get(measure).copied().unwrap_or_default(),
+                theirs: group.their_count(*measure),
                 ours: group.own.total(*measure),
                 class: difference.class.unwrap_or(DifferenceClass::Unknown),
             });
@@ -259,7 +267,8 @@ fn is_without_quantities(
     amount: &StatementKey,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
 ) -> bool {
-    !on_day(amount, quantities).any(|(key, _)| is_within(key, amount))
+    let mut within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
+    within.all(|(_, group)| group.measures.is_empty())
 }
 
 /// Whether the provider has more requests than ours among what an amount is for.
@@ -271,14 +280,15 @@ fn has_more_calls(
     within.any(|(_, group)| group.has_more_calls())
 }
 
-/// The classes of the quantities that an amount is for.
+/// The classes of the quantities that an amount is for. The number of requests has no price.
 fn classes_behind(
     amount: &StatementKey,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
 ) -> BTreeSet<DifferenceClass> {
     let within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
-    let differences = within.flat_map(|(_, group)| group.differences.values());
-    differences.filter_map(|difference| difference.class).collect()
+    let differences = within.flat_map(|(_, group)| &group.differences);
+    let units = differences.filter(|(measure, _)| **measure != Measure::Calls);
+    units.filter_map(|(_, difference)| difference.class).collect()
 }
 
 /// The groups of an amount's day: a month by the hour has many others.

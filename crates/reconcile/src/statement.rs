@@ -44,6 +44,8 @@ pub enum Measure {
     AllInput,
     /// All output tokens, spoken or not.
     AllOutput,
+    /// The number of requests, which is compared where all else agrees.
+    Calls,
 }
 
 impl Measure {
@@ -54,6 +56,7 @@ impl Measure {
             Self::Of(unit) => unit.info().name,
             Self::AllInput => "all_input_tokens",
             Self::AllOutput => "all_output_tokens",
+            Self::Calls => "calls",
         }
     }
 
@@ -64,6 +67,7 @@ impl Measure {
             Self::Of(unit) => unit.info().side,
             Self::AllInput => Side::Input,
             Self::AllOutput => Side::Output,
+            Self::Calls => Side::Made,
         }
     }
 
@@ -73,6 +77,7 @@ impl Measure {
         match self {
             Self::Of(own) => own == unit,
             Self::AllInput | Self::AllOutput => self.side() == unit.info().side,
+            Self::Calls => false,
         }
     }
 }
@@ -170,6 +175,7 @@ impl BilledStatement {
     }
 
     pub(crate) fn add_calls(&mut self, key: &BilledKey, count: u64) {
+        self.quantity_days.insert(key.day);
         self.calls.push(BilledCalls { key: key.clone(), count });
     }
 

@@ -1,6 +1,6 @@
 //! Sums of our lines that are compared with one line of a statement.
 
-use tollgate_money::price::{Unit, Usage};
+use tollgate_money::price::{Side, Unit, Usage};
 
 use crate::amount::Femtousd;
 use crate::own::{OwnKind, OwnLine};
@@ -29,18 +29,25 @@ pub(crate) struct OwnSums {
     pub(crate) loss: Femtousd,
     /// How many calls and tries they are.
     pub(crate) calls: i128,
+    /// How many of them are tries that were followed by others.
+    pub(crate) retried_calls: i128,
 }
 
 /// By how much our side of a day were more, if calls counted on the day on which they began: what
 /// began then and was settled later, less what was settled then and began earlier.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MidnightShift {
-    pub(crate) units: UnitSums,
+    units: UnitSums,
     pub(crate) cost: Femtousd,
     pub(crate) calls: i128,
 }
 
 impl MidnightShift {
+    /// How much of a measure it is.
+    pub(crate) fn total(&self, measure: Measure) -> i128 {
+        if measure == Measure::Calls { self.calls } else { self.units.get(measure) }
+    }
+
     /// Adds a line to the day on which it began, or takes it from the day on which it was settled.
     pub(crate) fn add_or_take(&mut self, line: &OwnLine, is_settled: bool) {
         let cost = Femtousd::from(line.cost);
@@ -88,6 +95,7 @@ impl OwnSums {
         match (line.kind, line.is_estimated) {
             (OwnKind::Retry, _) => {
                 self.retried.add(&line.usage);
+                self.retried_calls = self.retried_calls.saturating_add(1);
                 self.retried_cost = self.retried_cost.plus(cost);
             }
             (OwnKind::Answer | OwnKind::Unpaid, true) => {
@@ -103,8 +111,18 @@ impl OwnSums {
 
     /// How much of a measure the journal has.
     pub(crate) fn total(&self, measure: Measure) -> i128 {
+        if measure == Measure::Calls {
+            return self.calls;
+        }
         let parts = [&self.known, &self.estimated, &self.retried];
         parts.iter().fold(0_i128, |sum, part| sum.saturating_add(part.get(measure)))
+    }
+
+    /// Whether all that was used went in, as it is with embeddings.
+    pub(crate) fn is_input_alone(&self) -> bool {
+        let parts = [&self.known, &self.estimated, &self.retried];
+        let mut units = parts.into_iter().flat_map(UnitSums::units);
+        units.all(|unit| unit.info().side == Side::Input)
     }
 
     /// Whether it has units of which none of these measures counts anything.

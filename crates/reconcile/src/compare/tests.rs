@@ -270,3 +270,43 @@ fn a_model_is_compared_by_what_its_pages_tell() {
     assert_eq!(report.quantities.len(), 1, "{report:?}");
     assert_eq!(report.quantities[0].measure.name(), "images");
 }
+
+#[test]
+fn requests_are_compared_where_all_else_agrees() {
+    let retry = OwnLine { kind: OwnKind::Retry, ..estimated(call(1, "m", 0, 0), 0) };
+    let own = [call(1, "m", 50, 50), call(1, "m", 50, 50), retry];
+    let rows = |calls: u32| {
+        format!(
+            "2026-01-01,m,,input_tokens,100,0.0002\n2026-01-01,m,,output_tokens,100,\n\
+             2026-01-01,m,,calls,{calls},\n"
+        )
+    };
+    for (calls, expected) in [
+        (3, None),
+        (4, Some("elsewhere 2026-01-01 calls 1")),
+        (2, Some("retry 2026-01-01 calls -1")),
+        (1, Some("unknown 2026-01-01 calls -2")),
+    ] {
+        let (found, report) = compare(&rows(calls), &own);
+        assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{calls}");
+        assert_eq!(report.agreeing, if expected.is_some() { 3 } else { 4 }, "{report:?}");
+    }
+    let own = [over_midnight(2, "m", 50, 50), call(1, "m", 50, 50)];
+    let row = "2026-01-01,m,,calls,2,0.0002\n";
+    let expected = ["lag 2026-01-01 calls 1", "lag 2026-01-01 amount 0.0001"];
+    assert_eq!(compare(row, &own).0, expected);
+    let embedded = [call(1, "m", 100, 0)];
+    let row = "2026-01-01,m,,input_tokens,100,\n2026-01-01,m,,calls,2,\n";
+    assert!(compare(row, &embedded).0.is_empty(), "an array in two parts");
+}
+
+#[test]
+fn requests_alone_are_no_quantities_of_an_amount() {
+    let own = [call(1, "m", 50, 50)];
+    let rows = |calls: u32| format!("2026-01-01,m,,calls,{calls},\n2026-01-01,m,,,,0.0002\n");
+    assert_eq!(compare(&rows(1), &own).0, ["unknown 2026-01-01 amount 0.0001"]);
+    let expected = ["elsewhere 2026-01-01 calls 1", "elsewhere 2026-01-01 amount 0.0001"];
+    assert_eq!(compare(&rows(2), &own).0, expected);
+    let own = [estimated(call(1, "m", 50, 50), 0)];
+    assert_eq!(compare(&rows(1), &own).0, ["tail 2026-01-01 amount 0.0001"]);
+}
