@@ -252,7 +252,7 @@ fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> 
 
 /// Whether an amount is ours, but for less than a micro-dollar and what the rounding of so many calls
 /// can have added.
-fn is_agreement(difference: Femtousd, calls: i128) -> bool {
+pub(crate) fn is_agreement(difference: Femtousd, calls: i128) -> bool {
     let rounding = Femtousd::new(calls.saturating_mul(ROUNDING_PER_CALL));
     difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
 }

@@ -6,7 +6,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::amount::Femtousd;
-use crate::classify::{AmountGroup, QuantityGroup, classify_quantities, lagging_amounts};
+use crate::classify::{
+    AmountGroup, QuantityGroup, classify_quantities, is_agreement, lagging_amounts,
+};
 use crate::day::Day;
 use crate::names::{Grain, SharedNames};
 use crate::own::OwnLine;
@@ -48,6 +50,10 @@ pub type CredentialNames = BTreeMap<String, String>;
 /// answers and it is at least what all other calls cost; that chooses where the quantities have several
 /// classes. Where the statement has no quantities for it, it is `elsewhere` and `lag` by the rules above,
 /// one of those three by itself, or else `unknown`: without quantities nobody can tell a price.
+///
+/// Fees of searches and other tools are a part of what a model costs on our side, and often of no model on
+/// the provider's. Amounts of models that have used tools, and would be `price` or `unknown`, are held
+/// against the provider's with what it has billed by that day and no model: together they may agree.
 #[must_use]
 pub fn reconcile(
     own: &[OwnLine],
@@ -146,6 +152,9 @@ fn compare_quantities(
     groups
 }
 
+/// What a provider has billed by the day: what it is for, and how much.
+type DayFees = BTreeMap<Day, Vec<(String, Femtousd)>>;
+
 fn compare_amounts(
     own: &[OwnLine],
     statement: &BilledStatement,
@@ -154,10 +163,56 @@ fn compare_amounts(
     report: &mut Reconciliation,
 ) {
     let grain = names.grain(statement.amounts.iter().map(|line| &line.key));
+    let mut fees = DayFees::new();
+    for fee in &statement.fees {
+        fees.entry(fee.day).or_default().push((fee.what.clone(), fee.amount));
+    }
+    let groups = group_amounts(own, statement, names, grain, &mut fees);
+    note_grain(grain, !groups.is_empty(), "amounts", report);
+    let is_alone = |key: &StatementKey| is_without_quantities(key, quantities);
+    let differing = groups.iter().filter(|(key, group)| !group.agrees() && is_alone(key));
+    let lagging = lagging_amounts(differing.filter(|(_, group)| !group.is_foreign));
+    let mut with_tools: BTreeMap<Day, Vec<(i128, MoneyLine)>> = BTreeMap::new();
+    for (key, group) in groups {
+        if group.agrees() {
+            report.agreeing = report.agreeing.saturating_add(1);
+            report.rest_max = report.rest_max.max(group.difference().magnitude());
+            continue;
+        }
+        let because = classes_behind(&key, quantities);
+        let class = amount_class(&key, &group, &because, lagging.contains(&key), quantities);
+        let has_price = matches!(class, DifferenceClass::Price | DifferenceClass::Unknown);
+        let is_by_day = has_price && because.is_empty() && group.own.has_tools();
+        let AmountGroup { theirs, items, own, .. } = group;
+        let (day, ours, losses) = (key.day, own.cost, own.loss);
+        let line = MoneyLine { key, theirs, items, ours, losses, class, because };
+        if is_by_day && fees.contains_key(&day) {
+            with_tools.entry(day).or_default().push((own.calls, line));
+        } else {
+            report.amounts.push(line);
+        }
+    }
+    compare_by_day(with_tools, &mut fees, report);
+    report.amounts.sort_by(|one, other| one.key.cmp(&other.key));
+    for (what, amount) in fees.into_values().flatten() {
+        report.skip(what, amount);
+    }
+}
+
+/// Amounts of the statement and of the journal by what is compared. What has no model where others have
+/// one is a fee of its day.
+fn group_amounts(
+    own: &[OwnLine],
+    statement: &BilledStatement,
+    names: &SharedNames<'_>,
+    grain: Grain,
+    fees: &mut DayFees,
+) -> BTreeMap<StatementKey, AmountGroup> {
     let mut groups: BTreeMap<StatementKey, AmountGroup> = BTreeMap::new();
     for line in &statement.amounts {
         let Some(resolved) = names.resolve(&line.key, grain) else {
-            report.skip("amounts without a model", line.amount);
+            let fee = ("amounts without a model".to_owned(), line.amount);
+            fees.entry(line.key.day).or_default().push(fee);
             continue;
         };
         let group = groups.entry(resolved.key).or_default();
@@ -176,38 +231,58 @@ fn compare_amounts(
             group.shift.add_or_take(line, is_end);
         }
     }
-    note_grain(grain, !groups.is_empty(), "amounts", report);
-    let is_alone = |key: &StatementKey| is_without_quantities(key, quantities);
-    let differing = groups.iter().filter(|(key, group)| !group.agrees() && is_alone(key));
-    let lagging = lagging_amounts(differing.filter(|(_, group)| !group.is_foreign));
-    for (key, group) in groups {
-        if group.agrees() {
-            report.agreeing = report.agreeing.saturating_add(1);
-            report.rest_max = report.rest_max.max(group.difference().magnitude());
-            continue;
+    groups
+}
+
+/// Why an amount differs, with the classes of its quantities and whether it comes back on other days.
+fn amount_class(
+    key: &StatementKey,
+    group: &AmountGroup,
+    because: &BTreeSet<DifferenceClass>,
+    is_lagging: bool,
+    quantities: &BTreeMap<StatementKey, QuantityGroup>,
+) -> DifferenceClass {
+    let alone = || group.class_alone(has_more_calls(key, quantities));
+    if group.is_foreign {
+        DifferenceClass::Elsewhere
+    } else if let Some(first) = because.first() {
+        match because.len() {
+            1 => *first,
+            _ if because.contains(&alone()) => alone(),
+            _ => DifferenceClass::Unknown,
         }
-        let because = classes_behind(&key, quantities);
-        let class = if group.is_foreign {
-            DifferenceClass::Elsewhere
-        } else if let Some(first) = because.first() {
-            let alone = group.class_alone(has_more_calls(&key, quantities));
-            match because.len() {
-                1 => *first,
-                _ if because.contains(&alone) => alone,
-                _ => DifferenceClass::Unknown,
-            }
-        } else if lagging.contains(&key) {
-            DifferenceClass::Lag
-        } else if is_alone(&key) {
-            group.class_alone(has_more_calls(&key, quantities))
-        } else if group.own.has_more_than(&measures_within(&key, quantities)) {
-            DifferenceClass::Unknown
+    } else if is_lagging {
+        DifferenceClass::Lag
+    } else if is_without_quantities(key, quantities) {
+        alone()
+    } else if group.own.has_more_than(&measures_within(key, quantities)) {
+        DifferenceClass::Unknown
+    } else {
+        DifferenceClass::Price
+    }
+}
+
+/// Holds the fees of a day, such as those of searches, against the amounts that have them on our side:
+/// ours are a part of what the model cost. They agree together, or each differs by itself.
+fn compare_by_day(
+    with_tools: BTreeMap<Day, Vec<(i128, MoneyLine)>>,
+    fees: &mut DayFees,
+    report: &mut Reconciliation,
+) {
+    for (day, lines) in with_tools {
+        let of_day = fees.get(&day).into_iter().flatten().map(|(_, amount)| *amount);
+        let differences = lines.iter().map(|(_, line)| line.theirs.minus(line.ours));
+        let rest = of_day.chain(differences).fold(Femtousd::ZERO, Femtousd::plus);
+        let calls = lines.iter().fold(0_i128, |sum, (calls, _)| sum.saturating_add(*calls));
+        if is_agreement(rest, calls) {
+            let count = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+            report.agreeing = report.agreeing.saturating_add(count);
+            report.rest_max = report.rest_max.max(rest.magnitude());
+            report.notes.insert("fees of tools were compared by day, with their models".to_owned());
+            fees.remove(&day);
         } else {
-            DifferenceClass::Price
-        };
-        let AmountGroup { theirs, items, own, .. } = group;
-        let (ours, losses) = (own.cost, own.loss);
-        report.amounts.push(MoneyLine { key, theirs, items, ours, losses, class, because });
+            report.amounts.extend(lines.into_iter().map(|(_, line)| line));
+        }
     }
 }
 

@@ -99,7 +99,7 @@ impl Pages {
         let mut fields = page.fields()?;
         self.has_last |= fields.take("has_more").is_none_or(|more| !more.is_true());
         let (calls, quantities) = (statement.calls.len(), statement.quantities.len());
-        let amounts = statement.amounts.len();
+        let amounts = statement.amounts.len().saturating_add(statement.fees.len());
         let mut days = Vec::new();
         for item in fields.require("data")?.items()? {
             match provider {
@@ -112,7 +112,7 @@ impl Pages {
         let content = PageContent {
             has_quantities: statement.calls.len() > calls
                 || statement.quantities.len() > quantities,
-            has_amounts: statement.amounts.len() > amounts,
+            has_amounts: statement.amounts.len().saturating_add(statement.fees.len()) > amounts,
         };
         if content != PageContent::default() {
             self.content = content;

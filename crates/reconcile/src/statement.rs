@@ -117,6 +117,15 @@ pub(crate) struct BilledAmount {
     pub(crate) amount: Femtousd,
 }
 
+/// So much was billed for what is no token, and of no model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BilledFee {
+    pub(crate) day: Day,
+    /// What it is for, in the provider's words.
+    pub(crate) what: String,
+    pub(crate) amount: Femtousd,
+}
+
 /// A line of a statement that has nothing to be held against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnusedLine {
@@ -131,6 +140,7 @@ pub struct BilledStatement {
     pub(crate) quantities: Vec<BilledQuantity>,
     pub(crate) calls: Vec<BilledCalls>,
     pub(crate) amounts: Vec<BilledAmount>,
+    pub(crate) fees: Vec<BilledFee>,
     pub(crate) unused: Vec<UnusedLine>,
     /// What its quantities can be of, by the names of the model: what is not listed was not used. Pages
     /// of completions and of images have other measures.
@@ -182,6 +192,11 @@ impl BilledStatement {
     pub(crate) fn add_amount(&mut self, key: &BilledKey, item: Option<String>, amount: Femtousd) {
         self.amount_days.insert(key.day);
         self.amounts.push(BilledAmount { key: key.clone(), item, amount });
+    }
+
+    pub(crate) fn add_fee(&mut self, day: Day, what: String, amount: Femtousd) {
+        self.amount_days.insert(day);
+        self.fees.push(BilledFee { day, what, amount });
     }
 
     pub(crate) fn add_unused(&mut self, what: impl Into<String>, amount: Femtousd) {

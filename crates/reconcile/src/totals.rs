@@ -87,6 +87,10 @@ impl UnitSums {
     }
 }
 
+/// What providers bill by the day and not by the model.
+const TOOLS: [Unit; 4] =
+    [Unit::WebSearches, Unit::FileSearches, Unit::ContainerSessions, Unit::ToolCalls];
+
 impl OwnSums {
     pub(crate) fn add(&mut self, line: &OwnLine) {
         let cost = Femtousd::from(line.cost);
@@ -116,6 +120,12 @@ impl OwnSums {
         }
         let parts = [&self.known, &self.estimated, &self.retried];
         parts.iter().fold(0_i128, |sum, part| sum.saturating_add(part.get(measure)))
+    }
+
+    /// Whether tools were used whose fees are a part of what it cost.
+    pub(crate) fn has_tools(&self) -> bool {
+        let parts = [&self.known, &self.estimated, &self.retried];
+        parts.into_iter().flat_map(UnitSums::units).any(|unit| TOOLS.contains(&unit))
     }
 
     /// Whether all that was used went in, as it is with embeddings.

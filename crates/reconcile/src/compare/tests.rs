@@ -310,3 +310,49 @@ fn requests_alone_are_no_quantities_of_an_amount() {
     let own = [estimated(call(1, "m", 50, 50), 0)];
     assert_eq!(compare(&rows(1), &own).0, ["tail 2026-01-01 amount 0.0001"]);
 }
+
+#[test]
+fn fees_of_no_model_are_compared_by_day() {
+    let searching = |day, model: &str| {
+        let mut line = call(day, model, 50, 50);
+        line.usage.web_searches = 2;
+        line.cost = Nanousd::new(line.cost.get() + 20_000_000);
+        line
+    };
+    let own = [searching(1, "m"), searching(1, "n"), call(1, "o", 50, 50), searching(2, "m")];
+    let amount = |model: &str, description: &str, cents: &str| {
+        format!(
+            "{{\"amount\": \"{cents}\", \"currency\": \"USD\", \"model\": {model}, \
+             \"description\": \"{description}\"}}"
+        )
+    };
+    let report = |fee: &str| {
+        let day = |day: u32, results: &[String]| {
+            format!(
+                "{{\"starting_at\": \"2026-01-{day:02}T00:00:00Z\", \"ending_at\": \
+                 \"2026-01-{:02}T00:00:00Z\", \"results\": [{}]}}",
+                day + 1,
+                results.join(", ")
+            )
+        };
+        let tokens = |model: &str| amount(&format!("\"{model}\""), "tokens", "0.01");
+        let first =
+            [tokens("m"), tokens("n"), tokens("o"), amount("null", "Web Search Usage", fee)];
+        let second = [tokens("m"), amount("null", "Web Search Usage", "2")];
+        let page = format!("{{\"data\": [{}, {}]}}", day(1, &first), day(2, &second));
+        let file = StatementFile { name: "f", bytes: page.as_bytes() };
+        let statement = read(Provider::Anthropic, &[file]).expect("a statement");
+        reconcile(&own, &statement, &CredentialNames::new())
+    };
+    let same = report("4");
+    assert!(!same.is_different() && same.skipped.is_empty(), "{same:?}");
+    assert_eq!(same.agreeing, 4);
+    let other = report("5");
+    let lines: Vec<_> = other
+        .amounts
+        .iter()
+        .map(|line| (line.key.model.as_deref().unwrap_or_default(), line.class))
+        .collect();
+    assert_eq!(lines, [("m", DifferenceClass::Unknown), ("n", DifferenceClass::Unknown)]);
+    assert_eq!(other.skipped["the cost Web Search Usage"].amount.to_string(), "0.05");
+}
