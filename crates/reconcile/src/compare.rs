@@ -71,7 +71,8 @@ pub fn reconcile(
             .any(|days| days.contains(&line.day))
     };
     for line in own.iter().filter(|line| !days(line)) {
-        report.skip("calls of ours on days that the statement does not have", line.cost.into());
+        let what = "calls of ours on days that the statement does not have";
+        report.skip_lines(what, line.calls, line.cost.into());
     }
     note_unused_credentials(own, statement, credentials, &mut report);
     let quantities = compare_quantities(own, statement, &names, &mut report);

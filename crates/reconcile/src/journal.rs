@@ -1,7 +1,10 @@
 //! Costs and losses in the records that `tollgate ledger export` writes as JSON lines.
 
 use std::borrow::Cow;
+use std::collections::btree_map::Entry;
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::BuildHasher;
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -11,7 +14,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{UNITS, Usage};
 
 use crate::day::Day;
-use crate::own::{OwnKind, OwnLine};
+use crate::own::{OwnKey, OwnKind, OwnLine};
 
 /// Why a record cannot be used.
 #[derive(Debug, Error)]
@@ -21,15 +24,18 @@ pub struct JournalError {
     why: String,
 }
 
-/// Records that are read one after the other.
+/// Records that are read one after the other. They are added up at once: a journal has millions of them.
 #[derive(Debug, Default)]
 pub struct JournalReading {
     /// Lines of this file so far, of any kind.
     count: u64,
-    /// The places of the records that are used, each with its request: gateways that are no fleet have
-    /// places in common, and no requests.
-    places: HashSet<(Seq, String)>,
-    costs: Vec<(String, OwnLine)>,
+    /// The places of the records that are used, each with a hash of its request: gateways that are no
+    /// fleet have places in common, and no requests.
+    places: HashSet<(Seq, u64)>,
+    hasher: RandomState,
+    lines: BTreeMap<OwnKey, OwnLine>,
+    /// Where the last estimated answer of a request was added: its loss belongs there.
+    estimated: HashMap<String, OwnKey>,
     /// The most that a request can have cost beyond its records of costs.
     losses: HashMap<String, Nanousd>,
 }
@@ -88,7 +94,7 @@ impl JournalReading {
                 let record: CostRecord = serde_json::from_str(line).map_err(wrong)?;
                 let request = record.request_id.clone();
                 self.refuse_again(record.seq, &request)?;
-                self.costs.push((request, own_line(record)?));
+                self.add(request, own_line(record)?);
             }
             "loss" => {
                 let LossRecord { seq, request_id, cause, amount } =
@@ -105,28 +111,38 @@ impl JournalReading {
         Ok(())
     }
 
+    fn add(&mut self, request: String, line: OwnLine) {
+        let key = line.key();
+        if line.is_estimated && line.kind != OwnKind::Retry {
+            self.estimated.insert(request, key.clone());
+        }
+        match self.lines.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(line);
+            }
+            Entry::Occupied(mut entry) => entry.get_mut().add(&line),
+        }
+    }
+
     /// Refuses a record that was there before: a journal that is read twice doubles what calls cost.
     fn refuse_again(&mut self, seq: Seq, request: &str) -> Result<(), String> {
-        if self.places.insert((seq, request.to_owned())) {
+        if self.places.insert((seq, self.hasher.hash_one(request))) {
             Ok(())
         } else {
             Err(format!("has the seq {seq} of {request}, which was read before"))
         }
     }
 
-    /// The costs that were read, each with its loss.
+    /// The costs that were read, with the losses of estimated answers.
     #[must_use]
     pub fn finish(mut self) -> Vec<OwnLine> {
-        let mut lines = Vec::with_capacity(self.costs.len());
-        // The last line of a request is that of its end, which the loss is about.
-        for (request, mut line) in self.costs.into_iter().rev() {
-            if line.kind != OwnKind::Retry {
-                line.loss = self.losses.remove(&request).unwrap_or_default();
+        for (request, loss) in self.losses {
+            let key = self.estimated.get(&request);
+            if let Some(line) = key.and_then(|key| self.lines.get_mut(key)) {
+                line.loss = line.loss.checked_add(loss).unwrap_or(Nanousd::MAX);
             }
-            lines.push(line);
         }
-        lines.reverse();
-        lines
+        self.lines.into_values().collect()
     }
 }
 
@@ -171,6 +187,7 @@ fn own_line(record: CostRecord) -> Result<OwnLine, String> {
         model: record.upstream_model,
         kind,
         is_estimated: record.usage_source == "estimated",
+        calls: 1,
         usage,
         cost: record.cost,
         loss: Nanousd::ZERO,
@@ -194,13 +211,29 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                (OwnKind::Retry, true, 0),
                 (OwnKind::Answer, true, 20_000),
+                (OwnKind::Retry, true, 0),
                 (OwnKind::Answer, false, 0),
             ]
         );
-        assert_eq!((lines[1].usage.input_tokens, lines[1].cost.get()), (1000, 3_000_000));
+        assert_eq!((lines[0].usage.input_tokens, lines[0].cost.get()), (1000, 3_000_000));
         assert_eq!(lines[2].credential_name(), "openai");
+    }
+
+    #[test]
+    fn records_that_are_compared_together_are_added_up() {
+        let mut reading = JournalReading::default();
+        for request in 1..=3 {
+            for line in include_str!("../fixtures/journal.jsonl").lines() {
+                let line = line.replace("req_1", &format!("req_1{request}"));
+                reading.read(&line.replace("req_2", &format!("req_2{request}"))).expect("a record");
+            }
+        }
+        let lines = reading.finish();
+        let sums: Vec<_> =
+            lines.iter().map(|line| (line.calls, line.cost.get(), line.loss.get())).collect();
+        assert_eq!(sums, [(3, 9_000_000, 60_000), (3, 150_000_000, 0), (3, 3, 0)]);
+        assert_eq!(lines[0].usage.input_tokens, 3000);
     }
 
     #[test]
@@ -226,7 +259,7 @@ mod tests {
         let days = reading.finish().into_iter().map(|line| (line.began, line.day));
         let days: Vec<_> = days.map(|(one, other)| (one.to_string(), other.to_string())).collect();
         let day = |text: &str| format!("2026-01-{text}");
-        assert_eq!(days, [(day("02"), day("02")), (day("01"), day("02"))]);
+        assert_eq!(days, [(day("01"), day("02")), (day("02"), day("02"))]);
     }
 
     #[test]

@@ -125,6 +125,7 @@ impl Simulation {
                             model: (*model).to_owned(),
                             kind: OwnKind::Answer,
                             is_estimated: false,
+                            calls: 1,
                             usage,
                             cost: cost(number, &usage),
                             loss: Nanousd::ZERO,

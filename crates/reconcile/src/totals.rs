@@ -50,15 +50,15 @@ impl MidnightShift {
 
     /// Adds a line to the day on which it began, or takes it from the day on which it was settled.
     pub(crate) fn add_or_take(&mut self, line: &OwnLine, is_settled: bool) {
-        let cost = Femtousd::from(line.cost);
+        let (cost, calls) = (Femtousd::from(line.cost), i128::from(line.calls));
         if is_settled {
             self.units.take(&line.usage);
             self.cost = self.cost.minus(cost);
-            self.calls = self.calls.saturating_sub(1);
+            self.calls = self.calls.saturating_sub(calls);
         } else {
             self.units.add(&line.usage);
             self.cost = self.cost.plus(cost);
-            self.calls = self.calls.saturating_add(1);
+            self.calls = self.calls.saturating_add(calls);
         }
     }
 }
@@ -93,13 +93,13 @@ const TOOLS: [Unit; 4] =
 
 impl OwnSums {
     pub(crate) fn add(&mut self, line: &OwnLine) {
-        let cost = Femtousd::from(line.cost);
+        let (cost, calls) = (Femtousd::from(line.cost), i128::from(line.calls));
         self.cost = self.cost.plus(cost);
-        self.calls = self.calls.saturating_add(1);
+        self.calls = self.calls.saturating_add(calls);
         match (line.kind, line.is_estimated) {
             (OwnKind::Retry, _) => {
                 self.retried.add(&line.usage);
-                self.retried_calls = self.retried_calls.saturating_add(1);
+                self.retried_calls = self.retried_calls.saturating_add(calls);
                 self.retried_cost = self.retried_cost.plus(cost);
             }
             (OwnKind::Answer | OwnKind::Unpaid, true) => {

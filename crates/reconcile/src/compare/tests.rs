@@ -27,6 +27,7 @@ fn call(day: u32, model: &str, input: u64, output: u64) -> OwnLine {
         model: model.to_owned(),
         kind: OwnKind::Answer,
         is_estimated: false,
+        calls: 1,
         usage,
         cost: Nanousd::new(i64::try_from((input + output) * 1000).expect("small")),
         loss: Nanousd::ZERO,
