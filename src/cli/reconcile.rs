@@ -130,15 +130,15 @@ impl Reconcile {
 
     /// What the journal says that calls cost.
     fn own_lines(&self) -> anyhow::Result<Vec<OwnLine>> {
-        let mut own = Vec::new();
+        let mut reading = JournalReading::default();
         for journal in &self.journal {
-            let mut lines = RecordLines::default();
+            let mut lines = RecordLines::new(&mut reading);
             let read = File::open(journal).and_then(|mut file| io::copy(&mut file, &mut lines));
             let read = read.and_then(|_| lines.finish());
-            own.extend(read.with_context(|| format!("cannot read {}", journal.display()))?);
+            read.with_context(|| format!("cannot read {}", journal.display()))?;
         }
         if self.journal.is_empty() {
-            let mut lines = RecordLines::default();
+            let mut lines = RecordLines::new(&mut reading);
             let source = RecordSource {
                 data: self.data.as_deref(),
                 format: ExportFormat::Jsonl,
@@ -147,9 +147,9 @@ impl Reconcile {
                 operator: &self.operator,
             };
             source.write(&mut lines)?;
-            own = lines.finish()?;
+            lines.finish()?;
         }
-        Ok(own)
+        Ok(reading.finish())
     }
 }
 
@@ -167,14 +167,18 @@ fn statement_bytes(from: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Records that come in pieces, read line by line.
-#[derive(Default)]
-struct RecordLines {
-    reading: JournalReading,
+struct RecordLines<'a> {
+    reading: &'a mut JournalReading,
     /// The beginning of a line whose end has not come yet.
     begun: Vec<u8>,
 }
 
-impl RecordLines {
+impl<'a> RecordLines<'a> {
+    const fn new(reading: &'a mut JournalReading) -> Self {
+        reading.begin_file();
+        Self { reading, begun: Vec::new() }
+    }
+
     fn read_begun(&mut self) -> io::Result<()> {
         let line = std::str::from_utf8(&self.begun).map_err(io::Error::other)?;
         self.reading.read(line).map_err(io::Error::other)?;
@@ -182,15 +186,12 @@ impl RecordLines {
         Ok(())
     }
 
-    fn finish(mut self) -> io::Result<Vec<OwnLine>> {
-        if !self.begun.is_empty() {
-            self.read_begun()?;
-        }
-        Ok(self.reading.finish())
+    fn finish(mut self) -> io::Result<()> {
+        if self.begun.is_empty() { Ok(()) } else { self.read_begun() }
     }
 }
 
-impl Write for RecordLines {
+impl Write for RecordLines<'_> {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
             let line = part.strip_suffix(b"\n");

@@ -98,11 +98,8 @@ fn what_cannot_be_compared_is_trouble() {
     let directory = tempfile::tempdir().expect("a directory");
     let directory = directory.path();
     write(directory, "journal.jsonl", JOURNAL);
-    write(
-        directory,
-        "two.jsonl",
-        &format!("{JOURNAL}{}", JOURNAL.replace("\"openai\"", "\"azure\"")),
-    );
+    let other = JOURNAL.replace("\"openai\"", "\"azure\"").replace("\"seq\":", "\"seq\":1");
+    write(directory, "two.jsonl", &format!("{JOURNAL}{other}"));
     write(directory, "none.jsonl", JOURNAL.lines().next().expect("a line"));
     write(directory, "garbled.jsonl", &JOURNAL.replace("\"answer\"", "\"\""));
     write(directory, "usage.json", USAGE);
@@ -120,6 +117,11 @@ fn what_cannot_be_compared_is_trouble() {
         assert_eq!(output.status.code(), Some(2), "{from}, {journal}: {errors}");
         assert!(errors.contains(said), "{said}: {errors}");
     }
+    let again = ["--from", "usage.json", "--journal", "journal.jsonl", "--journal", "two.jsonl"];
+    let output = run(directory, "openai", &again);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("line 2 of the journal has the seq 4 of req_1, which"), "{errors}");
     let both = ["--from", "usage.json", "--journal", "two.jsonl", "--upstream", "azure"];
     assert_eq!(run(directory, "openai", &both).status.code(), Some(0), "one of two");
     for wrong in

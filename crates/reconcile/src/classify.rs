@@ -8,7 +8,7 @@ use crate::amount::Femtousd;
 use crate::day::Day;
 use crate::report::{DifferenceClass, StatementKey};
 use crate::statement::Measure;
-use crate::totals::{OwnSums, UnitSums};
+use crate::totals::{MidnightShift, OwnSums, UnitSums};
 
 /// The most days over which a difference may come back: providers count a call by its end, or by when
 /// they have written it down, and not weeks later.
@@ -21,8 +21,12 @@ const ROUNDING_PER_CALL: i128 = 1_000_000;
 /// What both sides say that one day, model and credential used.
 #[derive(Debug, Default)]
 pub(crate) struct QuantityGroup {
+    /// What the provider's pages of the model tell, which alone is compared.
+    pub(crate) measures: BTreeSet<Measure>,
     pub(crate) theirs: BTreeMap<Measure, i128>,
     pub(crate) own: OwnSums,
+    /// What of ours went over midnight.
+    pub(crate) shift: MidnightShift,
     /// The provider's number of requests, where it says it.
     pub(crate) calls: Option<i128>,
     /// Whether we have never used the model or the credential.
@@ -44,18 +48,17 @@ pub(crate) struct AmountGroup {
     pub(crate) theirs: Femtousd,
     pub(crate) items: BTreeMap<String, Femtousd>,
     pub(crate) own: OwnSums,
+    /// What of ours went over midnight.
+    pub(crate) shift: MidnightShift,
     pub(crate) is_foreign: bool,
 }
 
 /// Finds what differs in groups of quantities, and why. The rules are those of [`reconcile`], in order.
 ///
 /// [`reconcile`]: crate::reconcile
-pub(crate) fn classify_quantities(
-    groups: &mut BTreeMap<StatementKey, QuantityGroup>,
-    measures: &BTreeSet<Measure>,
-) {
+pub(crate) fn classify_quantities(groups: &mut BTreeMap<StatementKey, QuantityGroup>) {
     for group in groups.values_mut() {
-        group.find_differences(measures);
+        group.find_differences();
         group.classify_at_once();
     }
     for (key, measure) in lagging(groups) {
@@ -70,17 +73,40 @@ pub(crate) fn classify_quantities(
 }
 
 impl QuantityGroup {
-    fn find_differences(&mut self, measures: &BTreeSet<Measure>) {
-        for measure in measures {
-            let theirs = self.theirs.get(measure).copied().unwrap_or_default();
-            let amount = theirs.saturating_sub(self.own.total(*measure));
+    fn find_differences(&mut self) {
+        for measure in &self.measures {
+            let amount = self.their_count(*measure).saturating_sub(self.own.total(*measure));
             if amount != 0 {
                 self.differences.insert(*measure, QuantityDifference { amount, class: None });
             }
         }
+        let calls = self.calls.map_or(0, |calls| calls.saturating_sub(self.own.calls));
+        // An array of inputs that was sent in parts is one call of ours, and several requests.
+        let is_in_parts = calls > 0 && self.own.calls > 0 && self.own.is_input_alone();
+        if self.differences.is_empty() && calls != 0 && !is_in_parts {
+            let difference = QuantityDifference { amount: calls, class: None };
+            self.differences.insert(Measure::Calls, difference);
+        }
     }
 
-    /// What the group shows by itself, exactly.
+    /// How much of a measure the provider has.
+    pub(crate) fn their_count(&self, measure: Measure) -> i128 {
+        let count = if measure == Measure::Calls { self.calls } else { None };
+        count.or_else(|| self.theirs.get(&measure).copied()).unwrap_or_default()
+    }
+
+    /// Why only the number of requests differs.
+    fn calls_class(&self, amount: i128) -> DifferenceClass {
+        if amount > 0 {
+            DifferenceClass::Elsewhere
+        } else if self.own.retried_calls.saturating_add(amount) >= 0 {
+            DifferenceClass::Retry
+        } else {
+            DifferenceClass::Unknown
+        }
+    }
+
+    /// What the group shows by itself, exactly: quantities by calls over midnight among it.
     fn classify_at_once(&mut self) {
         if self.is_foreign {
             self.set_all(|_| true, DifferenceClass::Elsewhere);
@@ -93,6 +119,11 @@ impl QuantityGroup {
         for side in [Side::Input, Side::Output] {
             if self.sum(|measure| measure.side() == side) == 0 {
                 self.set_all(|measure| measure.side() == side, DifferenceClass::Unit);
+            }
+        }
+        for (measure, difference) in &mut self.differences {
+            if difference.amount == self.shift.total(*measure) {
+                difference.class.get_or_insert(DifferenceClass::Lag);
             }
         }
     }
@@ -119,9 +150,19 @@ impl QuantityGroup {
         }
     }
 
+    /// Whether the provider has more requests than ours. Estimated answers and tries that were followed
+    /// by others are among ours: what they used comes with no request of its own.
+    pub(crate) fn has_more_calls(&self) -> bool {
+        let begun = self.own.calls.saturating_add(self.shift.calls);
+        self.calls.is_some_and(|calls| calls > self.own.calls.max(begun))
+    }
+
     /// The class of a difference that is neither exact nor comes back. Tokens of one side are looked at
     /// together: nobody knows what of an estimate came from a cache.
     fn rest_class(&self, measure: Measure) -> DifferenceClass {
+        if let Some(calls) = self.differences.get(&Measure::Calls) {
+            return self.calls_class(calls.amount);
+        }
         let side = measure.side();
         let is_peer = |other: Measure| match side {
             Side::Made => other == measure,
@@ -131,24 +172,28 @@ impl QuantityGroup {
             let units = Unit::ALL.iter().map(|unit| Measure::Of(*unit));
             let counts = match measure {
                 Measure::Of(_) => units.filter(|unit| is_peer(*unit)).map(|unit| sums.get(unit)),
-                Measure::AllInput | Measure::AllOutput => return sums.get(measure),
+                Measure::AllInput | Measure::AllOutput | Measure::Calls => {
+                    return sums.get(measure);
+                }
             };
             counts.fold(0_i128, i128::saturating_add)
         };
         let (retried, estimated) = (sum(&self.own.retried), sum(&self.own.estimated));
         let difference = self.sum(is_peer);
         // What the upstream itself has said, it must bill.
-        let has_known = self.differences.keys().filter(|other| is_peer(**other)).all(|other| {
-            self.theirs.get(other).copied().unwrap_or_default() >= self.own.known.get(*other)
-        });
+        let has_known = self
+            .differences
+            .keys()
+            .copied()
+            .filter(|other| is_peer(*other))
+            .all(|other| self.their_count(other) >= self.own.known.get(other));
         let is_more = self.differences.get(&measure).is_some_and(|one| one.amount > 0);
-        let more_calls = self.calls.is_some_and(|calls| calls > self.own.calls);
         if has_known && difference < 0 && retried.saturating_add(difference) >= 0 {
             DifferenceClass::Retry
+        } else if is_more && self.has_more_calls() {
+            DifferenceClass::Elsewhere
         } else if has_known && estimated > 0 {
             DifferenceClass::Tail
-        } else if is_more && more_calls && self.own.uncertain == 0 {
-            DifferenceClass::Elsewhere
         } else {
             DifferenceClass::Unknown
         }
@@ -205,6 +250,13 @@ fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> 
     found
 }
 
+/// Whether an amount is ours, but for less than a micro-dollar and what the rounding of so many calls
+/// can have added.
+pub(crate) fn is_agreement(difference: Femtousd, calls: i128) -> bool {
+    let rounding = Femtousd::new(calls.saturating_mul(ROUNDING_PER_CALL));
+    difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
+}
+
 impl AmountGroup {
     /// By how much the provider's amount is above ours.
     pub(crate) fn difference(&self) -> Femtousd {
@@ -214,19 +266,26 @@ impl AmountGroup {
     /// Whether both sides say the same, but for less than a micro-dollar and what the rounding of our
     /// calls can have added.
     pub(crate) fn agrees(&self) -> bool {
-        let rounding = Femtousd::new(self.own.calls.saturating_mul(ROUNDING_PER_CALL));
-        let difference = self.difference();
-        difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
+        is_agreement(self.difference(), self.own.calls)
+    }
+
+    /// Whether it differs by what our calls cost that went over midnight.
+    pub(crate) fn is_shifted(&self) -> bool {
+        let calls = self.own.calls.saturating_add(self.shift.calls);
+        is_agreement(self.difference().minus(self.shift.cost), calls.max(self.own.calls))
     }
 
     /// Why amounts differ, by the amounts themselves: retries where they explain all of it, or else
-    /// estimates where the provider has at least what all other calls cost.
-    pub(crate) fn class_alone(&self) -> DifferenceClass {
+    /// requests beyond ours where it is more, or else estimates where the provider has at least what all
+    /// other calls cost.
+    pub(crate) fn class_alone(&self, has_more_calls: bool) -> DifferenceClass {
         let less = Femtousd::ZERO.minus(self.difference());
         let has = |cost: Femtousd| cost > Femtousd::ZERO;
         let uncertain = self.own.estimated_cost.plus(self.own.retried_cost);
         if has(self.own.retried_cost) && has(less) && less < self.own.retried_cost.plus(TOLERANCE) {
             DifferenceClass::Retry
+        } else if has_more_calls && has(self.difference()) {
+            DifferenceClass::Elsewhere
         } else if has(self.own.estimated_cost) && less < uncertain.plus(TOLERANCE) {
             DifferenceClass::Tail
         } else {
@@ -235,17 +294,21 @@ impl AmountGroup {
     }
 }
 
-/// The keys of amounts that differ and come back on the days behind them.
+/// The keys of amounts that differ by calls over midnight, or come back on the days behind them.
 pub(crate) fn lagging_amounts<'g>(
     differing: impl Iterator<Item = (&'g StatementKey, &'g AmountGroup)>,
 ) -> BTreeSet<StatementKey> {
+    let mut found = BTreeSet::new();
     let mut series: BTreeMap<_, Vec<(Day, i128)>> = BTreeMap::new();
     for (key, group) in differing {
         let place = (key.model.clone(), key.credential.clone());
-        series.entry(place).or_default().push((key.day, group.difference().get()));
+        if group.is_shifted() {
+            found.insert(key.clone());
+        } else {
+            series.entry(place).or_default().push((key.day, group.difference().get()));
+        }
     }
     let is_nothing = |sum: i128| Femtousd::new(sum).magnitude() < TOLERANCE;
-    let mut found = BTreeSet::new();
     for ((model, credential), days) in series {
         for day in days_that_cancel(&days, is_nothing) {
             let (model, credential) = (model.clone(), credential.clone());

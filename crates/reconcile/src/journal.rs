@@ -1,16 +1,20 @@
 //! Costs and losses in the records that `tollgate ledger export` writes as JSON lines.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::BuildHasher;
 
 use serde::Deserialize;
 use thiserror::Error;
-use tollgate_money::clock::UnixMs;
+use tollgate_money::clock::{MS_PER_DAY, UnixMs};
+use tollgate_money::ids::{RequestId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{UNITS, Usage};
 
 use crate::day::Day;
-use crate::own::{OwnKind, OwnLine};
+use crate::own::{OwnKey, OwnKind, OwnLine};
 
 /// Why a record cannot be used.
 #[derive(Debug, Error)]
@@ -20,12 +24,18 @@ pub struct JournalError {
     why: String,
 }
 
-/// Records that are read one after the other.
+/// Records that are read one after the other. They are added up at once: a journal has millions of them.
 #[derive(Debug, Default)]
 pub struct JournalReading {
-    /// Lines so far, of any kind.
+    /// Lines of this file so far, of any kind.
     count: u64,
-    costs: Vec<(String, OwnLine)>,
+    /// The places of the records that are used, each with a hash of its request: gateways that are no
+    /// fleet have places in common, and no requests.
+    places: HashSet<(Seq, u64)>,
+    hasher: RandomState,
+    lines: BTreeMap<OwnKey, OwnLine>,
+    /// Where the last estimated answer of a request was added: its loss belongs there.
+    estimated: HashMap<String, OwnKey>,
     /// The most that a request can have cost beyond its records of costs.
     losses: HashMap<String, Nanousd>,
 }
@@ -38,6 +48,7 @@ struct RecordKind<'a> {
 
 #[derive(Deserialize)]
 struct CostRecord {
+    seq: Seq,
     at: String,
     request_id: String,
     upstream: String,
@@ -51,12 +62,18 @@ struct CostRecord {
 
 #[derive(Deserialize)]
 struct LossRecord {
+    seq: Seq,
     request_id: String,
     cause: String,
     amount: Nanousd,
 }
 
 impl JournalReading {
+    /// Says that what follows is of another file, whose lines are counted from one.
+    pub const fn begin_file(&mut self) {
+        self.count = 0;
+    }
+
     /// Reads the next record. Other kinds than costs and losses say nothing here.
     ///
     /// # Errors
@@ -76,11 +93,13 @@ impl JournalReading {
             "cost" => {
                 let record: CostRecord = serde_json::from_str(line).map_err(wrong)?;
                 let request = record.request_id.clone();
-                self.costs.push((request, own_line(record)?));
+                self.refuse_again(record.seq, &request)?;
+                self.add(request, own_line(record)?);
             }
             "loss" => {
-                let LossRecord { request_id, cause, amount } =
+                let LossRecord { seq, request_id, cause, amount } =
                     serde_json::from_str(line).map_err(wrong)?;
+                self.refuse_again(seq, &request_id)?;
                 // A try that was followed by another has a record of its cost, at the most it can be.
                 if cause != "retry" {
                     let sum = self.losses.entry(request_id).or_default();
@@ -92,25 +111,56 @@ impl JournalReading {
         Ok(())
     }
 
-    /// The costs that were read, each with its loss.
+    fn add(&mut self, request: String, line: OwnLine) {
+        let key = line.key();
+        if line.is_estimated && line.kind != OwnKind::Retry {
+            self.estimated.insert(request, key.clone());
+        }
+        match self.lines.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(line);
+            }
+            Entry::Occupied(mut entry) => entry.get_mut().add(&line),
+        }
+    }
+
+    /// Refuses a record that was there before: a journal that is read twice doubles what calls cost.
+    fn refuse_again(&mut self, seq: Seq, request: &str) -> Result<(), String> {
+        if self.places.insert((seq, self.hasher.hash_one(request))) {
+            Ok(())
+        } else {
+            Err(format!("has the seq {seq} of {request}, which was read before"))
+        }
+    }
+
+    /// The costs that were read, with the losses of estimated answers.
     #[must_use]
     pub fn finish(mut self) -> Vec<OwnLine> {
-        let mut lines = Vec::with_capacity(self.costs.len());
-        // The last line of a request is that of its end, which the loss is about.
-        for (request, mut line) in self.costs.into_iter().rev() {
-            if line.kind != OwnKind::Retry {
-                line.loss = self.losses.remove(&request).unwrap_or_default();
+        for (request, loss) in self.losses {
+            let key = self.estimated.get(&request);
+            if let Some(line) = key.and_then(|key| self.lines.get_mut(key)) {
+                line.loss = line.loss.checked_add(loss).unwrap_or(Nanousd::MAX);
             }
-            lines.push(line);
         }
-        lines.reverse();
-        lines
+        self.lines.into_values().collect()
     }
 }
 
+/// The longest that a request can have gone on before its record: what says longer is no time.
+const DURATION_MS_MAX: u64 = 2 * MS_PER_DAY;
+
+/// The day on which the request of a record began. Records of tasks have the task's number in the place
+/// of a request's, which says nothing of a time.
+fn day_begun(request: &str, settled_at: UnixMs) -> Option<Day> {
+    let began_at = request.parse::<RequestId>().ok()?.began_at();
+    let duration = settled_at.0.checked_sub(began_at.0)?;
+    Day::at(began_at).filter(|_| duration <= DURATION_MS_MAX)
+}
+
 fn own_line(record: CostRecord) -> Result<OwnLine, String> {
-    let day = UnixMs::parse_rfc3339(&record.at).and_then(Day::at);
-    let day = day.ok_or_else(|| format!("has a time {:?}", record.at))?;
+    let settled_at = UnixMs::parse_rfc3339(&record.at);
+    let settled = settled_at.and_then(|at| Some((at, Day::at(at)?)));
+    let (settled_at, day) = settled.ok_or_else(|| format!("has a time {:?}", record.at))?;
     let kind = match record.cost_kind.as_str() {
         "answer" => OwnKind::Answer,
         "unpaid" => OwnKind::Unpaid,
@@ -131,11 +181,13 @@ fn own_line(record: CostRecord) -> Result<OwnLine, String> {
     }
     Ok(OwnLine {
         day,
+        began: day_begun(&record.request_id, settled_at).unwrap_or(day),
         upstream: record.upstream,
         credential: record.credential,
         model: record.upstream_model,
         kind,
         is_estimated: record.usage_source == "estimated",
+        calls: 1,
         usage,
         cost: record.cost,
         loss: Nanousd::ZERO,
@@ -159,13 +211,71 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                (OwnKind::Retry, true, 0),
                 (OwnKind::Answer, true, 20_000),
+                (OwnKind::Retry, true, 0),
                 (OwnKind::Answer, false, 0),
             ]
         );
-        assert_eq!((lines[1].usage.input_tokens, lines[1].cost.get()), (1000, 3_000_000));
+        assert_eq!((lines[0].usage.input_tokens, lines[0].cost.get()), (1000, 3_000_000));
         assert_eq!(lines[2].credential_name(), "openai");
+    }
+
+    #[test]
+    fn records_that_are_compared_together_are_added_up() {
+        let mut reading = JournalReading::default();
+        for request in 1..=3 {
+            for line in include_str!("../fixtures/journal.jsonl").lines() {
+                let line = line.replace("req_1", &format!("req_1{request}"));
+                reading.read(&line.replace("req_2", &format!("req_2{request}"))).expect("a record");
+            }
+        }
+        let lines = reading.finish();
+        let sums: Vec<_> =
+            lines.iter().map(|line| (line.calls, line.cost.get(), line.loss.get())).collect();
+        assert_eq!(sums, [(3, 9_000_000, 60_000), (3, 150_000_000, 0), (3, 3, 0)]);
+        assert_eq!(lines[0].usage.input_tokens, 3000);
+    }
+
+    #[test]
+    fn a_request_that_went_over_midnight_began_on_the_day_before() {
+        let midnight = UnixMs::parse_rfc3339("2026-01-02T00:00:00Z").expect("a time").0;
+        let settled_at = UnixMs(midnight + 10_000);
+        let request = |ms: u64| RequestId::from_number(u128::from(ms) << 80 | 7).to_string();
+        let begun = |text: &str| day_begun(text, settled_at).map(|day| day.to_string());
+        assert_eq!(begun(&request(midnight - 10_000)).as_deref(), Some("2026-01-01"));
+        assert_eq!(begun(&request(midnight)).as_deref(), Some("2026-01-02"));
+        assert_eq!(begun(&request(midnight - MS_PER_DAY)).as_deref(), Some("2026-01-01"));
+        for none in [midnight + 10_001, midnight - 2 * MS_PER_DAY, u64::MAX >> 16] {
+            assert_eq!(begun(&request(none)), None, "{none}");
+        }
+        assert_eq!(begun("req_1"), None, "no id");
+        let task = "req_ffffffffffffffffffffffffffffffff";
+        let line = include_str!("../fixtures/journal.jsonl").lines().next().expect("a line");
+        let mut reading = JournalReading::default();
+        for id in [task, request(midnight - 10_000).as_str()] {
+            let line = line.replace("req_1", id).replace("2026-01-01T10", "2026-01-02T00");
+            reading.read(&line).expect("a record");
+        }
+        let days = reading.finish().into_iter().map(|line| (line.began, line.day));
+        let days: Vec<_> = days.map(|(one, other)| (one.to_string(), other.to_string())).collect();
+        let day = |text: &str| format!("2026-01-{text}");
+        assert_eq!(days, [(day("01"), day("02")), (day("02"), day("02"))]);
+    }
+
+    #[test]
+    fn a_record_that_was_read_before_is_refused() {
+        let lines: Vec<_> = include_str!("../fixtures/journal.jsonl").lines().collect();
+        for again in [lines[0], lines[2], &lines[0].replace("\"0.05\"", "\"0.06\"")] {
+            let mut reading = JournalReading::default();
+            for line in &lines {
+                reading.read(line).expect(line);
+            }
+            reading.begin_file();
+            let other = again.replace("req_1", "req_3");
+            reading.read(&other).expect("of another gateway that is in no fleet");
+            let error = reading.read(again).expect_err(again).to_string();
+            assert!(error.starts_with("line 2 of the journal has the seq "), "{error}");
+        }
     }
 
     #[test]
@@ -181,6 +291,7 @@ mod tests {
         ] {
             let mut reading = JournalReading::default();
             reading.read(good).expect("a record");
+            let good = good.replacen("\"seq\":7", "\"seq\":8", 1);
             let bad = good.replacen(from, to, 1);
             assert_ne!(bad, good, "{from}");
             let error = reading.read(&bad).expect_err(to).to_string();

@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 use crate::amount::{Currency, Femtousd};
 use crate::statement::StatementError;
 
+/// The field of an amount, which is a number, text or an object.
+const AMOUNT: &str = "amount";
+
 /// A value with its place in the document, such as `data[0].results[2].model`.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonPlace<'a> {
@@ -46,11 +49,6 @@ impl<'a> JsonPlace<'a> {
 
     pub(crate) fn is_true(&self) -> bool {
         self.text == "true"
-    }
-
-    /// The value as it stands in the document.
-    pub(crate) const fn as_typed(&self) -> &'a str {
-        self.text
     }
 
     pub(crate) fn is_null(&self) -> bool {
@@ -142,6 +140,17 @@ impl<'a> JsonFields<'a> {
     pub(crate) fn counted_rest(&self) -> Vec<String> {
         let counted = self.fields.iter().filter(|(_, value)| value.is_some_count());
         counted.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// What the object is about: its fields that are words, without what it counts. Of an amount, which
+    /// some write as text, it is only said that there is one.
+    pub(crate) fn subject(&self) -> Vec<(&str, &'a str)> {
+        let is_word = |value: &JsonPlace<'_>| value.text.starts_with(['"', 't', 'f']);
+        let words = self.fields.iter().filter_map(|(name, value)| match name.as_str() {
+            AMOUNT => Some((AMOUNT, "")),
+            name => is_word(value).then_some((name, value.text)),
+        });
+        words.collect()
     }
 
     /// An error about the object.

@@ -55,16 +55,12 @@ impl<'a> SharedNames<'a> {
 
     /// The key of a line of the provider; `None` for one without a model where others have one.
     pub(crate) fn resolve(&self, key: &BilledKey, grain: Grain) -> Option<ResolvedKey> {
-        let mut is_foreign = false;
-        let model = match (grain.by_model, key.models.first()) {
-            (false, _) => None,
-            (true, None) => return None,
-            (true, Some(first)) => {
-                let own = key.models.iter().find_map(|name| self.own_model(name));
-                is_foreign |= own.is_none();
-                Some(own.unwrap_or(first).to_owned())
-            }
-        };
+        if grain.by_model && key.models.is_empty() {
+            return None;
+        }
+        let model = self.shared_model(&key.models, grain);
+        let own = key.models.iter().find_map(|name| self.own_model(name));
+        let mut is_foreign = model.is_some() && own.is_none();
         let credential = grain.by_credential.then(|| {
             let own = key.ids.iter().find_map(|id| self.own_credential(id));
             is_foreign |= own.is_none_or(|own| !self.credentials.contains(own));
@@ -73,7 +69,14 @@ impl<'a> SharedNames<'a> {
         Some(ResolvedKey { key: StatementKey { day: key.day, model, credential }, is_foreign })
     }
 
-    /// The key of one of our lines.
+    /// The name by which a model of the provider is compared, by all of its names: ours if we have one.
+    pub(crate) fn shared_model(&self, models: &[String], grain: Grain) -> Option<String> {
+        let first = models.first().filter(|_| grain.by_model)?;
+        let own = models.iter().find_map(|name| self.own_model(name));
+        Some(own.unwrap_or(first).to_owned())
+    }
+
+    /// The key of one of our lines on the day on which it was settled.
     pub(crate) fn own_key(&self, line: &OwnLine, grain: Grain) -> StatementKey {
         let model = || self.own_model(&line.model).unwrap_or(&line.model).to_owned();
         StatementKey {

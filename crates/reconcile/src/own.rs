@@ -9,7 +9,7 @@ use tollgate_money::price::Usage;
 use crate::day::Day;
 
 /// For what an upstream is paid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnKind {
     /// The answer that a customer was charged for.
     Answer,
@@ -19,11 +19,14 @@ pub enum OwnKind {
     Retry,
 }
 
-/// A record of kind `cost`: one call at an upstream, or one try of it.
+/// What records of kind `cost` come to, each one call at an upstream or one try of it, where they have
+/// in common what they are compared by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnLine {
     /// The day in UTC on which it was settled.
     pub day: Day,
+    /// The day in UTC on which its request began, which is that of its end where nobody knows.
+    pub began: Day,
     /// The name of the upstream.
     pub upstream: String,
     /// The name of its credential; empty where the upstream has only one.
@@ -34,15 +37,35 @@ pub struct OwnLine {
     pub kind: OwnKind,
     /// Whether the upstream has not said what was used.
     pub is_estimated: bool,
+    /// How many calls and tries they are.
+    pub calls: u64,
     /// What was used; of a try without an answer the most that it can be.
     pub usage: Usage,
     /// What it cost the operator.
     pub cost: Nanousd,
-    /// The most that the call can have cost beyond that, by the `loss` records of the request.
+    /// The most that estimated answers can have cost beyond that, by the `loss` records of their requests.
     pub loss: Nanousd,
 }
 
+/// What the records of one line have in common: its day, the day on which their requests began, upstream,
+/// credential, model, kind and whether they are estimated.
+pub(crate) type OwnKey = (Day, Day, String, String, String, OwnKind, bool);
+
 impl OwnLine {
+    pub(crate) fn key(&self) -> OwnKey {
+        let names = (self.upstream.clone(), self.credential.clone(), self.model.clone());
+        let (upstream, credential, model) = names;
+        (self.day, self.began, upstream, credential, model, self.kind, self.is_estimated)
+    }
+
+    /// Adds one with the same key.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.calls = self.calls.saturating_add(more.calls);
+        self.usage = self.usage.plus(&more.usage);
+        self.cost = self.cost.checked_add(more.cost).unwrap_or(Nanousd::MAX);
+        self.loss = self.loss.checked_add(more.loss).unwrap_or(Nanousd::MAX);
+    }
+
     /// The name by which its credential is compared: that of the upstream where it has only one.
     pub(crate) fn credential_name(&self) -> &str {
         if self.credential.is_empty() { &self.upstream } else { &self.credential }

@@ -158,8 +158,12 @@ impl Reconciliation {
     }
 
     pub(crate) fn skip(&mut self, what: impl Into<String>, amount: Femtousd) {
+        self.skip_lines(what, 1, amount);
+    }
+
+    pub(crate) fn skip_lines(&mut self, what: impl Into<String>, lines: u64, amount: Femtousd) {
         let skipped = self.skipped.entry(what.into()).or_default();
-        skipped.lines = skipped.lines.saturating_add(1);
+        skipped.lines = skipped.lines.saturating_add(lines);
         skipped.amount = skipped.amount.plus(amount);
     }
 }

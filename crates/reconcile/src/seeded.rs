@@ -119,11 +119,13 @@ impl Simulation {
                         bill.add(&usage);
                         own.push(OwnLine {
                             day: Day::from_number(day).expect("a day"),
+                            began: Day::from_number(day).expect("a day"),
                             upstream: "there".to_owned(),
                             credential: credential.to_owned(),
                             model: (*model).to_owned(),
                             kind: OwnKind::Answer,
                             is_estimated: false,
+                            calls: 1,
                             usage,
                             cost: cost(number, &usage),
                             loss: Nanousd::ZERO,

@@ -6,6 +6,7 @@ mod openai;
 mod openrouter;
 
 use std::collections::HashSet;
+use std::fmt;
 
 use crate::json::{JsonFields, JsonPlace};
 use crate::statement::{BilledStatement, Provider, StatementError};
@@ -36,7 +37,7 @@ pub fn read(
     for file in files {
         let text = text(file)?;
         if provider == Provider::Csv {
-            generic_csv::read(text, file.name, &mut statement)?;
+            generic_csv::read(text, file.name, &mut pages, &mut statement)?;
             continue;
         }
         let document = JsonPlace::parse(text, file.name)?;
@@ -75,6 +76,7 @@ fn text<'a>(file: &StatementFile<'a>) -> Result<&'a str, StatementError> {
 #[derive(Default)]
 struct Pages {
     has_last: bool,
+    /// What the lines so far were about, without what they count.
     lines: HashSet<String>,
     /// What the pages so far were of. A page without results is of what the one before it was.
     content: PageContent,
@@ -97,7 +99,7 @@ impl Pages {
         let mut fields = page.fields()?;
         self.has_last |= fields.take("has_more").is_none_or(|more| !more.is_true());
         let (calls, quantities) = (statement.calls.len(), statement.quantities.len());
-        let amounts = statement.amounts.len();
+        let amounts = statement.amounts.len().saturating_add(statement.fees.len());
         let mut days = Vec::new();
         for item in fields.require("data")?.items()? {
             match provider {
@@ -110,7 +112,7 @@ impl Pages {
         let content = PageContent {
             has_quantities: statement.calls.len() > calls
                 || statement.quantities.len() > quantities,
-            has_amounts: statement.amounts.len() > amounts,
+            has_amounts: statement.amounts.len().saturating_add(statement.fees.len()) > amounts,
         };
         if content != PageContent::default() {
             self.content = content;
@@ -125,13 +127,20 @@ impl Pages {
         Ok(())
     }
 
-    /// Refuses a line that was there before: a page that is read twice doubles a bill.
+    /// Refuses a line about what another was before, from the same moment: a page that is given twice
+    /// doubles a bill, also where it was fetched again and counts more by then.
     fn refuse_again(&mut self, start: &str, line: &JsonPlace<'_>) -> Result<(), StatementError> {
-        if self.lines.insert(format!("{start} {}", line.as_typed())) {
+        let fields = line.fields()?;
+        if self.is_new((start, fields.subject())) {
             Ok(())
         } else {
             Err(line.refuse("is there twice: the same page was given two times"))
         }
+    }
+
+    /// Whether no line was about this yet.
+    fn is_new(&mut self, subject: impl fmt::Debug) -> bool {
+        self.lines.insert(format!("{subject:?}"))
     }
 }
 
@@ -188,6 +197,45 @@ mod tests {
             }
         }
         assert!(read_count > 100, "only {read_count} files of 3000 could be read");
+    }
+
+    #[test]
+    fn a_page_that_was_fetched_again_is_refused() {
+        for (index, from, to) in [
+            (0, "\"output_tokens\": 1000", "\"output_tokens\": 1010"),
+            (1, "0.5617712500000000", "0.6"),
+            (2, "\"output_tokens\": 500", "\"output_tokens\": 501"),
+            (3, "\"123.78912\"", "\"124\""),
+            (4, "\"requests\": 5", "\"requests\": 6"),
+            (5, "340,0.0034", "341,0.0035"),
+        ] {
+            let (provider, text) = FIXTURES[index];
+            let later = text.replacen(from, to, 1);
+            assert_ne!(later, text, "{from}");
+            let tight: String = text.lines().map(|line| format!("{}\n", line.trim())).collect();
+            for again in [text, &later, &tight] {
+                let files =
+                    [text, again].map(|text| StatementFile { name: "f", bytes: text.as_bytes() });
+                let error = read(provider, &files).expect_err("twice").to_string();
+                assert!(error.contains(" is there twice"), "{provider:?}: {error}");
+            }
+        }
+        let page = |start: u64, key: &str, tokens: u32| {
+            format!(
+                "{{\"data\": [{{\"start_time\": {start}, \"end_time\": {}, \"results\": \
+                 [{{\"object\": \"organization.usage.embeddings.result\", \"model\": \"m\", \
+                 \"api_key_id\": \"{key}\", \"input_tokens\": {tokens}}}]}}]}}",
+                start + 3600
+            )
+        };
+        let hour = 1_767_225_600;
+        let read_with = |other: &str| {
+            let text = format!("[{}, {other}]", page(hour, "key_1", 9));
+            read(Provider::OpenAi, &[StatementFile { name: "f", bytes: text.as_bytes() }])
+        };
+        assert!(read_with(&page(hour, "key_1", 10)).is_err(), "the hour again");
+        assert!(read_with(&page(hour, "key_2", 9)).is_ok(), "another key");
+        assert!(read_with(&page(hour + 3600, "key_1", 9)).is_ok(), "another hour");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a provider says it billed, whatever format it said it in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 use tollgate_money::price::{Side, Unit};
@@ -44,6 +44,8 @@ pub enum Measure {
     AllInput,
     /// All output tokens, spoken or not.
     AllOutput,
+    /// The number of requests, which is compared where all else agrees.
+    Calls,
 }
 
 impl Measure {
@@ -54,6 +56,7 @@ impl Measure {
             Self::Of(unit) => unit.info().name,
             Self::AllInput => "all_input_tokens",
             Self::AllOutput => "all_output_tokens",
+            Self::Calls => "calls",
         }
     }
 
@@ -64,6 +67,7 @@ impl Measure {
             Self::Of(unit) => unit.info().side,
             Self::AllInput => Side::Input,
             Self::AllOutput => Side::Output,
+            Self::Calls => Side::Made,
         }
     }
 
@@ -73,6 +77,7 @@ impl Measure {
         match self {
             Self::Of(own) => own == unit,
             Self::AllInput | Self::AllOutput => self.side() == unit.info().side,
+            Self::Calls => false,
         }
     }
 }
@@ -112,6 +117,15 @@ pub(crate) struct BilledAmount {
     pub(crate) amount: Femtousd,
 }
 
+/// So much was billed for what is no token, and of no model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BilledFee {
+    pub(crate) day: Day,
+    /// What it is for, in the provider's words.
+    pub(crate) what: String,
+    pub(crate) amount: Femtousd,
+}
+
 /// A line of a statement that has nothing to be held against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnusedLine {
@@ -126,9 +140,11 @@ pub struct BilledStatement {
     pub(crate) quantities: Vec<BilledQuantity>,
     pub(crate) calls: Vec<BilledCalls>,
     pub(crate) amounts: Vec<BilledAmount>,
+    pub(crate) fees: Vec<BilledFee>,
     pub(crate) unused: Vec<UnusedLine>,
-    /// What its quantities can be of: what is not listed was not used.
-    pub(crate) measures: BTreeSet<Measure>,
+    /// What its quantities can be of, by the names of the model: what is not listed was not used. Pages
+    /// of completions and of images have other measures.
+    pub(crate) measures: BTreeMap<Vec<String>, BTreeSet<Measure>>,
     /// The days that its quantities are of.
     pub(crate) quantity_days: BTreeSet<Day>,
     /// The days that its amounts are of.
@@ -147,20 +163,40 @@ impl BilledStatement {
     }
 
     pub(crate) fn add_quantity(&mut self, key: &BilledKey, measure: Measure, count: u64) {
-        self.measures.insert(measure);
+        self.add_measures(key, [measure]);
         self.quantity_days.insert(key.day);
         if count > 0 {
             self.quantities.push(BilledQuantity { key: key.clone(), measure, count });
         }
     }
 
+    /// Says of what the quantities of a line's model can be.
+    pub(crate) fn add_measures(
+        &mut self,
+        key: &BilledKey,
+        measures: impl IntoIterator<Item = Measure>,
+    ) {
+        match self.measures.get_mut(&key.models) {
+            Some(known) => known.extend(measures),
+            None => {
+                self.measures.insert(key.models.clone(), measures.into_iter().collect());
+            }
+        }
+    }
+
     pub(crate) fn add_calls(&mut self, key: &BilledKey, count: u64) {
+        self.quantity_days.insert(key.day);
         self.calls.push(BilledCalls { key: key.clone(), count });
     }
 
     pub(crate) fn add_amount(&mut self, key: &BilledKey, item: Option<String>, amount: Femtousd) {
         self.amount_days.insert(key.day);
         self.amounts.push(BilledAmount { key: key.clone(), item, amount });
+    }
+
+    pub(crate) fn add_fee(&mut self, day: Day, what: String, amount: Femtousd) {
+        self.amount_days.insert(day);
+        self.fees.push(BilledFee { day, what, amount });
     }
 
     pub(crate) fn add_unused(&mut self, what: impl Into<String>, amount: Femtousd) {

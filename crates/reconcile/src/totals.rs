@@ -1,6 +1,6 @@
 //! Sums of our lines that are compared with one line of a statement.
 
-use tollgate_money::price::{Unit, Usage};
+use tollgate_money::price::{Side, Unit, Usage};
 
 use crate::amount::Femtousd;
 use crate::own::{OwnKind, OwnLine};
@@ -29,11 +29,47 @@ pub(crate) struct OwnSums {
     pub(crate) loss: Femtousd,
     /// How many calls and tries they are.
     pub(crate) calls: i128,
-    /// How many of them are estimated, or were followed by others.
-    pub(crate) uncertain: i128,
+    /// How many of them are tries that were followed by others.
+    pub(crate) retried_calls: i128,
+}
+
+/// By how much our side of a day were more, if calls counted on the day on which they began: what
+/// began then and was settled later, less what was settled then and began earlier.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MidnightShift {
+    units: UnitSums,
+    pub(crate) cost: Femtousd,
+    pub(crate) calls: i128,
+}
+
+impl MidnightShift {
+    /// How much of a measure it is.
+    pub(crate) fn total(&self, measure: Measure) -> i128 {
+        if measure == Measure::Calls { self.calls } else { self.units.get(measure) }
+    }
+
+    /// Adds a line to the day on which it began, or takes it from the day on which it was settled.
+    pub(crate) fn add_or_take(&mut self, line: &OwnLine, is_settled: bool) {
+        let (cost, calls) = (Femtousd::from(line.cost), i128::from(line.calls));
+        if is_settled {
+            self.units.take(&line.usage);
+            self.cost = self.cost.minus(cost);
+            self.calls = self.calls.saturating_sub(calls);
+        } else {
+            self.units.add(&line.usage);
+            self.cost = self.cost.plus(cost);
+            self.calls = self.calls.saturating_add(calls);
+        }
+    }
 }
 
 impl UnitSums {
+    fn take(&mut self, usage: &Usage) {
+        for (sum, count) in self.0.iter_mut().zip(usage.counts()) {
+            *sum = sum.saturating_sub(i128::from(count));
+        }
+    }
+
     fn add(&mut self, usage: &Usage) {
         for (sum, count) in self.0.iter_mut().zip(usage.counts()) {
             *sum = sum.saturating_add(i128::from(count));
@@ -51,14 +87,19 @@ impl UnitSums {
     }
 }
 
+/// What providers bill by the day and not by the model.
+const TOOLS: [Unit; 4] =
+    [Unit::WebSearches, Unit::FileSearches, Unit::ContainerSessions, Unit::ToolCalls];
+
 impl OwnSums {
     pub(crate) fn add(&mut self, line: &OwnLine) {
-        let cost = Femtousd::from(line.cost);
+        let (cost, calls) = (Femtousd::from(line.cost), i128::from(line.calls));
         self.cost = self.cost.plus(cost);
-        self.calls = self.calls.saturating_add(1);
+        self.calls = self.calls.saturating_add(calls);
         match (line.kind, line.is_estimated) {
             (OwnKind::Retry, _) => {
                 self.retried.add(&line.usage);
+                self.retried_calls = self.retried_calls.saturating_add(calls);
                 self.retried_cost = self.retried_cost.plus(cost);
             }
             (OwnKind::Answer | OwnKind::Unpaid, true) => {
@@ -68,16 +109,30 @@ impl OwnSums {
             }
             (OwnKind::Answer | OwnKind::Unpaid, false) => {
                 self.known.add(&line.usage);
-                return;
             }
         }
-        self.uncertain = self.uncertain.saturating_add(1);
     }
 
     /// How much of a measure the journal has.
     pub(crate) fn total(&self, measure: Measure) -> i128 {
+        if measure == Measure::Calls {
+            return self.calls;
+        }
         let parts = [&self.known, &self.estimated, &self.retried];
         parts.iter().fold(0_i128, |sum, part| sum.saturating_add(part.get(measure)))
+    }
+
+    /// Whether tools were used whose fees are a part of what it cost.
+    pub(crate) fn has_tools(&self) -> bool {
+        let parts = [&self.known, &self.estimated, &self.retried];
+        parts.into_iter().flat_map(UnitSums::units).any(|unit| TOOLS.contains(&unit))
+    }
+
+    /// Whether all that was used went in, as it is with embeddings.
+    pub(crate) fn is_input_alone(&self) -> bool {
+        let parts = [&self.known, &self.estimated, &self.retried];
+        let mut units = parts.into_iter().flat_map(UnitSums::units);
+        units.all(|unit| unit.info().side == Side::Input)
     }
 
     /// Whether it has units of which none of these measures counts anything.

@@ -89,8 +89,7 @@ fn read_cost(
     match description {
         // What is no token belongs to no model.
         Some(description) if key.models.is_empty() => {
-            statement.amount_days.insert(key.day);
-            statement.add_unused(format!("the cost {description}"), amount);
+            statement.add_fee(key.day, format!("the cost {description}"), amount);
         }
         description => statement.add_amount(key, token_type.or(description), amount),
     }
@@ -149,8 +148,8 @@ mod tests {
                 (Some("output_tokens"), "0.0075".to_owned()),
             ]
         );
-        assert_eq!(statement.unused[0].what, "the cost Web Search Usage");
-        assert_eq!(statement.unused[0].amount.to_string(), "0.10");
+        assert_eq!(statement.fees[0].what, "the cost Web Search Usage");
+        assert_eq!(statement.fees[0].amount.to_string(), "0.10");
     }
 
     #[test]

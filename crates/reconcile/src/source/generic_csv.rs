@@ -1,11 +1,13 @@
 //! A CSV file for any other provider, with the columns `day`, `model`, `credential`, `unit`, `quantity`
 //! and `amount`, in any order. `credential` may be left out.
 //!
+//! A day, model, credential and unit has one row, as a second one may be the first again.
 //! A unit is one of the gateway's, `calls` for the number of requests, or empty for an amount that is not
 //! of one unit. Of quantity and amount, one may be empty. Amounts are US dollars.
 
 use tollgate_money::price::UNITS;
 
+use super::Pages;
 use crate::amount::{Currency, Femtousd};
 use crate::day::Day;
 use crate::statement::{BilledKey, BilledStatement, Measure, StatementError};
@@ -19,6 +21,7 @@ const CALLS: &str = "calls";
 pub(super) fn read(
     text: &str,
     name: &str,
+    pages: &mut Pages,
     statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
@@ -51,6 +54,11 @@ pub(super) fn read(
         let mut cells = places.iter().map(|place| place.and_then(|at| record.get(at)));
         let row: [&str; COLUMNS.len()] =
             std::array::from_fn(|_| cells.next().flatten().unwrap_or_default());
+        let [day, model, credential, unit, ..] = row;
+        if !pages.is_new([day, model, credential, unit]) {
+            let why = "is there twice: there is a row of its day, model, credential and unit";
+            return Err(refuse(line, why.to_owned()));
+        }
         add_row(&row, statement).map_err(|why| refuse(line, why))?;
     }
     Ok(())
@@ -85,7 +93,7 @@ fn add_row(row: &[&str; COLUMNS.len()], statement: &mut BilledStatement) -> Resu
             if let Some(count) = count {
                 // What has no line was not billed.
                 let all = UNITS.iter().map(|info| Measure::Of(info.unit));
-                statement.measures.extend(all);
+                statement.add_measures(&key, all);
                 statement.add_quantity(&key, Measure::Of(info.unit), count);
             }
         }

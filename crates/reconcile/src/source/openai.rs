@@ -142,8 +142,7 @@ fn read_cost(
         return Ok(());
     };
     let Some(model) = line_item_model(&item) else {
-        statement.amount_days.insert(key.day);
-        statement.add_unused(format!("the line item {item}"), value);
+        statement.add_fee(key.day, format!("the line item {item}"), value);
         return Ok(());
     };
     key.models.push(model.to_owned());
@@ -222,7 +221,7 @@ mod tests {
                 ("gpt-audio-mini", "0.06".to_owned()),
             ]
         );
-        assert_eq!(statement.unused[0].what, "the line item web search tool calls");
+        assert_eq!(statement.fees[0].what, "the line item web search tool calls");
         assert!(statement.quantities.is_empty(), "costs have no quantities");
     }
 
