@@ -265,6 +265,7 @@ fn cheaper(operation: Operation) -> &'static str {
         Operation::Responses => ", or lower `max_output_tokens`",
         Operation::CountTokens
         | Operation::Embeddings
+        | Operation::Rerank
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Video

@@ -15,6 +15,8 @@ pub enum Operation {
     Responses,
     /// `POST /v1/embeddings`
     Embeddings,
+    /// `POST /v1/rerank`
+    Rerank,
     /// `POST /v1/images/generations`
     ImageGeneration,
     /// `POST /v1/images/edits`
@@ -27,11 +29,12 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation that YAML can name, in the order in which documents list them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Chat,
         Self::Messages,
         Self::Responses,
         Self::Embeddings,
+        Self::Rerank,
         Self::ImageGeneration,
         Self::ImageEdit,
         Self::Video,
@@ -68,6 +71,7 @@ impl Operation {
             Self::CountTokens => "count_tokens",
             Self::Responses => "responses",
             Self::Embeddings => "embeddings",
+            Self::Rerank => "rerank",
             Self::ImageGeneration => "image_generation",
             Self::ImageEdit => "image_edit",
             Self::Video => "video",

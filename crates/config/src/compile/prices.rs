@@ -17,13 +17,14 @@ const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
 
 /// The units that operations are billed by: one of these sets must have a price for each.
 fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
-    use Unit::{Characters, Images, InputTokens, OutputTokens, Seconds};
+    use Unit::{Characters, Images, InputTokens, OutputTokens, Requests, RerankUnits, Seconds};
     match operation {
         Operation::Chat | Operation::Messages | Operation::Responses => {
             &[&[InputTokens, OutputTokens]]
         }
         Operation::CountTokens => &[],
         Operation::Embeddings => &[&[InputTokens]],
+        Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
         Operation::ImageGeneration | Operation::ImageEdit => {
             &[&[Images], &[InputTokens, OutputTokens]]
         }
@@ -45,7 +46,7 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[Requests],
-        Operation::CountTokens | Operation::Video => &[],
+        Operation::CountTokens | Operation::Rerank | Operation::Video => &[],
     }
 }
 
