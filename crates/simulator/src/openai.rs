@@ -4,6 +4,7 @@ pub(super) mod chat;
 pub(super) mod embeddings;
 pub(super) mod images;
 mod multipart;
+pub(super) mod rerank;
 pub(super) mod responses;
 pub(super) mod speech;
 

@@ -24,6 +24,7 @@ enum Endpoint<'a> {
     CountTokens,
     Chat,
     Embeddings,
+    Rerank,
     Responses,
     ImageGenerations,
     ImageEdits,
@@ -54,6 +55,7 @@ impl<'a> Endpoint<'a> {
             ("count_tokens", "messages") => Some(Self::CountTokens),
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
+            ("rerank", _) => Some(Self::Rerank),
             ("responses", _) => Some(Self::Responses),
             ("generations", "images") => Some(Self::ImageGenerations),
             ("edits", "images") => Some(Self::ImageEdits),
@@ -88,6 +90,7 @@ impl<'a> Endpoint<'a> {
             | Self::CountTokens
             | Self::Chat
             | Self::Embeddings
+            | Self::Rerank
             | Self::Responses
             | Self::ImageGenerations
             | Self::ImageEdits
@@ -120,6 +123,7 @@ impl<'a> Endpoint<'a> {
             Self::CountTokens => anthropic::token_count(asked, behaviour),
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
+            Self::Rerank => openai::rerank::answer(asked, behaviour),
             Self::Responses => openai::responses::answer(asked, behaviour),
             Self::ImageGenerations => openai::images::generation(asked, behaviour),
             Self::ImageEdits => openai::images::edit(asked, behaviour),
