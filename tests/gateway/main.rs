@@ -24,6 +24,7 @@ mod money;
 mod odd_upstreams;
 mod overload;
 mod relay;
+mod rerank;
 mod responses;
 mod sim;
 mod speech;

@@ -124,11 +124,10 @@ fn search_units(request: &RerankRequest) -> usize {
     request.documents.iter().map(chunks).sum::<usize>().div_ceil(UNIT_CHUNKS)
 }
 
-/// How much of the query's words a document has, from 0 to 1.
-fn relevance(query: &str, document: &str) -> f64 {
-    let words = query.split_whitespace().count().max(1);
-    let shared = query.split_whitespace().filter(|word| document.contains(word)).count();
-    let (shared, words) = (u32::try_from(shared).ok(), u32::try_from(words).ok());
+/// How many of the words a document has, from 0 to 1.
+fn relevance(words: &[&str], document: &str) -> f64 {
+    let shared = words.iter().filter(|word| document.contains(**word)).count();
+    let (shared, words) = (u32::try_from(shared).ok(), u32::try_from(words.len().max(1)).ok());
     shared.zip(words).map_or(0.0, |(shared, words)| f64::from(shared) / f64::from(words))
 }
 
@@ -145,7 +144,8 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(false);
     }
-    let scored = request.documents.iter().map(|one| relevance(&request.query, one.text()));
+    let words: Vec<&str> = request.query.split_whitespace().collect();
+    let scored = request.documents.iter().map(|one| relevance(&words, one.text()));
     let mut ranked: Vec<(usize, f64)> = scored.enumerate().collect();
     ranked.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     ranked.truncate(request.top_n.or(request.top_k).unwrap_or(usize::MAX));
