@@ -24,7 +24,7 @@ use tollgate_money::price::{Unit, Usage};
 mod answer;
 mod count;
 
-use answer::{Billed, RerankMeter};
+use answer::{PricedUnits, RerankMeter};
 use count::{Ranked, Tokens};
 
 /// Documents that Voyage takes in one request.
@@ -100,19 +100,19 @@ fn read(
     boolean(body, "truncation")?;
     let chunk_tokens = integer(body, "max_tokens_per_doc", 1..=u64::MAX)?;
     let instruction = super::text(body, "instruction")?.unwrap_or_default();
-    let query = Tokens::of(&query(body)?).and(Tokens::of(&instruction));
+    let query = Tokens::measure(&query(body)?).and(Tokens::measure(&instruction));
     let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
     // What an operator lets through may stand for any text.
     let document_min = context.filter(|_| has_passed).unwrap_or(0);
     let mut most = Ranked::most(query, chunk_tokens);
     let mut about = Ranked::about(query, chunk_tokens);
     each_document(body, limits.documents_max, |text| {
-        let tokens = Tokens::of(text);
+        let tokens = Tokens::measure(text);
         most.add(tokens.most.max(document_min));
         about.add(tokens.about);
     })?;
     let tokens_max = context.map_or(u64::MAX, |context| context.saturating_mul(most.documents()));
-    let billed = Billed::by(&limits.priced);
+    let billed = PricedUnits::by(&limits.priced);
     let of = |tokens: u64, units: u64| Usage {
         input_tokens: tokens.min(tokens_max),
         rerank_units: if billed.units { units } else { 0 },
@@ -188,7 +188,7 @@ fn objects(body: &Object<'_>) -> Vec<(Range<usize>, Range<usize>)> {
 #[derive(Debug)]
 struct RerankCall {
     terms: Terms,
-    billed: Billed,
+    billed: PricedUnits,
     /// What the model takes of so many documents.
     tokens_max: u64,
     /// What Voyage wants otherwise.
@@ -234,7 +234,7 @@ impl Call for RerankCall {
     }
 }
 
-impl Billed {
+impl PricedUnits {
     fn by(priced: &super::limits::Priced) -> Self {
         Self {
             tokens: priced.has_unit(Unit::InputTokens),

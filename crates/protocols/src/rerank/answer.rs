@@ -45,7 +45,7 @@ struct WireUnits {
 
 /// What the model has prices for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Billed {
+pub(super) struct PricedUnits {
     pub(super) tokens: bool,
     pub(super) units: bool,
 }
@@ -56,13 +56,18 @@ pub(super) struct RerankMeter {
     /// The answer so far, where it has to be changed.
     held: Option<BytesMut>,
     floor: Usage,
-    billed: Billed,
+    billed: PricedUnits,
     /// What the model takes of all documents: a report above it says that its limit is out of date.
     tokens_max: u64,
 }
 
 impl RerankMeter {
-    pub(super) fn new(terms: &Terms, billed: Billed, tokens_max: u64, is_voyages: bool) -> Self {
+    pub(super) fn new(
+        terms: &Terms,
+        billed: PricedUnits,
+        tokens_max: u64,
+        is_voyages: bool,
+    ) -> Self {
         Self {
             scan: UsageScan::default(),
             held: is_voyages.then(BytesMut::new),

@@ -32,7 +32,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn measure(text: &str) -> Self {
         let is_read = text.len() <= MEASURED_BYTES_MAX;
         let measure = if is_read { TextSize::measure } else { TextSize::of_prompt };
         let most = tokens_max(text);

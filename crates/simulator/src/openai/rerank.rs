@@ -27,7 +27,7 @@ const TOKEN_BYTES: usize = 4;
 struct RerankRequest {
     model: String,
     query: String,
-    documents: Vec<Document>,
+    documents: Vec<RankedDocument>,
     #[serde(default)]
     top_n: Option<usize>,
     /// Voyage's name for `top_n`.
@@ -40,12 +40,12 @@ struct RerankRequest {
 /// A text, bare or in an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Document {
+enum RankedDocument {
     Bare(String),
     Object { text: String },
 }
 
-impl Document {
+impl RankedDocument {
     fn text(&self) -> &str {
         match self {
             Self::Bare(text) | Self::Object { text } => text,
@@ -78,7 +78,7 @@ impl Vendor {
 
     /// Refuses what this vendor does not take.
     fn refusal(self, request: &RerankRequest, behaviour: &Behaviour) -> Option<Answer> {
-        let is_bare = |document: &Document| matches!(document, Document::Bare(_));
+        let is_bare = |document: &RankedDocument| matches!(document, RankedDocument::Bare(_));
         let max = if self == Self::Voyage { VOYAGE_DOCUMENTS_MAX } else { DOCUMENTS_MAX };
         if request.query.is_empty() || request.documents.is_empty() {
             return Some(Answer::invalid("a query and documents are required.", behaviour));
@@ -120,7 +120,8 @@ fn total_tokens(request: &RerankRequest) -> usize {
 /// The units of documents that are cut where they are too long.
 fn search_units(request: &RerankRequest) -> usize {
     let query = tokens(&request.query);
-    let chunks = |document: &Document| (query + tokens(document.text())).div_ceil(CHUNK_TOKENS);
+    let chunks =
+        |document: &RankedDocument| (query + tokens(document.text())).div_ceil(CHUNK_TOKENS);
     request.documents.iter().map(chunks).sum::<usize>().div_ceil(UNIT_CHUNKS)
 }
 
@@ -152,7 +153,7 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     let returns = request.return_documents == Some(true);
     let results = ranked.into_iter().map(|(index, score)| {
         let mut result = json!({"index": index, "relevance_score": score});
-        let text = request.documents.get(index).map(Document::text).filter(|_| returns);
+        let text = request.documents.get(index).map(RankedDocument::text).filter(|_| returns);
         if let Some(document) = text.and_then(|text| vendor.document(text)) {
             result["document"] = document;
         }
