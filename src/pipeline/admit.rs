@@ -266,6 +266,7 @@ fn cheaper(operation: Operation) -> &'static str {
         Operation::CountTokens
         | Operation::Embeddings
         | Operation::Rerank
+        | Operation::Moderations
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Video

@@ -262,6 +262,20 @@ RERANK_VOYAGE = Model(
     "rerank-voyage", ("rerank",), Prices(input=Decimal("0.021")), ("voyage",), RERANK_LIMITS
 )
 
+MODERATION = Model(
+    "moderation", ("moderations",), Prices(input=Decimal("0.11")), ("openai",), {}
+)
+MODERATION_SEEING = Model(
+    "moderation-seeing",
+    ("moderations",),
+    Prices(input=Decimal("0.11")),
+    ("openai",),
+    {"context_tokens_max": 32_768},
+)
+MODERATION_REQUESTS = Model(
+    "moderation-requests", ("moderations",), Prices(request=Decimal("0.0007")), ("openai",), {}
+)
+
 IMAGE_COUNTED = Model(
     "image-counted",
     ("image_generation", "image_edit"),

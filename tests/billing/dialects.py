@@ -289,6 +289,14 @@ def rerank_document(
     return document({"model": "m", key: results, **told}, used, leaving)
 
 
+# Moderations
+
+
+def moderation_document(usage: Any, used: Units, leaving: str | None = None) -> Answer:
+    body = {"id": "modr-1", "model": "m", "results": [{"flagged": False, "categories": {}}]}
+    return document(body if usage is None else {**body, "usage": usage}, used, leaving)
+
+
 # Images
 
 PNG = (

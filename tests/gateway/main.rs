@@ -20,6 +20,7 @@ mod listeners;
 mod local;
 mod mcp;
 mod messages;
+mod moderations;
 mod money;
 mod odd_upstreams;
 mod overload;

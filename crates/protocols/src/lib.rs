@@ -25,6 +25,7 @@ pub mod anthropic_messages;
 pub mod openai_responses;
 pub mod embeddings;
 pub mod rerank;
+pub mod moderations;
 pub mod openai_images;
 pub mod openai_image_edits;
 pub mod dashscope_image;
@@ -89,6 +90,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &embeddings::VoyageEmbeddings,
     &rerank::OpenaiRerank,
     &rerank::VoyageRerank,
+    &moderations::OpenaiModerations,
     &openai_images::OpenaiImages,
     &openai_images::ArkImages,
     &openai_image_edits::OpenaiImageEdits,

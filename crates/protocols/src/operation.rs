@@ -17,6 +17,8 @@ pub enum Operation {
     Embeddings,
     /// `POST /v1/rerank`
     Rerank,
+    /// `POST /v1/moderations`
+    Moderations,
     /// `POST /v1/images/generations`
     ImageGeneration,
     /// `POST /v1/images/edits`
@@ -29,12 +31,13 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation that YAML can name, in the order in which documents list them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Chat,
         Self::Messages,
         Self::Responses,
         Self::Embeddings,
         Self::Rerank,
+        Self::Moderations,
         Self::ImageGeneration,
         Self::ImageEdit,
         Self::Video,
@@ -48,6 +51,12 @@ impl Operation {
             Self::CountTokens => Self::Messages,
             other => other,
         }
+    }
+
+    /// The model that is meant by a request that names none; `None` where one must be named.
+    #[must_use]
+    pub fn default_model(self) -> Option<&'static str> {
+        (self == Self::Moderations).then_some("omni-moderation-latest")
     }
 
     /// Whether its requests are forms; the others are JSON.
@@ -72,6 +81,7 @@ impl Operation {
             Self::Responses => "responses",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
+            Self::Moderations => "moderations",
             Self::ImageGeneration => "image_generation",
             Self::ImageEdit => "image_edit",
             Self::Video => "video",

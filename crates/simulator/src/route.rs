@@ -25,6 +25,7 @@ enum Endpoint<'a> {
     Chat,
     Embeddings,
     Rerank,
+    Moderations,
     Responses,
     ImageGenerations,
     ImageEdits,
@@ -56,6 +57,7 @@ impl<'a> Endpoint<'a> {
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
             ("rerank", _) => Some(Self::Rerank),
+            ("moderations", _) => Some(Self::Moderations),
             ("responses", _) => Some(Self::Responses),
             ("generations", "images") => Some(Self::ImageGenerations),
             ("edits", "images") => Some(Self::ImageEdits),
@@ -91,6 +93,7 @@ impl<'a> Endpoint<'a> {
             | Self::Chat
             | Self::Embeddings
             | Self::Rerank
+            | Self::Moderations
             | Self::Responses
             | Self::ImageGenerations
             | Self::ImageEdits
@@ -124,6 +127,7 @@ impl<'a> Endpoint<'a> {
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Rerank => openai::rerank::answer(asked, behaviour),
+            Self::Moderations => openai::moderations::answer(asked, behaviour),
             Self::Responses => openai::responses::answer(asked, behaviour),
             Self::ImageGenerations => openai::images::generation(asked, behaviour),
             Self::ImageEdits => openai::images::edit(asked, behaviour),

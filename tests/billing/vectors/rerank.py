@@ -110,7 +110,8 @@ def leaving() -> list[Vector]:
 def failing() -> list[Vector]:
     error = {"message": "invalid request: too many documents"}
     return [
-        vector(f"{status} of {model.name}", model, rank(), (document(error, Units(), status=status),), expect=Void())
+        vector(f"{status} of {model.name}", model, rank(),
+               (document(error, Units(), status=status),), expect=Void())
         for status in (400, 422)
         for model in (RERANK_TOKENS, RERANK_UNITS)
     ] + [

@@ -35,7 +35,7 @@ fn is_billed(own: &OwnModel, unit: Unit) -> bool {
             Unit::InputTokens => {
                 own.does(&PROMPTS)
                     || own.does(&["embeddings"])
-                    || (own.does(&["rerank"]) && has(Unit::InputTokens))
+                    || (own.does(&["rerank", "moderations"]) && has(Unit::InputTokens))
                     || (own.does(&IMAGES) && has(Unit::InputTokens))
             }
             Unit::OutputTokens => {
@@ -57,7 +57,7 @@ fn can_be_met(own: &OwnModel, unit: Unit, when: &Condition) -> bool {
     let is_batch = traits.service_tier == Some(ServiceTier::Batch);
     let length = when.input_tokens_above.is_none()
         || own.does(&PROMPTS)
-        || own.does(&["embeddings", "rerank"]);
+        || own.does(&["embeddings", "rerank", "moderations"]);
     let tier = traits.service_tier.is_none() || own.does(&PROMPTS);
     let speed = traits.speed.is_none() || own.does(&["messages"]);
     let resolution = traits.resolution.is_none() || unit == Unit::Seconds;

@@ -48,11 +48,12 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
 /// Whether a limit has an effect on an operation.
 fn applies(limit: &str, operation: Operation) -> bool {
     use Operation::{
-        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Rerank, Responses, Speech, Video,
+        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Moderations, Rerank, Responses,
+        Speech, Video,
     };
     match limit {
         "context_tokens_max" => operation != Speech,
-        "output_tokens_max" => !matches!(operation, Embeddings | Rerank | Speech),
+        "output_tokens_max" => !matches!(operation, Embeddings | Rerank | Moderations | Speech),
         "dimensions" | "batch_inputs_max" | "token_ids" => operation == Embeddings,
         "documents_max" => operation == Rerank,
         "images_max" | "sizes" | "side_max" | "side_multiple" | "aspect_ratio_max"
@@ -82,6 +83,7 @@ fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static st
         Operation::CountTokens
         | Operation::Embeddings
         | Operation::Rerank
+        | Operation::Moderations
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[],

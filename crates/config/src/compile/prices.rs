@@ -25,6 +25,7 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
         Operation::CountTokens => &[],
         Operation::Embeddings => &[&[InputTokens]],
         Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
+        Operation::Moderations => &[&[InputTokens], &[Requests]],
         Operation::ImageGeneration | Operation::ImageEdit => {
             &[&[Images], &[InputTokens, OutputTokens]]
         }
@@ -46,7 +47,9 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[Requests],
-        Operation::CountTokens | Operation::Rerank | Operation::Video => &[],
+        Operation::CountTokens | Operation::Rerank | Operation::Moderations | Operation::Video => {
+            &[]
+        }
     }
 }
 
