@@ -159,6 +159,19 @@ mod tests {
         assert_eq!(prices(&PriceList::default()), json!({"currency": "USD"}), "it costs nothing");
     }
 
+    /// Prices that stand in journals keep their names when a unit comes that they say nothing of.
+    #[test]
+    fn a_later_unit_is_named_where_it_has_a_price() {
+        let list = |rerank_unit: Rate| {
+            let base = Prices { rerank_unit, ..Prices::default() };
+            exactly("m", &PriceList { base, when: Vec::new() })
+        };
+        let plain = list(Rate::default());
+        assert!(plain.ends_with(" per_request 0"), "{plain}");
+        let priced = list(Rate::from_femtousd(2));
+        assert_eq!(priced, format!("{plain} per_1k_rerank_units 2"));
+    }
+
     /// What is read differently is told differently, and has another version.
     #[test]
     fn a_price_of_nothing_and_one_that_follows_are_two_prices() {

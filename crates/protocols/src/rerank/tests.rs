@@ -319,13 +319,15 @@ fn voyage_gets_its_own_words_and_the_customer_what_all_answer() {
 /// How an upstream counts that makes a token of every byte, with a template of 80 tokens: tokens, and
 /// units of documents that are cut one chunk after the other.
 fn faithful(query: &str, documents: &[String], chunk: Option<u64>, repeats_query: bool) -> Usage {
-    let (mut tokens, mut chunks) = (0, 0);
-    let kept = query.len().min(250);
+    let bytes = |text: &str| text.len() as u64;
+    let (mut tokens, mut chunks) = (0, 0_u64);
+    let kept = bytes(query).min(250);
     for document in documents {
-        tokens += query.len() + document.len() + 80;
-        let (mut rest, room) = match repeats_query {
-            true => (document.len(), (500 - kept).min(chunk.map_or(500, |tokens| tokens as usize))),
-            false => (query.len() + document.len(), 500),
+        tokens += bytes(query) + bytes(document) + 80;
+        let (mut rest, room) = if repeats_query {
+            (bytes(document), (500 - kept).min(chunk.unwrap_or(500)))
+        } else {
+            (bytes(query) + bytes(document), 500)
         };
         let before = chunks;
         while rest > 0 {
@@ -334,7 +336,7 @@ fn faithful(query: &str, documents: &[String], chunk: Option<u64>, repeats_query
         }
         chunks = chunks.max(before + 1);
     }
-    used(tokens as u64, (chunks as u64).div_ceil(100))
+    used(tokens, chunks.div_ceil(100))
 }
 
 #[test]
