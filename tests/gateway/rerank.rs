@@ -285,3 +285,25 @@ fn models_are_asked_for_what_they_do() {
         told["error"]["message"].as_str().is_some_and(|text| text.contains("it is for rerank"))
     );
 }
+
+/// As Cohere's own SDK asks.
+#[test]
+fn the_path_is_the_operators_to_choose() {
+    let sim = simulator(&[]);
+    let upstreams = format!(
+        "  cohere: {{ protocol: openai, base_url: 'http://{}/v2' }}\n\
+         routes: [{{ path: /v2/rerank, operation: rerank }}]\n",
+        sim.addr()
+    );
+    let models = "models:\n  rerank-v3.5:\n    operations: [rerank]\n    targets: [{ upstream: cohere }]\n    \
+                  prices: { per_1k_rerank_units: 2 }\n";
+    let gateway = Gateway::serving(&upstreams, models);
+    let body = asked("rerank-v3.5", "q", &json!(["a", "b"]));
+    let length = format!("Content-Length: {}\r\n", body.len());
+    let answer = ask(gateway.address, &gateway.post("/v2/rerank", &length, &body));
+    let told = document(&answer);
+    assert_eq!((answer.status(), told["results"].as_array().map(Vec::len)), (200, Some(2)));
+    assert_eq!(told["meta"]["billed_units"], json!({"search_units": 1}));
+    assert_eq!(spent(&gateway), 2_000_000);
+    assert_eq!(rank(&gateway, &body).status(), 404);
+}
