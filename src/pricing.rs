@@ -8,7 +8,7 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Pricing};
 use crate::ledger::{AccountId, Ledger, PriceNote};
 use crate::money::Rate;
-use crate::price::{Condition, PriceList, PriceVersion, Prices, UNITS, UnitInfo};
+use crate::price::{Condition, PriceList, PriceVersion, Prices, UNITS, Unit, UnitInfo};
 
 /// The prices that an account pays at this moment for a model that it calls `name`.
 pub(crate) fn prices_for(
@@ -33,12 +33,14 @@ pub(crate) fn version(model: &Model, pricing: &Pricing) -> PriceVersion {
     pricing.version(|| exactly(&model.id, &pricing.list))
 }
 
-/// Everything that the prices of a model say, also what goes without saying.
+/// Everything that the prices of a model say, also what goes without saying. Units that came later say
+/// nothing where they have no price, or each of them would name all prices anew.
 fn exactly(model: &str, list: &PriceList) -> String {
     let rates = |prices: &Prices| {
-        let all =
-            UNITS.iter().map(|info| format!(" {} {}", info.price, prices[info.unit].femtousd()));
-        all.collect::<String>()
+        let is_said =
+            |info: &&UnitInfo| info.unit <= Unit::Requests || prices[info.unit] > Rate::default();
+        let rate = |info: &UnitInfo| format!(" {} {}", info.price, prices[info.unit].femtousd());
+        UNITS.iter().filter(is_said).map(rate).collect::<String>()
     };
     let mut text = format!("{model}\n{}", rates(&list.base));
     for (condition, prices) in &list.when {
@@ -155,6 +157,19 @@ mod tests {
             })
         );
         assert_eq!(prices(&PriceList::default()), json!({"currency": "USD"}), "it costs nothing");
+    }
+
+    /// Prices that stand in journals keep their names when a unit comes that they say nothing of.
+    #[test]
+    fn a_later_unit_is_named_where_it_has_a_price() {
+        let list = |rerank_unit: Rate| {
+            let base = Prices { rerank_unit, ..Prices::default() };
+            exactly("m", &PriceList { base, when: Vec::new() })
+        };
+        let plain = list(Rate::default());
+        assert!(plain.ends_with(" per_request 0"), "{plain}");
+        let priced = list(Rate::from_femtousd(2));
+        assert_eq!(priced, format!("{plain} per_1k_rerank_units 2"));
     }
 
     /// What is read differently is told differently, and has another version.

@@ -265,6 +265,8 @@ fn cheaper(operation: Operation) -> &'static str {
         Operation::Responses => ", or lower `max_output_tokens`",
         Operation::CountTokens
         | Operation::Embeddings
+        | Operation::Rerank
+        | Operation::Moderations
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Video

@@ -1,5 +1,6 @@
 //! Which model is meant, and whether this key may use it here.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::closest::closest;
@@ -85,7 +86,8 @@ pub fn resolve(
             _ => error,
         }
     };
-    let name = request.model()?.ok_or_else(missing)?;
+    let name =
+        request.model()?.or_else(|| default_model(operation, request)).ok_or_else(missing)?;
     if name.is_empty() {
         return Err(missing());
     }
@@ -117,6 +119,12 @@ pub fn resolve(
     let asked = model.is_wildcard().then(|| name.into_owned());
     let fallbacks = fallbacks(snapshot, &key, operation, model);
     Ok(Resolved { model: Arc::clone(model), asked, fallbacks, key, operation })
+}
+
+/// The model that is meant where a request names none, for operations that have one.
+fn default_model(operation: Operation, request: &Request<'_>) -> Option<Cow<'static, str>> {
+    let is_left_out = request.json().is_ok_and(|body| body.get_non_null("model").is_none());
+    operation.default_model().filter(|_| is_left_out).map(Cow::Borrowed)
 }
 
 /// The models of the list of `model` that this key may use here. Their own lists do not count.

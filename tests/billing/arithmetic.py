@@ -42,6 +42,7 @@ class Units:
     containers: int = 0
     tool_calls: int = 0
     requests: int = 0
+    rerank: int = 0
 
     def __add__(self, other: Units) -> Units:
         return Units(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -53,7 +54,7 @@ class Units:
 
 @dataclass(frozen=True)
 class Prices:
-    """Dollars: of tokens and characters for a million, of searches and calls for a thousand, of images,
+    """Dollars: of tokens and characters for a million, of searches, calls and rerank units for a thousand, of images,
     seconds, containers and requests for one."""
 
     input: Decimal = Decimal(0)
@@ -71,6 +72,7 @@ class Prices:
     container: Decimal = Decimal(0)
     tool_call: Decimal = Decimal(0)
     request: Decimal = Decimal(0)
+    rerank: Decimal = Decimal(0)
 
     def cost(self, used: Units) -> Decimal:
         """What `used` costs in nano-dollars, without any rounding."""
@@ -95,6 +97,7 @@ class Prices:
                 used.web_searches * self.web_search
                 + used.file_searches * self.file_search
                 + used.tool_calls * self.tool_call
+                + used.rerank * self.rerank
             )
             each = (
                 used.images * self.image

@@ -30,6 +30,7 @@ PRICE_FIELDS = {
     "container": "per_container_session",
     "tool_call": "per_1k_tool_calls",
     "request": "per_request",
+    "rerank": "per_1k_rerank_units",
 }
 
 
@@ -238,6 +239,41 @@ EMBED_SPLIT = Model(
 )
 EMBED_VOYAGE = Model(
     "embed-voyage", ("embeddings",), EMBEDDING_PRICES, ("voyage",), {"context_tokens_max": 100_000}
+)
+
+RERANK_LIMITS = {"documents_max": 1000}
+RERANK_TOKENS = Model(
+    "rerank-tokens", ("rerank",), Prices(input=Decimal("0.053")), ("openai",), RERANK_LIMITS
+)
+RERANK_UNITS = Model(
+    "rerank-units", ("rerank",), Prices(rerank=Decimal("2.07")), ("openai",), RERANK_LIMITS
+)
+RERANK_BOTH = Model(
+    "rerank-both",
+    ("rerank",),
+    Prices(input=Decimal("0.0003"), rerank=Decimal("0.51")),
+    ("openai",),
+    RERANK_LIMITS,
+)
+RERANK_REQUESTS = Model(
+    "rerank-requests", ("rerank",), Prices(request=Decimal("0.0011")), ("openai",), RERANK_LIMITS
+)
+RERANK_VOYAGE = Model(
+    "rerank-voyage", ("rerank",), Prices(input=Decimal("0.021")), ("voyage",), RERANK_LIMITS
+)
+
+MODERATION = Model(
+    "moderation", ("moderations",), Prices(input=Decimal("0.11")), ("openai",), {}
+)
+MODERATION_SEEING = Model(
+    "moderation-seeing",
+    ("moderations",),
+    Prices(input=Decimal("0.11")),
+    ("openai",),
+    {"context_tokens_max": 32_768},
+)
+MODERATION_REQUESTS = Model(
+    "moderation-requests", ("moderations",), Prices(request=Decimal("0.0007")), ("openai",), {}
 )
 
 IMAGE_COUNTED = Model(

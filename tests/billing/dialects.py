@@ -278,6 +278,25 @@ def embeddings_document(
     return document(body if usage is None else {**body, "usage": usage}, used, leaving)
 
 
+# Rankings
+
+
+def rerank_document(
+    told: dict[str, Any], used: Units, leaving: str | None = None, key: str = "results"
+) -> Answer:
+    """An answer with what is told beside its results: a `usage`, a `meta`, or both."""
+    results = [{"index": at, "relevance_score": 0.5 - at / 8} for at in range(2)]
+    return document({"model": "m", key: results, **told}, used, leaving)
+
+
+# Moderations
+
+
+def moderation_document(usage: Any, used: Units, leaving: str | None = None) -> Answer:
+    body = {"id": "modr-1", "model": "m", "results": [{"flagged": False, "categories": {}}]}
+    return document(body if usage is None else {**body, "usage": usage}, used, leaving)
+
+
 # Images
 
 PNG = (

@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from .arithmetic import Units
-from .catalogue import EMBED, IMAGE_COUNTED, SPEECH_QWEN, VIDEO_V, Model
+from .catalogue import (
+    EMBED,
+    IMAGE_COUNTED,
+    RERANK_TOKENS,
+    RERANK_UNITS,
+    SPEECH_QWEN,
+    VIDEO_V,
+    Model,
+)
 from .customer import FIRST_TEXT, LAST_TEXT, Customer
 from .dialects import (
     STORY,
@@ -19,6 +27,7 @@ from .dialects import (
     images_document,
     in_pieces,
     messages,
+    rerank_document,
 )
 from .script import Answer, Break, Pause, Script
 from .vector import KEEPALIVE, PLAIN, AtLeastBill, Covered, Estimate, Exact, Expectation, Vector
@@ -53,7 +62,7 @@ def random_vectors(count: int, seed: int) -> list[Vector]:
 
 
 def one(dice: random.Random, name: str) -> Vector:
-    kinds = (talk, talk, talk, talk, talk, repeated, embedding, picture, speech, video)
+    kinds = (talk, talk, talk, talk, talk, repeated, embedding, ranking, picture, speech, video)
     return dice.choice(kinds)(dice, name)
 
 
@@ -174,6 +183,24 @@ def embedding(dice: random.Random, name: str) -> Vector:
     answer = embeddings_document({"prompt_tokens": tokens}, Units(input=tokens), gate)
     request = asking.ask(asking.EMBEDDINGS, EMBED, {"input": "lamp " * tokens + "{case}"})
     return Vector(name, EMBED, request, Script((answer,)), Exact(), customer)
+
+
+def ranking(dice: random.Random, name: str) -> Vector:
+    """Of documents that are as many and as long as chance has it, by tokens or by units."""
+    gate, customer = leave(dice, ("before the head",))
+    count, words = dice.randint(1, 300), dice.randint(0, 400)
+    documents: list[Any] = [f"{{case}} {'lamp ' * words}" for _ in range(count)]
+    documents[0] = {"text": documents[0]}
+    if dice.random() < 0.5:
+        parts = count * -(-(words + 20) // 500)
+        used, model = Units(rerank=-(-parts // 100)), RERANK_UNITS
+        told: dict[str, Any] = {"meta": {"billed_units": {"search_units": used.rerank}}}
+    else:
+        used, model = Units(input=count * (words + 20)), RERANK_TOKENS
+        told = {"usage": {"total_tokens": used.input}}
+    request = asking.ask(asking.RERANK, model, {"query": "a lamp?", "documents": documents})
+    script = Script((rerank_document(told, used, gate),))
+    return Vector(name, model, request, script, Exact(), customer)
 
 
 def picture(dice: random.Random, name: str) -> Vector:

@@ -115,6 +115,25 @@ fn prices_are_exact_targets_are_grouped_and_keys_are_variables() {
     }
 }
 
+#[test]
+fn rankings_keep_the_way_in_which_they_are_billed() {
+    let out = tempfile::tempdir().expect("a directory");
+    migrate("providers", out.path());
+    let models = read(out.path(), "models.yaml");
+    let model = |name: &str| {
+        let begin = models.split_once(&format!("  {name}:\n")).expect("the model").1;
+        begin.lines().take_while(|line| line.starts_with("    ")).collect::<Vec<_>>().join("\n")
+    };
+    for (name, price, other) in [
+        ("rank", "input_per_1m_tokens: 0.02", "per_1k_rerank_units"),
+        ("rank-by-units", "per_1k_rerank_units: 2.5", "input_per_1m_tokens"),
+    ] {
+        let written = model(name);
+        assert!(written.contains("rerank") && written.contains(price), "{written}");
+        assert!(!written.contains(other), "{written}");
+    }
+}
+
 /// Nothing is dropped in silence, and no secret is copied or shown.
 #[test]
 fn what_cannot_be_said_is_listed_with_its_place_and_its_reason() {

@@ -15,7 +15,7 @@ pub enum Dialect {
     Ark,
     /// The family of xAI's native API.
     Xai,
-    /// The family of Voyage's embeddings API.
+    /// The family of Voyage's API for embeddings and rankings.
     Voyage,
 }
 

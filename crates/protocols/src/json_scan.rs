@@ -1,11 +1,11 @@
-//! Finds the top-level `usage`, `service_tier` and `error` of a JSON response while it streams past,
-//! holding nothing else, and counts the objects in `data`.
+//! Finds the top-level `usage`, `meta`, `service_tier` and `error` of a JSON response while it streams
+//! past, holding nothing else, and counts the objects in `data` or `results`.
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
 
 use super::json;
 
-/// The longest `usage` value that is kept. Real ones are below 1 KiB.
+/// The longest `usage` or `meta` that is kept. Real ones are below 1 KiB.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
 /// The bytes of an `error` that are kept: enough to tell it from `null`.
 const ERROR_BYTES_MAX: usize = 8;
@@ -32,6 +32,8 @@ pub struct UsageScan {
     usage: Vec<u8>,
     /// Those that stood before it.
     earlier_usages: Vec<Vec<u8>>,
+    /// Each top-level `meta`.
+    metas: Vec<Vec<u8>>,
     error: StartOfText<ERROR_BYTES_MAX>,
     tier: StartOfText<TIER_BYTES_MAX>,
     data_items: u64,
@@ -76,6 +78,7 @@ enum Captured {
     #[default]
     Nothing,
     Usage,
+    Meta,
     Error,
     Tier,
     Data,
@@ -148,6 +151,12 @@ impl UsageScan {
             .chain(self.usage())
     }
 
+    /// The texts of all top-level `meta`, once the object is whole: where some report what was used.
+    pub fn metas(&self) -> impl Iterator<Item = &[u8]> {
+        let metas = self.metas.iter().filter(|_| self.is_whole()).map(Vec::as_slice);
+        metas.filter(|meta| meta.len() <= USAGE_BYTES_MAX)
+    }
+
     /// Whether there is a top-level `error` that is not `null`.
     #[must_use]
     pub fn has_error(&self) -> bool {
@@ -160,7 +169,7 @@ impl UsageScan {
         Some(self.tier.text()).filter(|tier| !tier.is_empty())
     }
 
-    /// How many objects the top-level `data` has so far.
+    /// How many objects the top-level `data`, or `results`, has so far.
     #[must_use]
     pub fn data_items(&self) -> u64 {
         self.data_items
@@ -191,15 +200,19 @@ impl UsageScan {
     fn begin_member(&mut self) {
         self.captured = match self.key.text() {
             b"usage" => Captured::Usage,
+            b"meta" if self.metas.len() < USAGES_MAX => Captured::Meta,
             b"error" => Captured::Error,
             b"service_tier" => Captured::Tier,
-            b"data" => Captured::Data,
+            b"data" | b"results" => Captured::Data,
             b"choices" | b"content" | b"output" => Captured::Output,
             _ => Captured::Nothing,
         };
         self.key.length = 0;
         if self.captured == Captured::Tier {
             self.tier.length = 0;
+        }
+        if self.captured == Captured::Meta {
+            self.metas.push(Vec::new());
         }
         if self.captured == Captured::Usage {
             let earlier = std::mem::take(&mut self.usage);
@@ -247,13 +260,14 @@ impl UsageScan {
         end + 1
     }
 
-    /// Keeps `bytes` if they belong to what is kept. Of `usage` no more than the limit and a byte, so
-    /// that the length tells that it was too long.
+    /// Keeps `bytes` if they belong to what is kept.
     fn capture(&mut self, bytes: &[u8]) {
         match self.captured {
-            Captured::Usage => {
-                let room = (USAGE_BYTES_MAX + 1).saturating_sub(self.usage.len());
-                self.usage.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            Captured::Usage => keep(&mut self.usage, bytes),
+            Captured::Meta => {
+                if let Some(meta) = self.metas.last_mut() {
+                    keep(meta, bytes);
+                }
             }
             Captured::Error => {
                 self.error.add(bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()));
@@ -264,6 +278,12 @@ impl UsageScan {
             Captured::Data | Captured::Output | Captured::Nothing => {}
         }
     }
+}
+
+/// Keeps no more than the limit and a byte, so that the length tells that it was too long.
+fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
+    let room = (USAGE_BYTES_MAX + 1).saturating_sub(kept.len());
+    kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
 }
 
 #[cfg(test)]

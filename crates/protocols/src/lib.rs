@@ -24,6 +24,8 @@ pub mod openai_chat;
 pub mod anthropic_messages;
 pub mod openai_responses;
 pub mod embeddings;
+pub mod rerank;
+pub mod moderations;
 pub mod openai_images;
 pub mod openai_image_edits;
 pub mod dashscope_image;
@@ -86,6 +88,9 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &openai_responses::OpenaiResponses,
     &embeddings::OpenaiEmbeddings,
     &embeddings::VoyageEmbeddings,
+    &rerank::OpenaiRerank,
+    &rerank::VoyageRerank,
+    &moderations::OpenaiModerations,
     &openai_images::OpenaiImages,
     &openai_images::ArkImages,
     &openai_image_edits::OpenaiImageEdits,

@@ -8,6 +8,9 @@ use tollgate_money::words::{Word, words};
 const IMAGES_MAX: u32 = 10;
 /// Images that a request refers to where `models.yaml` does not say: OpenAI's own limit.
 const REFERENCES_MAX: u32 = 16;
+/// Documents to rank in one request where `models.yaml` does not say: Voyage's own limit, and what Cohere
+/// advises.
+pub const DOCUMENTS_MAX: u32 = 1000;
 /// Characters to speak where `models.yaml` does not say: OpenAI's own limit.
 const CHARACTERS_MAX: u32 = 4096;
 
@@ -25,6 +28,8 @@ pub struct ModelLimits {
     pub batch_inputs_max: Option<u32>,
     /// Whether an embedding model takes token ids in the place of text.
     pub token_ids: bool,
+    /// Documents that one request can have ranked.
+    pub documents_max: u32,
     /// What can be asked of a model that makes images.
     pub images: ImageLimits,
     /// What can be asked of a model that speaks.
@@ -112,6 +117,7 @@ impl Default for ModelLimits {
             dimensions: Vec::new(),
             batch_inputs_max: None,
             token_ids: true,
+            documents_max: DOCUMENTS_MAX,
             images: ImageLimits::default(),
             speech: SpeechLimits::default(),
             video: VideoLimits::default(),

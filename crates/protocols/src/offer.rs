@@ -11,6 +11,8 @@ mod chat;
 mod embeddings;
 mod left_out;
 mod messages;
+mod moderations;
+mod rerank;
 mod responses;
 
 use std::borrow::Cow;
@@ -26,6 +28,8 @@ pub(super) use chat::CHAT;
 pub(super) use embeddings::{OPENAI_EMBEDDINGS, VOYAGE_EMBEDDINGS};
 pub(super) use left_out::{LeftOut, searches};
 pub(super) use messages::MESSAGES;
+pub(super) use moderations::MODERATIONS;
+pub(super) use rerank::{OPENAI_RERANK, VOYAGE_RERANK};
 pub(super) use responses::RESPONSES;
 
 /// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700

@@ -15,6 +15,10 @@ pub enum Operation {
     Responses,
     /// `POST /v1/embeddings`
     Embeddings,
+    /// `POST /v1/rerank`
+    Rerank,
+    /// `POST /v1/moderations`
+    Moderations,
     /// `POST /v1/images/generations`
     ImageGeneration,
     /// `POST /v1/images/edits`
@@ -27,11 +31,13 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation that YAML can name, in the order in which documents list them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Chat,
         Self::Messages,
         Self::Responses,
         Self::Embeddings,
+        Self::Rerank,
+        Self::Moderations,
         Self::ImageGeneration,
         Self::ImageEdit,
         Self::Video,
@@ -45,6 +51,12 @@ impl Operation {
             Self::CountTokens => Self::Messages,
             other => other,
         }
+    }
+
+    /// The model that is meant by a request that names none; `None` where one must be named.
+    #[must_use]
+    pub fn default_model(self) -> Option<&'static str> {
+        (self == Self::Moderations).then_some("omni-moderation-latest")
     }
 
     /// Whether its requests are forms; the others are JSON.
@@ -68,6 +80,8 @@ impl Operation {
             Self::CountTokens => "count_tokens",
             Self::Responses => "responses",
             Self::Embeddings => "embeddings",
+            Self::Rerank => "rerank",
+            Self::Moderations => "moderations",
             Self::ImageGeneration => "image_generation",
             Self::ImageEdit => "image_edit",
             Self::Video => "video",

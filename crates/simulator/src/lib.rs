@@ -8,6 +8,8 @@
 //! |---|---|
 //! | `…/chat/completions`, `…/responses`, `…/models`, `…/models/{id}` | OpenAI |
 //! | `…/embeddings` | OpenAI; models `voyage-…`: Voyage, a thousand inputs; under `/compatible-mode/`: DashScope, ten inputs and numbers only; under `/v1beta/openai/`: Gemini, a hundred texts and numbers only, no usage |
+//! | `…/rerank` | Jina, with tokens; under `/v2/`: Cohere, with search units; models `rerank-2…`: Voyage, with tokens and its own field names |
+//! | `…/moderations` | OpenAI, without a usage unless one is set; texts with the word `attack` are flagged |
 //! | `…/images/generations`, `…/images/edits` (multipart) | OpenAI, gpt-image and dall-e; models `grok…`: xAI; under `/api/v3/`: Ark |
 //! | `…/audio/speech` | OpenAI; a sine where the format is `wav` or `pcm` |
 //! | `…/messages`, `…/messages/count_tokens` | Anthropic |

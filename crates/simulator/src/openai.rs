@@ -3,7 +3,9 @@
 pub(super) mod chat;
 pub(super) mod embeddings;
 pub(super) mod images;
+pub(super) mod moderations;
 mod multipart;
+pub(super) mod rerank;
 pub(super) mod responses;
 pub(super) mod speech;
 

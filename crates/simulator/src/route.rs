@@ -24,6 +24,8 @@ enum Endpoint<'a> {
     CountTokens,
     Chat,
     Embeddings,
+    Rerank,
+    Moderations,
     Responses,
     ImageGenerations,
     ImageEdits,
@@ -54,6 +56,8 @@ impl<'a> Endpoint<'a> {
             ("count_tokens", "messages") => Some(Self::CountTokens),
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
+            ("rerank", _) => Some(Self::Rerank),
+            ("moderations", _) => Some(Self::Moderations),
             ("responses", _) => Some(Self::Responses),
             ("generations", "images") => Some(Self::ImageGenerations),
             ("edits", "images") => Some(Self::ImageEdits),
@@ -88,6 +92,8 @@ impl<'a> Endpoint<'a> {
             | Self::CountTokens
             | Self::Chat
             | Self::Embeddings
+            | Self::Rerank
+            | Self::Moderations
             | Self::Responses
             | Self::ImageGenerations
             | Self::ImageEdits
@@ -120,6 +126,8 @@ impl<'a> Endpoint<'a> {
             Self::CountTokens => anthropic::token_count(asked, behaviour),
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
+            Self::Rerank => openai::rerank::answer(asked, behaviour),
+            Self::Moderations => openai::moderations::answer(asked, behaviour),
             Self::Responses => openai::responses::answer(asked, behaviour),
             Self::ImageGenerations => openai::images::generation(asked, behaviour),
             Self::ImageEdits => openai::images::edit(asked, behaviour),

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..arithmetic import Units
-from ..catalogue import EMBED, IMAGE_COUNTED, SPEECH, VIDEO_G, VIDEO_S, VIDEO_V, Model
+from ..catalogue import (
+    EMBED,
+    IMAGE_COUNTED,
+    RERANK_TOKENS,
+    SPEECH,
+    VIDEO_G,
+    VIDEO_S,
+    VIDEO_V,
+    Model,
+)
 from ..dialects import (
     ark_accepted,
     ark_task,
@@ -15,6 +24,7 @@ from ..dialects import (
     document,
     embeddings_document,
     images_document,
+    rerank_document,
     xai_accepted,
     xai_task,
 )
@@ -139,6 +149,8 @@ def others() -> list[Vector]:
     rows: tuple[tuple[str, Model, str, dict[str, Any], Answer, Units], ...] = (
         ("embeddings", EMBED, asking.EMBEDDINGS, {"input": "{case}"},
          embeddings_document({"prompt_tokens": 9}, text), text),
+        ("rerank", RERANK_TOKENS, asking.RERANK, {"query": "q", "documents": ["{case}"]},
+         rerank_document({"usage": {"total_tokens": 9}}, text), text),
         ("images", IMAGE_COUNTED, asking.IMAGES, image(), images_document(None, one_image), one_image),
         ("speech", SPEECH, asking.SPEECH, {"input": "{case}", "voice": "alloy"},
          audio(b"\xff\xf3" * 400, Units(characters=11)), Units(characters=11)),

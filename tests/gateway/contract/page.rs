@@ -42,6 +42,8 @@ fn plain(model: &str) -> (&'static str, Value) {
             ("/v1/messages", json!({"messages": messages, "max_tokens": 16}))
         }
         "text-embedding-v4" | "vyg-4" => ("/v1/embeddings", json!({"input": "hi"})),
+        "omni-moderation-latest" => ("/v1/moderations", json!({"input": "hi"})),
+        "rerank-2.5" => ("/v1/rerank", json!({"query": "hi", "documents": ["a", "b"]})),
         "qf3-tts-flash" | "qf3-tts-instruct-flash" => ("/v1/audio/speech", json!({"input": "hi"})),
         "pimg-2" | "dle-2" => (EDITS, json!({"prompt": "a hat"})),
         "qf-image-2.0" | "qf-image-edit" => (

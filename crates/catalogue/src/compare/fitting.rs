@@ -35,6 +35,7 @@ fn is_billed(own: &OwnModel, unit: Unit) -> bool {
             Unit::InputTokens => {
                 own.does(&PROMPTS)
                     || own.does(&["embeddings"])
+                    || (own.does(&["rerank", "moderations"]) && has(Unit::InputTokens))
                     || (own.does(&IMAGES) && has(Unit::InputTokens))
             }
             Unit::OutputTokens => {
@@ -44,6 +45,7 @@ fn is_billed(own: &OwnModel, unit: Unit) -> bool {
             Unit::Images => own.does(&IMAGES) && has(Unit::Images),
             Unit::Seconds => own.does(&["video"]) && has(Unit::Seconds),
             Unit::Characters => own.does(&["speech"]),
+            Unit::RerankUnits => own.does(&["rerank"]) && has(Unit::RerankUnits),
             _ => false,
         })
 }
@@ -53,8 +55,9 @@ fn is_billed(own: &OwnModel, unit: Unit) -> bool {
 fn can_be_met(own: &OwnModel, unit: Unit, when: &Condition) -> bool {
     let traits = &when.traits;
     let is_batch = traits.service_tier == Some(ServiceTier::Batch);
-    let length =
-        when.input_tokens_above.is_none() || own.does(&PROMPTS) || own.does(&["embeddings"]);
+    let length = when.input_tokens_above.is_none()
+        || own.does(&PROMPTS)
+        || own.does(&["embeddings", "rerank", "moderations"]);
     let tier = traits.service_tier.is_none() || own.does(&PROMPTS);
     let speed = traits.speed.is_none() || own.does(&["messages"]);
     let resolution = traits.resolution.is_none() || unit == Unit::Seconds;

@@ -10,13 +10,15 @@ use tollgate_money::money::{Factor, Nanousd, Rate};
 use tollgate_money::price::{PriceList, Unit, Usage};
 use tollgate_protocols::Operation;
 
-/// What is compared of targets: some text, an image, a second of video, and what is spoken in it.
+/// What is compared of targets: some text, an image, a second of video, what is spoken in it, and a
+/// thousand rankings.
 const TYPICAL: Usage = Usage {
     input_tokens: 750_000,
     output_tokens: 250_000,
     images: 1,
     seconds: 1,
     characters: 1_000_000,
+    rerank_units: 1_000,
     ..Usage::ZERO
 };
 

@@ -8,7 +8,7 @@ use crate::raw;
 use crate::spans::Path;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::{
-    ImageLimits, ModelLimits, Pass, Priced, SpeechLimits, VideoLimits,
+    DOCUMENTS_MAX, ImageLimits, ModelLimits, Pass, Priced, SpeechLimits, VideoLimits,
 };
 
 /// The limits that are typed as one field, and whether it was typed.
@@ -19,6 +19,7 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
         ("dimensions", !raw.dimensions.is_empty()),
         ("batch_inputs_max", raw.batch_inputs_max.is_some()),
         ("token_ids", raw.token_ids.is_some()),
+        ("documents_max", raw.documents_max.is_some()),
         ("images_max", raw.images_max.is_some()),
         ("reference_images_min", raw.reference_images_min.is_some()),
         ("reference_images_max", raw.reference_images_max.is_some()),
@@ -47,12 +48,14 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
 /// Whether a limit has an effect on an operation.
 fn applies(limit: &str, operation: Operation) -> bool {
     use Operation::{
-        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Responses, Speech, Video,
+        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Moderations, Rerank, Responses,
+        Speech, Video,
     };
     match limit {
         "context_tokens_max" => operation != Speech,
-        "output_tokens_max" => !matches!(operation, Embeddings | Speech),
+        "output_tokens_max" => !matches!(operation, Embeddings | Rerank | Moderations | Speech),
         "dimensions" | "batch_inputs_max" | "token_ids" => operation == Embeddings,
+        "documents_max" => operation == Rerank,
         "images_max" | "sizes" | "side_max" | "side_multiple" | "aspect_ratio_max"
         | "qualities" | "output_formats" | "response_formats" | "stream" => {
             matches!(operation, ImageGeneration | ImageEdit)
@@ -79,6 +82,8 @@ fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static st
         Operation::Video => &["seconds_max"],
         Operation::CountTokens
         | Operation::Embeddings
+        | Operation::Rerank
+        | Operation::Moderations
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[],
@@ -129,6 +134,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         dimensions: raw.dimensions.clone(),
         batch_inputs_max: raw.batch_inputs_max,
         token_ids: raw.token_ids.unwrap_or(true),
+        documents_max: raw.documents_max.unwrap_or(DOCUMENTS_MAX),
         images: images(raw),
         speech: speech(raw),
         video: VideoLimits {

@@ -120,9 +120,9 @@ fn model(
 
 /// Notes what says how requests are read that this model does not get.
 fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    use Operation::{Chat, Embeddings, Messages, Responses};
+    use Operation::{Chat, Embeddings, Messages, Moderations, Rerank, Responses};
     let prompts = [Chat, Messages, Responses];
-    let with_fields = [Chat, Messages, Responses, Embeddings];
+    let with_fields = [Chat, Messages, Responses, Embeddings, Rerank, Moderations];
     let typed = [
         ("reasoning", raw.reasoning.is_some(), &prompts[..]),
         ("pass_fields", !raw.pass_fields.is_empty(), &with_fields),

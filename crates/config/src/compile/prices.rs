@@ -17,13 +17,15 @@ const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
 
 /// The units that operations are billed by: one of these sets must have a price for each.
 fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
-    use Unit::{Characters, Images, InputTokens, OutputTokens, Seconds};
+    use Unit::{Characters, Images, InputTokens, OutputTokens, Requests, RerankUnits, Seconds};
     match operation {
         Operation::Chat | Operation::Messages | Operation::Responses => {
             &[&[InputTokens, OutputTokens]]
         }
         Operation::CountTokens => &[],
         Operation::Embeddings => &[&[InputTokens]],
+        Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
+        Operation::Moderations => &[&[InputTokens], &[Requests]],
         Operation::ImageGeneration | Operation::ImageEdit => {
             &[&[Images], &[InputTokens, OutputTokens]]
         }
@@ -45,7 +47,9 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[Requests],
-        Operation::CountTokens | Operation::Video => &[],
+        Operation::CountTokens | Operation::Rerank | Operation::Moderations | Operation::Video => {
+            &[]
+        }
     }
 }
 

@@ -86,9 +86,12 @@ pub(super) fn condition(when: &raw::When) -> Condition {
 
 /// The conditions that were typed, and the operations whose requests can meet each.
 fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
-    use Operation::{Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Responses, Video};
+    use Operation::{
+        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Moderations, Rerank, Responses,
+        Video,
+    };
     const PROMPTS: &[Operation] = &[Chat, Messages, Responses];
-    const WITH_TOKENS: &[Operation] = &[Chat, Messages, Responses, Embeddings];
+    const WITH_TOKENS: &[Operation] = &[Chat, Messages, Responses, Embeddings, Rerank, Moderations];
     const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit];
     let typed = [
         ("input_tokens_above", WITH_TOKENS, when.input_tokens_above.is_some()),

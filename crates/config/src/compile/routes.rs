@@ -211,6 +211,8 @@ fn default_path(operation: Operation) -> &'static str {
         Operation::CountTokens => "/v1/messages/count_tokens",
         Operation::Responses => "/v1/responses",
         Operation::Embeddings => "/v1/embeddings",
+        Operation::Rerank => "/v1/rerank",
+        Operation::Moderations => "/v1/moderations",
         Operation::ImageGeneration => "/v1/images/generations",
         Operation::ImageEdit => "/v1/images/edits",
         Operation::Video => "/v1/videos/generations",

@@ -118,9 +118,13 @@ impl Migration<'_> {
             let missing = wanted.iter().map(|unit| unit.info());
             let missing = missing.filter(|unit| unit.priced_as.is_none() && !has(unit.unit));
             let missing: Vec<_> = missing.map(|unit| unit.price).collect();
-            // An image has a price, or its tokens have.
+            // An image has a price, or its tokens have; and so it is with a ranking.
             let is_image = model.operations.contains(&"image_generation");
-            if !(is_image && has(Unit::InputTokens) && has(Unit::OutputTokens)) {
+            let has_other = match model.operations[..] {
+                ["rerank"] => has(Unit::InputTokens) || has(Unit::RerankUnits),
+                _ => is_image && has(Unit::InputTokens) && has(Unit::OutputTokens),
+            };
+            if !has_other {
                 model.missing.extend(missing);
             }
         }
@@ -131,10 +135,11 @@ impl Migration<'_> {
 fn wanted_prices(operations: &[&str]) -> &'static [Unit] {
     use Unit::{
         CacheReadTokens, CacheWrite1hTokens, CacheWriteTokens, Characters, Images, InputTokens,
-        OutputTokens,
+        OutputTokens, RerankUnits,
     };
     match operations {
         ["embeddings"] => &[InputTokens],
+        ["rerank"] => &[InputTokens, RerankUnits],
         ["image_generation"] => &[Images],
         ["speech"] => &[Characters],
         _ => &[InputTokens, CacheReadTokens, CacheWriteTokens, CacheWrite1hTokens, OutputTokens],

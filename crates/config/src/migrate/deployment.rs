@@ -120,6 +120,7 @@ impl Migration<'_> {
         let Some(mode) = info.get("mode") else {
             return Some(match own {
                 own if own.contains("embed") => "embeddings",
+                own if own.contains("rerank") => "rerank",
                 own if own.starts_with("dall-e") || own.starts_with("gpt-image") => {
                     "image_generation"
                 }
@@ -131,13 +132,14 @@ impl Migration<'_> {
             "chat" => Some("chat"),
             "responses" => Some("responses"),
             "embedding" => Some("embeddings"),
+            "rerank" => Some("rerank"),
             "image_generation" => Some("image_generation"),
             "audio_speech" => Some("speech"),
             _ => None,
         };
         if operation.is_none() {
             let mode = mode.text().unwrap_or_default();
-            let help = "chat, messages, responses, embeddings, images, speech and video are served";
+            let help = "chat, messages, responses, embeddings, rankings, images, speech and video are served";
             self.left_out(mark, &format!("models of the mode `{mode}` are left out"), help);
         }
         operation
@@ -225,7 +227,7 @@ impl Migration<'_> {
             // Azure's API of this shape needs no `api_version`, and takes the key as any other does.
             url = url.split("/openai").next().unwrap_or_default().to_owned() + "/openai/v1";
         }
-        for end in ["/chat/completions", "/embeddings", "/v1/messages"] {
+        for end in ["/chat/completions", "/embeddings", "/rerank", "/v1/messages"] {
             url = url.strip_suffix(end).unwrap_or(&url).to_owned();
         }
         if !url.contains("${")
@@ -244,6 +246,7 @@ impl Migration<'_> {
             let text = node.text().unwrap_or_default();
             let price = match unit.info().per {
                 1 => figure::per_unit(text),
+                1_000 => figure::per_thousand(text),
                 _ => figure::per_million(text),
             };
             match price {

@@ -102,6 +102,7 @@ pub(super) const PRICES: &[(&str, Unit)] = &[
     ("output_cost_per_token", Unit::OutputTokens),
     ("output_cost_per_image", Unit::Images),
     ("input_cost_per_character", Unit::Characters),
+    ("input_cost_per_query", Unit::RerankUnits),
 ];
 
 /// What becomes of each field of `litellm_settings`.

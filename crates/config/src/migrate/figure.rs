@@ -16,6 +16,17 @@ pub(super) fn per_million(text: &str) -> Result<String, &'static str> {
     checked(price, PRICE_DECIMALS_MAX)
 }
 
+/// US dollars for one as US dollars for a thousand: `0.002` is `2`.
+///
+/// # Errors
+/// Why it cannot be used.
+pub(super) fn per_thousand(text: &str) -> Result<String, &'static str> {
+    /// Decimals of a price of a thousand that can be billed exactly.
+    const DECIMALS_MAX: u32 = 12;
+    let price = decimal(text)?.checked_mul(Decimal::from(1000)).ok_or("it is too large")?;
+    checked(price, DECIMALS_MAX)
+}
+
 /// US dollars for one.
 ///
 /// # Errors

@@ -262,6 +262,9 @@ pub(crate) struct ModelLimits {
     pub(crate) batch_inputs_max: Option<u32>,
     /// Whether an embedding model takes token ids in the place of text. Default: `true`.
     pub(crate) token_ids: Option<bool>,
+    /// The documents that one request can have ranked. Default: 1000.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) documents_max: Option<u32>,
     /// The images that one request can make. Default: 10.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) images_max: Option<u32>,

@@ -167,6 +167,16 @@ macro_rules! each_unit {
             per_request: PerUnit,
             { side: Made, priced_as: None, shown_as: Requests, label: "Requests",
               words: ["request", "requests"], metric: None, column: None };
+
+            /// Rerank units: Cohere's search units, each a query with up to a hundred documents.
+            RerankUnits: rerank_units,
+            /// Per rerank unit.
+            rerank_unit,
+            /// A thousand rerank units, which Cohere calls search units: each a query with up to a
+            /// hundred documents, of which long ones count several times.
+            per_1k_rerank_units: PerThousand,
+            { side: Made, priced_as: None, shown_as: RerankUnits, label: "Rerank units",
+              words: ["rerank unit", "rerank units"], metric: None, column: None };
         }
     };
 }
@@ -329,6 +339,7 @@ mod tests {
             ("container_sessions", "per_container_session"),
             ("tool_calls", "per_1k_tool_calls"),
             ("requests", "per_request"),
+            ("rerank_units", "per_1k_rerank_units"),
         ];
         assert_eq!(found[PLACED..], numbered);
     }

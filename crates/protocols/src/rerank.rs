@@ -1,0 +1,247 @@
+//! `POST /v1/rerank`: documents in the order in which they answer a query. The request and the answer
+//! are those that Jina, vLLM, SiliconFlow, OpenRouter and the second version of Cohere's API have in
+//! common, and they are relayed as they are.
+//!
+//! Voyage calls `top_n` otherwise, takes texts alone, and answers with `data` in the place of `results`
+//! (its API reference, "Rerankers").
+//!
+//! There are two ways in which providers bill: by tokens, of the query once for each document and of
+//! all documents; or by rerank units, which Cohere calls search units: a query with up to a hundred
+//! documents of up to 500 tokens. [`count`] bounds both.
+
+use std::ops::Range;
+
+use super::json::{Object, Value};
+use super::limits::ModelLimits;
+use super::offer::Offer;
+use super::splice::Splice;
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, boolean, integer, offer,
+};
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{Unit, Usage};
+
+mod answer;
+mod count;
+
+use answer::{PricedUnits, RerankMeter};
+use count::{Ranked, Tokens};
+
+/// Documents that Voyage takes in one request.
+const VOYAGE_DOCUMENTS_MAX: u32 = 1000;
+
+/// The codec of rankings as most upstreams have them.
+#[derive(Debug)]
+pub struct OpenaiRerank;
+
+impl Codec for OpenaiRerank {
+    fn operation(&self) -> Operation {
+        Operation::Rerank
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Openai]
+    }
+
+    fn path(&self) -> &'static str {
+        "/rerank"
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let call = read(request.json()?, limits, &offer::OPENAI_RERANK)?;
+        Ok(Box::new(call))
+    }
+}
+
+/// The codec for Voyage.
+#[derive(Debug)]
+pub struct VoyageRerank;
+
+impl Codec for VoyageRerank {
+    fn operation(&self) -> Operation {
+        Operation::Rerank
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Voyage]
+    }
+
+    fn path(&self) -> &'static str {
+        "/rerank"
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        let documents_max = limits.documents_max.min(VOYAGE_DOCUMENTS_MAX);
+        let limits = ModelLimits { documents_max, ..limits.clone() };
+        let call = read(body, &limits, &offer::VOYAGE_RERANK)?;
+        let voyage = VoyageEdits { top_n: body.key_range("top_n"), objects: objects(body) };
+        Ok(Box::new(RerankCall { voyage: Some(voyage), ..call }))
+    }
+}
+
+/// Reads what all upstreams have in common.
+fn read(
+    body: &Object<'_>,
+    limits: &ModelLimits,
+    offer: &'static Offer,
+) -> Result<RerankCall, GatewayError> {
+    let has_passed = offer::check_fields(body, offer, limits)?;
+    integer(body, "top_n", 1..=u64::MAX)?;
+    boolean(body, "return_documents")?;
+    boolean(body, "truncation")?;
+    let chunk_tokens = integer(body, "max_tokens_per_doc", 1..=u64::MAX)?;
+    let instruction = super::text(body, "instruction")?.unwrap_or_default();
+    let query = Tokens::measure(&query(body)?).and(Tokens::measure(&instruction));
+    let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
+    // What an operator lets through may stand for any text.
+    let document_min = context.filter(|_| has_passed).unwrap_or(0);
+    let mut most = Ranked::most(query, chunk_tokens);
+    let mut about = Ranked::about(query, chunk_tokens);
+    each_document(body, limits.documents_max, |text| {
+        let tokens = Tokens::measure(text);
+        most.add(tokens.most.max(document_min));
+        about.add(tokens.about);
+    })?;
+    let tokens_max = context.map_or(u64::MAX, |context| context.saturating_mul(most.documents()));
+    let billed = PricedUnits::by(&limits.priced);
+    let of = |tokens: u64, units: u64| Usage {
+        input_tokens: tokens.min(tokens_max),
+        rerank_units: if billed.units { units } else { 0 },
+        ..Usage::ZERO
+    };
+    let bound = of(most.tokens(), most.units());
+    let floor = of(about.tokens().min(bound.input_tokens), about.units().min(most.units()));
+    let terms = Terms::of_whole(body, bound, floor);
+    Ok(RerankCall { terms, billed, tokens_max, voyage: None })
+}
+
+/// The text that the documents are ranked by.
+fn query(body: &Object<'_>) -> Result<String, GatewayError> {
+    let query = super::text(body, "query")?.filter(|text| !text.is_empty());
+    query.ok_or_else(|| GatewayError::invalid("query", "`query` must be a non-empty string"))
+}
+
+/// Reads `documents`: an array of strings, or of objects that have a `text` and nothing else.
+fn each_document(
+    body: &Object<'_>,
+    documents_max: u32,
+    mut read: impl FnMut(&str),
+) -> Result<(), GatewayError> {
+    let invalid = |message: String| GatewayError::invalid("documents", message);
+    let no_array = || invalid("`documents` must be a non-empty array".to_owned());
+    let documents = body.get_non_null("documents").ok_or_else(no_array)?;
+    let mut count = 0_u64;
+    for document in documents.elements().ok_or_else(no_array)? {
+        let Some(text) = text_of(&document).and_then(|text| text.as_str()) else {
+            return Err(invalid(format!(
+                "`documents[{count}]` must be a string, or an object with a string as `text` and no \
+                 other field: what else is ranked, and costs, is not known"
+            )));
+        };
+        count += 1;
+        if count > u64::from(documents_max) {
+            let message =
+                format!("`documents` has more than the {documents_max} elements that are allowed");
+            return Err(invalid(message));
+        }
+        read(&text);
+    }
+    if count == 0 { Err(no_array()) } else { Ok(()) }
+}
+
+/// The string that a document is, or is made of. Its range counts from the start of the document.
+fn text_of<'a>(document: &Value<'a>) -> Option<Value<'a>> {
+    if document.text().starts_with(b"\"") {
+        return Some(Value::new(document.text()));
+    }
+    let object = document.as_object().ok()?;
+    let mut members = object.members();
+    match (members.next(), members.next()) {
+        (Some(("text", text)), None) => Some(text),
+        _ => None,
+    }
+}
+
+/// Where documents stand that are objects, and their texts as they are written.
+fn objects(body: &Object<'_>) -> Vec<(Range<usize>, Range<usize>)> {
+    let Some(documents) = body.get_non_null("documents") else { return Vec::new() };
+    let start = documents.range.start;
+    let elements = documents.elements().into_iter().flatten();
+    let objects = elements.filter(|document| document.text().starts_with(b"{"));
+    let places = objects.filter_map(|document| {
+        let text = text_of(&document)?.range;
+        let at = start + document.range.start;
+        Some((at..start + document.range.end, at + text.start..at + text.end))
+    });
+    places.collect()
+}
+
+#[derive(Debug)]
+struct RerankCall {
+    terms: Terms,
+    billed: PricedUnits,
+    /// What the model takes of so many documents.
+    tokens_max: u64,
+    /// What Voyage wants otherwise.
+    voyage: Option<VoyageEdits>,
+}
+
+/// The places in a body that Voyage would not understand.
+#[derive(Debug)]
+struct VoyageEdits {
+    /// Where the key `top_n` stands in the body.
+    top_n: Option<Range<usize>>,
+    /// Where documents stand that are objects, and their texts.
+    objects: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Call for RerankCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// What it costs is in the request: there is no output.
+    fn is_all_shown(&self) -> bool {
+        true
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = self.terms.model.rename(upstream_model);
+        if let Some(edits) = &self.voyage {
+            if let Some(key) = &edits.top_n {
+                splice.replace(key.clone(), "\"top_k\"");
+            }
+            for (object, text) in &edits.objects {
+                splice.replace(object.start..text.start, "");
+                splice.replace(text.end..object.end, "");
+            }
+        }
+        splice
+    }
+
+    fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
+        let is_voyages = self.voyage.is_some();
+        Box::new(RerankMeter::new(&self.terms, self.billed, self.tokens_max, is_voyages))
+    }
+}
+
+impl PricedUnits {
+    fn by(priced: &super::limits::Priced) -> Self {
+        Self {
+            tokens: priced.has_unit(Unit::InputTokens),
+            units: priced.has_unit(Unit::RerankUnits),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
