@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::estimate::TextSize;
+use super::estimate::{TextSize, tokens_max};
 use super::json::{Elements, Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Offer;
@@ -156,9 +156,8 @@ const INPUT_TYPE_TOKENS_MAX: u64 = 32;
 const ADDED_TOKENS: u64 = 2;
 
 impl Input {
-    /// No tokenizer makes more tokens than there are bytes of text.
-    fn new(count: u64, bytes: u64, tokens_estimate: u64) -> Self {
-        let tokens_max = bytes.max(tokens_estimate) + count * ADDED_TOKENS;
+    fn new(count: u64, text_tokens_max: u64, tokens_estimate: u64) -> Self {
+        let tokens_max = text_tokens_max.max(tokens_estimate) + count * ADDED_TOKENS;
         Self { count, has_token_ids: false, tokens_max, tokens_estimate }
     }
 }
@@ -173,8 +172,8 @@ fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
     let is_text = |value: &Value<'_>| value.text().starts_with(b"\"") && value.text() != b"\"\"";
     let of_text = |value: &Value<'_>| value.as_str().map_or((0, 0), |text| measured(&text));
     if is_text(&value) {
-        let (bytes, tokens) = of_text(&value);
-        return Ok(Input::new(1, bytes, tokens));
+        let (most, tokens) = of_text(&value);
+        return Ok(Input::new(1, most, tokens));
     }
     let elements = || value.elements().ok_or_else(invalid);
     let of_ids = |count: usize| Input { has_token_ids: true, ..Input::new(1, 0, count as u64) };
@@ -189,8 +188,8 @@ fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
     }
     if elements()?.all(|element| is_text(&element)) {
         let sizes = elements()?.map(|element| of_text(&element));
-        let (bytes, tokens) = sizes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        return Ok(Input::new(count as u64, bytes, tokens));
+        let (most, tokens) = sizes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        return Ok(Input::new(count as u64, most, tokens));
     }
     let mut ids = 0;
     for element in elements()? {
@@ -209,7 +208,7 @@ fn count_ids(elements: Elements<'_>) -> Option<usize> {
     elements.map(|element| is_id(&element)).try_fold(0, |ids, is_id| is_id.then_some(ids + 1))
 }
 
-/// The bytes of an input, and the tokens that it has about: of text, or of token ids.
+/// The most tokens that an input can have, and those that it has about: of text, or of token ids.
 fn read_element(element: &Value<'_>) -> (u64, u64) {
     match element.as_str() {
         Some(text) => measured(&text),
@@ -217,12 +216,12 @@ fn read_element(element: &Value<'_>) -> (u64, u64) {
     }
 }
 
-/// The bytes of a text, and the tokens that it has about. What no model takes whole is measured in some
-/// places.
+/// The most tokens that a text can have, and those that it has about. What no model takes whole is
+/// measured in some places.
 fn measured(text: &str) -> (u64, u64) {
     let is_read = text.len() <= MEASURED_BYTES_MAX;
     let measure = if is_read { TextSize::measure } else { TextSize::of_prompt };
-    (text.len() as u64, measure(text.as_bytes()).tokens())
+    (tokens_max(text), measure(text.as_bytes()).tokens())
 }
 
 fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {

@@ -121,6 +121,8 @@ fn every_shape_of_input_is_taken_and_bounded() {
     for (input, bound) in [
         (r#""abc""#, 5),
         (r#""\u4f60""#, 5),
+        // A letter that tokenizers take apart: 3 bytes, of which 33 become.
+        (r#""\ufdfa""#, 35),
         (r#"["a" ,  "b"]"#, 6),
         ("[6151,12]", 4),
         ("[[6151],[1,2]]", 5),
