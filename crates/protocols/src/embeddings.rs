@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::estimate::{TextSize, tokens_max};
+use super::estimate::ReadTokens;
 use super::json::{Elements, Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Offer;
@@ -138,9 +138,6 @@ fn read(
     })
 }
 
-/// Far more than any model embeds at once: those that take the most take 32,000 tokens.
-const MEASURED_BYTES_MAX: usize = 1024 * 1024;
-
 struct Input {
     count: u64,
     has_token_ids: bool,
@@ -156,9 +153,9 @@ const INPUT_TYPE_TOKENS_MAX: u64 = 32;
 const ADDED_TOKENS: u64 = 2;
 
 impl Input {
-    fn new(count: u64, text_tokens_max: u64, tokens_estimate: u64) -> Self {
-        let tokens_max = text_tokens_max.max(tokens_estimate) + count * ADDED_TOKENS;
-        Self { count, has_token_ids: false, tokens_max, tokens_estimate }
+    fn new(count: u64, tokens: ReadTokens) -> Self {
+        let tokens_max = tokens.most.max(tokens.about) + count * ADDED_TOKENS;
+        Self { count, has_token_ids: false, tokens_max, tokens_estimate: tokens.about }
     }
 }
 
@@ -170,13 +167,11 @@ fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
     };
     let value = body.get_non_null("input").ok_or_else(invalid)?;
     let is_text = |value: &Value<'_>| value.text().starts_with(b"\"") && value.text() != b"\"\"";
-    let of_text = |value: &Value<'_>| value.as_str().map_or((0, 0), |text| measured(&text));
     if is_text(&value) {
-        let (most, tokens) = of_text(&value);
-        return Ok(Input::new(1, most, tokens));
+        return Ok(Input::new(1, read_element(&value)));
     }
     let elements = || value.elements().ok_or_else(invalid);
-    let of_ids = |count: usize| Input { has_token_ids: true, ..Input::new(1, 0, count as u64) };
+    let of_ids = |count: usize| Input { has_token_ids: true, ..Input::new(1, of_token_ids(count)) };
     let first = elements()?.next().ok_or_else(invalid)?;
     if is_id(&first) {
         return count_ids(elements()?).map(of_ids).ok_or_else(invalid);
@@ -187,9 +182,9 @@ fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
         return Err(GatewayError::invalid("input", message));
     }
     if elements()?.all(|element| is_text(&element)) {
-        let sizes = elements()?.map(|element| of_text(&element));
-        let (most, tokens) = sizes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        return Ok(Input::new(count as u64, most, tokens));
+        let sizes = elements()?.map(|element| read_element(&element));
+        let all = sizes.fold(ReadTokens::default(), ReadTokens::plus);
+        return Ok(Input::new(count as u64, all));
     }
     let mut ids = 0;
     for element in elements()? {
@@ -208,20 +203,16 @@ fn count_ids(elements: Elements<'_>) -> Option<usize> {
     elements.map(|element| is_id(&element)).try_fold(0, |ids, is_id| is_id.then_some(ids + 1))
 }
 
-/// The most tokens that an input can have, and those that it has about: of text, or of token ids.
-fn read_element(element: &Value<'_>) -> (u64, u64) {
+/// The tokens of an input: of a text, or of a list of their ids.
+fn read_element(element: &Value<'_>) -> ReadTokens {
     match element.as_str() {
-        Some(text) => measured(&text),
-        None => (0, element.elements().map_or(0, |ids| ids.count() as u64)),
+        Some(text) => ReadTokens::measure(&text),
+        None => of_token_ids(element.elements().map_or(0, Iterator::count)),
     }
 }
 
-/// The most tokens that a text can have, and those that it has about. What no model takes whole is
-/// measured in some places.
-fn measured(text: &str) -> (u64, u64) {
-    let is_read = text.len() <= MEASURED_BYTES_MAX;
-    let measure = if is_read { TextSize::measure } else { TextSize::of_prompt };
-    (tokens_max(text), measure(text.as_bytes()).tokens())
+fn of_token_ids(count: usize) -> ReadTokens {
+    ReadTokens { most: count as u64, about: count as u64 }
 }
 
 fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {

@@ -41,12 +41,49 @@ fn is_base64(text: &[u8]) -> bool {
     !blocks.iter().any(has_other) && last.iter().all(|&byte| is_letter(byte))
 }
 
+/// Texts up to this length are measured whole where they are all that is read, and longer ones in some
+/// places: far more than any model reads at once.
+const READ_BYTES_MAX: usize = 1024 * 1024;
+
+/// The tokens of a text that a model reads and answers with no text of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadTokens {
+    /// The most that any tokenizer makes of it.
+    pub most: u64,
+    /// What tokenizers make of it about. It errs upwards, and can be above the most.
+    pub about: u64,
+}
+
+impl ReadTokens {
+    /// The tokens of a text.
+    #[must_use]
+    pub fn measure(text: &str) -> Self {
+        let is_short = text.len() <= READ_BYTES_MAX;
+        let measure = if is_short { TextSize::measure } else { TextSize::of_prompt };
+        Self { most: tokens_max(text), about: measure(text.as_bytes()).tokens() }
+    }
+
+    /// The same, with an estimate that is not above the most.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self { about: self.about.min(self.most), ..self }
+    }
+
+    /// Those of two texts together.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            most: self.most.saturating_add(more.most),
+            about: self.about.saturating_add(more.about),
+        }
+    }
+}
+
 /// The most tokens that any tokenizer makes of a text: one for each byte, and more where a letter is
 /// taken apart before it is read. Compatibility forms become several letters: NFKC, which XLM-RoBERTa's
 /// and many other tokenizers of rankers begin with, makes 33 bytes of U+FDFA, and what any form makes of
 /// others is at most three for each byte (the FAQ on normalization of unicode.org has the figures).
-#[must_use]
-pub fn tokens_max(text: &str) -> u64 {
+fn tokens_max(text: &str) -> u64 {
     if text.is_ascii() {
         return text.len() as u64;
     }

@@ -260,7 +260,7 @@ impl Meter for ImagesMeter {
     }
 
     fn has_failed(&self) -> bool {
-        self.scan.has_error() && self.scan.data_items() == 0 && self.reported().is_none()
+        self.scan.has_only_error() && self.reported().is_none()
     }
 
     fn relayed(&self) -> Usage {

@@ -163,6 +163,12 @@ impl UsageScan {
         self.error.length > 0 && self.error.text() != b"null"
     }
 
+    /// Whether there is an `error`, and no object in `data` or `results` beside it.
+    #[must_use]
+    pub fn has_only_error(&self) -> bool {
+        self.has_error() && self.data_items == 0
+    }
+
     /// The top-level `service_tier` as it is written, with its quotes.
     #[must_use]
     pub fn service_tier(&self) -> Option<&[u8]> {

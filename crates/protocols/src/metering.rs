@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -39,6 +40,25 @@ pub(super) fn read_wire<T: DeserializeOwned>(usage: &[u8]) -> Option<T> {
         unbend(&mut value);
         serde_json::from_value(value).ok()
     })
+}
+
+/// The `usage` of an answer to what is only read: embeddings and moderations.
+#[derive(Deserialize)]
+struct WireInputUsage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+}
+
+/// The tokens that an answer without output reports; of several reports the dearest. There is no input
+/// without tokens.
+pub(super) fn input_tokens(scan: &UsageScan) -> Option<u64> {
+    let tokens = |usage| {
+        let usage: WireInputUsage = read_wire(usage)?;
+        usage.prompt_tokens.max(usage.total_tokens)
+    };
+    scan.usages().filter_map(tokens).max().filter(|tokens| *tokens > 0)
 }
 
 /// Dollars as an upstream writes them, rounded up to a nano-dollar; `None` for what is no amount.

@@ -6,9 +6,8 @@
 //! judge, which put a template around each input.
 
 use bytes::Bytes;
-use serde::Deserialize;
 
-use super::estimate::{TextSize, tokens_max};
+use super::estimate::ReadTokens;
 use super::json::{Object, Value};
 use super::json_scan::UsageScan;
 use super::limits::ModelLimits;
@@ -22,8 +21,6 @@ const INPUTS_MAX: u64 = 2048;
 /// Tokens that stand around each input: the template of Llama Guard 3, with its categories, has some
 /// 220.
 const INPUT_TOKENS_ADDED_MAX: u64 = 512;
-/// Far more than any model judges: longer texts are measured in some places.
-const MEASURED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The codec of moderations.
 #[derive(Debug)]
@@ -131,12 +128,9 @@ impl Inputs {
     }
 
     fn add_text(&mut self, text: &str) {
-        let most = tokens_max(text);
-        let is_read = text.len() <= MEASURED_BYTES_MAX;
-        let measure = if is_read { TextSize::measure } else { TextSize::of_prompt };
-        let about = measure(text.as_bytes()).tokens().min(most);
-        self.tokens_max = self.tokens_max.saturating_add(most);
-        self.tokens_about = self.tokens_about.saturating_add(about);
+        let tokens = ReadTokens::measure(text).bounded();
+        self.tokens_max = self.tokens_max.saturating_add(tokens.most);
+        self.tokens_about = self.tokens_about.saturating_add(tokens.about);
     }
 }
 
@@ -178,15 +172,6 @@ impl Call for ModerationCall {
     }
 }
 
-/// `usage`, of those who have one.
-#[derive(Deserialize)]
-struct WireModerationUsage {
-    #[serde(default)]
-    prompt_tokens: Option<u64>,
-    #[serde(default)]
-    total_tokens: Option<u64>,
-}
-
 /// Relays an answer as it is.
 struct ModerationMeter {
     scan: UsageScan,
@@ -195,12 +180,8 @@ struct ModerationMeter {
 }
 
 impl ModerationMeter {
-    /// What was reported; of several reports the dearest.
     fn reported(&self) -> Option<u64> {
-        let read = metering::read_wire::<WireModerationUsage>;
-        let usages = self.scan.usages().filter_map(read);
-        let tokens = usages.filter_map(|usage| usage.prompt_tokens.max(usage.total_tokens)).max();
-        tokens.filter(|tokens| *tokens > 0)
+        metering::input_tokens(&self.scan)
     }
 }
 
@@ -219,7 +200,7 @@ impl Meter for ModerationMeter {
     }
 
     fn has_failed(&self) -> bool {
-        self.scan.has_error() && self.scan.data_items() == 0 && self.reported().is_none()
+        self.scan.has_only_error() && self.reported().is_none()
     }
 
     fn relayed(&self) -> Usage {

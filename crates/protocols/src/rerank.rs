@@ -11,6 +11,7 @@
 
 use std::ops::Range;
 
+use super::estimate::ReadTokens;
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Offer;
@@ -25,7 +26,7 @@ mod answer;
 mod count;
 
 use answer::{PricedUnits, RerankMeter};
-use count::{Ranked, Tokens};
+use count::Ranked;
 
 /// Documents that Voyage takes in one request.
 const VOYAGE_DOCUMENTS_MAX: u32 = 1000;
@@ -100,14 +101,15 @@ fn read(
     boolean(body, "truncation")?;
     let chunk_tokens = integer(body, "max_tokens_per_doc", 1..=u64::MAX)?;
     let instruction = super::text(body, "instruction")?.unwrap_or_default();
-    let query = Tokens::measure(&query(body)?).and(Tokens::measure(&instruction));
+    let measured = |text: &str| ReadTokens::measure(text).bounded();
+    let query = measured(&query(body)?).plus(measured(&instruction));
     let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
     // What an operator lets through may stand for any text.
     let document_min = context.filter(|_| has_passed).unwrap_or(0);
     let mut most = Ranked::most(query, chunk_tokens);
     let mut about = Ranked::about(query, chunk_tokens);
     each_document(body, limits.documents_max, |text| {
-        let tokens = Tokens::measure(text);
+        let tokens = measured(text);
         most.add(tokens.most.max(document_min));
         about.add(tokens.about);
     })?;

@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
-use serde::Deserialize;
 
 use super::INPUTS_MAX;
 use crate::json::{Object, Value};
@@ -21,14 +20,6 @@ const FIRST_VECTOR_WITHIN: usize = 16 * 1024;
 const VECTOR_KEY: &[u8] = b"\"embedding\"";
 static VECTOR_KEY_FINDER: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new(VECTOR_KEY));
-
-#[derive(Deserialize)]
-struct WireEmbeddingsUsage {
-    #[serde(default)]
-    prompt_tokens: Option<u64>,
-    #[serde(default)]
-    total_tokens: Option<u64>,
-}
 
 /// Relays an answer, and holds it back as far as something in it may have to change.
 pub(super) struct EmbeddingsMeter {
@@ -62,13 +53,8 @@ impl EmbeddingsMeter {
         }
     }
 
-    /// What was reported; of several reports the dearest. There is no input without tokens.
     fn reported(&self) -> Option<u64> {
-        let tokens = |usage| {
-            let usage: WireEmbeddingsUsage = metering::read_wire(usage)?;
-            usage.prompt_tokens.max(usage.total_tokens)
-        };
-        self.scan.usages().filter_map(tokens).max().filter(|tokens| *tokens > 0)
+        metering::input_tokens(&self.scan)
     }
 }
 
@@ -114,7 +100,7 @@ impl Meter for EmbeddingsMeter {
     }
 
     fn has_failed(&self) -> bool {
-        self.scan.has_error() && self.scan.data_items() == 0 && self.reported().is_none()
+        self.scan.has_only_error() && self.reported().is_none()
     }
 
     fn relayed(&self) -> Usage {

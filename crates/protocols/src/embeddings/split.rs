@@ -47,7 +47,7 @@ impl Split {
             let at = input.range.start;
             let elements = at + head.range.start..at + tail.range.end;
             let count = batch.len() as u64;
-            let tokens = batch.iter().map(|element| read_element(element).1).sum();
+            let tokens = batch.iter().map(|element| read_element(element).about).sum();
             batches.push(Batch { elements, first, count, tokens });
             first += count;
         }

@@ -124,7 +124,7 @@ impl Meter for RerankMeter {
     }
 
     fn has_failed(&self) -> bool {
-        self.scan.has_error() && self.scan.data_items() == 0 && self.reported() == (None, None)
+        self.scan.has_only_error() && self.reported() == (None, None)
     }
 
     fn relayed(&self) -> Usage {

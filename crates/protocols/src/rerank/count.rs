@@ -10,7 +10,7 @@
 //! pricing page). Each chunk has the query before it, and a query takes half of it at most ("Best
 //! practices for using Rerank": 2,048 tokens of 4,096, as it was 256 of 512 before).
 
-use crate::estimate::{TextSize, tokens_max};
+use crate::estimate::ReadTokens;
 
 /// Tokens that stand around a pair of query and document: the template of Qwen3-Reranker with its
 /// default instruction has some 80, a cross-encoder's marks are four.
@@ -21,30 +21,6 @@ const UNIT_CHUNKS: u64 = 100;
 const CHUNK_TOKENS: u64 = 500;
 /// What of a chunk is left for the document, however long the query is.
 const CHUNK_DOCUMENT_TOKENS_MIN: u64 = CHUNK_TOKENS / 2;
-/// Far more than any model ranks: longer texts are measured in some places.
-const MEASURED_BYTES_MAX: usize = 1024 * 1024;
-
-/// The tokens of a text: the most that any tokenizer makes of it, and what they make of it about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tokens {
-    pub(super) most: u64,
-    pub(super) about: u64,
-}
-
-impl Tokens {
-    pub(super) fn measure(text: &str) -> Self {
-        let is_read = text.len() <= MEASURED_BYTES_MAX;
-        let measure = if is_read { TextSize::measure } else { TextSize::of_prompt };
-        let most = tokens_max(text);
-        // An estimate errs upwards: a letter can be two tokens to it.
-        Self { most, about: measure(text.as_bytes()).tokens().min(most) }
-    }
-
-    pub(super) fn and(self, more: Self) -> Self {
-        let most = self.most.saturating_add(more.most);
-        Self { most, about: self.about.saturating_add(more.about) }
-    }
-}
 
 /// A query with the documents that were added so far.
 #[derive(Debug)]
@@ -61,12 +37,12 @@ pub(super) struct Ranked {
 
 impl Ranked {
     /// The most that the documents behind a query of so many tokens can come to.
-    pub(super) fn most(query: Tokens, chunk_tokens: Option<u64>) -> Self {
+    pub(super) fn most(query: ReadTokens, chunk_tokens: Option<u64>) -> Self {
         Self::new(query.most, PAIR_TOKENS_ADDED_MAX, chunk_tokens)
     }
 
     /// What the documents behind a query of so many tokens come to about.
-    pub(super) fn about(query: Tokens, chunk_tokens: Option<u64>) -> Self {
+    pub(super) fn about(query: ReadTokens, chunk_tokens: Option<u64>) -> Self {
         Self::new(query.about, 0, chunk_tokens)
     }
 
