@@ -325,8 +325,8 @@ fn measures_within(
     amount: &StatementKey,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
 ) -> BTreeSet<Measure> {
-    let within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
-    within.flat_map(|(_, group)| &group.measures).copied().collect()
+    let within = groups_within(amount, quantities);
+    within.flat_map(|group| &group.measures).copied().collect()
 }
 
 /// Whether a quantity's key is a part of an amount's.
@@ -343,8 +343,8 @@ fn is_without_quantities(
     amount: &StatementKey,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
 ) -> bool {
-    let mut within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
-    within.all(|(_, group)| group.measures.is_empty())
+    let mut within = groups_within(amount, quantities);
+    within.all(|group| group.measures.is_empty())
 }
 
 /// Whether the provider has more requests than ours among what an amount is for.
@@ -352,8 +352,8 @@ fn has_more_calls(
     amount: &StatementKey,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
 ) -> bool {
-    let mut within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
-    within.any(|(_, group)| group.has_more_calls())
+    let mut within = groups_within(amount, quantities);
+    within.any(|group| group.has_more_calls())
 }
 
 /// The classes of the quantities that an amount is for. The number of requests has no price.
@@ -361,19 +361,20 @@ fn classes_behind(
     amount: &StatementKey,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
 ) -> BTreeSet<DifferenceClass> {
-    let within = on_day(amount, quantities).filter(|(key, _)| is_within(key, amount));
-    let differences = within.flat_map(|(_, group)| &group.differences);
+    let within = groups_within(amount, quantities);
+    let differences = within.flat_map(|group| &group.differences);
     let units = differences.filter(|(measure, _)| **measure != Measure::Calls);
     units.filter_map(|(_, difference)| difference.class).collect()
 }
 
-/// The groups of an amount's day: a month by the hour has many others.
-fn on_day<'q>(
-    amount: &StatementKey,
+/// The quantities that an amount is for. Only its day is looked at: a month by the hour has many others.
+fn groups_within<'q>(
+    amount: &'q StatementKey,
     quantities: &'q BTreeMap<StatementKey, QuantityGroup>,
-) -> impl Iterator<Item = (&'q StatementKey, &'q QuantityGroup)> {
+) -> impl Iterator<Item = &'q QuantityGroup> {
     let at = |day| StatementKey { day, model: None, credential: None };
-    quantities.range(at(amount.day)..at(amount.day.next()))
+    let on_day = quantities.range(at(amount.day)..at(amount.day.next()));
+    on_day.filter(|(key, _)| is_within(key, amount)).map(|(_, group)| group)
 }
 
 /// Says which `--credential` stands for nothing on one of both sides.

@@ -59,8 +59,8 @@ impl<'a> SharedNames<'a> {
             return None;
         }
         let model = self.shared_model(&key.models, grain);
-        let own = key.models.iter().find_map(|name| self.own_model(name));
-        let mut is_foreign = model.is_some() && own.is_none();
+        let is_ours = |name: &String| self.models.contains(name.as_str());
+        let mut is_foreign = model.as_ref().is_some_and(|name| !is_ours(name));
         let credential = grain.by_credential.then(|| {
             let own = key.ids.iter().find_map(|id| self.own_credential(id));
             is_foreign |= own.is_none_or(|own| !self.credentials.contains(own));

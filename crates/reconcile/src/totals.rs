@@ -118,21 +118,26 @@ impl OwnSums {
         if measure == Measure::Calls {
             return self.calls;
         }
-        let parts = [&self.known, &self.estimated, &self.retried];
-        parts.iter().fold(0_i128, |sum, part| sum.saturating_add(part.get(measure)))
+        self.parts().iter().fold(0_i128, |sum, part| sum.saturating_add(part.get(measure)))
+    }
+
+    fn parts(&self) -> [&UnitSums; 3] {
+        [&self.known, &self.estimated, &self.retried]
+    }
+
+    /// The units that were used.
+    fn units(&self) -> impl Iterator<Item = Unit> {
+        self.parts().into_iter().flat_map(UnitSums::units)
     }
 
     /// Whether tools were used whose fees are a part of what it cost.
     pub(crate) fn has_tools(&self) -> bool {
-        let parts = [&self.known, &self.estimated, &self.retried];
-        parts.into_iter().flat_map(UnitSums::units).any(|unit| TOOLS.contains(&unit))
+        self.units().any(|unit| TOOLS.contains(&unit))
     }
 
     /// Whether all that was used went in, as it is with embeddings.
     pub(crate) fn is_input_alone(&self) -> bool {
-        let parts = [&self.known, &self.estimated, &self.retried];
-        let mut units = parts.into_iter().flat_map(UnitSums::units);
-        units.all(|unit| unit.info().side == Side::Input)
+        self.units().all(|unit| unit.info().side == Side::Input)
     }
 
     /// Whether it has units of which none of these measures counts anything.
@@ -140,8 +145,6 @@ impl OwnSums {
         &self,
         measures: impl IntoIterator<Item = &'m Measure> + Clone,
     ) -> bool {
-        let parts = [&self.known, &self.estimated, &self.retried];
-        let mut units = parts.into_iter().flat_map(UnitSums::units);
-        units.any(|unit| !measures.clone().into_iter().any(|measure| measure.counts(unit)))
+        self.units().any(|unit| !measures.clone().into_iter().any(|measure| measure.counts(unit)))
     }
 }
