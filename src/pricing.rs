@@ -20,9 +20,8 @@ pub(crate) fn prices_for(
     match ledger.price_rule(account, name, now) {
         None => Arc::clone(&model.prices),
         Some(found) => {
-            let rule = (found.source(), found.terms());
             let sold = &model.limits.priced.units;
-            model.own_prices.by_terms(rule, &model.prices.list, sold)
+            model.own_prices.by_terms(found.source(), found.terms(), &model.prices.list, sold)
         }
     }
 }

@@ -70,7 +70,8 @@ impl OwnPricing {
     #[must_use]
     pub fn by_terms(
         &self,
-        (source, terms): (String, &PriceTerms),
+        source: String,
+        terms: &PriceTerms,
         list: &PriceList,
         sold: &[Unit],
     ) -> Arc<Pricing> {
