@@ -63,13 +63,13 @@ impl ReadTokens {
         Self { most: tokens_max(text), about: measure(text.as_bytes()).tokens() }
     }
 
-    /// The same, with an estimate that is not above the most.
+    /// These tokens with an estimate that is not above the most.
     #[must_use]
     pub fn bounded(self) -> Self {
         Self { about: self.about.min(self.most), ..self }
     }
 
-    /// Those of two texts together.
+    /// The tokens of two texts together.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self {
