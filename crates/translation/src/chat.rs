@@ -1,0 +1,58 @@
+//! OpenAI's chat completions, and what those who copied them write otherwise.
+//!
+//! Thoughts travel in `reasoning_content`, as DeepSeek and others have it, and the seals that belong to
+//! them in `reasoning_details`, as OpenRouter has it.
+
+mod answer;
+mod read;
+mod stream;
+mod write;
+
+use crate::dialect::{
+    AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
+    Untranslatable, WriteStream,
+};
+use crate::kit;
+use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
+
+/// What marks an entry of `reasoning_details` that was written here.
+const DETAIL_FORMAT: &str = "tollgate";
+
+/// The dialect of OpenAI's chat completions.
+#[derive(Debug)]
+pub struct Chat;
+
+impl Dialect for Chat {
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
+        read::request(body)
+    }
+
+    fn write_request(
+        &self,
+        parts: &[PromptPart<'_>],
+        target: &TranslationTarget,
+        losses: &mut Losses,
+    ) -> Result<Vec<u8>, Untranslatable> {
+        write::request(parts, target, losses)
+    }
+
+    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {
+        answer::read(body)
+    }
+
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+        answer::write(answer, frame)
+    }
+
+    fn stream_reader(&self) -> Box<dyn ReadStream> {
+        Box::new(stream::ChatReader::default())
+    }
+
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
+        Box::new(stream::ChatWriter::new(frame))
+    }
+
+    fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
+        kit::failure(status, body)
+    }
+}

@@ -1,0 +1,420 @@
+//! A whole chat completion: from an upstream, and for a customer.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::chat::DETAIL_FORMAT;
+use crate::dialect::{AnswerFrame, Malformed};
+use crate::json::{self, Borrowed, Members};
+use crate::kit;
+use crate::part::{AnswerPart, Counts, Stop, UpstreamFailure};
+use crate::seal::{self, Maker};
+
+#[derive(Deserialize)]
+pub(super) struct WireCompletion<'a> {
+    #[serde(borrow, default)]
+    id: Option<Borrowed<'a>>,
+    #[serde(borrow, default)]
+    choices: Vec<WholeChoice<'a>>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WholeChoice<'a> {
+    #[serde(borrow, default)]
+    message: WireMessage<'a>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Borrowed<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireMessage<'a> {
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) reasoning_content: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub(super) reasoning: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub(super) refusal: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<WireCall<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireCall<'a> {
+    pub(super) index: Option<usize>,
+    #[serde(borrow)]
+    pub(super) id: Option<Borrowed<'a>>,
+    #[serde(borrow, alias = "custom")]
+    pub(super) function: WireFunction<'a>,
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireFunction<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Borrowed<'a>>,
+    #[serde(borrow, alias = "input")]
+    pub(super) arguments: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    completion_tokens_details: Option<WireDetails>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct WireDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    pub(super) fn reasoning(self) -> u64 {
+        self.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0)
+    }
+}
+
+impl<'a> WireMessage<'a> {
+    /// The thoughts of a message or a delta, whatever they are called.
+    pub(super) fn thoughts(&mut self) -> Option<Cow<'a, str>> {
+        let thoughts = [self.reasoning_content.take(), self.reasoning.take()];
+        thoughts.into_iter().flatten().map(|text| text.0).find(|text| !text.is_empty())
+    }
+}
+
+impl<'a> WireFunction<'a> {
+    /// The input as text. Some upstreams write the object itself.
+    pub(super) fn input(&self) -> Option<Cow<'a, str>> {
+        let arguments = self.arguments.filter(|arguments| arguments.get() != "null")?;
+        Some(json::string(arguments).unwrap_or(Cow::Borrowed(arguments.get())))
+    }
+}
+
+impl<'a> WireCall<'a> {
+    /// What Gemini's compatible API signs its calls with.
+    pub(super) fn seal(&self) -> Option<Cow<'a, str>> {
+        let signature = kit::thought_signature(self.extra_content?)?;
+        Some(seal::wrap(Maker::Gemini, &signature).into())
+    }
+}
+
+/// What stands in `content`: a text, or a list of texts and thoughts, as Mistral writes it.
+pub(super) fn content(
+    value: &RawValue,
+    out: &mut dyn FnMut(AnswerPart<'_>),
+) -> Result<(), Malformed> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Block<'a> {
+        #[serde(borrow)]
+        text: Option<Borrowed<'a>>,
+        #[serde(borrow)]
+        thinking: Option<Vec<Block<'a>>>,
+    }
+    if value.get() == "null" {
+        return Ok(());
+    }
+    if let Some(text) = json::string(value) {
+        if !text.is_empty() {
+            out(AnswerPart::Text(text));
+        }
+        return Ok(());
+    }
+    let Some(blocks) = json::read::<Vec<Block<'_>>>(value.get()) else {
+        return Err(Malformed("`content` is no text".to_owned()));
+    };
+    for Block { text, thinking } in blocks {
+        let thoughts = thinking.into_iter().flatten().filter_map(|block| block.text);
+        thoughts.for_each(|text| out(AnswerPart::Reasoning(text.0)));
+        if let Some(text) = text {
+            out(AnswerPart::Text(text.0));
+        }
+    }
+    Ok(())
+}
+
+/// Why a model stopped, by its `finish_reason`.
+pub(super) fn stop(word: &str, has_calls: bool) -> Stop<'static> {
+    match word {
+        "length" => Stop::Length,
+        "content_filter" => Stop::Refused,
+        "tool_calls" | "function_call" => Stop::Tools,
+        _ if has_calls => Stop::Tools,
+        _ => Stop::Done,
+    }
+}
+
+/// An id for a call whose upstream gives none, which is the same on no other turn.
+pub(super) fn call_id(answer: &str, place: usize) -> String {
+    let word: String = answer.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("call_{}_{place}", word.get(word.len().saturating_sub(24)..).unwrap_or(&word))
+}
+
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
+    let wire: WireCompletion<'_> = serde_json::from_slice(body)
+        .map_err(|error| Malformed(format!("no chat completion: {error}")))?;
+    let id = wire.id.unwrap_or_default().0;
+    let mut out = vec![AnswerPart::Begin { id: id.clone(), counts: Counts::default() }];
+    if let Some(error) = wire.error.filter(|error| error.get() != "null") {
+        let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
+        out.push(AnswerPart::Error(kit::failure_of(500, &value)));
+        return Ok(out);
+    }
+    let Some(choice) = wire.choices.into_iter().next() else {
+        return Err(Malformed("a chat completion without choices".to_owned()));
+    };
+    let mut message = choice.message;
+    if let Some(thoughts) = message.thoughts() {
+        out.push(AnswerPart::Reasoning(thoughts));
+        out.push(AnswerPart::Seal(seal::wrap(Maker::Chat, "").into()));
+    }
+    if let Some(value) = message.content {
+        let mut is_thinking = false;
+        let mut failed = Ok(());
+        match json::string(value) {
+            Some(text) if text.is_empty() => {}
+            Some(text) => out.push(AnswerPart::Text(text)),
+            None => {
+                failed = content(value, &mut |piece| {
+                    let thinks = matches!(piece, AnswerPart::Reasoning(_));
+                    if std::mem::replace(&mut is_thinking, thinks) && !thinks {
+                        out.push(AnswerPart::Seal(seal::wrap(Maker::Chat, "").into()));
+                    }
+                    out.push(kit::owned(piece));
+                });
+            }
+        }
+        failed?;
+        if is_thinking {
+            out.push(AnswerPart::Seal(seal::wrap(Maker::Chat, "").into()));
+        }
+    }
+    if let Some(refusal) = message.refusal.filter(|text| !text.0.is_empty()) {
+        out.push(AnswerPart::Refusal(refusal.0));
+    }
+    let calls = message.tool_calls.unwrap_or_default();
+    let has_calls = !calls.is_empty();
+    for (place, call) in calls.into_iter().enumerate() {
+        let name = call.function.name.clone().unwrap_or_default().0;
+        if name.is_empty() {
+            return Err(Malformed("a tool call without a name".to_owned()));
+        }
+        let (seal, input) = (call.seal(), call.function.input());
+        let own = call.id.map(|id| id.0).filter(|id| !id.is_empty());
+        let id = own.unwrap_or_else(|| call_id(&id, place).into());
+        out.push(AnswerPart::ToolCall { id, name, seal });
+        out.extend(input.filter(|input| !input.is_empty()).map(AnswerPart::Input));
+    }
+    let word = choice.finish_reason.unwrap_or_default();
+    out.push(AnswerPart::Stop(stop(&word.0, has_calls)));
+    let reasoning = wire.usage.unwrap_or_default().reasoning();
+    out.push(AnswerPart::End(Counts { reasoning, ..Counts::default() }));
+    Ok(out)
+}
+
+/// What was used, in chat completions' words.
+pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let mut usage = Members::object(out);
+    usage.integer(out, "prompt_tokens", counts.input_total());
+    usage.integer(out, "completion_tokens", counts.output);
+    usage.integer(out, "total_tokens", counts.input_total().saturating_add(counts.output));
+    usage.key(out, "prompt_tokens_details");
+    let mut details = Members::object(out);
+    details.integer(out, "cached_tokens", counts.cache_read);
+    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
+    if written > 0 {
+        details.integer(out, "cache_write_tokens", written);
+    }
+    details.end(out);
+    usage.key(out, "completion_tokens_details");
+    let mut details = Members::object(out);
+    details.integer(out, "reasoning_tokens", counts.reasoning);
+    details.end(out);
+    usage.end(out);
+}
+
+/// The word for why the model stopped.
+pub(super) fn finish_reason(stop: &Stop<'_>) -> &'static str {
+    match stop {
+        Stop::Done | Stop::Sequence(_) | Stop::Paused => "stop",
+        Stop::Tools => "tool_calls",
+        Stop::Length => "length",
+        Stop::Refused => "content_filter",
+    }
+}
+
+/// An entry of `reasoning_details` with a seal for the thoughts before it.
+pub(super) fn detail(seal: &str, text_bytes: usize, index: usize, out: &mut Vec<u8>) {
+    let mut entry = Members::object(out);
+    entry.text(out, "type", "reasoning.encrypted");
+    entry.text(out, "data", seal);
+    entry.text(out, "format", DETAIL_FORMAT);
+    entry.integer(out, "text_bytes", text_bytes as u64);
+    entry.integer(out, "index", index as u64);
+    entry.end(out);
+}
+
+/// A call of a tool that is being written.
+#[derive(Default)]
+struct WrittenCall {
+    id: String,
+    name: String,
+    input: String,
+    seal: Option<String>,
+}
+
+/// What a message says, gathered before it is written.
+#[derive(Default)]
+struct WrittenMessage<'a> {
+    text: String,
+    refusal: String,
+    thoughts: String,
+    /// Seals, each with how many bytes of the thoughts it belongs to.
+    seals: Vec<(String, usize)>,
+    sealed_bytes: usize,
+    calls: Vec<WrittenCall>,
+    reason: &'static str,
+    counts: Counts,
+    failure: Option<&'a UpstreamFailure>,
+}
+
+impl<'a> WrittenMessage<'a> {
+    fn take(&mut self, piece: &'a AnswerPart<'_>) {
+        match piece {
+            AnswerPart::Begin { .. } => {}
+            AnswerPart::Text(more) => self.text.push_str(more),
+            AnswerPart::Refusal(more) => self.refusal.push_str(more),
+            AnswerPart::Reasoning(more) => self.thoughts.push_str(more),
+            AnswerPart::Seal(seal) => {
+                let bytes = self.thoughts.len() - self.sealed_bytes;
+                self.seals.push((seal.clone().into_owned(), bytes));
+                self.sealed_bytes = self.thoughts.len();
+            }
+            AnswerPart::ToolCall { id, name, seal } => self.calls.push(WrittenCall {
+                id: id.clone().into_owned(),
+                name: name.clone().into_owned(),
+                input: String::new(),
+                seal: seal.as_deref().map(str::to_owned),
+            }),
+            AnswerPart::Input(more) => {
+                if let Some(call) = self.calls.last_mut() {
+                    call.input.push_str(more);
+                }
+            }
+            AnswerPart::Stop(stop) => self.reason = finish_reason(stop),
+            AnswerPart::End(known) => self.counts = *known,
+            AnswerPart::Error(failure) => self.failure = Some(failure),
+        }
+    }
+
+    fn write(&self, frame: &AnswerFrame, out: &mut Vec<u8>) {
+        let mut message = Members::object(out);
+        message.text(out, "role", "assistant");
+        match self.text.is_empty() {
+            true => message.raw(out, "content", "null"),
+            false => message.text(out, "content", &self.text),
+        }
+        match self.refusal.is_empty() {
+            true => message.raw(out, "refusal", "null"),
+            false => message.text(out, "refusal", &self.refusal),
+        }
+        if !self.thoughts.is_empty() {
+            message.text(out, "reasoning_content", &self.thoughts);
+        }
+        if !self.seals.is_empty() {
+            message.key(out, "reasoning_details");
+            let mut details = Members::array(out);
+            for (index, (seal, text_bytes)) in self.seals.iter().enumerate() {
+                details.next(out);
+                detail(seal, *text_bytes, index, out);
+            }
+            details.end(out);
+        }
+        if !self.calls.is_empty() {
+            message.key(out, "tool_calls");
+            let mut list = Members::array(out);
+            for call in &self.calls {
+                list.next(out);
+                call.write(frame, out);
+            }
+            list.end(out);
+        }
+        message.end(out);
+    }
+}
+
+pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+    let mut gathered = WrittenMessage { reason: "stop", ..WrittenMessage::default() };
+    answer.iter().for_each(|piece| gathered.take(piece));
+    if let Some(failure) = gathered.failure {
+        return kit::openai_error(failure);
+    }
+    let mut out = Vec::with_capacity(512 + gathered.text.len() + gathered.thoughts.len());
+    let mut document = Members::object(&mut out);
+    document.text(&mut out, "id", &kit::id("chatcmpl-", &frame.nonce));
+    document.text(&mut out, "object", "chat.completion");
+    document.integer(&mut out, "created", frame.created);
+    document.text(&mut out, "model", &frame.model);
+    document.key(&mut out, "choices");
+    let mut choices = Members::array(&mut out);
+    choices.next(&mut out);
+    let mut choice = Members::object(&mut out);
+    choice.integer(&mut out, "index", 0);
+    choice.key(&mut out, "message");
+    gathered.write(frame, &mut out);
+    choice.text(&mut out, "finish_reason", gathered.reason);
+    choice.raw(&mut out, "logprobs", "null");
+    choice.end(&mut out);
+    choices.end(&mut out);
+    document.key(&mut out, "usage");
+    usage(&gathered.counts, &mut out);
+    document.end(&mut out);
+    out
+}
+
+impl WrittenCall {
+    fn write(&self, frame: &AnswerFrame, out: &mut Vec<u8>) {
+        let is_free = frame.free_tools.contains(&self.name);
+        let kind = if is_free { "custom" } else { "function" };
+        let mut object = Members::object(out);
+        object.text(out, "id", &self.id);
+        object.text(out, "type", kind);
+        object.key(out, kind);
+        let mut inner = Members::object(out);
+        inner.text(out, "name", &self.name);
+        match is_free {
+            true => inner.text(out, "input", &kit::unwrap_free(&self.input)),
+            false if self.input.is_empty() => inner.text(out, "arguments", "{}"),
+            false => inner.text(out, "arguments", &self.input),
+        }
+        inner.end(out);
+        if let Some(seal) = &self.seal {
+            extra_content(seal, &mut object, out);
+        }
+        object.end(out);
+    }
+}
+
+/// The seal of a call, where Gemini's compatible API has its signature.
+pub(super) fn extra_content(seal: &str, object: &mut Members, out: &mut Vec<u8>) {
+    let signature = seal::open(Maker::Gemini, seal).unwrap_or(seal);
+    object.key(out, "extra_content");
+    let mut extra = Members::object(out);
+    extra.key(out, "google");
+    let mut google = Members::object(out);
+    google.text(out, "thought_signature", signature);
+    google.end(out);
+    extra.end(out);
+}

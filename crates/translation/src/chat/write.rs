@@ -1,0 +1,517 @@
+//! Parts as a chat completion for an upstream.
+
+use std::borrow::Cow;
+
+use crate::dialect::{ChatStyle, Losses, TranslationTarget, Untranslatable};
+use crate::json::Members;
+use crate::kit;
+use crate::part::{
+    AnswerFormat, ContentPart, Effort, MediaPart, PromptPart, Reasoning, Sampling, Source, Speaker,
+    Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
+};
+use crate::seal::{self, Maker};
+
+/// Stop sequences at most.
+const STOP_MAX: usize = 4;
+/// The longest name of a customer's user that OpenAI takes, in bytes.
+const USER_BYTES_MAX: usize = 64;
+
+pub(super) fn request(
+    parts: &[PromptPart<'_>],
+    target: &TranslationTarget,
+    losses: &mut Losses,
+) -> Result<Vec<u8>, Untranslatable> {
+    let mut out = Vec::with_capacity(1024);
+    let mut members = Members::object(&mut out);
+    members.key(&mut out, "messages");
+    messages(parts, target, &mut out)?;
+    tools(parts, target, &mut members, &mut out);
+    let mut settings = ChatSettings { target, losses, members: &mut members, out: &mut out };
+    for part in parts {
+        settings.part(part)?;
+    }
+    if target.streams {
+        members.raw(&mut out, "stream", "true");
+        members.raw(&mut out, "stream_options", r#"{"include_usage":true}"#);
+    }
+    members.end(&mut out);
+    Ok(out)
+}
+
+/// Top-level fields beside messages and tools.
+struct ChatSettings<'w> {
+    target: &'w TranslationTarget,
+    losses: &'w mut Losses,
+    members: &'w mut Members,
+    out: &'w mut Vec<u8>,
+}
+
+impl ChatSettings<'_> {
+    fn part(&mut self, part: &PromptPart<'_>) -> Result<(), Untranslatable> {
+        let is_openai = self.target.chat == ChatStyle::Openai;
+        match part {
+            PromptPart::OutputMax(tokens) => {
+                let field = if is_openai { "max_completion_tokens" } else { "max_tokens" };
+                self.members.integer(self.out, field, *tokens);
+            }
+            PromptPart::Stop(texts) => self.stop(texts)?,
+            PromptPart::Format(format) => self.format(format),
+            PromptPart::Thinking(Thinking::Adaptive) => {}
+            PromptPart::Thinking(thinking) if is_openai => {
+                let word = match thinking {
+                    Thinking::Effort(effort) => kit::effort_word(*effort),
+                    Thinking::Budget(tokens) => kit::effort_word(kit::effort_of(*tokens)),
+                    Thinking::Off | Thinking::Adaptive => return self.drop_hint("thinking"),
+                };
+                self.members.text(self.out, "reasoning_effort", word);
+            }
+            PromptPart::Thinking(Thinking::Effort(Effort::Low | Effort::Medium | Effort::High)) => {
+                return self.drop_hint("reasoning_effort");
+            }
+            PromptPart::Thinking(_) => return self.drop_hint("thinking"),
+            PromptPart::Sampling(sampling) => return self.sampling(*sampling),
+            PromptPart::Verbosity(word) if is_openai => {
+                self.members.text(self.out, "verbosity", word)
+            }
+            PromptPart::Verbosity(_) => return self.drop_hint("verbosity"),
+            PromptPart::CacheKey(key) if is_openai => {
+                self.members.text(self.out, "prompt_cache_key", key);
+            }
+            PromptPart::CacheKey(_) => return self.drop_hint("prompt_cache_key"),
+            PromptPart::User(user) if is_openai && user.len() <= USER_BYTES_MAX => {
+                self.members.text(self.out, "safety_identifier", user);
+            }
+            PromptPart::User(_) => return self.drop_hint("user"),
+            PromptPart::Hint(field) => return self.drop_hint(field),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn drop_hint(&mut self, field: &'static str) -> Result<(), Untranslatable> {
+        self.losses.drop_hint(self.target.mode, field)
+    }
+
+    fn stop(&mut self, texts: &[Cow<'_, str>]) -> Result<(), Untranslatable> {
+        if texts.len() > STOP_MAX {
+            return Err(Untranslatable::uncarried("stop"));
+        }
+        if texts.is_empty() {
+            return Ok(());
+        }
+        self.members.key(self.out, "stop");
+        let mut list = Members::array(self.out);
+        for text in texts {
+            list.next(self.out);
+            crate::json::push_string(self.out, text);
+        }
+        list.end(self.out);
+        Ok(())
+    }
+
+    fn format(&mut self, format: &AnswerFormat<'_>) {
+        self.members.key(self.out, "response_format");
+        let mut object = Members::object(self.out);
+        match format {
+            AnswerFormat::Json => object.text(self.out, "type", "json_object"),
+            AnswerFormat::Schema { name, description, schema, is_strict } => {
+                object.text(self.out, "type", "json_schema");
+                object.key(self.out, "json_schema");
+                let mut inner = Members::object(self.out);
+                inner.text(self.out, "name", name.as_deref().unwrap_or(kit::SCHEMA_NAME));
+                if let Some(description) = description {
+                    inner.text(self.out, "description", description);
+                }
+                inner.raw(self.out, "schema", schema);
+                if let Some(is_strict) = is_strict {
+                    inner.boolean(self.out, "strict", *is_strict);
+                }
+                inner.end(self.out);
+            }
+        }
+        object.end(self.out);
+    }
+
+    fn sampling(&mut self, sampling: Sampling) -> Result<(), Untranslatable> {
+        let field = sampling.field();
+        match sampling {
+            Sampling::TopK(_) => return self.drop_hint(field),
+            Sampling::Temperature(_) | Sampling::TopP(_) if !self.target.takes_sampling => {
+                return self.drop_hint(field);
+            }
+            Sampling::Temperature(number)
+            | Sampling::TopP(number)
+            | Sampling::PresencePenalty(number)
+            | Sampling::FrequencyPenalty(number) => {
+                self.members.key(self.out, field);
+                crate::json::push_number(self.out, number);
+            }
+            Sampling::Seed(seed) => self.members.raw(self.out, field, &seed.to_string()),
+        }
+        Ok(())
+    }
+}
+
+fn tools(
+    parts: &[PromptPart<'_>],
+    target: &TranslationTarget,
+    members: &mut Members,
+    out: &mut Vec<u8>,
+) {
+    let mut all = parts.iter().filter_map(|part| match part {
+        PromptPart::Tool(tool) => Some(tool),
+        _ => None,
+    });
+    let Some(first) = all.next() else { return };
+    members.key(out, "tools");
+    let mut list = Members::array(out);
+    for one in std::iter::once(first).chain(all) {
+        list.next(out);
+        tool(one, target, out);
+    }
+    list.end(out);
+    for part in parts {
+        match part {
+            PromptPart::ToolChoice(choice) => {
+                members.key(out, "tool_choice");
+                tool_choice(choice, out);
+            }
+            PromptPart::ParallelTools(may) => members.boolean(out, "parallel_tool_calls", *may),
+            _ => {}
+        }
+    }
+}
+
+fn tool(tool: &Tool<'_>, target: &TranslationTarget, out: &mut Vec<u8>) {
+    let is_custom = tool.is_free && target.chat == ChatStyle::Openai;
+    let kind = if is_custom { "custom" } else { "function" };
+    let mut object = Members::object(out);
+    object.text(out, "type", kind);
+    object.key(out, kind);
+    let mut inner = Members::object(out);
+    inner.text(out, "name", &tool.name);
+    if let Some(description) = &tool.description {
+        inner.text(out, "description", description);
+    }
+    if tool.is_free && !is_custom {
+        inner.raw(out, "parameters", kit::FREE_SCHEMA);
+    }
+    if let Some(schema) = &tool.schema {
+        inner.raw(out, "parameters", schema);
+    }
+    if let Some(is_strict) =
+        tool.is_strict.filter(|strict| *strict || target.chat == ChatStyle::Openai)
+    {
+        inner.boolean(out, "strict", is_strict);
+    }
+    inner.end(out);
+    object.end(out);
+}
+
+fn tool_choice(choice: &ToolChoice<'_>, out: &mut Vec<u8>) {
+    let word = match choice {
+        ToolChoice::Auto => "auto",
+        ToolChoice::None => "none",
+        ToolChoice::Any => "required",
+        ToolChoice::Named(name) => {
+            let mut object = Members::object(out);
+            object.text(out, "type", "function");
+            object.key(out, "function");
+            let mut inner = Members::object(out);
+            inner.text(out, "name", name);
+            inner.end(out);
+            object.end(out);
+            return;
+        }
+    };
+    crate::json::push_string(out, word);
+}
+
+/// What one message is made of.
+#[derive(Default)]
+struct Gathered<'p> {
+    instructions: Vec<&'p Text<'p>>,
+    reasoning: Vec<&'p Reasoning<'p>>,
+    content: Vec<&'p ContentPart<'p>>,
+    calls: Vec<&'p ToolCall<'p>>,
+    results: Vec<&'p ToolResult<'p>>,
+}
+
+fn messages(
+    parts: &[PromptPart<'_>],
+    target: &TranslationTarget,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
+    let mut list = Members::array(out);
+    let (mut role, mut gathered) = (Speaker::User, Gathered::default());
+    for part in parts {
+        match part {
+            PromptPart::Instruction(text) => {
+                if gathered.has_turn() {
+                    std::mem::take(&mut gathered).write(role, target, &mut list, out)?;
+                }
+                gathered.instructions.push(text);
+            }
+            PromptPart::Turn(next) => {
+                // Results of tools and what a user says behind them are one turn.
+                let goes_on = *next == Speaker::User
+                    && role == Speaker::User
+                    && gathered.instructions.is_empty()
+                    && gathered.has_only_results();
+                if !goes_on {
+                    std::mem::take(&mut gathered).write(role, target, &mut list, out)?;
+                }
+                role = *next;
+            }
+            PromptPart::Content(content) => gathered.content.push(content),
+            PromptPart::Reasoning(reasoning) => gathered.reasoning.push(reasoning),
+            PromptPart::ToolCall(call) => gathered.calls.push(call),
+            PromptPart::ToolResult(result) => gathered.results.push(result),
+            _ => {}
+        }
+    }
+    gathered.write(role, target, &mut list, out)?;
+    list.end(out);
+    Ok(())
+}
+
+impl Gathered<'_> {
+    fn has_turn(&self) -> bool {
+        !(self.content.is_empty()
+            && self.calls.is_empty()
+            && self.results.is_empty()
+            && self.reasoning.is_empty())
+    }
+
+    fn has_only_results(&self) -> bool {
+        self.content.is_empty() && self.calls.is_empty() && self.reasoning.is_empty()
+    }
+
+    fn write(
+        self,
+        role: Speaker,
+        target: &TranslationTarget,
+        list: &mut Members,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Untranslatable> {
+        if !self.instructions.is_empty() {
+            list.next(out);
+            let role = if target.chat == ChatStyle::Openai { "developer" } else { "system" };
+            let mut message = message(role, out);
+            let texts: Vec<&str> = self.instructions.iter().map(|text| &*text.text).collect();
+            // Chat templates of open models take one text at the beginning.
+            message.text(out, "content", &texts.join("\n\n"));
+            message.end(out);
+        }
+        match role {
+            Speaker::Assistant if self.has_turn() => {
+                list.next(out);
+                self.assistant(target, out)
+            }
+            Speaker::User if self.has_turn() => self.user(list, out),
+            Speaker::Assistant | Speaker::User => Ok(()),
+        }
+    }
+
+    fn assistant(
+        self,
+        target: &TranslationTarget,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Untranslatable> {
+        let mut message = message("assistant", out);
+        let (mut texts, mut refusals) = (Vec::new(), Vec::new());
+        for content in &self.content {
+            match content {
+                ContentPart::Text(text) => texts.push(&*text.text),
+                ContentPart::Refusal(text) => refusals.push(&**text),
+                ContentPart::Image(_) | ContentPart::File(_) | ContentPart::Audio(_) => {
+                    return Err(Untranslatable::uncarried(
+                        "messages.content: media of the assistant",
+                    ));
+                }
+            }
+        }
+        message.key(out, "content");
+        match &texts[..] {
+            [] => out.extend_from_slice(b"null"),
+            texts => crate::json::push_string(out, &texts.concat()),
+        }
+        if !refusals.is_empty() {
+            message.text(out, "refusal", &refusals.concat());
+        }
+        let own = |one: &&&Reasoning<'_>| {
+            one.seal.as_deref().is_some_and(|seal| seal::open(Maker::Chat, seal).is_some())
+        };
+        let thoughts: Vec<&str> = self.reasoning.iter().filter(own).map(|one| &*one.text).collect();
+        if !thoughts.is_empty() {
+            message.text(out, "reasoning_content", &thoughts.concat());
+        }
+        if !self.calls.is_empty() {
+            message.key(out, "tool_calls");
+            let mut list = Members::array(out);
+            for call in &self.calls {
+                list.next(out);
+                tool_call(call, target, out)?;
+            }
+            list.end(out);
+        }
+        message.end(out);
+        Ok(())
+    }
+
+    fn user(self, list: &mut Members, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+        let mut shown: Vec<Cow<'_, ContentPart<'_>>> = Vec::new();
+        for result in &self.results {
+            list.next(out);
+            tool_result(result, &mut shown, out);
+        }
+        shown.extend(self.content.iter().map(|content| Cow::Borrowed(*content)));
+        if shown.is_empty() {
+            return Ok(());
+        }
+        list.next(out);
+        let mut message = message("user", out);
+        message.key(out, "content");
+        match &shown[..] {
+            [one] if let ContentPart::Text(text) = one.as_ref() => {
+                crate::json::push_string(out, &text.text);
+            }
+            all => {
+                let mut parts = Members::array(out);
+                for one in all {
+                    parts.next(out);
+                    content(one, out)?;
+                }
+                parts.end(out);
+            }
+        }
+        message.end(out);
+        Ok(())
+    }
+}
+
+fn message(role: &str, out: &mut Vec<u8>) -> Members {
+    let mut message = Members::object(out);
+    message.text(out, "role", role);
+    message
+}
+
+/// A message of a tool has text alone. What else came out goes into `shown`, behind a text that says
+/// where it belongs.
+fn tool_result<'p>(
+    result: &ToolResult<'p>,
+    shown: &mut Vec<Cow<'p, ContentPart<'p>>>,
+    out: &mut Vec<u8>,
+) {
+    let mut message = message("tool", out);
+    message.text(out, "tool_call_id", &result.id);
+    let mut texts: Vec<&str> = Vec::new();
+    let mut has_media = false;
+    for content in &result.content {
+        match content {
+            ContentPart::Text(text) => texts.push(&text.text),
+            ContentPart::Refusal(text) => texts.push(text),
+            media => {
+                if !std::mem::replace(&mut has_media, true) {
+                    let text = format!("The tool call {} has shown:", result.id).into();
+                    let label = ContentPart::Text(Text { text, cache: None });
+                    shown.push(Cow::Owned(label));
+                }
+                shown.push(Cow::Owned(media.clone()));
+            }
+        }
+    }
+    let text = texts.join("\n");
+    message.text(out, "content", &kit::marked_output(&text, result.is_error));
+    message.end(out);
+}
+
+fn tool_call(
+    call: &ToolCall<'_>,
+    target: &TranslationTarget,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
+    let is_custom = call.is_free && target.chat == ChatStyle::Openai;
+    let kind = if is_custom { "custom" } else { "function" };
+    let mut object = Members::object(out);
+    object.text(out, "id", &call.id);
+    object.text(out, "type", kind);
+    object.key(out, kind);
+    let mut inner = Members::object(out);
+    inner.text(out, "name", &call.name);
+    if is_custom {
+        inner.text(out, "input", &call.input);
+    } else {
+        inner.text(out, "arguments", &kit::object_input(call)?);
+    }
+    inner.end(out);
+    if let Some(signature) = call.seal.as_deref().and_then(|it| seal::open(Maker::Gemini, it)) {
+        object.key(out, "extra_content");
+        let mut extra = Members::object(out);
+        extra.key(out, "google");
+        let mut google = Members::object(out);
+        google.text(out, "thought_signature", signature);
+        google.end(out);
+        extra.end(out);
+    }
+    object.end(out);
+    Ok(())
+}
+
+fn content(content: &ContentPart<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+    let mut object = Members::object(out);
+    match content {
+        ContentPart::Text(Text { text, .. }) | ContentPart::Refusal(text) => {
+            object.text(out, "type", "text");
+            object.text(out, "text", text);
+        }
+        ContentPart::Image(media) => {
+            object.text(out, "type", "image_url");
+            object.key(out, "image_url");
+            let mut inner = Members::object(out);
+            inner.text(out, "url", &url(media, "image")?);
+            if let Some(detail) = &media.detail {
+                inner.text(out, "detail", detail);
+            }
+            inner.end(out);
+        }
+        ContentPart::Audio(media) => {
+            object.text(out, "type", "input_audio");
+            object.key(out, "input_audio");
+            let Source::Inline { media_type, data } = &media.source else {
+                return Err(Untranslatable::uncarried("messages.content: audio by URL"));
+            };
+            let mut inner = Members::object(out);
+            inner.text(out, "data", data);
+            inner.text(out, "format", media_type.strip_prefix("audio/").unwrap_or(media_type));
+            inner.end(out);
+        }
+        ContentPart::File(MediaPart { source: Source::Plain(text), .. }) => {
+            object.text(out, "type", "text");
+            object.text(out, "text", text);
+        }
+        ContentPart::File(media) => {
+            object.text(out, "type", "file");
+            object.key(out, "file");
+            let Source::Inline { media_type, data } = &media.source else {
+                return Err(Untranslatable::uncarried("messages.content: a document by URL"));
+            };
+            let mut inner = Members::object(out);
+            inner.text(out, "filename", media.name.as_deref().unwrap_or(kit::FILE_NAME));
+            inner.text(out, "file_data", &kit::to_data_url(media_type, data));
+            inner.end(out);
+        }
+    }
+    object.end(out);
+    Ok(())
+}
+
+fn url<'m>(media: &'m MediaPart<'_>, what: &str) -> Result<Cow<'m, str>, Untranslatable> {
+    match &media.source {
+        Source::Url(url) => Ok(Cow::Borrowed(url)),
+        Source::Inline { media_type, data } => Ok(kit::to_data_url(media_type, data).into()),
+        Source::Plain(_) => {
+            Err(Untranslatable::uncarried(format!("messages.content: {what} as text")))
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What a dialect must be able to do: read and write requests, answers, streams and failures.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
+
+/// One protocol for talking to language models, on both of its sides: the customers' (it reads requests
+/// and writes answers) and the upstreams' (it writes requests and reads answers).
+pub trait Dialect: Sync + fmt::Debug {
+    /// Reads a customer's request.
+    ///
+    /// # Errors
+    /// The field that is malformed, or that means or costs something which no other dialect can say.
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable>;
+
+    /// Writes a request for an upstream. What it cannot carry is a loss: hints go into `losses`,
+    /// anything else is refused.
+    ///
+    /// # Errors
+    /// The part that this dialect has no words for.
+    fn write_request(
+        &self,
+        parts: &[PromptPart<'_>],
+        target: &TranslationTarget,
+        losses: &mut Losses,
+    ) -> Result<Vec<u8>, Untranslatable>;
+
+    /// Reads an upstream's whole answer.
+    ///
+    /// # Errors
+    /// It is not an answer of this dialect.
+    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed>;
+
+    /// Writes a whole answer for a customer.
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8>;
+
+    /// What reads an upstream's stream.
+    fn stream_reader(&self) -> Box<dyn ReadStream>;
+
+    /// What writes a stream for a customer.
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream>;
+
+    /// Reads what an upstream says with a status of 400 or above.
+    fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure;
+}
+
+/// A request as its dialect reads it.
+#[derive(Clone, Debug)]
+pub struct TranslatableRequest<'a> {
+    /// What it is made of, in order.
+    pub parts: Vec<PromptPart<'a>>,
+    /// What its answer needs to know.
+    pub frame: AnswerFrame,
+}
+
+/// What an answer must know of its request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnswerFrame {
+    /// The model, as the customer calls it.
+    pub model: String,
+    /// The customer wants events.
+    pub streams: bool,
+    /// The customer wants the usage at the end of a stream, where the dialect leaves that to them.
+    pub shows_usage: bool,
+    /// Tools that take free text: their inputs are unwrapped by [`crate::kit::unwrap_free`].
+    pub free_tools: Vec<String>,
+    /// Members that the dialect repeats in its answer, as JSON without the braces, each followed by a
+    /// comma.
+    pub repeated: String,
+    /// Seconds since 1970, for dialects whose answers say when they were made. Whoever translates
+    /// fills it in.
+    pub created: u64,
+    /// A random word for ids in answers. Whoever translates fills it in.
+    pub nonce: String,
+}
+
+/// What is known of the upstream's model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TranslationTarget {
+    /// Whether hints that have no words there are dropped or refused.
+    pub mode: Mode,
+    /// How the model is told how much to think.
+    pub thinking: ThinkingStyle,
+    /// Whether the model takes `temperature`, `top_p` and `top_k`. The newest of some providers refuse
+    /// them.
+    pub takes_sampling: bool,
+    /// Whether the upstream speaks OpenAI's chat as OpenAI does now, or as those who copied it do.
+    pub chat: ChatStyle,
+    /// The most tokens that the model can put out: where a dialect must be told and the customer has
+    /// not said.
+    pub output_max: u64,
+    /// Whether the prompt is marked for the upstream's cache where the customer's dialect has no marks.
+    pub caches: bool,
+    /// The answer is to come as events.
+    pub streams: bool,
+}
+
+/// What happens with hints that cannot be carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// They are dropped and named.
+    #[default]
+    Lenient,
+    /// The request is refused.
+    Strict,
+}
+
+/// How a model of Anthropic's protocol is told how much to think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThinkingStyle {
+    /// By `output_config.effort` and adaptive thinking, as models since Opus 4.6 have it.
+    #[default]
+    Effort,
+    /// By `budget_tokens`, as models before them have it.
+    Budget,
+}
+
+/// Which chat completions an upstream speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChatStyle {
+    /// Those that every copy understands: `max_tokens`, `system`.
+    #[default]
+    Common,
+    /// OpenAI's own: `max_completion_tokens`, `developer`.
+    Openai,
+}
+
+impl Default for TranslationTarget {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            thinking: ThinkingStyle::default(),
+            takes_sampling: true,
+            chat: ChatStyle::default(),
+            output_max: 4096,
+            caches: false,
+            streams: false,
+        }
+    }
+}
+
+/// Fields that did not go upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses(Vec<Cow<'static, str>>);
+
+impl Losses {
+    /// Notes that a hint is not carried.
+    ///
+    /// # Errors
+    /// Its name, where nothing may be dropped.
+    pub fn drop_hint(&mut self, mode: Mode, field: &'static str) -> Result<(), Untranslatable> {
+        if mode == Mode::Strict {
+            return Err(Untranslatable::uncarried(field));
+        }
+        if !self.0.iter().any(|known| known == field) {
+            self.0.push(field.into());
+        }
+        Ok(())
+    }
+
+    /// The fields, in the order in which they were met.
+    #[must_use]
+    pub fn fields(&self) -> &[Cow<'static, str>] {
+        &self.0
+    }
+}
+
+/// Why a request is not translated: the customer reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untranslatable {
+    /// The field at fault, such as `messages[2].content`.
+    pub field: Cow<'static, str>,
+    /// What is wrong, as a whole sentence.
+    pub message: String,
+}
+
+impl Untranslatable {
+    /// A field that the upstream's dialect has no words for.
+    #[must_use]
+    pub fn uncarried(field: impl Into<Cow<'static, str>>) -> Self {
+        let field = field.into();
+        let message = format!(
+            "`{field}` cannot be carried to this model, whose provider speaks another protocol."
+        );
+        Self { field, message }
+    }
+
+    /// A field that is not what it should be, such as "a string".
+    #[must_use]
+    pub fn malformed(field: impl Into<Cow<'static, str>>, wanted: &str) -> Self {
+        let field = field.into();
+        let message = format!("`{field}` must be {wanted}.");
+        Self { field, message }
+    }
+}
+
+/// An upstream's answer that is none of its dialect: what is wrong, for the operator's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(pub String);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Reads an upstream's stream, event by event.
+pub trait ReadStream: Send + Sync {
+    /// Takes the data of one event, and hands on what it says. Comments and empty events never come
+    /// here.
+    ///
+    /// # Errors
+    /// It is no event of this dialect.
+    fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed>;
+
+    /// The upstream ended the stream in an orderly way, with or without the dialect's last event: hands
+    /// on what was held back.
+    fn finish(&mut self, out: &mut dyn FnMut(AnswerPart<'_>));
+}
+
+/// Writes a stream for a customer.
+pub trait WriteStream: Send + Sync {
+    /// Writes the events for one piece of the answer behind what `out` has, each ended by a blank line.
+    fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>);
+}

@@ -1,0 +1,94 @@
+//! Reading and writing JSON without losing bytes that must stay as they are.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Reads a value of this type; `None` for what is none.
+pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+/// The text of a value that is a string.
+pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
+    read::<Borrowed<'_>>(value.get()).map(|text| text.0)
+}
+
+/// A string that is borrowed where it has no escapes. A `Cow` behind an `Option` or in a `Vec` never is.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Borrowed<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// Writes a string with its quotes.
+pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
+    // A string is always valid JSON, and a vector takes all.
+    drop(serde_json::to_writer(out, text));
+}
+
+/// Writes a number as short as it can be read back.
+pub(crate) fn push_number(out: &mut Vec<u8>, number: f64) {
+    out.extend_from_slice(number.to_string().as_bytes());
+}
+
+/// An object or an array that is being written: it knows where commas go.
+#[derive(Debug)]
+pub(crate) struct Members {
+    is_first: bool,
+    close: u8,
+}
+
+impl Members {
+    /// Begins an object behind what is written.
+    pub(crate) fn object(out: &mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { is_first: true, close: b'}' }
+    }
+
+    /// Begins an array behind what is written.
+    pub(crate) fn array(out: &mut Vec<u8>) -> Self {
+        out.push(b'[');
+        Self { is_first: true, close: b']' }
+    }
+
+    /// The place of the next element of an array.
+    pub(crate) fn next(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::take(&mut self.is_first) {
+            out.push(b',');
+        }
+    }
+
+    /// The key of the next member of an object, whose value the caller writes. The key needs no escape.
+    pub(crate) fn key(&mut self, out: &mut Vec<u8>, key: &str) {
+        self.next(out);
+        out.push(b'"');
+        out.extend_from_slice(key.as_bytes());
+        out.extend_from_slice(b"\":");
+    }
+
+    /// A member whose value is a string.
+    pub(crate) fn text(&mut self, out: &mut Vec<u8>, key: &str, value: &str) {
+        self.key(out, key);
+        push_string(out, value);
+    }
+
+    /// A member whose value is JSON already.
+    pub(crate) fn raw(&mut self, out: &mut Vec<u8>, key: &str, value: &str) {
+        self.key(out, key);
+        out.extend_from_slice(value.as_bytes());
+    }
+
+    /// A member whose value is an integer.
+    pub(crate) fn integer(&mut self, out: &mut Vec<u8>, key: &str, value: u64) {
+        self.raw(out, key, &value.to_string());
+    }
+
+    /// A member whose value is a boolean.
+    pub(crate) fn boolean(&mut self, out: &mut Vec<u8>, key: &str, value: bool) {
+        self.raw(out, key, if value { "true" } else { "false" });
+    }
+
+    /// Ends the object or the array.
+    pub(crate) fn end(self, out: &mut Vec<u8>) {
+        out.push(self.close);
+    }
+}

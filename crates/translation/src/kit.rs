@@ -1,0 +1,383 @@
+//! What several dialects need.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
+use crate::dialect::Untranslatable;
+use crate::json::{self, Members};
+use crate::part::{
+    AnswerFormat, AnswerPart, Cache, Effort, FailureKind, PromptPart, Reasoning, Source, Tool,
+    ToolCall, UpstreamFailure,
+};
+use crate::seal::{self, Maker};
+
+/// The schema of a tool that takes free text, in dialects that know JSON objects only.
+pub(crate) const FREE_SCHEMA: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as free text."}},"required":["input"],"additionalProperties":false}"#;
+/// The schema of a tool that takes nothing.
+pub(crate) const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
+
+/// Free text as the JSON object of [`FREE_SCHEMA`].
+pub(crate) fn wrap_free(text: &str) -> String {
+    let mut out = Vec::new();
+    let mut object = Members::object(&mut out);
+    object.text(&mut out, "input", text);
+    object.end(&mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// The free text in a JSON object of [`FREE_SCHEMA`]; a model that wrote something else meant all of it.
+#[must_use]
+pub fn unwrap_free(input: &str) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct Wrapped<'a> {
+        #[serde(borrow)]
+        input: Cow<'a, str>,
+    }
+    json::read::<Wrapped<'_>>(input).map_or(Cow::Borrowed(input), |wrapped| wrapped.input)
+}
+
+/// Media type and base64 data of a `data:` URL; `None` for what is no such URL.
+pub(crate) fn data_url(url: &str) -> Option<(&str, &str)> {
+    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+    let media_type = head.strip_suffix(";base64")?;
+    Some((media_type.split(';').next().unwrap_or(media_type), data))
+}
+
+/// The `data:` URL of bytes in base64.
+pub(crate) fn to_data_url(media_type: &str, data: &str) -> String {
+    format!("data:{media_type};base64,{data}")
+}
+
+/// How much of the output a model may think, where one word is to become a number of tokens. Anthropic's
+/// least is 1,024.
+pub(crate) fn budget_of(effort: Effort) -> u64 {
+    match effort {
+        Effort::Minimal => 1024,
+        Effort::Low => 4096,
+        Effort::Medium => 10_240,
+        Effort::High => 24_576,
+        Effort::ExtraHigh => 32_768,
+        Effort::Max => 63_999,
+    }
+}
+
+/// The word for a number of tokens.
+pub(crate) fn effort_of(budget: u64) -> Effort {
+    match budget {
+        0..=2048 => Effort::Minimal,
+        2049..=6144 => Effort::Low,
+        6145..=16_384 => Effort::Medium,
+        _ => Effort::High,
+    }
+}
+
+/// The effort that a word of OpenAI's or Anthropic's stands for.
+pub(crate) fn effort(word: &str) -> Option<Effort> {
+    Some(match word {
+        "minimal" => Effort::Minimal,
+        "low" => Effort::Low,
+        "medium" => Effort::Medium,
+        "high" => Effort::High,
+        "xhigh" => Effort::ExtraHigh,
+        "max" => Effort::Max,
+        _ => return None,
+    })
+}
+
+/// The word of OpenAI's for an effort.
+pub(crate) fn effort_word(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Minimal => "minimal",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::ExtraHigh | Effort::Max => "xhigh",
+    }
+}
+
+/// Where media are, by a URL of the web or one that holds them.
+pub(crate) fn source_of_url<'a>(
+    at: &FieldPath<'_>,
+    url: Cow<'a, str>,
+) -> Result<Source<'a>, Untranslatable> {
+    if !url.starts_with("data:") {
+        return Ok(Source::Url(url));
+    }
+    let inline = match &url {
+        Cow::Borrowed(url) => {
+            data_url(url).map(|(media_type, data)| (media_type.into(), data.into()))
+        }
+        Cow::Owned(url) => data_url(url)
+            .map(|(media_type, data)| (media_type.to_owned().into(), data.to_owned().into())),
+    };
+    match inline {
+        Some((media_type, data)) => Ok(Source::Inline { media_type, data }),
+        None => Err(at.malformed("a URL, or a data URL in base64")),
+    }
+}
+
+/// How long a prompt is cached, by Anthropic's `cache_control`.
+pub(crate) fn cache_control(
+    at: &FieldPath<'_>,
+    value: &RawValue,
+) -> Result<Option<Cache>, Untranslatable> {
+    if !is_given(value) {
+        return Ok(None);
+    }
+    let mut cache = Cache::Short;
+    for (key, value) in at.object(value)? {
+        let at = at.key(&key);
+        match &*key {
+            "type" if at.text(value)? == "ephemeral" => {}
+            "ttl" if !is_given(value) => {}
+            "ttl" => match &*at.text(value)? {
+                "5m" => cache = Cache::Short,
+                "1h" => cache = Cache::Long,
+                _ => return Err(at.malformed("5m or 1h")),
+            },
+            _ => return Err(at.uncarried()),
+        }
+    }
+    Ok(Some(cache))
+}
+
+/// A tool of OpenAI's: name, description, schema. The grammar of one that takes free text follows its
+/// description, as other dialects have no place for it.
+pub(crate) fn tool<'a>(
+    at: &FieldPath<'_>,
+    members: Read<'a>,
+    is_free: bool,
+) -> Result<Tool<'a>, Untranslatable> {
+    let (mut name, mut description, mut grammar) = (None, None, None);
+    let (mut schema, mut is_strict) = (None, None);
+    for (key, value) in members {
+        let at = at.key(&key);
+        match &*key {
+            "type" => {}
+            _ if !is_given(value) => {}
+            "name" => name = Some(at.text(value)?),
+            "description" => description = Some(at.text(value)?),
+            "parameters" if !is_free => schema = Some(at.json_object(value)?),
+            "strict" if !is_free => is_strict = Some(at.boolean(value)?),
+            "format" if is_free => grammar = self::grammar(&at, value)?,
+            _ => return Err(at.uncarried()),
+        }
+    }
+    if let Some(grammar) = grammar {
+        let about = description.unwrap_or_default();
+        let text = format!("{about}\n\nThe input must follow this grammar:\n{grammar}");
+        description = Some(text.trim_start().to_owned().into());
+    }
+    let name = at.needed("name", name)?;
+    Ok(Tool { name, description, schema, is_strict, is_free, cache: None })
+}
+
+/// The grammar of a tool that takes free text, if it has one.
+fn grammar<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Option<Cow<'a, str>>, Untranslatable> {
+    let members = at.object(value)?;
+    match &*at.kind(&members)? {
+        "text" => return Ok(None),
+        "grammar" => {}
+        _ => return Err(at.key("type").uncarried()),
+    }
+    let mut definition = None;
+    for (key, value) in members {
+        let inner = at.key(&key);
+        match &*key {
+            "type" | "syntax" => {}
+            "definition" => definition = Some(inner.text(value)?),
+            // Chat completions have the grammar one level deeper.
+            "grammar" => {
+                let found = inner.object(value)?.into_iter().find(|(key, _)| key == "definition");
+                let (_, text) = inner.needed("definition", found)?;
+                definition = Some(inner.key("definition").text(text)?);
+            }
+            _ => return Err(inner.uncarried()),
+        }
+    }
+    Ok(definition)
+}
+
+/// A JSON schema for answers, as OpenAI has it.
+pub(crate) fn schema_format<'a>(
+    at: &FieldPath<'_>,
+    members: Read<'a>,
+) -> Result<AnswerFormat<'a>, Untranslatable> {
+    let (mut name, mut description, mut schema, mut is_strict) = (None, None, None, None);
+    for (key, value) in members {
+        let at = at.key(&key);
+        match &*key {
+            "type" => {}
+            _ if !is_given(value) => {}
+            "name" => name = Some(at.text(value)?),
+            "description" => description = Some(at.text(value)?),
+            "schema" => schema = Some(at.json_object(value)?),
+            "strict" => is_strict = Some(at.boolean(value)?),
+            _ => return Err(at.uncarried()),
+        }
+    }
+    let schema = at.needed("schema", schema)?;
+    Ok(AnswerFormat::Schema { name, description, schema, is_strict })
+}
+
+/// The signature of a call that Gemini's compatible API puts beside it.
+pub(crate) fn thought_signature(value: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Extra<'a> {
+        #[serde(borrow)]
+        google: Google<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Google<'a> {
+        #[serde(borrow)]
+        thought_signature: Cow<'a, str>,
+    }
+    json::read::<Extra<'_>>(value.get()).map(|extra| extra.google.thought_signature)
+}
+
+/// What an upstream says with a status of 400 or above, in any of the shapes that are in use.
+pub(crate) fn failure(status: u16, body: &[u8]) -> UpstreamFailure {
+    let value = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+    let value = value.as_array().and_then(|all| all.first()).unwrap_or(&value);
+    failure_of(status, value)
+}
+
+/// What an error object says: `{"error": {"message", …}}` and its relatives.
+pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFailure {
+    let error = match &value["error"] {
+        serde_json::Value::Null => value,
+        error => error,
+    };
+    let said = [&error["message"], error, &value["message"], &error["detail"], &value["detail"]];
+    let message = said.into_iter().find_map(|one| one.as_str()).filter(|text| !text.is_empty());
+    let message = match message {
+        Some(text) => text.to_owned(),
+        None => format!("The provider refused the request ({status})."),
+    };
+    let word = |key: &str| error[key].as_str().unwrap_or_default().to_ascii_lowercase();
+    let words = [word("code"), word("type"), word("status")].join(" ");
+    let lower = message.to_ascii_lowercase();
+    let has = |all: &[&str]| all.iter().any(|one| words.contains(one) || lower.contains(one));
+    let kind = match status {
+        401 | 403 => FailureKind::Denied,
+        404 => FailureKind::NotFound,
+        429 => FailureKind::Busy,
+        500.. => FailureKind::Upstream,
+        _ if has(&[
+            "context_length",
+            "prompt is too long",
+            "context window",
+            "maximum context",
+        ]) =>
+        {
+            FailureKind::TooLong
+        }
+        _ if has(&["content_filter", "content_policy", "content management policy"]) => {
+            FailureKind::Filtered
+        }
+        _ if words.contains("rate_limit") => FailureKind::Busy,
+        _ if has(&["server_error", "api_error", "overloaded"]) => FailureKind::Upstream,
+        _ => FailureKind::Invalid,
+    };
+    let param = error["param"].as_str().map(str::to_owned);
+    UpstreamFailure { kind, message, param }
+}
+
+/// An id of a customer's dialect, such as `msg_` with a random word behind it.
+pub(crate) fn id(prefix: &str, nonce: &str) -> String {
+    [prefix, nonce].concat()
+}
+
+/// The name of a schema where a dialect needs one and the customer's has none.
+pub(crate) const SCHEMA_NAME: &str = "answer";
+/// The name of a document where a dialect needs one and the customer has given none.
+pub(crate) const FILE_NAME: &str = "document.pdf";
+
+/// The input of a call as a JSON object, in dialects that know nothing else.
+pub(crate) fn object_input<'c>(call: &'c ToolCall<'_>) -> Result<Cow<'c, str>, Untranslatable> {
+    if call.is_free {
+        return Ok(wrap_free(&call.input).into());
+    }
+    match call.input.trim() {
+        "" => Ok("{}".into()),
+        input if at::is_object(input) => Ok(Cow::Borrowed(&call.input)),
+        _ => Err(Untranslatable::malformed("arguments", "a JSON object")),
+    }
+}
+
+/// A piece of an answer that outlives the bytes that it was read from.
+pub(crate) fn owned(piece: AnswerPart<'_>) -> AnswerPart<'static> {
+    let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+    match piece {
+        AnswerPart::Begin { id, counts } => AnswerPart::Begin { id: own(id), counts },
+        AnswerPart::Text(text) => AnswerPart::Text(own(text)),
+        AnswerPart::Refusal(text) => AnswerPart::Refusal(own(text)),
+        AnswerPart::Reasoning(text) => AnswerPart::Reasoning(own(text)),
+        AnswerPart::Seal(text) => AnswerPart::Seal(own(text)),
+        AnswerPart::ToolCall { id, name, seal } => {
+            AnswerPart::ToolCall { id: own(id), name: own(name), seal: seal.map(own) }
+        }
+        AnswerPart::Input(text) => AnswerPart::Input(own(text)),
+        AnswerPart::Stop(stop) => AnswerPart::Stop(stop.into_owned()),
+        AnswerPart::End(counts) => AnswerPart::End(counts),
+        AnswerPart::Error(failure) => AnswerPart::Error(failure),
+    }
+}
+
+/// A failure as OpenAI's error document.
+pub(crate) fn openai_error(failure: &UpstreamFailure) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut document = Members::object(&mut out);
+    document.key(&mut out, "error");
+    let mut error = Members::object(&mut out);
+    error.text(&mut out, "message", &failure.message);
+    let (kind, code) = match failure.kind {
+        FailureKind::Invalid | FailureKind::NotFound => {
+            ("invalid_request_error", "invalid_request")
+        }
+        FailureKind::TooLong => ("invalid_request_error", "context_length_exceeded"),
+        FailureKind::Filtered => ("invalid_request_error", "content_policy_violation"),
+        FailureKind::Busy => ("rate_limit_error", "rate_limit_exceeded"),
+        FailureKind::Denied | FailureKind::Upstream => ("server_error", "bad_gateway"),
+    };
+    error.text(&mut out, "type", kind);
+    match &failure.param {
+        Some(param) => error.text(&mut out, "param", param),
+        None => error.raw(&mut out, "param", "null"),
+    }
+    error.text(&mut out, "code", code);
+    error.end(&mut out);
+    document.end(&mut out);
+    out
+}
+
+/// Gives calls the seals that travelled in thoughts of their own before them, in dialects whose calls
+/// have no place for one.
+pub(crate) fn attach_seals(parts: &mut Vec<PromptPart<'_>>) {
+    let mut kept = Vec::with_capacity(parts.len());
+    let mut carried = None;
+    for part in parts.drain(..) {
+        match part {
+            PromptPart::Reasoning(Reasoning { text, seal: Some(seal) })
+                if text.is_empty() && seal::open(Maker::Gemini, &seal).is_some() =>
+            {
+                carried = Some(seal);
+            }
+            PromptPart::ToolCall(call) => {
+                let seal = call.seal.clone().or(carried.take());
+                kept.push(PromptPart::ToolCall(ToolCall { seal, ..call }));
+            }
+            other => kept.push(other),
+        }
+    }
+    *parts = kept;
+}
+
+/// What a tool has put out, in dialects that cannot say beside it that the tool failed.
+pub(crate) fn marked_output(text: &str, is_error: bool) -> Cow<'_, str> {
+    let says_so = text.trim_start().to_ascii_lowercase().starts_with("error");
+    if is_error && !says_so { format!("Error: {text}").into() } else { text.into() }
+}

@@ -1,0 +1,24 @@
+//! Requests and answers of one dialect of language models in the words of another.
+//!
+//! A dialect reads what it is sent into [`part`]s and writes parts in its own words; both sides of a
+//! translation know nothing of each other, so a new dialect is one module here. Bytes in, bytes out: no
+//! I/O, no clock, and what an answer used is told by whoever meters it.
+
+// Tests fail by panicking; the product does not.
+#![deny(clippy::expect_used)]
+
+pub mod part;
+pub mod dialect;
+pub mod seal;
+pub mod kit;
+mod json;
+mod at;
+
+mod chat;
+mod messages;
+mod responses;
+pub use chat::Chat;
+pub use messages::Messages;
+pub use responses::Responses;
+#[cfg(test)]
+mod tests;

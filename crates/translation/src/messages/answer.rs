@@ -1,0 +1,321 @@
+//! A whole message: from an upstream, and for a customer.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::dialect::{AnswerFrame, Malformed};
+use crate::json::{self, Borrowed, Members};
+use crate::kit;
+use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
+use crate::seal::{self, Maker};
+
+/// A block of a message, with the fields of all of its types.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireBlock<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Borrowed<'a>,
+    #[serde(borrow)]
+    pub(super) text: Borrowed<'a>,
+    #[serde(borrow)]
+    pub(super) thinking: Borrowed<'a>,
+    #[serde(borrow)]
+    pub(super) signature: Borrowed<'a>,
+    #[serde(borrow)]
+    pub(super) data: Borrowed<'a>,
+    #[serde(borrow)]
+    pub(super) id: Borrowed<'a>,
+    #[serde(borrow)]
+    pub(super) name: Borrowed<'a>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+}
+
+impl WireBlock<'_> {
+    /// What is wrong with a block that cannot be told in other dialects.
+    pub(super) fn uncarried(&self) -> Malformed {
+        Malformed(format!("a block of type {:?}, which nobody asked for", self.kind.0))
+    }
+}
+
+#[derive(Deserialize)]
+struct WireMessageAnswer<'a> {
+    #[serde(borrow, default)]
+    id: Borrowed<'a>,
+    #[serde(borrow, default)]
+    content: Vec<WireBlock<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Borrowed<'a>>,
+    #[serde(borrow, default)]
+    stop_sequence: Option<Borrowed<'a>>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// Why a model stopped, by its `stop_reason`.
+pub(super) fn stop<'a>(reason: &str, sequence: Option<Borrowed<'a>>) -> Stop<'a> {
+    match reason {
+        "stop_sequence" => Stop::Sequence(sequence.map(|text| text.0)),
+        "tool_use" => Stop::Tools,
+        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+        "refusal" => Stop::Refused,
+        "pause_turn" => Stop::Paused,
+        _ => Stop::Done,
+    }
+}
+
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
+    let wire: WireMessageAnswer<'_> =
+        serde_json::from_slice(body).map_err(|error| Malformed(format!("no message: {error}")))?;
+    let mut out = vec![AnswerPart::Begin { id: wire.id.0, counts: Counts::default() }];
+    if let Some(error) = wire.error.filter(|error| error.get() != "null") {
+        out.push(AnswerPart::Error(failure(error)));
+        return Ok(out);
+    }
+    for block in wire.content {
+        match &*block.kind.0 {
+            "text" => out.push(AnswerPart::Text(block.text.0)),
+            "thinking" => {
+                if !block.thinking.0.is_empty() {
+                    out.push(AnswerPart::Reasoning(block.thinking.0));
+                }
+                out.push(AnswerPart::Seal(seal::wrap(Maker::Messages, &block.signature.0).into()));
+            }
+            "redacted_thinking" => {
+                out.push(AnswerPart::Seal(
+                    seal::wrap(Maker::MessagesRedacted, &block.data.0).into(),
+                ));
+            }
+            "tool_use" => {
+                let (id, name) = (block.id.0, block.name.0);
+                out.push(AnswerPart::ToolCall { id, name, seal: None });
+                out.extend(block.input.map(|input| AnswerPart::Input(input.get().into())));
+            }
+            _ => return Err(block.uncarried()),
+        }
+    }
+    let reason = wire.stop_reason.unwrap_or_default();
+    out.push(AnswerPart::Stop(stop(&reason.0, wire.stop_sequence)));
+    out.push(AnswerPart::End(Counts::default()));
+    Ok(out)
+}
+
+/// What an error says that comes with a good status.
+pub(super) fn failure(error: &RawValue) -> UpstreamFailure {
+    let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
+    let status = match value["error"]["type"].as_str() {
+        Some("overloaded_error" | "rate_limit_error") => 429,
+        Some("invalid_request_error") => 400,
+        _ => 500,
+    };
+    kit::failure_of(status, &value)
+}
+
+/// What was used, in the words of messages.
+pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let mut usage = Members::object(out);
+    usage.integer(out, "input_tokens", counts.input);
+    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
+    usage.integer(out, "cache_creation_input_tokens", written);
+    usage.integer(out, "cache_read_input_tokens", counts.cache_read);
+    usage.key(out, "cache_creation");
+    let mut creation = Members::object(out);
+    creation.integer(out, "ephemeral_5m_input_tokens", counts.cache_write);
+    creation.integer(out, "ephemeral_1h_input_tokens", counts.cache_write_1h);
+    creation.end(out);
+    usage.integer(out, "output_tokens", counts.output);
+    usage.end(out);
+}
+
+/// The word for why the model stopped.
+pub(super) fn stop_reason(stop: &Stop<'_>) -> &'static str {
+    match stop {
+        Stop::Done => "end_turn",
+        Stop::Sequence(_) => "stop_sequence",
+        Stop::Tools => "tool_use",
+        Stop::Length => "max_tokens",
+        Stop::Refused => "refusal",
+        Stop::Paused => "pause_turn",
+    }
+}
+
+/// A failure as Anthropic's error document.
+pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut document = Members::object(&mut out);
+    document.text(&mut out, "type", "error");
+    document.key(&mut out, "error");
+    let mut error = Members::object(&mut out);
+    let kind = match failure.kind {
+        FailureKind::Invalid | FailureKind::TooLong | FailureKind::Filtered => {
+            "invalid_request_error"
+        }
+        FailureKind::NotFound => "not_found_error",
+        FailureKind::Busy => "rate_limit_error",
+        FailureKind::Denied | FailureKind::Upstream => "api_error",
+    };
+    error.text(&mut out, "type", kind);
+    error.text(&mut out, "message", &failure.message);
+    error.end(&mut out);
+    document.end(&mut out);
+    out
+}
+
+/// A message that is being written, block by block.
+struct Blocks {
+    list: Members,
+    open: OpenBlock,
+}
+
+/// The block that is open, with what has come of it.
+enum OpenBlock {
+    None,
+    Text(String),
+    Thinking(String),
+    Tool { id: String, name: String, input: String },
+}
+
+impl Blocks {
+    /// Writes the open block.
+    fn close(&mut self, out: &mut Vec<u8>) {
+        match std::mem::replace(&mut self.open, OpenBlock::None) {
+            OpenBlock::None => {}
+            OpenBlock::Text(text) => {
+                self.list.next(out);
+                let mut block = Members::object(out);
+                block.text(out, "type", "text");
+                block.text(out, "text", &text);
+                block.end(out);
+            }
+            OpenBlock::Thinking(text) => self.thinking(&text, "", out),
+            OpenBlock::Tool { id, name, input } => {
+                self.list.next(out);
+                let mut block = Members::object(out);
+                block.text(out, "type", "tool_use");
+                block.text(out, "id", &id);
+                block.text(out, "name", &name);
+                let input = if input.trim().is_empty() { "{}" } else { &input };
+                block.raw(out, "input", input);
+                block.end(out);
+            }
+        }
+    }
+
+    fn thinking(&mut self, text: &str, signature: &str, out: &mut Vec<u8>) {
+        self.list.next(out);
+        let mut block = Members::object(out);
+        block.text(out, "type", "thinking");
+        block.text(out, "thinking", text);
+        block.text(out, "signature", signature);
+        block.end(out);
+    }
+
+    fn redacted(&mut self, data: &str, out: &mut Vec<u8>) {
+        self.list.next(out);
+        let mut block = Members::object(out);
+        block.text(out, "type", "redacted_thinking");
+        block.text(out, "data", data);
+        block.end(out);
+    }
+
+    /// The seal of the thoughts that are open, or of thoughts without text.
+    fn seal(&mut self, seal: &str, out: &mut Vec<u8>) {
+        let text = match std::mem::replace(&mut self.open, OpenBlock::None) {
+            OpenBlock::Thinking(text) => text,
+            other => {
+                self.open = other;
+                self.close(out);
+                String::new()
+            }
+        };
+        match shown(seal) {
+            ShownSeal::Redacted(data) => self.redacted(data, out),
+            ShownSeal::Signature(signature) => self.thinking(&text, signature, out),
+        }
+    }
+
+    /// A text, in the open block of texts or a new one.
+    fn text(&mut self, more: &str, out: &mut Vec<u8>) {
+        if let OpenBlock::Text(text) = &mut self.open {
+            text.push_str(more);
+            return;
+        }
+        self.close(out);
+        self.open = OpenBlock::Text(more.to_owned());
+    }
+}
+
+/// The seal as a customer's `signature` or `data`.
+pub(super) fn shown(seal: &str) -> ShownSeal<'_> {
+    if let Some(data) = seal::open(Maker::MessagesRedacted, seal) {
+        return ShownSeal::Redacted(data);
+    }
+    ShownSeal::Signature(seal::open(Maker::Messages, seal).unwrap_or(seal))
+}
+
+/// In which field a seal stands.
+pub(super) enum ShownSeal<'s> {
+    Signature(&'s str),
+    Redacted(&'s str),
+}
+
+pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+    if let Some(AnswerPart::Error(failure)) = answer.last() {
+        return error(failure);
+    }
+    let mut out = Vec::with_capacity(1024);
+    let mut document = Members::object(&mut out);
+    document.text(&mut out, "id", &kit::id("msg_", &frame.nonce));
+    document.text(&mut out, "type", "message");
+    document.text(&mut out, "role", "assistant");
+    document.text(&mut out, "model", &frame.model);
+    document.key(&mut out, "content");
+    let mut blocks = Blocks { list: Members::array(&mut out), open: OpenBlock::None };
+    let (mut reason, mut sequence, mut counts) = ("end_turn", None, Counts::default());
+    for piece in answer {
+        match piece {
+            AnswerPart::Begin { .. } | AnswerPart::Error(_) => {}
+            AnswerPart::Text(more) | AnswerPart::Refusal(more) => blocks.text(more, &mut out),
+            AnswerPart::Reasoning(more) => {
+                if let OpenBlock::Thinking(text) = &mut blocks.open {
+                    text.push_str(more);
+                } else {
+                    blocks.close(&mut out);
+                    blocks.open = OpenBlock::Thinking(more.clone().into_owned());
+                }
+            }
+            AnswerPart::Seal(seal) => blocks.seal(seal, &mut out),
+            AnswerPart::ToolCall { id, name, seal } => {
+                blocks.close(&mut out);
+                if let Some(seal) = seal {
+                    blocks.redacted(seal, &mut out);
+                }
+                let (id, name) = (id.clone().into_owned(), name.clone().into_owned());
+                blocks.open = OpenBlock::Tool { id, name, input: String::new() };
+            }
+            AnswerPart::Input(more) => {
+                if let OpenBlock::Tool { input, .. } = &mut blocks.open {
+                    input.push_str(more);
+                }
+            }
+            AnswerPart::Stop(stop) => {
+                reason = stop_reason(stop);
+                if let Stop::Sequence(text) = stop {
+                    sequence = text.as_deref();
+                }
+            }
+            AnswerPart::End(known) => counts = *known,
+        }
+    }
+    blocks.close(&mut out);
+    blocks.list.end(&mut out);
+    document.text(&mut out, "stop_reason", reason);
+    match sequence {
+        Some(text) => document.text(&mut out, "stop_sequence", text),
+        None => document.raw(&mut out, "stop_sequence", "null"),
+    }
+    document.key(&mut out, "usage");
+    usage(&counts, &mut out);
+    document.end(&mut out);
+    out
+}

@@ -1,0 +1,397 @@
+//! What a conversation with a language model is made of, in the words of no dialect.
+//!
+//! A request is a list of [`PromptPart`]s in the order in which its dialect writes them; an answer is a
+//! stream of [`AnswerPart`]s. Texts are those of the request or the answer, unchanged: what is JSON there
+//! (arguments, schemas) stays the same bytes here, so that prompts have the same prefix from turn to
+//! turn and an upstream's cache finds them again.
+
+use std::borrow::Cow;
+
+/// A piece of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PromptPart<'a> {
+    /// What the model is to do in every turn: `system`, `developer`, `instructions`.
+    Instruction(Text<'a>),
+    /// What follows, up to the next of these, was said by this role.
+    Turn(Speaker),
+    /// Something said in the turn that is open.
+    Content(ContentPart<'a>),
+    /// A call of a tool in the assistant's turn that is open.
+    ToolCall(ToolCall<'a>),
+    /// What a call of a tool came to, in the user's turn that is open.
+    ToolResult(ToolResult<'a>),
+    /// What the assistant thought in the turn that is open.
+    Reasoning(Reasoning<'a>),
+    /// A tool that the customer runs.
+    Tool(Tool<'a>),
+    /// Which tool is to be called.
+    ToolChoice(ToolChoice<'a>),
+    /// Whether several tools may be called in one turn.
+    ParallelTools(bool),
+    /// The most tokens of the answer, with what is thought for it.
+    OutputMax(u64),
+    /// Texts before which the answer ends.
+    Stop(Vec<Cow<'a, str>>),
+    /// How the answer is formed.
+    Format(AnswerFormat<'a>),
+    /// How much is thought before the answer.
+    Thinking(Thinking),
+    /// How words are chosen.
+    Sampling(Sampling),
+    /// Who asks, as the customer calls their user.
+    User(Cow<'a, str>),
+    /// A name for prompts that begin alike, for the upstream's cache.
+    CacheKey(Cow<'a, str>),
+    /// How long and detailed the answer is to be: `low`, `medium` or `high`.
+    Verbosity(Cow<'a, str>),
+    /// Something of the request that has no words in other dialects and changes neither what the
+    /// request means nor what it costs. The name of the field.
+    Hint(&'static str),
+}
+
+/// Who speaks in a turn of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// The customer, or a tool of the customer's.
+    User,
+    /// The model that answers the customer.
+    Assistant,
+}
+
+/// A text, and whether the prompt is to be cached up to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text<'a> {
+    /// The text as it was written.
+    pub text: Cow<'a, str>,
+    /// The prompt up to here is to be cached.
+    pub cache: Option<Cache>,
+}
+
+/// For how long a prompt is cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// The prompt is kept for five minutes.
+    Short,
+    /// The prompt is kept for an hour.
+    Long,
+}
+
+/// Something that is said or shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentPart<'a> {
+    /// A text that is said.
+    Text(Text<'a>),
+    /// The assistant's words by which it refused.
+    Refusal(Cow<'a, str>),
+    /// A picture that is shown.
+    Image(MediaPart<'a>),
+    /// A document, such as a PDF file.
+    File(MediaPart<'a>),
+    /// A recording that is played.
+    Audio(MediaPart<'a>),
+}
+
+/// A picture, a document or a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaPart<'a> {
+    /// Where its bytes are found.
+    pub source: Source<'a>,
+    /// The name of its file.
+    pub name: Option<Cow<'a, str>>,
+    /// How closely a picture is looked at: `low`, `high`, `auto`.
+    pub detail: Option<Cow<'a, str>>,
+    /// The prompt up to here is to be cached.
+    pub cache: Option<Cache>,
+}
+
+/// Where the bytes of media are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// Whoever reads it fetches it from there.
+    Url(Cow<'a, str>),
+    /// It stands in the request.
+    Inline {
+        /// The media type, such as `image/png`.
+        media_type: Cow<'a, str>,
+        /// The bytes in base64.
+        data: Cow<'a, str>,
+    },
+    /// It is a text, as documents can be.
+    Plain(Cow<'a, str>),
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCall<'a> {
+    /// By which its result is found.
+    pub id: Cow<'a, str>,
+    /// The name of the tool that is called.
+    pub name: Cow<'a, str>,
+    /// A JSON object as text, byte for byte as it was written; for a tool that takes free text, that.
+    pub input: Cow<'a, str>,
+    /// The tool takes free text instead of a JSON object.
+    pub is_free: bool,
+    /// An opaque token that belongs to the call, as Gemini signs its calls.
+    pub seal: Option<Cow<'a, str>>,
+    /// The prompt up to here is to be cached.
+    pub cache: Option<Cache>,
+}
+
+/// What a call of a tool came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolResult<'a> {
+    /// The id of the call.
+    pub id: Cow<'a, str>,
+    /// What came out: texts, pictures and documents.
+    pub content: Vec<ContentPart<'a>>,
+    /// The tool says that it failed.
+    pub is_error: bool,
+    /// The prompt up to here is to be cached.
+    pub cache: Option<Cache>,
+}
+
+/// What the assistant thought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reasoning<'a> {
+    /// The thoughts, or a summary of them; empty where only the upstream can read them.
+    pub text: Cow<'a, str>,
+    /// What the upstream needs in order to know that they are its own, wrapped as [`crate::seal`] says.
+    pub seal: Option<Cow<'a, str>>,
+}
+
+/// A tool that the customer runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool<'a> {
+    /// The name by which the model calls it.
+    pub name: Cow<'a, str>,
+    /// What it is for.
+    pub description: Option<Cow<'a, str>>,
+    /// The JSON schema of its input, byte for byte; `None` where it takes none, or free text.
+    pub schema: Option<Cow<'a, str>>,
+    /// Inputs that do not fit the schema must not come.
+    pub is_strict: Option<bool>,
+    /// It takes free text instead of a JSON object.
+    pub is_free: bool,
+    /// The prompt up to here is to be cached.
+    pub cache: Option<Cache>,
+}
+
+/// Which tool is to be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolChoice<'a> {
+    /// The model calls tools as it likes.
+    Auto,
+    /// No tool may be called.
+    None,
+    /// At least one tool is to be called.
+    Any,
+    /// The tool of this name is to be called.
+    Named(Cow<'a, str>),
+}
+
+/// How the answer is formed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerFormat<'a> {
+    /// The answer is any JSON object.
+    Json,
+    /// What fits a JSON schema.
+    Schema {
+        /// The name of the schema, where it has one.
+        name: Option<Cow<'a, str>>,
+        /// What it is for.
+        description: Option<Cow<'a, str>>,
+        /// The schema, byte for byte.
+        schema: Cow<'a, str>,
+        /// Answers that do not fit must not come.
+        is_strict: Option<bool>,
+    },
+}
+
+/// How much is thought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thinking {
+    /// Nothing is thought before the answer.
+    Off,
+    /// The model thinks as much as it likes.
+    Adaptive,
+    /// The model thinks what this word stands for.
+    Effort(Effort),
+    /// At most so many tokens.
+    Budget(u64),
+}
+
+/// How much is thought, as a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// The least that a model knows beside nothing.
+    Minimal,
+    /// Less than is usual.
+    Low,
+    /// What is usual for the model.
+    Medium,
+    /// More than is usual.
+    High,
+    /// More than `high`, where a model knows it.
+    ExtraHigh,
+    /// All that the model can.
+    Max,
+}
+
+/// A setting of how words are chosen: a hint, which an upstream without it can do without.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sampling {
+    /// `temperature`, from 0 to 2; Anthropic's ends at 1.
+    Temperature(f64),
+    /// `top_p`, from 0 to 1.
+    TopP(f64),
+    /// `top_k`, an integer above 0.
+    TopK(u64),
+    /// `seed`, which is any integer.
+    Seed(i64),
+    /// `presence_penalty`, from −2 to 2.
+    PresencePenalty(f64),
+    /// `frequency_penalty`, from −2 to 2.
+    FrequencyPenalty(f64),
+}
+
+impl Sampling {
+    /// The field's name in most dialects.
+    #[must_use]
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Temperature(_) => "temperature",
+            Self::TopP(_) => "top_p",
+            Self::TopK(_) => "top_k",
+            Self::Seed(_) => "seed",
+            Self::PresencePenalty(_) => "presence_penalty",
+            Self::FrequencyPenalty(_) => "frequency_penalty",
+        }
+    }
+}
+
+/// A piece of an answer. Pieces of one block stand together: text, then a call, then another call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerPart<'a> {
+    /// The upstream has begun. First of all, once.
+    Begin {
+        /// What the upstream calls the answer.
+        id: Cow<'a, str>,
+        /// What is known of its cost by now.
+        counts: Counts,
+    },
+    /// More of what the model says.
+    Text(Cow<'a, str>),
+    /// More of the words by which the model refuses.
+    Refusal(Cow<'a, str>),
+    /// More of what the model thinks.
+    Reasoning(Cow<'a, str>),
+    /// What the upstream needs to know these thoughts again, which end here; wrapped as
+    /// [`crate::seal`] says. Thoughts without text have only this.
+    Seal(Cow<'a, str>),
+    /// A call of a tool begins; its input follows.
+    ToolCall {
+        /// By which its result is to be named.
+        id: Cow<'a, str>,
+        /// The name of the tool that is called.
+        name: Cow<'a, str>,
+        /// An opaque token that belongs to the call.
+        seal: Option<Cow<'a, str>>,
+    },
+    /// More of the input of the call that began last: a JSON object, as text.
+    Input(Cow<'a, str>),
+    /// Why the model stopped. Once, behind all that it said.
+    Stop(Stop<'a>),
+    /// The answer is whole. Last of all.
+    End(Counts),
+    /// The upstream failed in the middle of its answer, and says why. Nothing follows.
+    Error(UpstreamFailure),
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop<'a> {
+    /// It had said all.
+    Done,
+    /// It reached one of the texts at which it was to stop, which the upstream may name.
+    Sequence(Option<Cow<'a, str>>),
+    /// It waits for tools.
+    Tools,
+    /// It reached the most tokens that it may put out.
+    Length,
+    /// It, or a filter, refused.
+    Refused,
+    /// The upstream interrupted a long turn, which may be sent again as it is.
+    Paused,
+}
+
+impl Stop<'_> {
+    /// The reason, without a part in the bytes that it was read from.
+    #[must_use]
+    pub fn into_owned(self) -> Stop<'static> {
+        match self {
+            Self::Sequence(text) => Stop::Sequence(text.map(|text| Cow::Owned(text.into_owned()))),
+            Self::Done => Stop::Done,
+            Self::Tools => Stop::Tools,
+            Self::Length => Stop::Length,
+            Self::Refused => Stop::Refused,
+            Self::Paused => Stop::Paused,
+        }
+    }
+}
+
+/// What an answer used, in disjoint kinds of input; zero where nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Tokens of input that no cache has read or written.
+    pub input: u64,
+    /// Tokens of input that a cache has read.
+    pub cache_read: u64,
+    /// Tokens of input that were written to a cache for five minutes.
+    pub cache_write: u64,
+    /// Tokens of input that were written to a cache for an hour.
+    pub cache_write_1h: u64,
+    /// Tokens of output, with those of thoughts.
+    pub output: u64,
+    /// Of the tokens of output, those of thoughts, as far as the upstream tells.
+    pub reasoning: u64,
+}
+
+impl Counts {
+    /// All input, whatever a cache did with it.
+    #[must_use]
+    pub fn input_total(&self) -> u64 {
+        [self.input, self.cache_read, self.cache_write, self.cache_write_1h]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// What an upstream says of a request that it refuses, or of an answer that it breaks off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamFailure {
+    /// What is at fault.
+    pub kind: FailureKind,
+    /// The upstream's own words.
+    pub message: String,
+    /// The field at fault, in the upstream's words, where it names one.
+    pub param: Option<String>,
+}
+
+/// What is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The request is malformed, or asks for what the upstream does not have.
+    Invalid,
+    /// The prompt is longer than the model's context.
+    TooLong,
+    /// What was asked for breaks a rule of the upstream's.
+    Filtered,
+    /// The credential, or what it may do.
+    Denied,
+    /// There is no such model, or nothing else of that name.
+    NotFound,
+    /// Too many requests at one time.
+    Busy,
+    /// The upstream itself failed.
+    Upstream,
+}

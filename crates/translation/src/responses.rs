@@ -1,0 +1,57 @@
+//! OpenAI's Responses API, without what it keeps for its customers: every request brings all of its
+//! conversation, and reasoning travels encrypted.
+//!
+//! Thoughts are `reasoning` items, whose `encrypted_content` holds the seal.
+
+mod answer;
+mod item;
+mod read;
+mod read_stream;
+mod write;
+mod write_stream;
+
+use crate::dialect::{
+    AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
+    Untranslatable, WriteStream,
+};
+use crate::kit;
+use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
+
+/// The dialect of OpenAI's Responses API.
+#[derive(Debug)]
+pub struct Responses;
+
+impl Dialect for Responses {
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
+        read::request(body)
+    }
+
+    fn write_request(
+        &self,
+        parts: &[PromptPart<'_>],
+        target: &TranslationTarget,
+        losses: &mut Losses,
+    ) -> Result<Vec<u8>, Untranslatable> {
+        write::request(parts, target, losses)
+    }
+
+    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {
+        answer::read(body)
+    }
+
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+        answer::write(answer, frame)
+    }
+
+    fn stream_reader(&self) -> Box<dyn ReadStream> {
+        Box::new(read_stream::ResponseReader::default())
+    }
+
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
+        Box::new(write_stream::ResponseWriter::new(frame))
+    }
+
+    fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
+        kit::failure(status, body)
+    }
+}

@@ -1,0 +1,383 @@
+//! A whole response: from an upstream, and for a customer.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::dialect::{AnswerFrame, Malformed};
+use crate::json::{self, Borrowed, Members};
+use crate::kit;
+use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
+use crate::responses::item;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireResponse<'a> {
+    #[serde(borrow)]
+    pub(super) id: Borrowed<'a>,
+    #[serde(borrow)]
+    status: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    output: Vec<&'a RawValue>,
+    incomplete_details: Option<WireIncomplete>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    usage: Option<WireUsage>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireIncomplete {
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct WireUsage {
+    output_tokens_details: Option<WireDetails>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct WireDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireResponse<'_> {
+    /// Of the tokens of output, those of thoughts.
+    pub(super) fn reasoning(&self) -> u64 {
+        let details = self.usage.and_then(|usage| usage.output_tokens_details);
+        details.and_then(|details| details.reasoning_tokens).unwrap_or(0)
+    }
+
+    /// Why the model stopped.
+    pub(super) fn stop(&self, has_calls: bool) -> Stop<'static> {
+        let reason = self.incomplete_details.as_ref().and_then(|it| it.reason.as_deref());
+        match (self.status.as_ref().map(|word| &*word.0), reason) {
+            (Some("incomplete"), Some("content_filter")) => Stop::Refused,
+            (Some("incomplete"), _) => Stop::Length,
+            _ if has_calls => Stop::Tools,
+            _ => Stop::Done,
+        }
+    }
+}
+
+/// What an error says that comes with a good status.
+pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
+    let error = error.and_then(|error| json::read::<serde_json::Value>(error.get()));
+    let value = serde_json::json!({"error": error});
+    let status = match value["error"]["code"].as_str() {
+        Some("rate_limit_exceeded") => 429,
+        Some("server_error") | None => 500,
+        Some(_) => 400,
+    };
+    kit::failure_of(status, &value)
+}
+
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
+    let wire: WireResponse<'_> =
+        serde_json::from_slice(body).map_err(|error| Malformed(format!("no response: {error}")))?;
+    let mut out = vec![AnswerPart::Begin { id: wire.id.0.clone(), counts: Counts::default() }];
+    if wire.error.is_some_and(|error| error.get() != "null") {
+        out.push(AnswerPart::Error(failure(wire.error)));
+        return Ok(out);
+    }
+    let mut has_calls = false;
+    for raw in &wire.output {
+        let item = item::read(raw)?;
+        has_calls |= matches!(&*item.kind.0, "function_call" | "custom_tool_call");
+        item.say(raw, &mut |piece| out.push(piece))?;
+    }
+    out.push(AnswerPart::Stop(wire.stop(has_calls)));
+    let reasoning = wire.reasoning();
+    out.push(AnswerPart::End(Counts { reasoning, ..Counts::default() }));
+    Ok(out)
+}
+
+/// What was used, in the words of responses.
+pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let mut usage = Members::object(out);
+    usage.integer(out, "input_tokens", counts.input_total());
+    usage.key(out, "input_tokens_details");
+    let mut details = Members::object(out);
+    details.integer(out, "cached_tokens", counts.cache_read);
+    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
+    details.integer(out, "cache_write_tokens", written);
+    details.end(out);
+    usage.integer(out, "output_tokens", counts.output);
+    usage.key(out, "output_tokens_details");
+    let mut details = Members::object(out);
+    details.integer(out, "reasoning_tokens", counts.reasoning);
+    details.end(out);
+    usage.integer(out, "total_tokens", counts.input_total().saturating_add(counts.output));
+    usage.end(out);
+}
+
+/// How a response stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    InProgress,
+    Completed,
+    Incomplete(&'static str),
+    Failed,
+}
+
+impl Status {
+    /// The status in which a model stops.
+    pub(super) fn after(stop: &Stop<'_>) -> Self {
+        match stop {
+            Stop::Length => Self::Incomplete("max_output_tokens"),
+            Stop::Refused => Self::Incomplete("content_filter"),
+            Stop::Done | Stop::Sequence(_) | Stop::Tools | Stop::Paused => Self::Completed,
+        }
+    }
+
+    /// The word for it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete(_) => "incomplete",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a response object says beside what it repeats.
+pub(super) struct ResponseState<'s> {
+    pub(super) status: Status,
+    /// The items of its output, with commas between them.
+    pub(super) output: &'s [u8],
+    pub(super) counts: Option<&'s Counts>,
+    pub(super) error: Option<&'s UpstreamFailure>,
+}
+
+/// Writes a response object.
+pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut Vec<u8>) {
+    let mut document = Members::object(out);
+    document.text(out, "id", &kit::id("resp_", &frame.nonce));
+    document.text(out, "object", "response");
+    document.integer(out, "created_at", frame.created);
+    document.text(out, "status", shown.status.word());
+    document.text(out, "model", &frame.model);
+    document.key(out, "output");
+    out.push(b'[');
+    out.extend_from_slice(shown.output);
+    out.push(b']');
+    document.key(out, "error");
+    match shown.error {
+        None => out.extend_from_slice(b"null"),
+        Some(failure) => {
+            let mut error = Members::object(out);
+            let code = match failure.kind {
+                FailureKind::Busy => "rate_limit_exceeded",
+                FailureKind::TooLong => "context_length_exceeded",
+                FailureKind::Invalid | FailureKind::NotFound | FailureKind::Filtered => {
+                    "invalid_prompt"
+                }
+                FailureKind::Denied | FailureKind::Upstream => "server_error",
+            };
+            error.text(out, "code", code);
+            error.text(out, "message", &failure.message);
+            error.end(out);
+        }
+    }
+    document.key(out, "incomplete_details");
+    match shown.status {
+        Status::Incomplete(reason) => {
+            let mut details = Members::object(out);
+            details.text(out, "reason", reason);
+            details.end(out);
+        }
+        _ => out.extend_from_slice(b"null"),
+    }
+    document.raw(out, "previous_response_id", "null");
+    document.raw(out, "store", "false");
+    document.raw(out, "background", "false");
+    if let Some(repeated) = frame.repeated.strip_suffix(',') {
+        out.push(b',');
+        out.extend_from_slice(repeated.as_bytes());
+    }
+    document.key(out, "usage");
+    match shown.counts {
+        Some(counts) => usage(counts, out),
+        None => out.extend_from_slice(b"null"),
+    }
+    document.end(out);
+}
+
+/// An item of the output that is being put together.
+#[derive(Clone, Debug)]
+pub(super) enum OpenItem {
+    Message { text: String, refusal: String },
+    Reasoning { text: String, seal: Option<String> },
+    Call { id: String, name: String, input: String, is_free: bool },
+}
+
+impl OpenItem {
+    /// What its id begins with.
+    pub(super) fn prefix(&self) -> &'static str {
+        match self {
+            Self::Message { .. } => "msg_",
+            Self::Reasoning { .. } => "rs_",
+            Self::Call { is_free: true, .. } => "ctc_",
+            Self::Call { .. } => "fc_",
+        }
+    }
+
+    /// The input of a call as the customer reads it.
+    pub(super) fn customers_input(&self) -> std::borrow::Cow<'_, str> {
+        match self {
+            Self::Call { input, is_free: true, .. } => kit::unwrap_free(input),
+            Self::Call { input, .. } if input.is_empty() => "{}".into(),
+            Self::Call { input, .. } => input.as_str().into(),
+            Self::Message { .. } | Self::Reasoning { .. } => "".into(),
+        }
+    }
+
+    /// Writes the item as it stands.
+    pub(super) fn write(&self, id: &str, status: &str, out: &mut Vec<u8>) {
+        let mut item = Members::object(out);
+        item.text(out, "id", id);
+        match self {
+            Self::Message { text, refusal } => {
+                item.text(out, "type", "message");
+                item.text(out, "status", status);
+                item.text(out, "role", "assistant");
+                item.key(out, "content");
+                let mut list = Members::array(out);
+                if !text.is_empty() {
+                    list.next(out);
+                    text_content(text, out);
+                }
+                if !refusal.is_empty() {
+                    list.next(out);
+                    refusal_content(refusal, out);
+                }
+                list.end(out);
+            }
+            Self::Reasoning { text, seal } => {
+                item.text(out, "type", "reasoning");
+                item.key(out, "summary");
+                let mut list = Members::array(out);
+                if !text.is_empty() {
+                    list.next(out);
+                    let mut summary = Members::object(out);
+                    summary.text(out, "type", "summary_text");
+                    summary.text(out, "text", text);
+                    summary.end(out);
+                }
+                list.end(out);
+                if let Some(seal) = seal {
+                    item.text(out, "encrypted_content", seal);
+                }
+            }
+            Self::Call { id, name, is_free, .. } => {
+                let (kind, field) = match is_free {
+                    true => ("custom_tool_call", "input"),
+                    false => ("function_call", "arguments"),
+                };
+                item.text(out, "type", kind);
+                item.text(out, "status", status);
+                item.text(out, "call_id", id);
+                item.text(out, "name", name);
+                let input = self.customers_input();
+                let is_begun = status == "in_progress";
+                item.text(out, field, if is_begun { "" } else { &input });
+            }
+        }
+        item.end(out);
+    }
+}
+
+/// A text in a message.
+pub(super) fn text_content(text: &str, out: &mut Vec<u8>) {
+    let mut content = Members::object(out);
+    content.text(out, "type", "output_text");
+    content.text(out, "text", text);
+    content.raw(out, "annotations", "[]");
+    content.raw(out, "logprobs", "[]");
+    content.end(out);
+}
+
+/// The words of a refusal in a message.
+pub(super) fn refusal_content(text: &str, out: &mut Vec<u8>) {
+    let mut content = Members::object(out);
+    content.text(out, "type", "refusal");
+    content.text(out, "refusal", text);
+    content.end(out);
+}
+
+pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+    let (mut items, mut status, mut counts) = (Vec::new(), Status::Completed, Counts::default());
+    for piece in answer {
+        match piece {
+            AnswerPart::Begin { .. } => {}
+            AnswerPart::Text(more) => match items.last_mut() {
+                Some(OpenItem::Message { text, refusal }) if refusal.is_empty() => {
+                    text.push_str(more);
+                }
+                _ => items.push(OpenItem::Message {
+                    text: more.clone().into_owned(),
+                    refusal: String::new(),
+                }),
+            },
+            AnswerPart::Refusal(more) => match items.last_mut() {
+                Some(OpenItem::Message { refusal, .. }) => refusal.push_str(more),
+                _ => items.push(OpenItem::Message {
+                    text: String::new(),
+                    refusal: more.clone().into_owned(),
+                }),
+            },
+            AnswerPart::Reasoning(more) => match items.last_mut() {
+                Some(OpenItem::Reasoning { text, seal: None }) => text.push_str(more),
+                _ => {
+                    items.push(OpenItem::Reasoning { text: more.clone().into_owned(), seal: None })
+                }
+            },
+            AnswerPart::Seal(own) => match items.last_mut() {
+                Some(OpenItem::Reasoning { seal: seal @ None, .. }) => {
+                    *seal = Some(own.clone().into_owned());
+                }
+                _ => items.push(sealed(own)),
+            },
+            AnswerPart::ToolCall { id, name, seal } => {
+                items.extend(seal.as_deref().map(sealed));
+                items.push(OpenItem::Call {
+                    id: id.clone().into_owned(),
+                    name: name.clone().into_owned(),
+                    input: String::new(),
+                    is_free: frame.free_tools.iter().any(|free| free == name),
+                });
+            }
+            AnswerPart::Input(more) => {
+                if let Some(OpenItem::Call { input, .. }) = items.last_mut() {
+                    input.push_str(more);
+                }
+            }
+            AnswerPart::Stop(stop) => status = Status::after(stop),
+            AnswerPart::End(known) => counts = *known,
+            AnswerPart::Error(failure) => return kit::openai_error(failure),
+        }
+    }
+    let mut output = Vec::new();
+    for (place, item) in items.iter().enumerate() {
+        if place > 0 {
+            output.push(b',');
+        }
+        item.write(&item_id(item, frame, place), "completed", &mut output);
+    }
+    let mut out = Vec::with_capacity(output.len() + 1024);
+    let shown = ResponseState { status, output: &output, counts: Some(&counts), error: None };
+    response(frame, &shown, &mut out);
+    out
+}
+
+/// Thoughts that only their maker can read.
+pub(super) fn sealed(seal: &str) -> OpenItem {
+    OpenItem::Reasoning { text: String::new(), seal: Some(seal.to_owned()) }
+}
+
+/// The id of an item.
+pub(super) fn item_id(item: &OpenItem, frame: &AnswerFrame, place: usize) -> String {
+    format!("{}{}{place}", item.prefix(), frame.nonce)
+}

@@ -1,0 +1,78 @@
+//! Opaque tokens of one dialect that travel in the opaque fields of another: signatures of thoughts,
+//! encrypted reasoning, signatures of calls.
+//!
+//! A seal is `tg1.<dialect>.<token>`, with the token as its upstream wrote it. Only the dialect that
+//! made it opens it; what another made is left out, as it would be refused there. Nothing is kept
+//! between requests.
+
+use std::borrow::Cow;
+
+/// What every seal begins with.
+const PREFIX: &str = "tg1.";
+
+/// Whose token a seal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// OpenAI's chat completions: an entry of `reasoning_details`, as JSON.
+    Chat,
+    /// Anthropic's `signature` of a `thinking` block.
+    Messages,
+    /// Anthropic's `data` of a `redacted_thinking` block.
+    MessagesRedacted,
+    /// OpenAI's responses: a whole `reasoning` item, as JSON.
+    Responses,
+    /// Gemini's `thoughtSignature` of a part.
+    Gemini,
+}
+
+impl Maker {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Chat => "c",
+            Self::Messages => "m",
+            Self::MessagesRedacted => "x",
+            Self::Responses => "r",
+            Self::Gemini => "g",
+        }
+    }
+}
+
+/// The token as it travels.
+#[must_use]
+pub fn wrap(maker: Maker, token: &str) -> String {
+    format!("{PREFIX}{}.{token}", maker.word())
+}
+
+/// The token, if this dialect made it.
+#[must_use]
+pub fn open(maker: Maker, seal: &str) -> Option<&str> {
+    seal.strip_prefix(PREFIX)?.strip_prefix(maker.word())?.strip_prefix('.')
+}
+
+/// Whether the text is a token of any dialect that was wrapped here.
+#[must_use]
+pub fn is_wrapped(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// What a customer of the dialect `maker` sends back: unwrapped where it travelled wrapped, else a token
+/// of that dialect itself, which is wrapped.
+#[must_use]
+pub fn of_customer<'a>(maker: Maker, token: &'a str) -> Cow<'a, str> {
+    if is_wrapped(token) { token.into() } else { wrap(maker, token).into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_maker_opens_a_seal() {
+        let seal = wrap(Maker::Messages, "a.b=");
+        assert_eq!(open(Maker::Messages, &seal), Some("a.b="));
+        assert_eq!(open(Maker::Responses, &seal), None);
+        assert_eq!(open(Maker::Messages, "a.b="), None);
+        assert_eq!(of_customer(Maker::Responses, &seal), seal);
+        assert_eq!(of_customer(Maker::Responses, "e"), "tg1.r.e");
+    }
+}
