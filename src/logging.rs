@@ -27,7 +27,7 @@ use queue::{LineQueue, Urgency};
 /// them print the headers that they handle, and with those, keys.
 const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 /// The crates of the gateway: what they say is heard at every level that is asked for.
-const OWN_CRATES: [&str; 13] = [
+const OWN_CRATES: [&str; 14] = [
     "tollgate",
     "tollgate_catalogue",
     "tollgate_config",
@@ -41,6 +41,7 @@ const OWN_CRATES: [&str; 13] = [
     "tollgate_protocols",
     "tollgate_reconcile",
     "tollgate_simulator",
+    "tollgate_translation",
 ];
 /// The target of the access log's lines.
 const ACCESS: &str = "access";

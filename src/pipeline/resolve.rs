@@ -54,19 +54,22 @@ impl Resolved {
     /// The targets of the model of this rank that this build can serve the operation over, with their
     /// codecs, best first.
     pub fn targets(&self, rank: usize) -> impl Iterator<Item = (&Arc<Target>, &'static dyn Codec)> {
-        let targets = self.model_at(rank).targets.iter();
-        targets.filter_map(|target| Some((target, codec_for(self.operation, target)?)))
+        let model = self.model_at(rank);
+        let is_translated = model.is_translated(self.operation);
+        model.targets.iter().filter_map(move |target| {
+            let dialect = target.upstream.dialect;
+            let codec = match is_translated {
+                false => protocols::codec(self.operation, dialect),
+                true => protocols::bridge(self.operation, dialect, &model.operations),
+            };
+            Some((target, codec?))
+        })
     }
 }
 
 /// The longest name of a model, in bytes: one that a wildcard takes is kept with a task. Those in
 /// models.yaml have 128 at most.
 const NAME_BYTES_MAX: usize = 256;
-
-/// The codec that speaks `operation` to the target.
-fn codec_for(operation: Operation, target: &Target) -> Option<&'static dyn Codec> {
-    protocols::codec(operation, target.upstream.dialect)
-}
 
 /// Looks the request's `model` up.
 ///
@@ -103,7 +106,7 @@ pub fn resolve(
         let error = GatewayError::new(ErrorKind::PermissionDenied, message);
         return Err(GatewayError { param: Some("model".into()), ..error });
     }
-    if !model.operations.contains(&operation.granted_by()) {
+    if !model.serves(operation) {
         let kinds: Vec<_> = model.operations.iter().map(|operation| operation.as_str()).collect();
         let message = format!(
             "The model `{}` cannot be used for {operation}; it is for {}.",
@@ -140,9 +143,7 @@ fn fallbacks(
     let listed = model.fallbacks.iter().filter_map(|id| snapshot.model(id));
     let usable = listed.filter(|model| {
         // A model that is not served now may leave its name to a pattern.
-        !model.is_wildcard()
-            && model.operations.contains(&operation.granted_by())
-            && key.may_use(&model.id, &model.id)
+        !model.is_wildcard() && model.serves(operation) && key.may_use(&model.id, &model.id)
     });
     usable.cloned().collect()
 }
@@ -155,9 +156,7 @@ fn meant<'a>(
     name: &str,
 ) -> Option<&'a str> {
     let usable = snapshot.models.iter().filter(|model| {
-        !model.is_wildcard()
-            && model.operations.contains(&operation.granted_by())
-            && key.may_use(&model.id, &model.id)
+        !model.is_wildcard() && model.serves(operation) && key.may_use(&model.id, &model.id)
     });
     closest(name, usable.map(|model| &*model.id))
 }

@@ -20,6 +20,8 @@ pub struct UpstreamRequest {
     pub authority: String,
     /// The header with the operator's credential, if the upstream asks for one.
     pub credential: Option<(&'static str, String)>,
+    /// Headers that the upstream needs, and that customers of its dialect send themselves.
+    pub headers: &'static [(&'static str, &'static str)],
     /// The body to send.
     pub body: EditedBody,
     /// Whether that is a form; else it is JSON, whatever the customer calls it.
@@ -113,6 +115,7 @@ impl UpstreamRequest {
             authority: upstream.authority.clone(),
             credential: credential
                 .map(|one| upstream.dialect.credential_header(one.secret.expose())),
+            headers: codec.headers(),
             body,
             is_form: codec.operation().takes_form(),
             pass_headers: Arc::clone(&candidate.target.pass_headers),

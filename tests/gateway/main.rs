@@ -29,5 +29,6 @@ mod rerank;
 mod responses;
 mod sim;
 mod speech;
+mod translation;
 mod videos;
 mod webhooks;

@@ -41,6 +41,7 @@ mod terms;
 mod offer;
 mod fields;
 mod server_tools;
+mod bridge;
 
 pub mod audio;
 mod dashscope;
@@ -64,6 +65,7 @@ mod pieces;
 pub mod plain;
 mod video;
 
+pub use bridge::bridge;
 pub use dialect::Dialect;
 use fields::{
     boolean, check_known, check_messages, integer, no_object, output_tokens, refuse_case_variants,
@@ -122,6 +124,11 @@ pub trait Codec: Sync + fmt::Debug {
 
     /// The path below an upstream's base URL.
     fn path(&self) -> &'static str;
+
+    /// Headers that upstreams need and a customer of another dialect does not send.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
 
     /// Whether the customer's query means something to upstreams.
     fn forwards_query(&self) -> bool {
@@ -236,13 +243,24 @@ pub trait Call: Send + Sync + fmt::Debug {
     }
 
     /// What of the request does not go upstream although it was asked for, as an answer's header says it.
-    fn left_out(&self) -> Option<&'static str> {
+    fn left_out(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    /// What a refusal of an upstream's says, where the upstream speaks another dialect than the
+    /// customer: its words are then told in the customer's.
+    fn refusal(&self, _status: u16, _body: &[u8]) -> Option<GatewayError> {
         None
     }
 
     /// The answer in the place of upstreams that have no such path.
     fn local_answer(&self) -> Option<Bytes> {
         None
+    }
+
+    /// Whether no upstream is asked at all, because [`Self::local_answer`] is all there is.
+    fn is_local(&self) -> bool {
+        false
     }
 
     /// What upstreams keep that the request refers to: it goes where that was made, and only for the

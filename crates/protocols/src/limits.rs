@@ -3,6 +3,7 @@
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
 use tollgate_money::words::{Word, words};
+pub use tollgate_translation::dialect::{ChatStyle, Mode, ThinkingStyle, TranslationTarget};
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
 const IMAGES_MAX: u32 = 10;
@@ -42,6 +43,8 @@ pub struct ModelLimits {
     pub pass: Pass,
     /// What may be asked of it because it has prices of its own.
     pub priced: Priced,
+    /// How requests of other dialects are written for the model; `None` where they are not.
+    pub translation: Option<TranslationTarget>,
 }
 
 /// What requests can ask for that has prices of its own: without them, it is refused.
@@ -124,6 +127,7 @@ impl Default for ModelLimits {
             reasoning: true,
             pass: Pass::default(),
             priced: Priced::default(),
+            translation: Some(TranslationTarget::default()),
         }
     }
 }

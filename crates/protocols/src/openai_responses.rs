@@ -2,6 +2,8 @@
 //!
 //! Fields, events and usage figures: OpenAI's API reference, "Responses" and "Streaming events".
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
 use super::counts::{CountPlace, read_counts};
@@ -111,8 +113,8 @@ impl Call for ResponsesCall {
         splice
     }
 
-    fn left_out(&self) -> Option<&'static str> {
-        self.left_out.as_ref().map(|_| "tools: web_search")
+    fn left_out(&self) -> Option<Cow<'_, str>> {
+        self.left_out.as_ref().map(|_| Cow::Borrowed("tools: web_search"))
     }
 
     fn input_ways(&self) -> InputWays {

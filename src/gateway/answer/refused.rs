@@ -46,6 +46,9 @@ pub(crate) async fn answer(
     let Some(words) = read.filter(may_be_shown) else {
         return Err(exchange.fail(own_words(status)));
     };
+    if let Some(error) = in_the_customers_dialect(exchange, status, &words) {
+        return Err(exchange.fail(error));
+    }
     if customer.has_head() {
         exchange.failure = Some(as_event(&words, status));
         return Err(Error::new_up(ErrorType::HTTPStatus(status)));
@@ -62,6 +65,16 @@ pub(crate) async fn answer(
     cors::allow(&mut header.headers, session.req_header());
     customer.send_head(session, exchange, header).await?;
     customer.send(session, exchange, words, true).await
+}
+
+/// The refusal of an upstream that speaks another dialect than the customer.
+fn in_the_customers_dialect(
+    exchange: &Exchange,
+    status: u16,
+    words: &[u8],
+) -> Option<GatewayError> {
+    let RequestStage::Sending(sending) = &exchange.stage else { return None };
+    sending.admitted.call.refusal(status, words)
 }
 
 /// All that the upstream says; `None` where it is too much, or breaks off.

@@ -87,7 +87,7 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     exchange.stamp().put_beside(&mut header.headers);
     if let RequestStage::Sending(sending) = &exchange.stage
         && let Some(left_out) = sending.admitted.call.left_out()
-        && let Ok(left_out) = HeaderValue::try_from(left_out)
+        && let Ok(left_out) = HeaderValue::try_from(&*left_out)
     {
         header.headers.insert(LEFT_OUT, left_out);
     }

@@ -164,6 +164,11 @@ fn each_field(
     for (name, value) in customers.iter().filter(|(name, _)| !stays(name)) {
         put(name, value.as_bytes())?;
     }
+    for (name, value) in request.headers {
+        if !customers.contains_key(*name) {
+            put(&HeaderName::from_static(name), value.as_bytes())?;
+        }
+    }
     if !nominated.contains(&ANTHROPIC_BETA) {
         put_betas(customers, passed, &mut put)?;
     }
@@ -227,6 +232,7 @@ mod tests {
             path: "/v1/chat/completions".to_owned(),
             authority: "api.example.com".to_owned(),
             credential: Some(("authorization", "Bearer operator".to_owned())),
+            headers: &[],
             body: bytes::Bytes::from_static(b"{}").into(),
             is_form: false,
             pass_headers: Arc::new(passed),

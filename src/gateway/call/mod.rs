@@ -47,6 +47,12 @@ pub(super) async fn answer(
     session: &mut Session,
     exchange: &mut Exchange,
 ) -> Result<()> {
+    let sending = exchange.sending()?;
+    if sending.admitted.call.is_local() {
+        let local_answer = sending.admitted.call.local_answer();
+        exchange.local_answer = local_answer;
+        return Err(exchange.fail(peer::unavailable()));
+    }
     // Each is large, and a request needs one of them only.
     let answered = match exchange.delivery() {
         // A task is not cut by the end of the process.

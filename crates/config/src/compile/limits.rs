@@ -8,7 +8,8 @@ use crate::raw;
 use crate::spans::Path;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::{
-    DOCUMENTS_MAX, ImageLimits, ModelLimits, Pass, Priced, SpeechLimits, VideoLimits,
+    ChatStyle, DOCUMENTS_MAX, ImageLimits, Mode, ModelLimits, Pass, Priced, SpeechLimits,
+    ThinkingStyle, TranslationTarget, VideoLimits,
 };
 
 /// The limits that are typed as one field, and whether it was typed.
@@ -95,6 +96,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
     let billed_by_tokens = raw.prices.output_per_1m_tokens.is_some();
     let reasoning = raw.reasoning.unwrap_or(true);
+    let translation = translation(raw);
     let raw = &raw.limits;
     let typed = typed(raw);
     for limit in &typed {
@@ -146,7 +148,32 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         reasoning,
         pass: Pass::default(),
         priced: Priced::default(),
+        translation,
     }
+}
+
+/// How requests of other dialects are written for the model.
+fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
+    let mode = match raw.translation {
+        raw::Translation::Lenient => Mode::Lenient,
+        raw::Translation::Strict => Mode::Strict,
+        raw::Translation::Off => return None,
+    };
+    let said = &raw.translated;
+    Some(TranslationTarget {
+        mode,
+        thinking: match said.thinking {
+            raw::Thinking::Effort => ThinkingStyle::Effort,
+            raw::Thinking::Budget => ThinkingStyle::Budget,
+        },
+        takes_sampling: said.sampling,
+        chat: match said.chat {
+            raw::ChatWords::Common => ChatStyle::Common,
+            raw::ChatWords::Openai => ChatStyle::Openai,
+        },
+        caches: said.caches,
+        ..TranslationTarget::default()
+    })
 }
 
 /// Notes limits that stand for models nobody knows yet. A pattern that goes on with a date fits the

@@ -39,14 +39,8 @@ pub(super) fn compile(
         let fallbacks = typed.compile(document, &path.key("fallbacks"), &id, &raw.fallbacks);
         let model = model(document, &path, id, raw, upstreams, &mut index);
         let model = Model { fallbacks, ..model };
-        let is_served = |target: &Arc<Target>| {
-            let dialect = target.upstream.dialect;
-            model
-                .operations
-                .iter()
-                .any(|operation| tollgate_protocols::is_served(*operation, dialect))
-        };
-        if model.targets.iter().any(is_served) {
+        let is_served = |target: &Arc<Target>| speaks(target, &model.operations);
+        if !model.translated.is_empty() || model.targets.iter().any(is_served) {
             models.push(Arc::new(model));
         } else if !model.targets.is_empty() {
             unserved.push(model.id.to_string());
@@ -91,7 +85,8 @@ fn model(
     let (own, headers) = pass::compile(document, at, &lists);
     let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets_at = at.key("targets");
-    let targets = targets(document, &targets_at, &id, &operations, raw.targets, upstreams, &prices);
+    let sold = Sold { operations: &operations, translates: limits.translation.is_some() };
+    let targets = targets(document, &targets_at, &id, &sold, raw.targets, upstreams, &prices);
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
     let limits = ModelLimits { pass: pass::with(own, common), priced, ..limits };
@@ -101,9 +96,11 @@ fn model(
         *index += 1;
         Arc::new(target)
     };
+    let translated = translated(&operations, &targets, &limits);
     Model {
         id: id.into(),
         operations,
+        translated,
         targets: targets.into_iter().map(&mut numbered).collect(),
         prices: Arc::new(Pricing::of_list(prices)),
         own_prices: OwnPricing::default(),
@@ -116,6 +113,35 @@ fn model(
         owned_by: owned_by.unwrap_or_default(),
         fallbacks: Vec::new(),
     }
+}
+
+/// Whether the upstream of a target speaks one of these operations itself.
+fn speaks(target: &Target, operations: &[Operation]) -> bool {
+    let dialect = target.upstream.dialect;
+    operations.iter().any(|operation| tollgate_protocols::is_served(*operation, dialect))
+}
+
+/// The operations for which requests are translated: those of prompts that no target speaks itself. A
+/// target that does is always preferred, as nothing is lost on its way.
+fn translated(
+    operations: &[Operation],
+    targets: &[Target],
+    limits: &ModelLimits,
+) -> Vec<Operation> {
+    if limits.translation.is_none() {
+        return Vec::new();
+    }
+    let is_native = |operation: Operation| {
+        operations.contains(&operation) && targets.iter().any(|target| speaks(target, &[operation]))
+    };
+    let can_be = |operation: Operation| {
+        let bridge = |target: &Target| {
+            tollgate_protocols::bridge(operation, target.upstream.dialect, operations)
+        };
+        targets.iter().any(|target| bridge(target).is_some())
+    };
+    let prompts = [Operation::Chat, Operation::Messages, Operation::Responses];
+    prompts.into_iter().filter(|one| !is_native(*one) && can_be(*one)).collect()
 }
 
 /// Notes what says how requests are read that this model does not get.
@@ -137,20 +163,30 @@ fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operation
     }
 }
 
+/// What a model is for.
+#[derive(Clone, Copy)]
+struct Sold<'a> {
+    operations: &'a [Operation],
+    /// Whether requests of other dialects are translated for it.
+    translates: bool,
+}
+
 /// The targets whose upstreams are on, best first.
 fn targets(
     document: &mut Document,
     at: &Path,
     id: &str,
-    operations: &[Operation],
+    sold: &Sold<'_>,
     raw: Vec<raw::Target>,
     upstreams: &Upstreams,
     prices: &PriceList,
 ) -> Vec<Target> {
+    let Sold { operations, translates } = *sold;
     if raw.is_empty() {
         document.note(Fault::at_key(at, "there is no target").help("such as `- upstream: openai`"));
     }
     let mut seen = HashSet::new();
+    let mut placed = Vec::with_capacity(raw.len());
     let mut targets = Vec::with_capacity(raw.len());
     for (index, raw) in raw.into_iter().enumerate() {
         let at = at.index(index);
@@ -169,7 +205,8 @@ fn targets(
             let sold = (prices, operations);
             let cost = raw.cost.as_ref();
             let cost = cost.and_then(|cost| cost::compile(document, &at.key("cost"), cost, sold));
-            check_dialect(document, &at.key("upstream"), upstream.dialect, operations, &targets);
+            check_speech(document, &at.key("upstream"), upstream.dialect, operations, &targets);
+            placed.push(PlacedTarget { at: at.key("upstream"), dialect: upstream.dialect });
             let pass_headers = Arc::default();
             targets.push(Target {
                 index: 0,
@@ -189,6 +226,7 @@ fn targets(
             document.note(Fault::at_value(&at.key("upstream"), message).maybe_help(help));
         }
     }
+    check_dialects(document, &placed, operations, translates);
     targets.sort_by_key(|target| target.priority);
     if upstreams.prefer == raw::Prefer::LeastCost {
         cost::rank(&mut targets);
@@ -196,9 +234,42 @@ fn targets(
     targets
 }
 
-/// Warns of a target that gets no calls: its upstream speaks nothing that the model is for, or answers
-/// otherwise than the targets before it.
-fn check_dialect(
+/// A target where it is typed, and what its upstream speaks.
+struct PlacedTarget {
+    at: Path,
+    dialect: Dialect,
+}
+
+/// Warns of targets that get no calls because their upstreams speak nothing that the model is for:
+/// unless requests are translated, which they are where no other target speaks it.
+fn check_dialects(
+    document: &mut Document,
+    placed: &[PlacedTarget],
+    operations: &[Operation],
+    translates: bool,
+) {
+    let is_served =
+        |operation: Operation, dialect: Dialect| tollgate_protocols::is_served(operation, dialect);
+    for PlacedTarget { at, dialect } in placed {
+        let gets_calls = operations.iter().any(|operation| {
+            let is_native = placed.iter().any(|other| is_served(*operation, other.dialect));
+            let bridge = || tollgate_protocols::bridge(*operation, *dialect, operations);
+            is_served(*operation, *dialect) || translates && !is_native && bridge().is_some()
+        });
+        let could_be = |operation: &Operation| {
+            Dialect::ALL.into_iter().any(|dialect| is_served(*operation, dialect))
+        };
+        if !gets_calls && operations.iter().any(could_be) {
+            let names: Vec<&str> = operations.iter().map(|one| one.as_str()).collect();
+            let message =
+                format!("this target gets no calls: {dialect} has no {}", names.join(", "));
+            document.note(Fault::at_value(at, message).warning());
+        }
+    }
+}
+
+/// Warns of a target that gets no calls because it answers otherwise than the targets before it.
+fn check_speech(
     document: &mut Document,
     at: &Path,
     dialect: Dialect,
@@ -208,11 +279,6 @@ fn check_dialect(
     let is_served = |dialect: Dialect| {
         operations.iter().any(|operation| tollgate_protocols::is_served(*operation, dialect))
     };
-    if !is_served(dialect) && Dialect::ALL.into_iter().any(is_served) {
-        let names: Vec<&str> = operations.iter().map(|one| one.as_str()).collect();
-        let message = format!("this target gets no calls: {dialect} has no {}", names.join(", "));
-        document.note(Fault::at_value(at, message).warning());
-    }
     // What one makes is passed on, and what the other makes is fetched from where it says.
     let other = before.iter().map(|target| target.upstream.dialect).find(|one| *one != dialect);
     if let (&[Operation::Speech], Some(other)) = (operations, other.filter(|_| is_served(dialect)))

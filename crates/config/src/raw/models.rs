@@ -79,6 +79,76 @@ pub(crate) struct Model {
     /// ending.
     #[serde(default)]
     pub(crate) pass_content: Vec<String>,
+    /// Whether requests of chat, messages and responses are translated where none of the model's
+    /// upstreams speaks what the customer speaks. Default: `lenient`.
+    #[serde(default)]
+    pub(crate) translation: Translation,
+    /// What translated requests may say to the model, which differs from model to model.
+    #[serde(default)]
+    pub(crate) translated: Translated,
+}
+
+/// Whether requests are translated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Translation {
+    /// Hints that the upstream's protocol has no words for are dropped, and named in
+    /// `x-tollgate-left-out`. Anything else that it has no words for is refused.
+    #[default]
+    Lenient,
+    /// Requests with anything that the upstream's protocol has no words for are refused.
+    Strict,
+    /// The model is used in its upstreams' own protocols only.
+    Off,
+}
+
+/// What translated requests may say to the model.
+#[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Translated {
+    /// How a model of Anthropic's protocol is told how much to think. Default: `effort`.
+    pub(crate) thinking: Thinking,
+    /// Whether the model takes `temperature`, `top_p` and `top_k`; they are hints. Default: `true`.
+    pub(crate) sampling: bool,
+    /// Which words of chat completions the upstream understands. Default: `common`.
+    pub(crate) chat: ChatWords,
+    /// Whether prompts are marked for the cache of an upstream of Anthropic's protocol where the
+    /// customer's has no marks, which costs its price for cache writes. Default: `false`, and then
+    /// requests with a `prompt_cache_key` are marked.
+    pub(crate) caches: bool,
+}
+
+impl Default for Translated {
+    fn default() -> Self {
+        Self {
+            thinking: Thinking::default(),
+            sampling: true,
+            chat: ChatWords::default(),
+            caches: false,
+        }
+    }
+}
+
+/// How a model of Anthropic's protocol is told how much to think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Thinking {
+    /// By `output_config.effort`, as models since Opus 4.6 have it.
+    #[default]
+    Effort,
+    /// By `thinking.budget_tokens`, as models before them have it.
+    Budget,
+}
+
+/// Which words of chat completions an upstream understands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ChatWords {
+    /// Those that every copy of OpenAI's API understands, such as `max_tokens` and `system`.
+    #[default]
+    Common,
+    /// Those of OpenAI itself, such as `max_completion_tokens` and `developer`.
+    Openai,
 }
 
 /// How long an answer that nobody waits for any more is read on. One that takes more is given up, and

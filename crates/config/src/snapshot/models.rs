@@ -21,6 +21,9 @@ pub struct Model {
     pub id: Arc<str>,
     /// What it can be asked to do.
     pub operations: Vec<Operation>,
+    /// What it can be asked to do beside these, or what none of its targets does by itself: requests
+    /// of these operations are translated.
+    pub translated: Vec<Operation>,
     /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
     pub targets: Vec<Arc<Target>>,
     /// The ids of models that serve a request when none of the targets can, in order. A model whose
@@ -95,6 +98,18 @@ impl Snapshot {
 }
 
 impl Model {
+    /// Whether it can be asked for the operation.
+    #[must_use]
+    pub fn serves(&self, operation: Operation) -> bool {
+        self.operations.contains(&operation.granted_by()) || self.is_translated(operation)
+    }
+
+    /// Whether requests of the operation are translated for it.
+    #[must_use]
+    pub fn is_translated(&self, operation: Operation) -> bool {
+        self.translated.contains(&operation.granted_by())
+    }
+
     /// Whether its id is a pattern: the beginning of names, and an asterisk.
     #[must_use]
     pub fn is_wildcard(&self) -> bool {
