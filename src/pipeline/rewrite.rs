@@ -1,5 +1,6 @@
 //! What goes to a target.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -8,7 +9,7 @@ use crate::balance::Candidate;
 use crate::config::snapshot::PassedHeaders;
 use crate::pipeline::Admitted;
 use crate::protocols::splice::EditedBody;
-use crate::protocols::{Codec, Collected, Content, Fault, Framing};
+use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked};
 
 /// A request as one target gets it.
 #[derive(Clone, Debug)]
@@ -44,7 +45,7 @@ pub fn rewrite(
     let splice = admitted.call.splice(admitted.resolved.name_at(target));
     let query = query.filter(|_| codec.forwards_query());
     let (mark, query) = query.map_or(("", ""), |query| ("?", query));
-    let path = format!("{}{mark}{query}", codec.path());
+    let path = format!("{}{mark}{query}", path(admitted, candidate, codec));
     Some(UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body)))
 }
 
@@ -52,6 +53,15 @@ pub fn rewrite(
 fn codec_for(admitted: &Admitted, candidate: &Candidate) -> Option<&'static dyn Codec> {
     let dialect = candidate.target.upstream.dialect;
     admitted.is_for(candidate.rank, dialect).then_some(admitted.codec)
+}
+
+/// Where the target is asked, below its upstream's prefix.
+fn path(admitted: &Admitted, candidate: &Candidate, codec: &dyn Codec) -> Cow<'static, str> {
+    codec.path_to(&PathAsked {
+        dialect: candidate.target.upstream.dialect,
+        model: admitted.resolved.name_at(&candidate.target),
+        streams: admitted.call.streams(),
+    })
 }
 
 /// The requests to a target for a call whose answer is put together from theirs. Where other targets
@@ -68,7 +78,8 @@ pub fn rewrite_collected(
         Some(call) => call.bodies(name, body).into_iter().map(EditedBody::from).collect(),
         None => vec![admitted.call.splice(name).apply(body).into()],
     };
-    let request = |body| UpstreamRequest::new(candidate, codec, codec.path(), body);
+    let path = path(admitted, candidate, codec);
+    let request = |body| UpstreamRequest::new(candidate, codec, &path, body);
     Some(bodies.into_iter().map(request).collect())
 }
 
@@ -103,7 +114,8 @@ pub fn rewrite_submit(
     let target = &candidate.target;
     let codec = codec_for(admitted, candidate)?;
     let body = admitted.call.submit()?.body(admitted.resolved.name_at(target), body);
-    Some(UpstreamRequest::new(candidate, codec, codec.path(), body.into()))
+    let path = path(admitted, candidate, codec);
+    Some(UpstreamRequest::new(candidate, codec, &path, body.into()))
 }
 
 impl UpstreamRequest {

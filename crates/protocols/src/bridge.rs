@@ -28,7 +28,7 @@ use super::openai_chat::OpenaiChat;
 use super::openai_responses::OpenaiResponses;
 use super::splice::{Splice, json_string};
 use super::sse::{self, EventAction, Events};
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms};
 
 /// The version of Anthropic's API in which requests are written.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
@@ -102,6 +102,10 @@ impl Codec for Bridge {
 
     fn path(&self) -> &'static str {
         self.upstreams.codec.path()
+    }
+
+    fn path_to(&self, asked: &PathAsked<'_>) -> Cow<'static, str> {
+        self.upstreams.codec.path_to(asked)
     }
 
     fn headers(&self) -> &'static [(&'static str, &'static str)] {

@@ -125,6 +125,12 @@ pub trait Codec: Sync + fmt::Debug {
     /// The path below an upstream's base URL.
     fn path(&self) -> &'static str;
 
+    /// The path of one request, where it is not the same for all: some providers name the model in it,
+    /// or say in it that the answer comes as events.
+    fn path_to(&self, _asked: &PathAsked<'_>) -> Cow<'static, str> {
+        Cow::Borrowed(self.path())
+    }
+
     /// Headers that upstreams need and a customer of another dialect does not send.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
@@ -144,6 +150,17 @@ pub trait Codec: Sync + fmt::Debug {
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError>;
+}
+
+/// What the path of a request can depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct PathAsked<'a> {
+    /// What the upstream speaks.
+    pub dialect: Dialect,
+    /// The model, as the upstream calls it.
+    pub model: &'a str,
+    /// The answer is to come as events.
+    pub streams: bool,
 }
 
 /// A request's body, as its operation has it.
