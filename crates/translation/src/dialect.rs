@@ -8,7 +8,7 @@ use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 /// One protocol for talking to language models, on both of its sides: the customers' (it reads requests
 /// and writes answers) and the upstreams' (it writes requests and reads answers).
 pub trait Dialect: Sync + fmt::Debug {
-    /// Reads a customer's request.
+    /// Reads a customer's request, of which somebody has checked that it is JSON.
     ///
     /// # Errors
     /// The field that is malformed, or that means or costs something which no other dialect can say.

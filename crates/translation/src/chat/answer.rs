@@ -103,7 +103,7 @@ impl<'a> WireFunction<'a> {
 impl<'a> WireCall<'a> {
     /// What Gemini's compatible API signs its calls with.
     pub(super) fn seal(&self) -> Option<Cow<'a, str>> {
-        let signature = kit::thought_signature(self.extra_content?)?;
+        let signature = kit::thought_signature(self.extra_content?.get())?;
         Some(seal::wrap(Maker::Gemini, &signature).into())
     }
 }
