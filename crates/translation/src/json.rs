@@ -10,6 +10,14 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
+/// Reads a document of this type. That it is UTF-8 is checked once, and not again with each text in it.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
+    match std::str::from_utf8(text) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(text),
+    }
+}
+
 /// The text of a value that is a string.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     read::<Borrowed<'_>>(value.get()).map(|text| text.0)

@@ -161,8 +161,8 @@ pub(super) fn call_id(answer: &str, place: usize) -> String {
 }
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
-    let wire: WireCompletion<'_> = serde_json::from_slice(body)
-        .map_err(|error| Malformed(format!("no chat completion: {error}")))?;
+    let wire: WireCompletion<'_> =
+        json::parse(body).map_err(|error| Malformed(format!("no chat completion: {error}")))?;
     let id = wire.id.unwrap_or_default().0;
     let mut out = vec![AnswerPart::Begin { id: id.clone(), counts: Counts::default() }];
     if let Some(error) = wire.error.filter(|error| error.get() != "null") {
