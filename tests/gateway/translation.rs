@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
+mod hostile;
+mod settling;
 mod wire;
 
 use wire::Customer;

@@ -11,6 +11,7 @@ mod claude_code;
 mod cli;
 mod config;
 mod deploy;
+mod foreign_models;
 mod front;
 mod handover;
 mod lifecycle;
