@@ -223,4 +223,9 @@ pub trait ReadStream: Send + Sync {
 pub trait WriteStream: Send + Sync {
     /// Writes the events for one piece of the answer behind what `out` has, each ended by a blank line.
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>);
+
+    /// Bytes of the answer that are kept because a later event repeats them.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
