@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::dialect::{AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget};
+use crate::dialect::{
+    AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget, UpstreamDialect,
+};
 use crate::part::{
     AnswerFormat, AnswerPart, ContentPart, Counts, MediaPart, PromptPart, Reasoning, Sampling,
     Source, Speaker, Stop, Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
