@@ -31,6 +31,11 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
 
     /// Reads what an upstream says with a status of 400 or above.
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure;
+
+    /// Reads the same where a header names the failure, as those of Amazon's services do.
+    fn read_named_failure(&self, status: u16, _name: &str, body: &[u8]) -> UpstreamFailure {
+        self.read_failure(status, body)
+    }
 }
 
 /// One protocol for talking to language models, on both of its sides: on the customers' it reads
@@ -118,6 +123,8 @@ pub enum ThinkingStyle {
     Effort,
     /// By `budget_tokens`, as models before them have it.
     Budget,
+    /// Not at all: it is none of Anthropic's models.
+    None,
 }
 
 /// Which chat completions an upstream speaks.

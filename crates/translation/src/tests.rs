@@ -15,6 +15,8 @@ use crate::part::{
 use crate::seal::{self, Maker};
 use crate::{Chat, Messages, Responses};
 
+mod converse;
+
 const DIALECTS: [&dyn Dialect; 3] = [&Chat, &Messages, &Responses];
 
 fn target() -> TranslationTarget {
