@@ -15,7 +15,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{InputWays, Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, Losses, ReadStream, TranslationTarget, Untranslatable,
-    WriteStream,
+    UpstreamDialect, WriteStream,
 };
 use tollgate_translation::part::{AnswerPart, Counts, FailureKind, PromptPart, UpstreamFailure};
 use tollgate_translation::{Chat, Messages, Responses};
@@ -35,12 +35,12 @@ const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 /// Every pair that is translated. Of two ways to ask one upstream the first carries more.
 static BRIDGES: &[Bridge] = &[
-    Bridge { customers: &CHAT, upstreams: &RESPONSES },
-    Bridge { customers: &CHAT, upstreams: &MESSAGES },
-    Bridge { customers: &MESSAGES, upstreams: &RESPONSES },
-    Bridge { customers: &MESSAGES, upstreams: &CHAT },
-    Bridge { customers: &RESPONSES, upstreams: &MESSAGES },
-    Bridge { customers: &RESPONSES, upstreams: &CHAT },
+    Bridge { customers: &CHAT, upstreams: RESPONSES.upstreams() },
+    Bridge { customers: &CHAT, upstreams: MESSAGES.upstreams() },
+    Bridge { customers: &MESSAGES, upstreams: RESPONSES.upstreams() },
+    Bridge { customers: &MESSAGES, upstreams: CHAT.upstreams() },
+    Bridge { customers: &RESPONSES, upstreams: MESSAGES.upstreams() },
+    Bridge { customers: &RESPONSES, upstreams: CHAT.upstreams() },
 ];
 
 static CHAT: Spoken = Spoken { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
@@ -78,10 +78,25 @@ struct Spoken {
     codec: &'static dyn Codec,
 }
 
+impl Spoken {
+    const fn upstreams(&self) -> Upstreams {
+        Upstreams { operation: self.operation, words: self.words, codec: self.codec }
+    }
+}
+
+/// One dialect as the upstreams' side of a translation needs it.
+struct Upstreams {
+    /// What a model is said to be for that is best asked in this dialect.
+    operation: Operation,
+    words: &'static dyn UpstreamDialect,
+    /// What reads its requests and meters its answers.
+    codec: &'static dyn Codec,
+}
+
 /// The codec of requests in one dialect for upstreams that speak another.
 struct Bridge {
     customers: &'static Spoken,
-    upstreams: &'static Spoken,
+    upstreams: Upstreams,
 }
 
 impl fmt::Debug for Bridge {
@@ -203,7 +218,7 @@ struct BridgedCall {
     frame: AnswerFrame,
     left_out: Option<String>,
     customers: &'static dyn Translate,
-    upstreams: &'static dyn Translate,
+    upstreams: &'static dyn UpstreamDialect,
 }
 
 impl fmt::Debug for BridgedCall {
@@ -418,7 +433,7 @@ struct BridgedDocument {
     frame: AnswerFrame,
     unreported: Option<Usage>,
     customers: &'static dyn Translate,
-    upstreams: &'static dyn Translate,
+    upstreams: &'static dyn UpstreamDialect,
     is_translated: bool,
 }
 

@@ -5,13 +5,17 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::dialect::{AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget};
+use crate::dialect::{
+    AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget, UpstreamDialect,
+};
 use crate::part::{
     AnswerFormat, AnswerPart, ContentPart, Counts, MediaPart, PromptPart, Reasoning, Sampling,
     Source, Speaker, Stop, Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
 use crate::{Chat, Messages, Responses};
+
+mod converse;
 
 const DIALECTS: [&dyn Dialect; 3] = [&Chat, &Messages, &Responses];
 
