@@ -15,9 +15,11 @@ mod json;
 mod at;
 
 mod chat;
+mod gemini;
 mod messages;
 mod responses;
 pub use chat::Chat;
+pub use gemini::Gemini;
 pub use messages::Messages;
 pub use responses::Responses;
 #[cfg(test)]
