@@ -97,7 +97,7 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
             .collect();
         Some(UpstreamView {
             name: name.clone(),
-            protocol: upstream.dialect.as_str(),
+            protocol: upstream.protocol(),
             authority: upstream.authority.to_string(),
             healthy: known.is_healthy(),
             in_flight: known.in_flight(),

@@ -9,7 +9,7 @@ use crate::balance::Candidate;
 use crate::config::snapshot::PassedHeaders;
 use crate::pipeline::Admitted;
 use crate::protocols::splice::EditedBody;
-use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked};
+use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked, azure};
 
 /// A request as one target gets it.
 #[derive(Clone, Debug)]
@@ -44,8 +44,11 @@ pub fn rewrite(
     let codec = codec_for(admitted, candidate)?;
     let splice = admitted.call.splice(admitted.resolved.name_at(target));
     let query = query.filter(|_| codec.forwards_query());
-    let (mark, query) = query.map_or(("", ""), |query| ("?", query));
-    let path = format!("{}{mark}{query}", path(admitted, candidate, codec));
+    let mut path = path(admitted, candidate, codec)?;
+    if let Some(query) = query {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        path = format!("{path}{mark}{query}").into();
+    }
     Some(UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body)))
 }
 
@@ -55,13 +58,23 @@ fn codec_for(admitted: &Admitted, candidate: &Candidate) -> Option<&'static dyn 
     admitted.is_for(candidate.rank, dialect).then_some(admitted.codec)
 }
 
-/// Where the target is asked, below its upstream's prefix.
-fn path(admitted: &Admitted, candidate: &Candidate, codec: &dyn Codec) -> Cow<'static, str> {
-    codec.path_to(&PathAsked {
-        dialect: candidate.target.upstream.dialect,
-        model: admitted.resolved.name_at(&candidate.target),
-        streams: admitted.call.streams(),
-    })
+/// Where the target is asked, below its upstream's prefix; `None` where it has no path for the request.
+fn path(
+    admitted: &Admitted,
+    candidate: &Candidate,
+    codec: &dyn Codec,
+) -> Option<Cow<'static, str>> {
+    let upstream = &candidate.target.upstream;
+    let model = admitted.resolved.name_at(&candidate.target);
+    let streams = admitted.call.streams();
+    let path = codec.path_to(&PathAsked { dialect: upstream.dialect, model, streams });
+    let version = upstream.azure.as_ref().and_then(|azure| azure.api_version.as_deref());
+    match version {
+        None => Some(path),
+        Some(version) => {
+            azure::deployment_path(&path, model, version).map(Cow::from)
+        }
+    }
 }
 
 /// The requests to a target for a call whose answer is put together from theirs. Where other targets
@@ -78,7 +91,7 @@ pub fn rewrite_collected(
         Some(call) => call.bodies(name, body).into_iter().map(EditedBody::from).collect(),
         None => vec![admitted.call.splice(name).apply(body).into()],
     };
-    let path = path(admitted, candidate, codec);
+    let path = path(admitted, candidate, codec)?;
     let request = |body| UpstreamRequest::new(candidate, codec, &path, body);
     Some(bodies.into_iter().map(request).collect())
 }
@@ -114,7 +127,7 @@ pub fn rewrite_submit(
     let target = &candidate.target;
     let codec = codec_for(admitted, candidate)?;
     let body = admitted.call.submit()?.body(admitted.resolved.name_at(target), body);
-    let path = path(admitted, candidate, codec);
+    let path = path(admitted, candidate, codec)?;
     Some(UpstreamRequest::new(candidate, codec, &path, body.into()))
 }
 
@@ -126,7 +139,7 @@ impl UpstreamRequest {
             path: format!("{}{path}", upstream.path_prefix),
             authority: upstream.authority.clone(),
             credential: credential
-                .map(|one| upstream.dialect.credential_header(one.secret.expose())),
+                .map(|one| upstream.key_header(one.secret.expose())),
             headers: codec.headers(),
             body,
             is_form: codec.operation().takes_form(),

@@ -212,7 +212,7 @@ impl Tasks {
             return Err("its credential is not configured any more".to_owned());
         }
         let credential =
-            credential.map(|one| upstream.dialect.credential_header(one.secret.expose()));
+            credential.map(|one| upstream.key_header(one.secret.expose()));
         let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
         let told = |error: OutboundError| error.to_string();
         let answer = self.outbound.get(&upstream, &path, credential).await.map_err(told)?;

@@ -15,6 +15,7 @@ use tollgate_money::limit::Rates;
 
 mod admin;
 mod archive;
+mod azure;
 mod bodies;
 mod console;
 mod cost;

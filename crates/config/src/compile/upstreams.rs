@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::routes::check_secret;
-use super::{check_name, pass};
+use super::{azure, check_name, pass};
 use crate::document::{Document, Fault};
 use crate::scalar::SecretText;
 use crate::snapshot::{Credential, HealthCheck, PassedHeaders, Upstream, UpstreamTimeouts};
@@ -52,8 +52,9 @@ pub(super) fn compile(
             pass_headers.names.push(SIMULATED_HEADERS.to_owned());
             pass_response_headers.push(SIMULATED_HEADERS.to_owned());
         }
+        let azure = azure::compile(document, &path, &raw);
         let typed = upstream(&name, raw, overrides);
-        let upstream = Upstream { pass, pass_headers, pass_response_headers, ..typed };
+        let upstream = Upstream { azure, pass, pass_headers, pass_response_headers, ..typed };
         upstreams.insert(name, Arc::new(upstream));
     }
     upstreams
@@ -69,7 +70,8 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
     };
     let typed = Upstream {
         name: name.to_owned(),
-        dialect: raw.protocol.0,
+        dialect: raw.protocol.0.dialect(),
+        azure: None,
         tls: url.tls,
         host: url.host,
         port: url.port,

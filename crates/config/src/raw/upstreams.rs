@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::Entries;
-use crate::names::{DialectName, RepeatAfterName};
+use crate::names::{ProtocolName, RepeatAfterName};
 use crate::scalar::{Period, SecretText};
 use crate::url::BaseUrl;
 
@@ -14,10 +14,15 @@ use crate::url::BaseUrl;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
     /// The protocol that it speaks.
-    pub(crate) protocol: DialectName,
+    pub(crate) protocol: ProtocolName,
     /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai` and
-    /// `voyage` this ends with the version; the others add their own paths in full.
+    /// `voyage` this ends with the version; for `azure` with `/openai/v1`, or with the host beside an
+    /// `api_version`; the others add their own paths in full.
     pub(crate) base_url: BaseUrl,
+    /// The version of Azure's API in whose paths deployments are named, such as `2024-10-21`: for the
+    /// protocol `azure`. Leave it out where the URL ends with `/openai/v1`.
+    #[serde(default)]
+    pub(crate) api_version: Option<String>,
     /// Your key at the provider. Leave it out for a server that asks for none.
     #[serde(default)]
     pub(crate) credential: Option<SecretText>,

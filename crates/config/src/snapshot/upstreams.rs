@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_money::secret::Secret;
-use tollgate_protocols::Dialect;
+use tollgate_protocols::{Dialect, Operation};
 use tollgate_protocols::limits::Pass;
 
 /// A provider's API, as requests are sent to it.
@@ -13,6 +13,8 @@ pub struct Upstream {
     pub name: String,
     /// The protocol that it speaks.
     pub dialect: Dialect,
+    /// What it wants in Azure's way; `None` for everybody else's.
+    pub azure: Option<Azure>,
     /// Whether it is reached over TLS.
     pub tls: bool,
     /// DNS name or IP address, without brackets.
@@ -39,6 +41,15 @@ pub struct Upstream {
     /// Names of headers of its answers that are passed on beside those that always are, in small
     /// letters; a `*` at the end stands for any ending.
     pub pass_response_headers: Vec<String>,
+}
+
+/// What an upstream of Azure's wants otherwise than OpenAI does: its key goes into the header
+/// `api-key`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Azure {
+    /// The version of the API in whose paths deployments are named; `None` for the API below
+    /// `/openai/v1`, whose paths are OpenAI's.
+    pub api_version: Option<String>,
 }
 
 /// What happened to a try whose work may have been done.
@@ -85,6 +96,29 @@ impl Upstream {
             RepeatAfter::ServerError => status >= 500,
             RepeatAfter::Timeout | RepeatAfter::ConnectionLost => false,
         })
+    }
+
+    /// The word for what it speaks in `routes.yaml`.
+    #[must_use]
+    pub fn protocol(&self) -> &'static str {
+        if self.azure.is_some() { "azure" } else { self.dialect.as_str() }
+    }
+
+    /// The header that carries one of its keys, and the header's value.
+    #[must_use]
+    pub fn key_header(&self, key: &str) -> (&'static str, String) {
+        match &self.azure {
+            Some(_) => ("api-key", key.to_owned()),
+            None => self.dialect.credential_header(key),
+        }
+    }
+
+    /// Whether it has a path for an operation that its dialect has.
+    #[must_use]
+    pub fn offers(&self, operation: Operation) -> bool {
+        let has_version = self.azure.as_ref().is_some_and(|azure| azure.api_version.is_some());
+        let codec = tollgate_protocols::codec(operation, self.dialect);
+        !has_version || codec.is_some_and(|codec| tollgate_protocols::azure::has_path(codec.path()))
     }
 
     /// The credential of this name; the only one has none.
