@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::balance::Candidate;
-use crate::config::snapshot::PassedHeaders;
+use crate::config::snapshot::{CredentialKind, PassedHeaders};
+use crate::credentials::UnsignedRequest;
 use crate::pipeline::Admitted;
 use crate::protocols::splice::EditedBody;
 use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked, azure};
@@ -21,6 +22,8 @@ pub struct UpstreamRequest {
     pub authority: String,
     /// The header with the operator's credential, if the upstream asks for one.
     pub credential: Option<(&'static str, String)>,
+    /// The headers that a signature in that one needs beside it.
+    pub signed: Vec<(&'static str, String)>,
     /// Headers that the upstream needs, and that customers of its dialect send themselves.
     pub headers: &'static [(&'static str, &'static str)],
     /// The body to send.
@@ -49,7 +52,7 @@ pub fn rewrite(
         let mark = if path.contains('?') { '&' } else { '?' };
         path = format!("{path}{mark}{query}").into();
     }
-    Some(UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body)))
+    UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body))
 }
 
 /// The codec of the target, if the request is read with it.
@@ -93,7 +96,7 @@ pub fn rewrite_collected(
     };
     let path = path(admitted, candidate, codec)?;
     let request = |body| UpstreamRequest::new(candidate, codec, &path, body);
-    Some(bodies.into_iter().map(request).collect())
+    bodies.into_iter().map(request).collect()
 }
 
 /// Puts the answers to [`rewrite_collected`] together.
@@ -128,22 +131,38 @@ pub fn rewrite_submit(
     let codec = codec_for(admitted, candidate)?;
     let body = admitted.call.submit()?.body(admitted.resolved.name_at(target), body);
     let path = path(admitted, candidate, codec)?;
-    Some(UpstreamRequest::new(candidate, codec, &path, body.into()))
+    UpstreamRequest::new(candidate, codec, &path, body.into())
 }
 
 impl UpstreamRequest {
-    fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: EditedBody) -> Self {
+    /// `None` where the gateway signs in to the upstream and has not.
+    fn new(
+        candidate: &Candidate,
+        codec: &dyn Codec,
+        path: &str,
+        body: EditedBody,
+    ) -> Option<Self> {
         let upstream = &candidate.target.upstream;
-        let credential = candidate.channel.credential.as_ref();
-        Self {
-            path: format!("{}{path}", upstream.path_prefix),
+        let path = format!("{}{path}", upstream.path_prefix);
+        let (credential, signed) = match candidate.channel.credential.as_ref().map(|one| &one.kind) {
+            None => (None, Vec::new()),
+            Some(CredentialKind::Key(key)) => (Some(upstream.key_header(key.expose())), Vec::new()),
+            Some(CredentialKind::Auth(_)) => {
+                let (authority, body) = (upstream.authority.as_str(), body.pieces());
+                let unsigned = UnsignedRequest { method: "POST", authority, path: &path, body };
+                let headers = candidate.token.as_ref()?.headers(&unsigned);
+                (Some(("authorization", headers.authorization)), headers.more)
+            }
+        };
+        Some(Self {
+            path,
             authority: upstream.authority.clone(),
-            credential: credential
-                .map(|one| upstream.key_header(one.secret.expose())),
+            credential,
+            signed,
             headers: codec.headers(),
             body,
             is_form: codec.operation().takes_form(),
             pass_headers: Arc::clone(&candidate.target.pass_headers),
-        }
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::Entries;
+use super::{Auth, Entries};
 use crate::names::{ProtocolName, RepeatAfterName};
 use crate::scalar::{Period, SecretText};
 use crate::url::BaseUrl;
@@ -30,6 +30,14 @@ pub(crate) struct Upstream {
     /// spread over them, and one that is refused or busy is left to the others.
     #[serde(default)]
     pub(crate) credentials: Entries<SecretText>,
+    /// How the gateway signs in, in the place of `credential`: with tokens of Microsoft Entra or Google,
+    /// or with AWS's signatures.
+    #[serde(default)]
+    pub(crate) auth: Option<Auth>,
+    /// Several ways to sign in, by names of your own, in the place of `auth`. Calls are spread over them
+    /// as over `credentials`.
+    #[serde(default)]
+    pub(crate) auths: Entries<Auth>,
     /// Asks regularly whether the upstream works. Default: only calls show it.
     #[serde(default)]
     pub(crate) health_check: Option<HealthCheck>,

@@ -1,8 +1,10 @@
 //! The providers' APIs, and how they are reached.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_money::secret::Secret;
+use tollgate_options::auth::Auth;
 use tollgate_protocols::{Dialect, Operation};
 use tollgate_protocols::limits::Pass;
 
@@ -26,7 +28,8 @@ pub struct Upstream {
     /// What the base URL's path adds before a protocol's own path: empty, or `/v1` and the like,
     /// without a slash at its end.
     pub path_prefix: String,
-    /// The operator's keys at the provider; none for a server that asks for none.
+    /// The operator's keys at the provider, or how the gateway signs in there; none for a server that
+    /// asks for neither.
     pub credentials: Vec<Credential>,
     /// How to find out whether it works, beside what calls show.
     pub health_check: Option<HealthCheck>,
@@ -128,13 +131,48 @@ impl Upstream {
     }
 }
 
-/// One of the operator's keys at a provider.
+/// One of the operator's ways to show a provider who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     /// Its name in `routes.yaml`; empty for one that has none because it is the only one.
     pub name: String,
-    /// The key that is sent with requests.
-    pub secret: Secret,
+    /// What is shown.
+    pub kind: CredentialKind,
+}
+
+/// What a provider is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// A key that is sent with requests as it is.
+    Key(Secret),
+    /// What is issued for the operator, or a signature.
+    Auth(Arc<Auth>),
+}
+
+impl Credential {
+    /// A key of the operator's by this name.
+    #[must_use]
+    pub fn key(name: &str, key: Secret) -> Self {
+        Self { name: name.to_owned(), kind: CredentialKind::Key(key) }
+    }
+
+    /// How the gateway signs in with it; `None` for a key.
+    #[must_use]
+    pub fn auth(&self) -> Option<&Arc<Auth>> {
+        match &self.kind {
+            CredentialKind::Key(_) => None,
+            CredentialKind::Auth(auth) => Some(auth),
+        }
+    }
+
+    /// What it was configured with and nobody may read.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let (key, auth) = match &self.kind {
+            CredentialKind::Key(key) => (Some(key.expose()), None),
+            CredentialKind::Auth(auth) => (None, Some(auth.secrets())),
+        };
+        key.into_iter().chain(auth.into_iter().flatten())
+    }
 }
 
 /// How to find out whether an upstream works.
