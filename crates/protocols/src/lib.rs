@@ -44,6 +44,7 @@ mod server_tools;
 mod bridge;
 
 pub mod audio;
+pub mod azure;
 mod dashscope;
 pub mod estimate;
 mod images;
