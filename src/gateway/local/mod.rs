@@ -3,6 +3,7 @@
 pub(super) mod usage;
 pub(super) mod hosted;
 pub(super) mod inward;
+pub(super) mod stored;
 
 use std::sync::Arc;
 
@@ -186,6 +187,8 @@ pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
         snapshot.routes.iter().map(|route| format!("POST {}", route.path)).collect();
     let videos = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
     paths.extend(videos.map(|route| format!("GET {}/{{id}}", route.path)));
+    let responses = snapshot.routes.iter().filter(|route| route.operation == Operation::Responses);
+    paths.extend(responses.map(|route| format!("GET {}/{{id}}", route.path)));
     let local = ["GET /v1/models", "GET /v1/models/{id}", "GET /v1/balance", "GET /v1/usage"];
     paths.extend(local.map(str::to_owned));
     if snapshot.mcp.enabled {
@@ -235,6 +238,7 @@ pub(crate) fn wrong_method(allow: Allow) -> GatewayError {
     let message = match allow {
         Allow::Get => "This path takes GET requests.",
         Allow::Post => "This path takes POST requests.",
+        Allow::GetOrDelete => "This path takes GET and DELETE requests.",
     };
     let error = GatewayError::new(ErrorKind::MethodNotAllowed, message);
     GatewayError { allow: Some(allow), ..error }

@@ -23,6 +23,7 @@ use crate::gateway::call::sending::Sending;
 use crate::gateway::call::{repeat, submit, task_record};
 use crate::gateway::describe_error;
 use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::gateway::local::stored::{self, StoredResponse};
 use crate::gateway::local::hosted;
 use crate::gateway::local::{self, Local};
 use crate::gateway::proxy::Gateway;
@@ -215,6 +216,12 @@ async fn answer_here(
     }
     // What is looked for outlives the session's part in it.
     let uri = head.uri.clone();
+    if let Some(asked) = StoredResponse::at(&exchange.snapshot, uri.path()) {
+        exchange.local_route = asked.route();
+        // It is large, and most requests do without it.
+        Box::pin(stored::answer(gateway, session, exchange, asked, uri.query())).await?;
+        return Ok(Received::Answered);
+    }
     let Some(local) = Local::at(uri.path()) else {
         return Err(local::not_found(&exchange.snapshot, path));
     };
