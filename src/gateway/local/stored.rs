@@ -133,11 +133,11 @@ pub(crate) async fn answer(
         kept.credential.as_ref().map(|one| dialect.credential_header(one.secret.expose()));
     let deadline = Arc::clone(&exchange.deadline);
     let all = async {
-        let asked = gateway.outbound.ask(method, &kept.upstream, &path, credential);
-        let answer = while_here(session, asked).await?.map_err(|error| {
+        let call = gateway.outbound.ask(method, &kept.upstream, &path, credential);
+        let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
-        pass_on(session, exchange, &kept, answer).await
+        pass_on(session, exchange, asked, &kept, answer).await
     };
     let answered = deadline.or_done(all).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
@@ -147,10 +147,15 @@ pub(crate) async fn answer(
 async fn pass_on(
     session: &mut Session,
     exchange: &mut Exchange,
+    asked: StoredResponse<'_>,
     kept: &Kept,
     mut answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let status = answer.status();
+    if status == 404 {
+        // It was deleted, or its time is over: it is as unknown as any other.
+        return Err(asked.not_kept());
+    }
     if status != 200 {
         return refuse(session, exchange, kept, answer).await;
     }
