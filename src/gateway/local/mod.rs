@@ -7,10 +7,7 @@ pub(super) mod stored;
 
 use std::sync::Arc;
 
-use http::Method;
-use http::header::UPGRADE;
 use percent_encoding::percent_decode_str;
-use pingora::http::RequestHeader;
 use serde_json::{Value, json};
 
 use crate::clock::UnixMs;
@@ -219,15 +216,8 @@ fn nearest<'a>(paths: &'a [String], asked: &str) -> Option<&'a str> {
     paths.iter().map(String::as_str).find(|path| path.ends_with(meant))
 }
 
-/// Whether a request asks for WebSockets in the place of HTTP.
-pub(crate) fn asks_for_websocket(head: &RequestHeader) -> bool {
-    let mut protocols = head.headers.get_all(UPGRADE).iter();
-    head.method == Method::GET
-        && protocols.any(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
-}
-
-/// The answer to such a request. Codex goes on over HTTP at once when it reads this status, and tries
-/// for seconds after any other.
+/// The answer to a request for a WebSocket where there is none. Clients go on over HTTP at once when they
+/// read this status, and try for seconds after any other.
 pub(crate) fn no_websocket() -> GatewayError {
     let message = "WebSockets are not spoken here. Send the same request with POST over HTTP.";
     GatewayError::new(ErrorKind::UpgradeRequired, message)
