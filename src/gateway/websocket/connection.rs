@@ -21,7 +21,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// gateway, where there are several, or to this one as it is configured by then.
 const OPEN_MAX: Duration = Duration::from_secs(3600);
 /// Messages that may wait while one is answered: clients send the next one when they have an answer.
-const WAITING_MAX: usize = 4;
+const WAITING_MAX: usize = 16;
 /// How long the other side may take to close as well.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 

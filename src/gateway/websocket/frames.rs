@@ -20,6 +20,8 @@ const CONTROL_HEAD_BYTES: usize = 6;
 pub(super) struct Frames {
     context: WebSocketContext,
     pipe: Pipe,
+    /// Something was against the protocol: what follows is nothing.
+    is_broken: bool,
 }
 
 /// What comes out of the frames.
@@ -52,12 +54,15 @@ impl Frames {
             .write_buffer_size(0)
             .max_message_size(Some(bytes_max))
             .max_frame_size(Some(bytes_max));
-        Self { context: WebSocketContext::new(Role::Server, Some(config)), pipe: Pipe::default() }
+        let context = WebSocketContext::new(Role::Server, Some(config));
+        Self { context, pipe: Pipe::default(), is_broken: false }
     }
 
     /// Bytes have come.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
-        self.pipe.unread.extend_from_slice(bytes);
+        if !self.is_broken {
+            self.pipe.unread.extend_from_slice(bytes);
+        }
     }
 
     /// What they come to; `None` until more have come.
@@ -65,6 +70,16 @@ impl Frames {
     /// # Errors
     /// What is against the protocol, or too large.
     pub(super) fn next(&mut self) -> Result<Option<Received>, Broken> {
+        if self.is_broken {
+            // The frames behind it begin nobody knows where.
+            return Ok(None);
+        }
+        let next = self.read();
+        self.is_broken = next.is_err();
+        next
+    }
+
+    fn read(&mut self) -> Result<Option<Received>, Broken> {
         match self.context.read(&mut self.pipe) {
             Ok(Message::Text(text)) => Ok(Some(Received::Text(text.into()))),
             Ok(Message::Binary(_)) => {
@@ -241,6 +256,10 @@ mod tests {
             let mut frames = Frames::of_customer(1000);
             frames.feed(&bytes);
             assert_eq!(read(&mut frames).last(), Some(&Err(code)), "{bytes:?}");
+            frames.feed(&bytes);
+            assert_eq!(frames.next(), Ok(None), "nothing follows it");
+            frames.close(code, "x");
+            assert_eq!(frames.take_unsent().first(), Some(&0x88), "it can be told why");
         }
     }
 
