@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tollgate_outbound::{CONNECT_TIMEOUT, FormClient, client};
@@ -80,9 +80,28 @@ impl Outbound {
         path: &str,
         credential: Vec<(&'static str, String)>,
     ) -> Result<OutboundResponse, OutboundError> {
+        self.ask(Method::GET, upstream, path, credential).await
+    }
+
+    /// Sends an upstream a request without a body, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub async fn ask(
+        &self,
+        method: Method,
+        upstream: &Upstream,
+        path: &str,
+        credential: Option<(&'static str, String)>,
+    ) -> Result<OutboundResponse, OutboundError> {
         let url = format!("{}{path}", origin(upstream));
+<<<<<<< HEAD
         let mut call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
         for (name, value) in credential {
+=======
+        let mut call = self.configured.request(method, url).header(ACCEPT_ENCODING, "identity");
+        if let Some((name, value)) = credential {
+>>>>>>> agents
             call = call.header(name, value);
         }
         let timeouts = &upstream.timeouts;

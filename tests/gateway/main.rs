@@ -32,3 +32,4 @@ mod speech;
 mod translation;
 mod videos;
 mod webhooks;
+mod websocket;

@@ -23,6 +23,7 @@ use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
 pub mod openai_chat;
 pub mod anthropic_messages;
 pub mod openai_responses;
+pub mod openai_compact;
 pub mod embeddings;
 pub mod rerank;
 pub mod moderations;
@@ -89,6 +90,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &anthropic_messages::AnthropicMessages,
     &anthropic_messages::AnthropicCountTokens,
     &openai_responses::OpenaiResponses,
+    &openai_compact::OpenaiCompact,
     &embeddings::OpenaiEmbeddings,
     &embeddings::VoyageEmbeddings,
     &rerank::OpenaiRerank,
