@@ -6,6 +6,7 @@ mod harness;
 mod balance;
 mod contract;
 mod costs;
+mod credentials;
 mod customer_prices;
 mod descriptors;
 mod embeddings;
