@@ -15,8 +15,9 @@ use tollgate_outbound::{CONNECT_TIMEOUT, FormClient, client};
 pub use tollgate_outbound::{OutboundError, OutboundResponse};
 use url::Url;
 
-use crate::config::snapshot::{Upstream, WebhookHost};
-use crate::credentials::Credentials;
+use crate::config::snapshot::{Credential, CredentialKind, Upstream, WebhookHost};
+use crate::credentials::{Credentials, Token, Unavailable, UnsignedRequest};
+use crate::ledger::AccountId;
 use crate::metrics::Metrics;
 use crate::public_url;
 
@@ -92,21 +93,40 @@ impl Outbound {
         method: Method,
         upstream: &Upstream,
         path: &str,
-        credential: Option<(&'static str, String)>,
+        credential: Vec<(&'static str, String)>,
     ) -> Result<OutboundResponse, OutboundError> {
         let url = format!("{}{path}", origin(upstream));
-<<<<<<< HEAD
-        let mut call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
-        for (name, value) in credential {
-=======
         let mut call = self.configured.request(method, url).header(ACCEPT_ENCODING, "identity");
-        if let Some((name, value)) = credential {
->>>>>>> agents
+        for (name, value) in credential {
             call = call.header(name, value);
         }
         let timeouts = &upstream.timeouts;
         let time = timeouts.connect + timeouts.read.min(READ_TIMEOUT);
         OutboundResponse::to(call, time, timeouts.read).await
+    }
+
+    /// The headers that show an upstream who asks for `path`, and the token in them if there is one.
+    /// `account` is for whom it is asked.
+    ///
+    /// # Errors
+    /// Whoever issues tokens for the credential has given none.
+    pub async fn shown(
+        &self,
+        upstream: &Upstream,
+        credential: &Credential,
+        account: AccountId,
+        method: &str,
+        path: &str,
+    ) -> Result<(Vec<(&'static str, String)>, Option<Token>), Unavailable> {
+        let auth = match &credential.kind {
+            CredentialKind::Key(key) => return Ok((vec![upstream.key_header(key.expose())], None)),
+            CredentialKind::Auth(auth) => auth,
+        };
+        let token = self.credentials.token(auth, account).await?;
+        let authority = upstream.authority.as_str();
+        let mut headers = token.headers(&UnsignedRequest { method, authority, path, body: &[] });
+        headers.more.push(("authorization", headers.authorization));
+        Ok((headers.more, Some(token)))
     }
 
     /// Sends an announcement to a URL of a customer's: on the public internet, or to one of

@@ -71,6 +71,7 @@ fn table() -> Vec<TableRow> {
         row(F::TooLarge, Some(Outcome::Ok), lost, large, Never, large, Never),
         row(F::BodyTimedOut, late, silent, r504, Never, r504, Never),
         row(F::BodyBroken, broken, sent, r502, Never, r504, Never),
+        row(F::RefusedToken, None, refused, r502, Same, r502, Same),
     ]
 }
 
@@ -95,6 +96,7 @@ fn place(failure: CallFailure) -> usize {
         CallFailure::TooLarge => 15,
         CallFailure::BodyTimedOut => 16,
         CallFailure::BodyBroken => 17,
+        CallFailure::RefusedToken => 18,
     }
 }
 
