@@ -15,8 +15,9 @@ use tollgate_outbound::{CONNECT_TIMEOUT, FormClient, client};
 pub use tollgate_outbound::{OutboundError, OutboundResponse};
 use url::Url;
 
-use crate::config::snapshot::{Upstream, WebhookHost};
-use crate::credentials::Credentials;
+use crate::config::snapshot::{Credential, CredentialKind, Upstream, WebhookHost};
+use crate::credentials::{Credentials, Token, Unavailable, UnsignedRequest};
+use crate::ids::AccountId;
 use crate::metrics::Metrics;
 use crate::public_url;
 
@@ -83,6 +84,31 @@ impl Outbound {
         self.ask(Method::GET, upstream, path, credential).await
     }
 
+    /// The headers that show an upstream who asks for something without a body, on behalf of this account;
+    /// and the token in them if there is one.
+    ///
+    /// # Errors
+    /// Nothing to show can be had now.
+    pub async fn signed_in(
+        &self,
+        method: &Method,
+        upstream: &Upstream,
+        credential: &Credential,
+        account: AccountId,
+        path: &str,
+    ) -> Result<(Vec<(&'static str, String)>, Option<Token>), Unavailable> {
+        let auth = match &credential.kind {
+            CredentialKind::Key(key) => return Ok((vec![upstream.key_header(key.expose())], None)),
+            CredentialKind::Auth(auth) => auth,
+        };
+        let token = self.credentials.token(auth, account).await?;
+        let authority = upstream.authority.as_str();
+        let unsigned = UnsignedRequest { method: method.as_str(), authority, path, body: &[] };
+        let mut headers = token.headers(&unsigned);
+        headers.more.push(("authorization", headers.authorization));
+        Ok((headers.more, Some(token)))
+    }
+
     /// Sends an upstream a request without a body, and waits for the head of its answer.
     ///
     /// # Errors
@@ -92,16 +118,11 @@ impl Outbound {
         method: Method,
         upstream: &Upstream,
         path: &str,
-        credential: Option<(&'static str, String)>,
+        credential: Vec<(&'static str, String)>,
     ) -> Result<OutboundResponse, OutboundError> {
         let url = format!("{}{path}", origin(upstream));
-<<<<<<< HEAD
-        let mut call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
-        for (name, value) in credential {
-=======
         let mut call = self.configured.request(method, url).header(ACCEPT_ENCODING, "identity");
-        if let Some((name, value)) = credential {
->>>>>>> agents
+        for (name, value) in credential {
             call = call.header(name, value);
         }
         let timeouts = &upstream.timeouts;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 use pingora_proxy::Session;
@@ -14,7 +15,8 @@ use url::form_urlencoded;
 use crate::balance::Kept;
 use crate::config::snapshot::Snapshot;
 use crate::error::{Allow, ErrorKind, GatewayError};
-use crate::gateway::answer::{refused, respond, secrets};
+use crate::gateway::answer::secrets::{self, Hidden};
+use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::{CallFailure, is_json};
 use crate::gateway::call::peer;
 use crate::gateway::exchange::Exchange;
@@ -23,7 +25,7 @@ use crate::gateway::local::hosted::{broken, gone, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::proxy::Gateway;
 use crate::outbound::OutboundResponse;
-use crate::protocols::{self, Delivery, Operation};
+use crate::protocols::{self, Delivery, Operation, azure};
 
 /// A response that is asked for by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +92,14 @@ impl<'a> StoredResponse<'a> {
             Part::InputItems => "/input_items",
             Part::Cancel => "/cancel",
         };
-        let (mark, query) = query.map_or(("", ""), |query| ("?", query));
-        let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
-        Some(format!("{prefix}{path}/{id}{below}{mark}{query}"))
+        let (upstream, id) = (&kept.upstream, self.id);
+        let version = upstream.azure.as_ref().and_then(|azure| azure.api_version.as_deref());
+        let (path, mark) = match version {
+            Some(version) => (azure::kept_path(&format!("{id}{below}"), version), "&"),
+            None => (format!("{}/{id}{below}", codec.path()), "?"),
+        };
+        let (mark, query) = query.map_or(("", ""), |query| (mark, query));
+        Some(format!("{}{path}{mark}{query}", upstream.path_prefix))
     }
 
     fn not_kept(self) -> GatewayError {
@@ -114,7 +121,7 @@ pub(crate) async fn answer(
     query: Option<&str>,
 ) -> Result<(), GatewayError> {
     let method = asked.method(&session.req_header().method)?;
-    let account = gateway.admit_customer(session, exchange)?.account.number();
+    let account = gateway.admit_customer(session, exchange)?.account;
     let mut fields = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     if fields.any(|(name, value)| name == "stream" && value != "false") {
         let message = "A kept response is not streamed again here. Read it without `stream`.";
@@ -124,20 +131,31 @@ pub(crate) async fn answer(
     let place = exchange.place.as_ref();
     // Nothing is paid for it, so it is few at a time.
     let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
-    let home = gateway.balancer.home(account, asked.id);
+    let home = gateway.balancer.home(account.number(), asked.id);
     let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
     let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));
     let Some((path, kept)) = found else { return Err(asked.not_kept()) };
-    let dialect = kept.upstream.dialect;
-    let credential =
-        kept.credential.as_ref().map(|one| dialect.credential_header(one.secret.expose()));
     let deadline = Arc::clone(&exchange.deadline);
     let all = async {
-        let call = gateway.outbound.ask(method, &kept.upstream, &path, credential);
+        let (outbound, upstream) = (&gateway.outbound, &kept.upstream);
+        let (shown, token) = match &kept.credential {
+            None => (Vec::new(), None),
+            Some(credential) => {
+                let asked = outbound.signed_in(&method, upstream, credential, account, &path);
+                let shown = while_here(session, asked).await?;
+                shown.map_err(|cause| peer::unavailable().cause(cause))?
+            }
+        };
+        let call = outbound.ask(method, upstream, &path, shown);
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
-        pass_on(session, exchange, asked, &kept, answer).await
+        if let (401 | 403, Some(token)) = (answer.status(), &token) {
+            // The next question is asked with another one.
+            token.give_up();
+        }
+        let hidden = Hidden { upstream, token: token.as_ref() };
+        pass_on(session, exchange, asked, hidden, answer).await
     };
     let answered = deadline.or_done(all).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
@@ -148,7 +166,7 @@ async fn pass_on(
     session: &mut Session,
     exchange: &mut Exchange,
     asked: StoredResponse<'_>,
-    kept: &Kept,
+    hidden: Hidden<'_>,
     mut answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let status = answer.status();
@@ -157,7 +175,7 @@ async fn pass_on(
         return Err(asked.not_kept());
     }
     if status != 200 {
-        return refuse(session, exchange, kept, answer).await;
+        return refuse(session, exchange, hidden, answer).await;
     }
     if !is_json(answer.headers()) {
         let said = answer.headers().get(CONTENT_TYPE);
@@ -182,7 +200,7 @@ async fn pass_on(
 async fn refuse(
     session: &mut Session,
     exchange: &Exchange,
-    kept: &Kept,
+    hidden: Hidden<'_>,
     answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let (status, headers): (u16, HeaderMap) = (answer.status(), answer.headers().clone());
@@ -191,8 +209,8 @@ async fn refuse(
         failure => return Err(failure.error(Delivery::Relay)),
     }
     let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
-    let hidden = |words: &bytes::Bytes| secrets::hides(words, &headers, Some(&kept.upstream));
-    let Some(words) = words.ok().filter(|words| !hidden(words)) else {
+    let may_be_shown = |words: &Bytes| !secrets::hides(words, &headers, Some(hidden));
+    let Some(words) = words.ok().filter(may_be_shown) else {
         return Err(refused::own_words(status));
     };
     let sent = respond::relayed(session, exchange.id, status, words).await;
