@@ -17,7 +17,7 @@ use url::Url;
 
 use crate::config::snapshot::{Credential, CredentialKind, Upstream, WebhookHost};
 use crate::credentials::{Credentials, Token, Unavailable, UnsignedRequest};
-use crate::ledger::AccountId;
+use crate::ids::AccountId;
 use crate::metrics::Metrics;
 use crate::public_url;
 
@@ -84,6 +84,31 @@ impl Outbound {
         self.ask(Method::GET, upstream, path, credential).await
     }
 
+    /// The headers that show an upstream who asks for something without a body, on behalf of this account;
+    /// and the token in them if there is one.
+    ///
+    /// # Errors
+    /// Nothing to show can be had now.
+    pub async fn signed_in(
+        &self,
+        method: &Method,
+        upstream: &Upstream,
+        credential: &Credential,
+        account: AccountId,
+        path: &str,
+    ) -> Result<(Vec<(&'static str, String)>, Option<Token>), Unavailable> {
+        let auth = match &credential.kind {
+            CredentialKind::Key(key) => return Ok((vec![upstream.key_header(key.expose())], None)),
+            CredentialKind::Auth(auth) => auth,
+        };
+        let token = self.credentials.token(auth, account).await?;
+        let authority = upstream.authority.as_str();
+        let unsigned = UnsignedRequest { method: method.as_str(), authority, path, body: &[] };
+        let mut headers = token.headers(&unsigned);
+        headers.more.push(("authorization", headers.authorization));
+        Ok((headers.more, Some(token)))
+    }
+
     /// Sends an upstream a request without a body, and waits for the head of its answer.
     ///
     /// # Errors
@@ -103,30 +128,6 @@ impl Outbound {
         let timeouts = &upstream.timeouts;
         let time = timeouts.connect + timeouts.read.min(READ_TIMEOUT);
         OutboundResponse::to(call, time, timeouts.read).await
-    }
-
-    /// The headers that show an upstream who asks for `path`, and the token in them if there is one.
-    /// `account` is for whom it is asked.
-    ///
-    /// # Errors
-    /// Whoever issues tokens for the credential has given none.
-    pub async fn shown(
-        &self,
-        upstream: &Upstream,
-        credential: &Credential,
-        account: AccountId,
-        method: &str,
-        path: &str,
-    ) -> Result<(Vec<(&'static str, String)>, Option<Token>), Unavailable> {
-        let auth = match &credential.kind {
-            CredentialKind::Key(key) => return Ok((vec![upstream.key_header(key.expose())], None)),
-            CredentialKind::Auth(auth) => auth,
-        };
-        let token = self.credentials.token(auth, account).await?;
-        let authority = upstream.authority.as_str();
-        let mut headers = token.headers(&UnsignedRequest { method, authority, path, body: &[] });
-        headers.more.push(("authorization", headers.authorization));
-        Ok((headers.more, Some(token)))
     }
 
     /// Sends an announcement to a URL of a customer's: on the public internet, or to one of

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 
 use super::agenda::{Due, Look, Occasion, Submitter};
 use super::{Tasks, as_ms, codec_of, facts_of, given_up};
@@ -217,8 +217,9 @@ impl Tasks {
             None => (Vec::new(), None),
             Some(credential) => {
                 let account = task.intent.account;
-                let shown = self.outbound.shown(&upstream, credential, account, "GET", &path);
-                shown.await.map_err(|error| error.to_string())?
+                let asked =
+                    self.outbound.signed_in(&Method::GET, &upstream, credential, account, &path);
+                asked.await.map_err(|error| error.to_string())?
             }
         };
         let answer = self.outbound.get(&upstream, &path, shown).await.map_err(told)?;

@@ -14,7 +14,7 @@ const OF_DEPLOYMENTS: [&str; 7] = [
     "/audio/translations",
 ];
 /// What names its deployment in the body.
-const RESPONSES: &str = "/responses";
+const RESPONSES: [&str; 2] = ["/responses", "/responses/compact"];
 
 /// Letters that stand for themselves in a segment of a path (RFC 3986 section 2.3).
 fn is_unreserved(byte: u8) -> bool {
@@ -24,18 +24,24 @@ fn is_unreserved(byte: u8) -> bool {
 /// Whether there is a path in Azure's way for what OpenAI's API has at `path`.
 #[must_use]
 pub fn has_path(path: &str) -> bool {
-    path == RESPONSES || OF_DEPLOYMENTS.contains(&path)
+    RESPONSES.contains(&path) || OF_DEPLOYMENTS.contains(&path)
 }
 
 /// The path below the host at which the deployment `model` is asked what OpenAI's API has at `path`;
 /// `None` where there is no such path, or the name would lead out of its place.
 #[must_use]
 pub fn deployment_path(path: &str, model: &str, api_version: &str) -> Option<String> {
-    if path == RESPONSES {
+    if RESPONSES.contains(&path) {
         return Some(format!("/openai{path}?api-version={api_version}"));
     }
     let segment = segment(model).filter(|_| has_path(path))?;
     Some(format!("/openai/deployments/{segment}{path}?api-version={api_version}"))
+}
+
+/// The path below the host for a response that is kept; `below` is its id and what follows that.
+#[must_use]
+pub fn kept_path(below: &str, api_version: &str) -> String {
+    format!("/openai/responses/{below}?api-version={api_version}")
 }
 
 /// A name as one segment of a path; `None` for one that parsers of URLs take for a step up or none.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 use pingora_proxy::Session;
@@ -24,7 +25,7 @@ use crate::gateway::local::hosted::{broken, gone, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::proxy::Gateway;
 use crate::outbound::OutboundResponse;
-use crate::protocols::{self, Delivery, Operation};
+use crate::protocols::{self, Delivery, Operation, azure};
 
 /// A response that is asked for by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,9 +92,14 @@ impl<'a> StoredResponse<'a> {
             Part::InputItems => "/input_items",
             Part::Cancel => "/cancel",
         };
-        let (mark, query) = query.map_or(("", ""), |query| ("?", query));
-        let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
-        Some(format!("{prefix}{path}/{id}{below}{mark}{query}"))
+        let (upstream, id) = (&kept.upstream, self.id);
+        let version = upstream.azure.as_ref().and_then(|azure| azure.api_version.as_deref());
+        let (path, mark) = match version {
+            Some(version) => (azure::kept_path(&format!("{id}{below}"), version), "&"),
+            None => (format!("{}/{id}{below}", codec.path()), "?"),
+        };
+        let (mark, query) = query.map_or(("", ""), |query| (mark, query));
+        Some(format!("{}{path}{mark}{query}", upstream.path_prefix))
     }
 
     fn not_kept(self) -> GatewayError {
@@ -131,22 +137,24 @@ pub(crate) async fn answer(
     let Some((path, kept)) = found else { return Err(asked.not_kept()) };
     let deadline = Arc::clone(&exchange.deadline);
     let all = async {
+        let (outbound, upstream) = (&gateway.outbound, &kept.upstream);
         let (shown, token) = match &kept.credential {
             None => (Vec::new(), None),
             Some(credential) => {
-                let name = method.as_str();
-                let shown =
-                    gateway.outbound.shown(&kept.upstream, credential, account, name, &path);
-                while_here(session, shown)
-                    .await?
-                    .map_err(|error| peer::unavailable().cause(error))?
+                let asked = outbound.signed_in(&method, upstream, credential, account, &path);
+                let shown = while_here(session, asked).await?;
+                shown.map_err(|cause| peer::unavailable().cause(cause))?
             }
         };
-        let call = gateway.outbound.ask(method, &kept.upstream, &path, shown);
+        let call = outbound.ask(method, upstream, &path, shown);
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
-        let hidden = Hidden { upstream: &kept.upstream, token: token.as_ref() };
+        if let (401 | 403, Some(token)) = (answer.status(), &token) {
+            // The next question is asked with another one.
+            token.give_up();
+        }
+        let hidden = Hidden { upstream, token: token.as_ref() };
         pass_on(session, exchange, asked, hidden, answer).await
     };
     let answered = deadline.or_done(all).await;
@@ -201,8 +209,8 @@ async fn refuse(
         failure => return Err(failure.error(Delivery::Relay)),
     }
     let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
-    let is_hidden = |words: &bytes::Bytes| secrets::hides(words, &headers, Some(hidden));
-    let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
+    let may_be_shown = |words: &Bytes| !secrets::hides(words, &headers, Some(hidden));
+    let Some(words) = words.ok().filter(may_be_shown) else {
         return Err(refused::own_words(status));
     };
     let sent = respond::relayed(session, exchange.id, status, words).await;
