@@ -252,6 +252,10 @@ impl Call for BridgedCall {
         self.inner.sounds()
     }
 
+    fn makes_pictures(&self) -> bool {
+        self.inner.makes_pictures()
+    }
+
     fn traits(&self) -> Traits {
         self.inner.traits()
     }
