@@ -48,11 +48,7 @@ pub use stored::{Home, Keeper};
 use unknown::UnknownNames;
 pub use ways::Way;
 
-<<<<<<< HEAD
-use crate::config::snapshot::{Credential, CredentialKind, Snapshot, Target};
-=======
-use crate::config::snapshot::{Credential, Snapshot, Target, Upstream};
->>>>>>> agents
+use crate::config::snapshot::{Credential, CredentialKind, Snapshot, Target, Upstream};
 
 /// The state of all targets of a gateway. It outlives reloads for what stays the same.
 #[derive(Debug)]

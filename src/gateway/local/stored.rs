@@ -14,7 +14,8 @@ use url::form_urlencoded;
 use crate::balance::Kept;
 use crate::config::snapshot::Snapshot;
 use crate::error::{Allow, ErrorKind, GatewayError};
-use crate::gateway::answer::{refused, respond, secrets};
+use crate::gateway::answer::secrets::{self, Hidden};
+use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::{CallFailure, is_json};
 use crate::gateway::call::peer;
 use crate::gateway::exchange::Exchange;
@@ -22,7 +23,7 @@ use crate::gateway::listen::deadline;
 use crate::gateway::local::hosted::{broken, gone, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::proxy::Gateway;
-use crate::outbound::OutboundResponse;
+use crate::outbound::{OutboundResponse, Shown};
 use crate::protocols::{self, Delivery, Operation};
 
 /// A response that is asked for by its id.
@@ -90,9 +91,13 @@ impl<'a> StoredResponse<'a> {
             Part::InputItems => "/input_items",
             Part::Cancel => "/cancel",
         };
-        let (mark, query) = query.map_or(("", ""), |query| ("?", query));
         let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
-        Some(format!("{prefix}{path}/{id}{below}{mark}{query}"))
+        let path = kept.upstream.path_for(format!("{path}/{id}{below}").into(), "")?;
+        let (mark, query) = match query {
+            None => ("", ""),
+            Some(query) => (if path.contains('?') { "&" } else { "?" }, query),
+        };
+        Some(format!("{prefix}{path}{mark}{query}"))
     }
 
     fn not_kept(self) -> GatewayError {
@@ -114,7 +119,7 @@ pub(crate) async fn answer(
     query: Option<&str>,
 ) -> Result<(), GatewayError> {
     let method = asked.method(&session.req_header().method)?;
-    let account = gateway.admit_customer(session, exchange)?.account.number();
+    let account = gateway.admit_customer(session, exchange)?.account;
     let mut fields = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     if fields.any(|(name, value)| name == "stream" && value != "false") {
         let message = "A kept response is not streamed again here. Read it without `stream`.";
@@ -124,20 +129,22 @@ pub(crate) async fn answer(
     let place = exchange.place.as_ref();
     // Nothing is paid for it, so it is few at a time.
     let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
-    let home = gateway.balancer.home(account, asked.id);
+    let home = gateway.balancer.home(account.number(), asked.id);
     let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
     let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));
     let Some((path, kept)) = found else { return Err(asked.not_kept()) };
-    let dialect = kept.upstream.dialect;
-    let credential =
-        kept.credential.as_ref().map(|one| dialect.credential_header(one.secret.expose()));
     let deadline = Arc::clone(&exchange.deadline);
     let all = async {
-        let call = gateway.outbound.ask(method, &kept.upstream, &path, credential);
+        let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
+        let shown = gateway.outbound.show(upstream, credential, account, (&method, &path));
+        let shown = while_here(session, shown).await?;
+        let Shown { headers, token } = shown.map_err(|error| peer::unavailable().cause(error))?;
+        let call = gateway.outbound.ask(method, upstream, &path, headers);
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
-        pass_on(session, exchange, asked, &kept, answer).await
+        let hidden = Hidden { upstream, token: token.as_ref() };
+        pass_on(session, exchange, asked, hidden, answer).await
     };
     let answered = deadline.or_done(all).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
@@ -148,7 +155,7 @@ async fn pass_on(
     session: &mut Session,
     exchange: &mut Exchange,
     asked: StoredResponse<'_>,
-    kept: &Kept,
+    hidden: Hidden<'_>,
     mut answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let status = answer.status();
@@ -157,7 +164,7 @@ async fn pass_on(
         return Err(asked.not_kept());
     }
     if status != 200 {
-        return refuse(session, exchange, kept, answer).await;
+        return refuse(session, exchange, hidden, answer).await;
     }
     if !is_json(answer.headers()) {
         let said = answer.headers().get(CONTENT_TYPE);
@@ -182,17 +189,23 @@ async fn pass_on(
 async fn refuse(
     session: &mut Session,
     exchange: &Exchange,
-    kept: &Kept,
+    hidden: Hidden<'_>,
     answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let (status, headers): (u16, HeaderMap) = (answer.status(), answer.headers().clone());
     match CallFailure::from_status(status, &headers) {
         CallFailure::RefusedRequest => {}
-        failure => return Err(failure.error(Delivery::Relay)),
+        failure => {
+            if let (401 | 403, Some(token)) = (status, hidden.token) {
+                // The next question is asked with another one.
+                token.give_up();
+            }
+            return Err(failure.error(Delivery::Relay));
+        }
     }
     let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
-    let hidden = |words: &bytes::Bytes| secrets::hides(words, &headers, Some(&kept.upstream));
-    let Some(words) = words.ok().filter(|words| !hidden(words)) else {
+    let is_hidden = |words: &bytes::Bytes| secrets::hides(words, &headers, Some(hidden));
+    let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
         return Err(refused::own_words(status));
     };
     let sent = respond::relayed(session, exchange.id, status, words).await;
