@@ -267,6 +267,7 @@ fn cheaper(operation: Operation) -> &'static str {
         Operation::Chat | Operation::Messages => ", or lower `max_tokens`",
         Operation::Responses => ", or lower `max_output_tokens`",
         Operation::CountTokens
+        | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank
         | Operation::Moderations

@@ -574,6 +574,10 @@ impl<T: Tally> Meter for StreamMeter<T> {
         self.events.relay(&chunk, |event| self.tally.judge(&sse::data(event)))
     }
 
+    fn take_event(&mut self, _event: &[u8], data: &[u8]) -> bool {
+        self.tally.judge(data) == EventAction::Keep
+    }
+
     fn finish(&mut self) -> Bytes {
         // Some servers leave out the blank line behind the last event.
         let rest = self.events.take_unfinished();

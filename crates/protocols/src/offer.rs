@@ -30,7 +30,7 @@ pub(super) use left_out::{LeftOut, searches};
 pub(super) use messages::MESSAGES;
 pub(super) use moderations::MODERATIONS;
 pub(super) use rerank::{OPENAI_RERANK, VOYAGE_RERANK};
-pub(super) use responses::RESPONSES;
+pub(super) use responses::{COMPACT, RESPONSES};
 
 /// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700
 /// tokens, and the definition of a tool that it names itself as many.

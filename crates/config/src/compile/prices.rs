@@ -24,7 +24,7 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
         Operation::Chat | Operation::Messages | Operation::Responses => {
             &[&[InputTokens, OutputTokens]]
         }
-        Operation::CountTokens => &[],
+        Operation::CountTokens | Operation::Compact => &[],
         Operation::Embeddings => &[&[InputTokens]],
         Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
         Operation::Moderations => &[&[InputTokens], &[Requests]],
@@ -49,9 +49,11 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[Requests],
-        Operation::CountTokens | Operation::Rerank | Operation::Moderations | Operation::Video => {
-            &[]
-        }
+        Operation::CountTokens
+        | Operation::Compact
+        | Operation::Rerank
+        | Operation::Moderations
+        | Operation::Video => &[],
     }
 }
 
