@@ -364,6 +364,12 @@ fn only_a_sound_request_with_a_key_becomes_a_websocket() {
         let answer = upgrade(&gateway, path, key, &lines);
         assert_eq!(answer.status(), status, "{path} {lines}: {answer:?}");
     }
+    // A proxy that does not pass it on leaves the key in: the customer is sent to HTTP at once.
+    let lines = format!("Connection: close\r\n{GOOD}");
+    let request = format!(
+        "GET /v1/responses HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n{lines}\r\n"
+    );
+    assert_eq!(ask(gateway.address, request.as_bytes()).status(), 426);
     assert_eq!(sim.requests_total(), 0);
 }
 

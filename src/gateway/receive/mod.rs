@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::CONTENT_ENCODING;
-use http::{HeaderMap, Method, Version};
+use http::{HeaderMap, Method};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
@@ -65,9 +65,8 @@ pub(crate) async fn receive(
         return Ok(Received::Answered);
     }
     if websocket::is_asked_for(head) {
-        // Over HTTP/2 a WebSocket begins in another way (RFC 8441), which no agent goes.
-        let is_http1 = head.version == Version::HTTP_11;
-        let is_spoken = |route: &Route| is_http1 && route.operation == Operation::Responses;
+        let can_be_had = websocket::can_be_had(head);
+        let is_spoken = |route: &Route| can_be_had && route.operation == Operation::Responses;
         let Some(route) = exchange.route.clone().filter(|route| is_spoken(route)) else {
             return Err(local::no_websocket());
         };

@@ -4,7 +4,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
     TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
 use tungstenite::handshake::derive_accept_key;
 
@@ -18,11 +18,22 @@ const VERSION: &[u8] = b"13";
 /// What 16 bytes come to in base64, as every key has them.
 const KEY_BYTES: usize = 24;
 
-/// Whether a request asks for a WebSocket in the place of HTTP.
+/// Whether a request asks for a WebSocket in the place of HTTP, also where a proxy on its way has not
+/// passed that on.
 pub(crate) fn is_asked_for(head: &RequestHeader) -> bool {
-    let mut protocols = head.headers.get_all(UPGRADE).iter();
-    head.method == Method::GET
-        && protocols.any(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+    let is_asked = is_passed_on(&head.headers) || head.headers.contains_key(SEC_WEBSOCKET_KEY);
+    head.method == Method::GET && is_asked
+}
+
+/// Whether there can be one on the connection of a request that asks for it. Over HTTP/2 a WebSocket begins
+/// in another way (RFC 8441), which no agent goes.
+pub(crate) fn can_be_had(head: &RequestHeader) -> bool {
+    head.version == Version::HTTP_11 && is_passed_on(&head.headers)
+}
+
+fn is_passed_on(headers: &HeaderMap) -> bool {
+    let mut protocols = headers.get_all(UPGRADE).iter();
+    protocols.any(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// The value of `Sec-WebSocket-Accept` for a request that asks for a WebSocket.

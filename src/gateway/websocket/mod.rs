@@ -45,7 +45,7 @@ use crate::gateway::receive::body::ReadLimits;
 use crate::ids::RequestId;
 use connection::{Connection, Ended};
 use events::{End, Outgoing, TurnEvents};
-pub(crate) use handshake::is_asked_for;
+pub(crate) use handshake::{can_be_had, is_asked_for};
 use turn::{Asked, LastResponse, Prompt};
 
 /// What belongs to the connection, and is no part of a request that is made on it.
