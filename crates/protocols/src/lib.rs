@@ -252,6 +252,11 @@ pub trait Call: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether the answer can have pictures of which tokens are counted apart.
+    fn makes_pictures(&self) -> bool {
+        false
+    }
+
     /// What of the request the price can depend on.
     fn traits(&self) -> Traits {
         Traits::default()

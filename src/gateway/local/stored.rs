@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 use pingora_proxy::Session;
@@ -24,8 +23,8 @@ use crate::gateway::listen::deadline;
 use crate::gateway::local::hosted::{broken, gone, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::proxy::Gateway;
-use crate::outbound::OutboundResponse;
-use crate::protocols::{self, Delivery, Operation, azure};
+use crate::outbound::{OutboundResponse, Shown};
+use crate::protocols::{self, Delivery, Operation};
 
 /// A response that is asked for by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +91,13 @@ impl<'a> StoredResponse<'a> {
             ResponsePart::InputItems => "/input_items",
             ResponsePart::Cancel => "/cancel",
         };
-        let (upstream, id) = (&kept.upstream, self.id);
-        let version = upstream.azure.as_ref().and_then(|azure| azure.api_version.as_deref());
-        let (path, mark) = match version {
-            Some(version) => (azure::kept_path(&format!("{id}{below}"), version), "&"),
-            None => (format!("{}/{id}{below}", codec.path()), "?"),
+        let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
+        let path = kept.upstream.path_for(format!("{path}/{id}{below}").into(), "")?;
+        let (mark, query) = match query {
+            None => ("", ""),
+            Some(query) => (if path.contains('?') { "&" } else { "?" }, query),
         };
-        let (mark, query) = query.map_or(("", ""), |query| (mark, query));
-        Some(format!("{}{path}{mark}{query}", upstream.path_prefix))
+        Some(format!("{prefix}{path}{mark}{query}"))
     }
 
     fn not_kept(self) -> GatewayError {
@@ -137,23 +135,14 @@ pub(crate) async fn answer(
     let Some((path, kept)) = found else { return Err(asked.not_kept()) };
     let deadline = Arc::clone(&exchange.deadline);
     let all = async {
-        let (outbound, upstream) = (&gateway.outbound, &kept.upstream);
-        let (shown, token) = match &kept.credential {
-            None => (Vec::new(), None),
-            Some(credential) => {
-                let asked = outbound.signed_in(&method, upstream, credential, account, &path);
-                let shown = while_here(session, asked).await?;
-                shown.map_err(|cause| peer::unavailable().cause(cause))?
-            }
-        };
-        let call = outbound.ask(method, upstream, &path, shown);
+        let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
+        let shown = gateway.outbound.show(upstream, credential, account, (&method, &path));
+        let shown = while_here(session, shown).await?;
+        let Shown { headers, token } = shown.map_err(|error| peer::unavailable().cause(error))?;
+        let call = gateway.outbound.ask(method, upstream, &path, headers);
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
-        if let (401 | 403, Some(token)) = (answer.status(), &token) {
-            // The next question is asked with another one.
-            token.give_up();
-        }
         let hidden = Hidden { upstream, token: token.as_ref() };
         pass_on(session, exchange, asked, hidden, answer).await
     };
@@ -206,11 +195,17 @@ async fn refuse(
     let (status, headers): (u16, HeaderMap) = (answer.status(), answer.headers().clone());
     match CallFailure::from_status(status, &headers) {
         CallFailure::RefusedRequest => {}
-        failure => return Err(failure.error(Delivery::Relay)),
+        failure => {
+            if let (401 | 403, Some(token)) = (status, hidden.token) {
+                // The next question is asked with another one.
+                token.give_up();
+            }
+            return Err(failure.error(Delivery::Relay));
+        }
     }
     let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
-    let may_be_shown = |words: &Bytes| !secrets::hides(words, &headers, Some(hidden));
-    let Some(words) = words.ok().filter(may_be_shown) else {
+    let is_hidden = |words: &bytes::Bytes| secrets::hides(words, &headers, Some(hidden));
+    let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
         return Err(refused::own_words(status));
     };
     let sent = respond::relayed(session, exchange.id, status, words).await;
