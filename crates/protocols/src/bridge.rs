@@ -18,9 +18,10 @@ use tollgate_translation::dialect::{
     UpstreamDialect, WriteStream,
 };
 use tollgate_translation::part::{AnswerPart, Counts, FailureKind, PromptPart, UpstreamFailure};
-use tollgate_translation::{Chat, Messages, Responses};
+use tollgate_translation::{Chat, Converse, Messages, Responses};
 
 use super::anthropic_messages::AnthropicMessages;
+use super::bedrock_converse::BedrockConverse;
 use super::estimate::TextSize;
 use super::json::Object;
 use super::limits::ModelLimits;
@@ -41,6 +42,9 @@ static BRIDGES: &[Bridge] = &[
     Bridge { customers: &MESSAGES, upstreams: CHAT.upstreams() },
     Bridge { customers: &RESPONSES, upstreams: MESSAGES.upstreams() },
     Bridge { customers: &RESPONSES, upstreams: CHAT.upstreams() },
+    Bridge { customers: &CHAT, upstreams: CONVERSE },
+    Bridge { customers: &MESSAGES, upstreams: CONVERSE },
+    Bridge { customers: &RESPONSES, upstreams: CONVERSE },
 ];
 
 static CHAT: Spoken = Spoken { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
@@ -48,6 +52,9 @@ static MESSAGES: Spoken =
     Spoken { operation: Operation::Messages, words: &Messages, codec: &AnthropicMessages };
 static RESPONSES: Spoken =
     Spoken { operation: Operation::Responses, words: &Responses, codec: &OpenaiResponses };
+/// It has no customers.
+const CONVERSE: Upstreams =
+    Upstreams { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
 
 /// The codec that translates `operation` for a model that is for the operations `typed`, over an
 /// upstream that speaks `dialect`: by what the model is said to be for, if the upstream speaks that,
@@ -280,7 +287,7 @@ impl Call for BridgedCall {
                 upstreams,
                 is_translated: false,
             }),
-            Framing::Sse => Box::new(BridgedStream {
+            Framing::Sse | Framing::EventStream => Box::new(BridgedStream {
                 inner,
                 events: Events::of_images(),
                 reader: upstreams.stream_reader(),
@@ -291,8 +298,20 @@ impl Call for BridgedCall {
         }
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> Option<GatewayError> {
-        Some(in_our_words(self.upstreams.read_failure(status, body)))
+    fn streams(&self) -> bool {
+        // Some upstreams are told by the path.
+        self.frame.streams
+    }
+
+    fn comes_in_frames(&self) -> bool {
+        self.inner.comes_in_frames()
+    }
+
+    fn refusal(&self, status: u16, name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
+        Some(in_our_words(match name {
+            Some(name) => self.upstreams.read_named_failure(status, name, body),
+            None => self.upstreams.read_failure(status, body),
+        }))
     }
 }
 
@@ -449,7 +468,8 @@ impl Meter for BridgedStream {
     fn finish(&mut self) -> Bytes {
         let rest = self.inner.finish();
         let mut out = self.translate(&rest);
-        if !self.is_broken {
+        // What its meter does not take for whole has no end.
+        if !self.is_broken && self.inner.is_complete() {
             let Self { inner, reader, writer, has_ended, .. } = self;
             reader.finish(&mut |answer| {
                 if !*has_ended {
@@ -508,7 +528,7 @@ impl Codec for LocalCount {
     }
 
     fn dialects(&self) -> &'static [Dialect] {
-        &[Dialect::Openai]
+        &[Dialect::Openai, Dialect::Bedrock]
     }
 
     fn path(&self) -> &'static str {

@@ -120,7 +120,7 @@ impl Order {
         let bound = terms.bound;
         match framing {
             Framing::Sse => Box::new(StreamMeter::of_images(ImageStream::new(bound))),
-            Framing::Json | Framing::Binary => {
+            Framing::Json | Framing::EventStream | Framing::Binary => {
                 Box::new(ImagesMeter { scan: UsageScan::default(), bound })
             }
         }
