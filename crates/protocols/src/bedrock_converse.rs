@@ -2,13 +2,11 @@
 //! dialects are translated: no customer speaks it.
 //!
 //! Fields, events and usage figures: Amazon Bedrock API Reference, "Converse" and "ConverseStream". An
-//! answer is JSON; events come in the frames of [`event_stream`](super::event_stream), and are handed on
-//! as server-sent events whose data [`Converse::stream_event`] writes.
+//! answer is JSON; events come in the frames of [`event_stream`](super::event_stream).
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tollgate_money::error::GatewayError;
@@ -16,12 +14,15 @@ use tollgate_money::price::{CacheWrites, InputWays, Traits, Usage, UsageSource};
 use tollgate_translation::Converse;
 
 use super::estimate::TextSize;
-use super::event_stream::{Message, Messages};
+use super::event_stream::Message;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
-use super::metering::{self, Frame, JsonMeter, Shown, StreamState, UsageReport};
+use super::metering::{
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+};
 use super::splice::{Splice, json_string};
+use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, offer};
 
 /// What stays as it is in a segment of a path (RFC 3986, section 2.3).
@@ -154,11 +155,11 @@ impl Call for ConverseCall {
             Framing::Json | Framing::Binary => {
                 Box::new(JsonMeter::new(frame, Box::new(WireConverseUsage::report)))
             }
-            // Server-sent events are no frames, and break the stream at once.
-            Framing::Sse | Framing::EventStream => Box::new(ConverseStreamMeter {
-                messages: Messages::default(),
-                tally: ConverseTally { known: StreamState::new(frame), ..ConverseTally::default() },
-            }),
+            // Whoever translates has taken the frames apart.
+            Framing::Sse | Framing::EventStream => Box::new(StreamMeter::new(ConverseTally {
+                known: StreamState::new(frame),
+                ..ConverseTally::default()
+            })),
         }
     }
 }
@@ -204,6 +205,26 @@ impl WireConverseUsage {
     }
 }
 
+/// A message of a stream as [`Converse::stream_event`] writes it, which is the data of an event for all
+/// who read it.
+pub(super) fn event_data(message: &Message<'_>) -> Vec<u8> {
+    let mut data = Vec::with_capacity(message.payload.len() + 64);
+    let kind = message.header(":message-type").unwrap_or_default();
+    let name = |header: &str| message.header(header).unwrap_or_default();
+    match kind {
+        "event" => Converse::stream_event(kind, name(":event-type"), message.payload, &mut data),
+        "exception" => {
+            Converse::stream_event(kind, name(":exception-type"), message.payload, &mut data);
+        }
+        // An error has headers only.
+        _ => {
+            let said = format!("{{\"message\":{}}}", json_string(name(":error-message")));
+            Converse::stream_event("error", name(":error-code"), said.as_bytes(), &mut data);
+        }
+    }
+    data
+}
+
 /// What a stream has shown so far.
 #[derive(Default)]
 struct ConverseTally {
@@ -214,47 +235,61 @@ struct ConverseTally {
     has_closed: bool,
 }
 
-impl ConverseTally {
-    /// Counts what a message says, and writes it as a server-sent event.
-    fn take(&mut self, message: &Message<'_>, out: &mut Vec<u8>) {
+impl Tally for ConverseTally {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.has_closed {
-            return;
+            return EventAction::Drop;
         }
-        let kind = message.header(":message-type").unwrap_or_default();
-        let (name, words);
-        let mut payload = message.payload;
-        match kind {
-            "event" => {
-                name = message.header(":event-type");
-                self.count(name.unwrap_or_default(), payload);
+        let (mut kind, mut name, mut payload) = (&b""[..], &b""[..], &b""[..]);
+        Cursor::new(data).object(|key, value| {
+            match key {
+                b"kind" => kind = value.raw()?,
+                b"name" => name = value.raw()?,
+                b"payload" => payload = value.raw()?,
+                _ => value.skip()?,
             }
-            "exception" => name = message.header(":exception-type"),
-            // An error has headers only.
-            _ => {
-                name = message.header(":error-code");
-                let said = message.header(":error-message").unwrap_or_default();
-                words = format!("{{\"message\":{}}}", json_string(said));
-                payload = words.as_bytes();
-            }
-        }
-        if kind != "event" {
+            Some(())
+        });
+        if kind == b"\"event\"" {
+            self.count(name, payload);
+        } else {
             self.known.failed = true;
             (self.has_ended, self.has_closed) = (true, true);
         }
-        out.extend_from_slice(b"data: ");
-        Converse::stream_event(kind, name.unwrap_or_default(), payload, out);
-        out.extend_from_slice(b"\n\n");
+        EventAction::Keep
     }
 
-    fn count(&mut self, name: &str, payload: &[u8]) {
+    fn is_complete(&self) -> bool {
+        self.has_ended
+    }
+
+    fn has_failed(&self) -> bool {
+        self.known.has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        self.known.relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        self.known.measure()
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.known.is_above_limits()
+    }
+}
+
+impl ConverseTally {
+    fn count(&mut self, name: &[u8], payload: &[u8]) {
         match name {
-            "contentBlockStart" | "contentBlockDelta" => {
+            b"\"contentBlockStart\"" | b"\"contentBlockDelta\"" => {
                 let mut text = TextSize::default();
                 add_text(&mut Cursor::new(payload), &mut text);
                 self.known.show(Shown::from_text(text));
             }
-            "messageStop" => self.has_ended = true,
-            "metadata" => {
+            b"\"messageStop\"" => self.has_ended = true,
+            b"\"metadata\"" => {
                 let mut usages = Vec::new();
                 Cursor::new(payload).object(|key, value| {
                     match key {
@@ -283,54 +318,6 @@ fn add_text(value: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
         b"delta" | b"start" | b"toolUse" | b"reasoningContent" => add_text(value, text),
         _ => value.skip(),
     })
-}
-
-/// Meters a stream of frames, and hands their messages on as server-sent events.
-struct ConverseStreamMeter {
-    messages: Messages,
-    tally: ConverseTally,
-}
-
-impl Meter for ConverseStreamMeter {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        let mut out = Vec::with_capacity(chunk.len());
-        let Self { messages, tally } = self;
-        // What was whole before the fault is handed on; the fault shows at the end.
-        messages.read(&chunk, |message| tally.take(message, &mut out)).unwrap_or_default();
-        out.into()
-    }
-
-    fn finish(&mut self) -> Bytes {
-        Bytes::new()
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.messages.held_bytes()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.tally.has_ended && self.messages.is_at_end_of_frame()
-    }
-
-    fn has_failed(&self) -> bool {
-        self.tally.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.tally.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.tally.known.measure()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.tally.known.is_above_limits()
-    }
-
-    fn changes_length(&self) -> bool {
-        true
-    }
 }
 
 #[cfg(test)]

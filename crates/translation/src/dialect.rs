@@ -41,7 +41,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
 /// One protocol for talking to language models, on both of its sides: on the customers' it reads
 /// requests, and writes answers.
 pub trait Dialect: UpstreamDialect {
-    /// Reads a customer's request.
+    /// Reads a customer's request, of which somebody has checked that it is JSON.
     ///
     /// # Errors
     /// The field that is malformed, or that means or costs something which no other dialect can say.
@@ -234,4 +234,9 @@ pub trait ReadStream: Send + Sync {
 pub trait WriteStream: Send + Sync {
     /// Writes the events for one piece of the answer behind what `out` has, each ended by a blank line.
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>);
+
+    /// Bytes of the answer that are kept because a later event repeats them.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
