@@ -43,6 +43,7 @@ class Units:
     tool_calls: int = 0
     requests: int = 0
     rerank: int = 0
+    heard: int = 0
 
     def __add__(self, other: Units) -> Units:
         return Units(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -55,7 +56,7 @@ class Units:
 @dataclass(frozen=True)
 class Prices:
     """Dollars: of tokens and characters for a million, of searches, calls and rerank units for a thousand, of images,
-    seconds, containers and requests for one."""
+    seconds made or heard, containers and requests for one."""
 
     input: Decimal = Decimal(0)
     cache_read: Decimal | None = None
@@ -73,6 +74,7 @@ class Prices:
     tool_call: Decimal = Decimal(0)
     request: Decimal = Decimal(0)
     rerank: Decimal = Decimal(0)
+    heard: Decimal = Decimal(0)
 
     def cost(self, used: Units) -> Decimal:
         """What `used` costs in nano-dollars, without any rounding."""
@@ -104,6 +106,7 @@ class Prices:
                 + used.seconds * self.second
                 + used.containers * self.container
                 + used.requests * self.request
+                + used.heard * self.heard
             )
             return (by_the_million / MILLION + by_the_thousand / THOUSAND + each) * NANODOLLARS
 

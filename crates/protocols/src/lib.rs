@@ -31,6 +31,7 @@ pub mod openai_image_edits;
 pub mod dashscope_image;
 pub mod openai_speech;
 pub mod dashscope_speech;
+pub mod transcription;
 pub mod dashscope_video;
 pub mod ark_video;
 pub mod xai_video;
@@ -44,6 +45,7 @@ mod server_tools;
 mod bridge;
 
 pub mod audio;
+pub mod audio_length;
 mod dashscope;
 pub mod estimate;
 mod images;
@@ -99,6 +101,8 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &dashscope_image::DashscopeImage,
     &openai_speech::OpenaiSpeech,
     &dashscope_speech::DashscopeSpeech,
+    &transcription::OpenaiTranscription,
+    &transcription::OpenaiAudioTranslation,
     &dashscope_video::DashscopeVideo,
     &ark_video::ArkVideo,
     &xai_video::XaiVideo,

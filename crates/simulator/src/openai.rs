@@ -8,6 +8,7 @@ mod multipart;
 pub(super) mod rerank;
 pub(super) mod responses;
 pub(super) mod speech;
+pub(super) mod transcription;
 
 use serde_json::{Value, json};
 

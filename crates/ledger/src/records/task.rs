@@ -79,7 +79,7 @@ pub enum Stage {
         upstream_id: Taken,
     },
     /// It is over, and its hold with it.
-    Ended(Ended),
+    Ended(Box<Ended>),
 }
 
 /// What an upstream said that took a task: its id of it, and the answer to the submit where that is kept.

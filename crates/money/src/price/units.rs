@@ -177,6 +177,15 @@ macro_rules! each_unit {
             per_1k_rerank_units: PerThousand,
             { side: Made, priced_as: None, shown_as: RerankUnits, label: "Rerank units",
               words: ["rerank unit", "rerank units"], metric: None, column: None };
+
+            /// Seconds of audio heard.
+            AudioSeconds: audio_seconds,
+            /// Per second of audio heard.
+            audio_second,
+            /// A second of audio that is written down or translated. A price for a minute is a sixtieth.
+            per_audio_second: PerUnit,
+            { side: Made, priced_as: None, shown_as: AudioSeconds, label: "Seconds of audio",
+              words: ["s of audio", "s of audio"], metric: None, column: None };
         }
     };
 }
@@ -340,6 +349,7 @@ mod tests {
             ("tool_calls", "per_1k_tool_calls"),
             ("requests", "per_request"),
             ("rerank_units", "per_1k_rerank_units"),
+            ("audio_seconds", "per_audio_second"),
         ];
         assert_eq!(found[PLACED..], numbered);
     }
