@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 
 use super::agenda::{Due, Look, Occasion, Submitter};
 use super::{Tasks, as_ms, codec_of, facts_of, given_up};
@@ -211,14 +211,25 @@ impl Tasks {
         if credential.is_none() && !upstream.credentials.is_empty() {
             return Err("its credential is not configured any more".to_owned());
         }
-        let credential =
-            credential.map(|one| upstream.dialect.credential_header(one.secret.expose()));
         let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
         let told = |error: OutboundError| error.to_string();
-        let answer = self.outbound.get(&upstream, &path, credential).await.map_err(told)?;
+        let (shown, token) = match credential {
+            None => (Vec::new(), None),
+            Some(credential) => {
+                let account = task.intent.account;
+                let asked =
+                    self.outbound.signed_in(&Method::GET, &upstream, credential, account, &path);
+                asked.await.map_err(|error| error.to_string())?
+            }
+        };
+        let answer = self.outbound.get(&upstream, &path, shown).await.map_err(told)?;
         let status = answer.status();
         if !(200..300).contains(&status) {
             self.leave_alone(task, answer.headers());
+        }
+        if let (401 | 403, Some(token)) = (status, token) {
+            // The next question is asked with another one.
+            token.give_up();
         }
         let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {

@@ -91,6 +91,7 @@ fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static st
             &["output_tokens_max"]
         }
         Operation::CountTokens
+        | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank
         | Operation::Moderations

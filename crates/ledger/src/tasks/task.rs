@@ -176,7 +176,7 @@ pub(crate) fn ended_as(
         Webhook::Due { tries, .. } => Webhook::Due { tries, at },
         other => other,
     };
-    Task { stage: Stage::Ended(Box::new(ended)), webhook, ..before.clone() }
+    Task { stage: Stage::Ended(ended), webhook, ..before.clone() }
 }
 
 /// How a task in doubt is settled with this charge.

@@ -234,8 +234,8 @@ fn put_whole(batch: &mut Batch, task: &Task) -> Result<(), StoreError> {
         key.extend_from_slice(&number.to_be_bytes());
         batch.insert(key, part);
     }
-    let without = Ended { document: String::new(), ..Ended::clone(ended) };
-    put(batch, task_key(id), &Task { stage: Stage::Ended(Box::new(without)), ..task.clone() })
+    let without = Ended { document: String::new(), ..ended.clone() };
+    put(batch, task_key(id), &Task { stage: Stage::Ended(without), ..task.clone() })
 }
 
 fn parts_key(id: TaskId) -> Vec<u8> {
