@@ -31,6 +31,7 @@ mod rerank;
 mod responses;
 mod sim;
 mod speech;
+mod transcription;
 mod translation;
 mod videos;
 mod webhooks;
