@@ -223,7 +223,10 @@ mod tests {
         let snapshot = loaded.expect("the shipped files").0;
         let at = |path| StoredResponse::at(&snapshot, path).map(|found| (found.id, found.part));
         assert_eq!(at("/v1/responses/resp_1"), Some(("resp_1", ResponsePart::Whole)));
-        assert_eq!(at("/v1/responses/resp-1/input_items"), Some(("resp-1", ResponsePart::InputItems)));
+        assert_eq!(
+            at("/v1/responses/resp-1/input_items"),
+            Some(("resp-1", ResponsePart::InputItems))
+        );
         assert_eq!(at("/v1/responses/resp_1/cancel"), Some(("resp_1", ResponsePart::Cancel)));
         for path in [
             "/v1/responses/",

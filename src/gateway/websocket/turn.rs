@@ -184,7 +184,9 @@ mod tests {
     /// The body of a turn, and what the connection has in mind behind it.
     fn turn(message: &Json, last: Option<&LastResponse>) -> (Json, Prompt) {
         match read(message, last).expect("a turn") {
-            ClientMessage::Turn { body, prompt } => (serde_json::from_slice(&body).expect("JSON"), prompt),
+            ClientMessage::Turn { body, prompt } => {
+                (serde_json::from_slice(&body).expect("JSON"), prompt)
+            }
             other => panic!("a turn: {other:?}"),
         }
     }
@@ -249,7 +251,10 @@ mod tests {
         let Ok(ClientMessage::WarmUp(prompt)) = read(&message, None) else { panic!("a warm-up") };
         assert_eq!(prompt.items, user("a").to_string().as_bytes());
         assert_eq!(prompt.len(), prompt.items.len());
-        assert_eq!(read(&json!({"type": "response.processed"}), None).ok(), Some(ClientMessage::Nothing));
+        assert_eq!(
+            read(&json!({"type": "response.processed"}), None).ok(),
+            Some(ClientMessage::Nothing)
+        );
     }
 
     #[test]
