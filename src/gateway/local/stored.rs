@@ -23,7 +23,7 @@ use crate::gateway::listen::deadline;
 use crate::gateway::local::hosted::{broken, gone, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::proxy::Gateway;
-use crate::outbound::{OutboundResponse, Shown};
+use crate::outbound::{OutboundResponse, SignedIn};
 use crate::protocols::{self, Delivery, Operation};
 
 /// A response that is asked for by its id.
@@ -138,7 +138,8 @@ pub(crate) async fn answer(
         let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
         let shown = gateway.outbound.show(upstream, credential, account, (&method, &path));
         let shown = while_here(session, shown).await?;
-        let Shown { headers, token } = shown.map_err(|error| peer::unavailable().cause(error))?;
+        let SignedIn { headers, token } =
+            shown.map_err(|error| peer::unavailable().cause(error))?;
         let call = gateway.outbound.ask(method, upstream, &path, headers);
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
