@@ -11,7 +11,7 @@ use http::{HeaderMap, Method};
 use pingora_proxy::Session;
 use url::form_urlencoded;
 
-use crate::balance::Kept;
+use crate::balance::KeptPlace;
 use crate::config::snapshot::Snapshot;
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::secrets::{self, Hidden};
@@ -30,17 +30,17 @@ use crate::protocols::{self, Delivery, Operation};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredResponse<'a> {
     id: &'a str,
-    part: Part,
+    part: ResponsePart,
 }
 
 /// What is asked of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ResponsePart {
     /// The response, to be read or deleted.
     Whole,
     /// What it was made of.
     InputItems,
-    /// That it ends.
+    /// That the work on it ends.
     Cancel,
 }
 
@@ -51,9 +51,9 @@ impl<'a> StoredResponse<'a> {
         let mut routes = snapshot.routes.iter().filter(|route| is_theirs(route.operation));
         let rest = routes.find_map(|route| path.strip_prefix(&route.path)?.strip_prefix('/'))?;
         let (id, part) = match rest.split_once('/') {
-            None => (rest, Part::Whole),
-            Some((id, "input_items")) => (id, Part::InputItems),
-            Some((id, "cancel")) => (id, Part::Cancel),
+            None => (rest, ResponsePart::Whole),
+            Some((id, "input_items")) => (id, ResponsePart::InputItems),
+            Some((id, "cancel")) => (id, ResponsePart::Cancel),
             Some(_) => return None,
         };
         // It goes into a path at the upstream.
@@ -64,9 +64,9 @@ impl<'a> StoredResponse<'a> {
     /// The path as metrics and logs name it.
     pub(crate) fn route(self) -> &'static str {
         match self.part {
-            Part::Whole => "/v1/responses/{id}",
-            Part::InputItems => "/v1/responses/{id}/input_items",
-            Part::Cancel => "/v1/responses/{id}/cancel",
+            ResponsePart::Whole => "/v1/responses/{id}",
+            ResponsePart::InputItems => "/v1/responses/{id}/input_items",
+            ResponsePart::Cancel => "/v1/responses/{id}/cancel",
         }
     }
 
@@ -74,22 +74,22 @@ impl<'a> StoredResponse<'a> {
     fn method(self, asked: &Method) -> Result<Method, GatewayError> {
         let is_read = *asked == Method::GET || *asked == Method::HEAD;
         match self.part {
-            Part::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
-            Part::Whole | Part::InputItems if is_read => Ok(Method::GET),
-            Part::Cancel if *asked == Method::POST => Ok(Method::POST),
-            Part::Whole => Err(wrong_method(Allow::GetOrDelete)),
-            Part::InputItems => Err(wrong_method(Allow::Get)),
-            Part::Cancel => Err(wrong_method(Allow::Post)),
+            ResponsePart::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
+            ResponsePart::Whole | ResponsePart::InputItems if is_read => Ok(Method::GET),
+            ResponsePart::Cancel if *asked == Method::POST => Ok(Method::POST),
+            ResponsePart::Whole => Err(wrong_method(Allow::GetOrDelete)),
+            ResponsePart::InputItems => Err(wrong_method(Allow::Get)),
+            ResponsePart::Cancel => Err(wrong_method(Allow::Post)),
         }
     }
 
     /// The path at the upstream that keeps it; `None` for one that has no responses.
-    fn path_at(self, kept: &Kept, query: Option<&str>) -> Option<String> {
+    fn path_at(self, kept: &KeptPlace, query: Option<&str>) -> Option<String> {
         let codec = protocols::codec(Operation::Responses, kept.upstream.dialect)?;
         let below = match self.part {
-            Part::Whole => "",
-            Part::InputItems => "/input_items",
-            Part::Cancel => "/cancel",
+            ResponsePart::Whole => "",
+            ResponsePart::InputItems => "/input_items",
+            ResponsePart::Cancel => "/cancel",
         };
         let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
         let path = kept.upstream.path_for(format!("{path}/{id}{below}").into(), "")?;
@@ -223,9 +223,12 @@ mod tests {
         let loaded = crate::config::load(&Sources::Embedded, &Overrides::default());
         let snapshot = loaded.expect("the shipped files").0;
         let at = |path| StoredResponse::at(&snapshot, path).map(|found| (found.id, found.part));
-        assert_eq!(at("/v1/responses/resp_1"), Some(("resp_1", Part::Whole)));
-        assert_eq!(at("/v1/responses/resp-1/input_items"), Some(("resp-1", Part::InputItems)));
-        assert_eq!(at("/v1/responses/resp_1/cancel"), Some(("resp_1", Part::Cancel)));
+        assert_eq!(at("/v1/responses/resp_1"), Some(("resp_1", ResponsePart::Whole)));
+        assert_eq!(
+            at("/v1/responses/resp-1/input_items"),
+            Some(("resp-1", ResponsePart::InputItems))
+        );
+        assert_eq!(at("/v1/responses/resp_1/cancel"), Some(("resp_1", ResponsePart::Cancel)));
         for path in [
             "/v1/responses/",
             "/v1/responses",
