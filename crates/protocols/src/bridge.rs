@@ -15,13 +15,15 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{InputWays, Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, Losses, ReadStream, TranslationTarget, Untranslatable,
-    WriteStream,
+    UpstreamDialect, WriteStream,
 };
 use tollgate_translation::part::{AnswerPart, Counts, FailureKind, PromptPart, UpstreamFailure};
-use tollgate_translation::{Chat, Messages, Responses};
+use tollgate_translation::{Chat, Converse, Messages, Responses};
 
 use super::anthropic_messages::AnthropicMessages;
+use super::bedrock_converse::{self, BedrockConverse};
 use super::estimate::TextSize;
+use super::event_stream;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::openai_chat::OpenaiChat;
@@ -36,12 +38,15 @@ const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 /// Every pair that is translated. Of two ways to ask one upstream the first carries more.
 static BRIDGES: &[Bridge] = &[
-    Bridge { customers: &CHAT, upstreams: &RESPONSES },
-    Bridge { customers: &CHAT, upstreams: &MESSAGES },
-    Bridge { customers: &MESSAGES, upstreams: &RESPONSES },
-    Bridge { customers: &MESSAGES, upstreams: &CHAT },
-    Bridge { customers: &RESPONSES, upstreams: &MESSAGES },
-    Bridge { customers: &RESPONSES, upstreams: &CHAT },
+    Bridge { customers: &CHAT, upstreams: RESPONSES.upstreams() },
+    Bridge { customers: &CHAT, upstreams: MESSAGES.upstreams() },
+    Bridge { customers: &MESSAGES, upstreams: RESPONSES.upstreams() },
+    Bridge { customers: &MESSAGES, upstreams: CHAT.upstreams() },
+    Bridge { customers: &RESPONSES, upstreams: MESSAGES.upstreams() },
+    Bridge { customers: &RESPONSES, upstreams: CHAT.upstreams() },
+    Bridge { customers: &CHAT, upstreams: CONVERSE },
+    Bridge { customers: &MESSAGES, upstreams: CONVERSE },
+    Bridge { customers: &RESPONSES, upstreams: CONVERSE },
 ];
 
 static CHAT: Spoken = Spoken { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
@@ -49,6 +54,9 @@ static MESSAGES: Spoken =
     Spoken { operation: Operation::Messages, words: &Messages, codec: &AnthropicMessages };
 static RESPONSES: Spoken =
     Spoken { operation: Operation::Responses, words: &Responses, codec: &OpenaiResponses };
+/// It has no customers.
+const CONVERSE: Upstreams =
+    Upstreams { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
 
 /// The codec that translates `operation` for a model that is for the operations `typed`, over an
 /// upstream that speaks `dialect`: by what the model is said to be for, if the upstream speaks that,
@@ -79,10 +87,25 @@ struct Spoken {
     codec: &'static dyn Codec,
 }
 
+impl Spoken {
+    const fn upstreams(&self) -> Upstreams {
+        Upstreams { operation: self.operation, words: self.words, codec: self.codec }
+    }
+}
+
+/// One dialect as the upstreams' side of a translation needs it.
+struct Upstreams {
+    /// What a model is said to be for that is best asked in this dialect.
+    operation: Operation,
+    words: &'static dyn UpstreamDialect,
+    /// What reads its requests and meters its answers.
+    codec: &'static dyn Codec,
+}
+
 /// The codec of requests in one dialect for upstreams that speak another.
 struct Bridge {
     customers: &'static Spoken,
-    upstreams: &'static Spoken,
+    upstreams: Upstreams,
 }
 
 impl fmt::Debug for Bridge {
@@ -202,7 +225,7 @@ struct BridgedCall {
     frame: AnswerFrame,
     left_out: Option<String>,
     customers: &'static dyn Translate,
-    upstreams: &'static dyn Translate,
+    upstreams: &'static dyn UpstreamDialect,
 }
 
 impl fmt::Debug for BridgedCall {
@@ -234,6 +257,10 @@ impl Call for BridgedCall {
 
     fn sounds(&self) -> bool {
         self.inner.sounds()
+    }
+
+    fn makes_pictures(&self) -> bool {
+        self.inner.makes_pictures()
     }
 
     fn traits(&self) -> Traits {
@@ -271,17 +298,32 @@ impl Call for BridgedCall {
                 upstreams,
                 is_translated: false,
             }),
-            Framing::Sse => Box::new(BridgedStream {
+            Framing::Sse | Framing::EventStream => Box::new(BridgedStream {
                 inner,
-                events: Events::of_images(),
+                events: match self.inner.comes_in_frames() {
+                    true => EventCutter::Frames(event_stream::Messages::default()),
+                    false => EventCutter::Lines(Events::of_images()),
+                },
                 reader: upstreams.stream_reader(),
                 passage: Passage::new(customers.stream_writer(&self.frame), unreported),
             }),
         }
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> Option<GatewayError> {
-        Some(in_our_words(self.upstreams.read_failure(status, body)))
+    fn streams(&self) -> bool {
+        // Some upstreams are told by the path.
+        self.frame.streams
+    }
+
+    fn comes_in_frames(&self) -> bool {
+        self.inner.comes_in_frames()
+    }
+
+    fn refusal(&self, status: u16, name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
+        Some(in_our_words(match name {
+            Some(name) => self.upstreams.read_named_failure(status, name, body),
+            None => self.upstreams.read_failure(status, body),
+        }))
     }
 }
 
@@ -421,7 +463,7 @@ struct BridgedDocument {
     frame: AnswerFrame,
     unreported: Option<Usage>,
     customers: &'static dyn Translate,
-    upstreams: &'static dyn Translate,
+    upstreams: &'static dyn UpstreamDialect,
     is_translated: bool,
 }
 
@@ -486,10 +528,62 @@ impl Meter for BridgedDocument {
     }
 }
 
+/// What takes an upstream's stream apart into its events.
+enum EventCutter {
+    /// Server-sent events.
+    Lines(Events),
+    /// Amazon's binary frames.
+    Frames(event_stream::Messages),
+}
+
+impl EventCutter {
+    /// Gives every event that the chunk completes to `each`, as it came and its data. False where the
+    /// stream is none, here or before: what came until then was given.
+    fn cut(&mut self, chunk: &Bytes, mut each: impl FnMut(&[u8], &[u8])) -> bool {
+        match self {
+            Self::Lines(events) => {
+                let uncut = events.relay(chunk, |event| {
+                    each(event, &sse::data(event));
+                    EventAction::Drop
+                });
+                // An event that is too long to be held comes out as it is.
+                uncut.is_empty()
+            }
+            Self::Frames(messages) => {
+                let read = messages.read(chunk, |message| {
+                    let data = bedrock_converse::event_data(message);
+                    each(&data, &data);
+                });
+                read.is_ok()
+            }
+        }
+    }
+
+    /// The upstream has ended the stream. False where it ended in the middle of an event.
+    fn finish(&mut self, mut each: impl FnMut(&[u8], &[u8])) -> bool {
+        match self {
+            Self::Lines(events) => {
+                // Some servers leave out the blank line behind the last event.
+                let rest = events.take_unfinished();
+                each(&rest, &sse::data(&rest));
+                true
+            }
+            Self::Frames(messages) => messages.is_at_end_of_frame(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Lines(events) => events.held_bytes(),
+            Self::Frames(messages) => messages.held_bytes(),
+        }
+    }
+}
+
 /// Meters a stream, and translates it event by event.
 struct BridgedStream {
     inner: Box<dyn Meter>,
-    events: Events,
+    events: EventCutter,
     reader: Box<dyn ReadStream>,
     passage: Passage,
 }
@@ -498,17 +592,16 @@ impl BridgedStream {
     /// Meters an event and translates it. What the meter says while it is translated is about it and
     /// what came before it, however the network has cut the stream.
     fn pass(
-        event: &[u8],
+        (event, data): (&[u8], &[u8]),
         inner: &mut dyn Meter,
         reader: &mut dyn ReadStream,
         passage: &mut Passage,
         out: &mut Vec<u8>,
     ) {
-        let data = sse::data(event);
-        if data.is_empty() || !inner.take_event(event, &data) || passage.is_broken {
+        if data.is_empty() || !inner.take_event(event, data) || passage.is_broken {
             return;
         }
-        let read = reader.read(&data, &mut |answer| passage.write(answer, inner, out));
+        let read = reader.read(data, &mut |answer| passage.write(answer, inner, out));
         passage.is_broken |= read.is_err();
     }
 }
@@ -517,21 +610,20 @@ impl Meter for BridgedStream {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::with_capacity(chunk.len());
-        let uncut = events.relay(&chunk, |event| {
-            Self::pass(event, inner.as_mut(), reader.as_mut(), passage, &mut out);
-            EventAction::Drop
+        let is_cut = events.cut(&chunk, |event, data| {
+            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
         });
-        // An event that is too long to be held comes out as it is.
-        passage.is_broken |= !uncut.is_empty();
+        passage.is_broken |= !is_cut;
         out.into()
     }
 
     fn finish(&mut self) -> Bytes {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::new();
-        // Some servers leave out the blank line behind the last event.
-        let rest = events.take_unfinished();
-        Self::pass(&rest, inner.as_mut(), reader.as_mut(), passage, &mut out);
+        let is_cut = events.finish(|event, data| {
+            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
+        });
+        passage.is_broken |= !is_cut;
         drop(inner.finish());
         if !passage.is_broken {
             reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
@@ -586,7 +678,7 @@ impl Codec for LocalCount {
     }
 
     fn dialects(&self) -> &'static [Dialect] {
-        &[Dialect::Openai]
+        &[Dialect::Openai, Dialect::Bedrock]
     }
 
     fn path(&self) -> &'static str {

@@ -7,7 +7,9 @@ pub(super) mod moderations;
 mod multipart;
 pub(super) mod rerank;
 pub(super) mod responses;
+pub(super) mod stored;
 pub(super) mod speech;
+pub(super) mod transcription;
 
 use serde_json::{Value, json};
 

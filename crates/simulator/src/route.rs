@@ -8,7 +8,7 @@ use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
 use super::state::Server;
-use super::{anthropic, ark, dashscope, openai, results, xai};
+use super::{anthropic, ark, bedrock, dashscope, openai, results, xai};
 
 /// Where the recorded requests are shown.
 const REQUESTS_PATH: &str = "/sim/requests";
@@ -22,14 +22,21 @@ enum Endpoint<'a> {
     Tasks,
     Messages,
     CountTokens,
+    /// Whether its answer is a stream.
+    Converse(bool),
     Chat,
     Embeddings,
     Rerank,
     Moderations,
     Responses,
+    Compact,
+    Response(&'a str),
+    ResponseItems(&'a str),
+    ResponseCancel(&'a str),
     ImageGenerations,
     ImageEdits,
     Speech,
+    Transcription,
     Generation,
     DashscopeVideos,
     DashscopeTask(&'a str),
@@ -54,14 +61,25 @@ impl<'a> Endpoint<'a> {
         match (segments.next()?, segments.next()?) {
             ("messages", _) => Some(Self::Messages),
             ("count_tokens", "messages") => Some(Self::CountTokens),
+            ("converse", _) => Some(Self::Converse(false)),
+            ("converse-stream", _) => Some(Self::Converse(true)),
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
             ("rerank", _) => Some(Self::Rerank),
             ("moderations", _) => Some(Self::Moderations),
             ("responses", _) => Some(Self::Responses),
+            ("compact", "responses") => Some(Self::Compact),
+            (id, "responses") => Some(Self::Response(id)),
+            ("input_items", id) if segments.next() == Some("responses") => {
+                Some(Self::ResponseItems(id))
+            }
+            ("cancel", id) if segments.next() == Some("responses") => {
+                Some(Self::ResponseCancel(id))
+            }
             ("generations", "images") => Some(Self::ImageGenerations),
             ("edits", "images") => Some(Self::ImageEdits),
             ("speech", "audio") => Some(Self::Speech),
+            ("transcriptions" | "translations", "audio") => Some(Self::Transcription),
             ("generation", "multimodal-generation") => Some(Self::Generation),
             ("video-synthesis", "video-generation") => Some(Self::DashscopeVideos),
             ("tasks", "generations") => Some(Self::ArkTasks),
@@ -82,22 +100,27 @@ impl<'a> Endpoint<'a> {
             Self::Requests
             | Self::Tasks
             | Self::DashscopeTask(_)
+            | Self::ResponseItems(_)
             | Self::XaiVideo(_)
             | Self::Models
             | Self::Model(_)
             | Self::Result(_) => is(Method::GET),
             Self::ArkTasks => is(Method::GET) || is(Method::POST),
-            Self::ArkTask(_) => is(Method::GET) || is(Method::DELETE),
+            Self::ArkTask(_) | Self::Response(_) => is(Method::GET) || is(Method::DELETE),
             Self::Messages
             | Self::CountTokens
+            | Self::Converse(_)
             | Self::Chat
             | Self::Embeddings
             | Self::Rerank
             | Self::Moderations
             | Self::Responses
+            | Self::Compact
+            | Self::ResponseCancel(_)
             | Self::ImageGenerations
             | Self::ImageEdits
             | Self::Speech
+            | Self::Transcription
             | Self::Generation
             | Self::DashscopeVideos
             | Self::XaiVideos => is(Method::POST),
@@ -112,6 +135,7 @@ impl<'a> Endpoint<'a> {
             }
             Self::ArkTasks | Self::ArkTask(_) => Envelope::Ark,
             Self::XaiVideos | Self::XaiVideo(_) => Envelope::Xai,
+            Self::Converse(_) => Envelope::Bedrock,
             _ => Envelope::Openai,
         }
     }
@@ -124,14 +148,24 @@ impl<'a> Endpoint<'a> {
             Self::Tasks => shown(tasks.to_json()),
             Self::Messages => anthropic::message(asked, behaviour),
             Self::CountTokens => anthropic::token_count(asked, behaviour),
+            Self::Converse(streams) => bedrock::answer(asked, streams, behaviour),
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Rerank => openai::rerank::answer(asked, behaviour),
             Self::Moderations => openai::moderations::answer(asked, behaviour),
-            Self::Responses => openai::responses::answer(asked, behaviour),
+            Self::Responses => openai::responses::answer(asked, behaviour, &server.responses),
+            Self::Compact => openai::responses::compact(asked, behaviour),
+            Self::Response(id) => openai::stored::whole(id, asked, behaviour, &server.responses),
+            Self::ResponseItems(id) => {
+                openai::stored::input_items(id, asked, behaviour, &server.responses)
+            }
+            Self::ResponseCancel(id) => {
+                openai::stored::cancel(id, asked, behaviour, &server.responses)
+            }
             Self::ImageGenerations => openai::images::generation(asked, behaviour),
             Self::ImageEdits => openai::images::edit(asked, behaviour),
             Self::Speech => openai::speech::answer(asked, behaviour),
+            Self::Transcription => openai::transcription::answer(asked, behaviour),
             Self::Generation => dashscope::answer(asked, behaviour),
             Self::DashscopeVideos => dashscope::video::submit(asked, behaviour, tasks),
             Self::DashscopeTask(id) => dashscope::video::query(id, asked, behaviour, tasks),
@@ -219,7 +253,11 @@ fn wrong_key(
     let key = behaviour.key.as_ref()?;
     let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {
-        Envelope::Openai | Envelope::Dashscope | Envelope::Ark | Envelope::Xai => (
+        Envelope::Openai
+        | Envelope::Dashscope
+        | Envelope::Ark
+        | Envelope::Xai
+        | Envelope::Bedrock => (
             header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer ")),
             "Incorrect API key provided.",
         ),

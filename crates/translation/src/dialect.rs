@@ -5,15 +5,9 @@ use std::fmt;
 
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
-/// One protocol for talking to language models, on both of its sides: the customers' (it reads requests
-/// and writes answers) and the upstreams' (it writes requests and reads answers).
-pub trait Dialect: Sync + fmt::Debug {
-    /// Reads a customer's request, of which somebody has checked that it is JSON.
-    ///
-    /// # Errors
-    /// The field that is malformed, or that means or costs something which no other dialect can say.
-    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable>;
-
+/// One protocol for talking to language models, on the side of upstreams: it writes requests, and reads
+/// answers.
+pub trait UpstreamDialect: Sync + fmt::Debug {
     /// Writes a request for an upstream. What it cannot carry is a loss: hints go into `losses`,
     /// anything else is refused.
     ///
@@ -32,17 +26,32 @@ pub trait Dialect: Sync + fmt::Debug {
     /// It is not an answer of this dialect.
     fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed>;
 
-    /// Writes a whole answer for a customer.
-    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8>;
-
     /// What reads an upstream's stream.
     fn stream_reader(&self) -> Box<dyn ReadStream>;
 
-    /// What writes a stream for a customer.
-    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream>;
-
     /// Reads what an upstream says with a status of 400 or above.
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure;
+
+    /// Reads the same where a header names the failure, as those of Amazon's services do.
+    fn read_named_failure(&self, status: u16, _name: &str, body: &[u8]) -> UpstreamFailure {
+        self.read_failure(status, body)
+    }
+}
+
+/// One protocol for talking to language models, on both of its sides: on the customers' it reads
+/// requests, and writes answers.
+pub trait Dialect: UpstreamDialect {
+    /// Reads a customer's request, of which somebody has checked that it is JSON.
+    ///
+    /// # Errors
+    /// The field that is malformed, or that means or costs something which no other dialect can say.
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable>;
+
+    /// Writes a whole answer for a customer.
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8>;
+
+    /// What writes a stream for a customer.
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream>;
 }
 
 /// A request as its dialect reads it.
@@ -65,6 +74,8 @@ pub struct AnswerFrame {
     pub shows_usage: bool,
     /// Tools that take free text: their inputs are unwrapped by [`crate::kit::unwrap_free`].
     pub free_tools: Vec<String>,
+    /// Tools that stand in a namespace, which other dialects do not have.
+    pub namespaced: Vec<NamespacedTool>,
     /// Members that the dialect repeats in its answer, as JSON without the braces, each followed by a
     /// comma.
     pub repeated: String,
@@ -73,6 +84,35 @@ pub struct AnswerFrame {
     pub created: u64,
     /// A random word for ids in answers. Whoever translates fills it in.
     pub nonce: String,
+}
+
+/// A tool of a namespace, as the Responses API has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespacedTool {
+    /// The name by which an upstream knows the tool: [`joined`](Self::joined).
+    pub joined: String,
+    /// The name of the namespace.
+    pub namespace: String,
+    /// The name of the tool within it.
+    pub name: String,
+}
+
+impl NamespacedTool {
+    /// The name for a tool of a namespace where there are none: providers take letters, digits, `_` and
+    /// `-`.
+    #[must_use]
+    pub fn joined(namespace: &str, name: &str) -> String {
+        format!("{namespace}__{name}")
+    }
+}
+
+impl AnswerFrame {
+    /// The namespace of a tool that was called, and its name within that.
+    #[must_use]
+    pub fn apart<'f>(&'f self, name: &'f str) -> (Option<&'f str>, &'f str) {
+        let tool = self.namespaced.iter().find(|tool| tool.joined == name);
+        tool.map_or((None, name), |tool| (Some(&tool.namespace), &tool.name))
+    }
 }
 
 /// What is known of the upstream's model.
@@ -114,6 +154,8 @@ pub enum ThinkingStyle {
     Effort,
     /// By `budget_tokens`, as models before them have it.
     Budget,
+    /// Not at all: it is none of Anthropic's models.
+    None,
 }
 
 /// Which chat completions an upstream speaks.

@@ -262,6 +262,8 @@ pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFail
     let has = |all: &[&str]| all.iter().any(|one| words.contains(one) || lower.contains(one));
     let kind = match status {
         401 | 403 => FailureKind::Denied,
+        // Google says so with 400 of a credential that it does not know.
+        400 if has(&["api key not valid", "api key expired"]) => FailureKind::Denied,
         404 => FailureKind::NotFound,
         429 => FailureKind::Busy,
         500.. => FailureKind::Upstream,
@@ -270,6 +272,7 @@ pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFail
             "prompt is too long",
             "context window",
             "maximum context",
+            "input token count",
         ]) =>
         {
             FailureKind::TooLong
@@ -288,6 +291,12 @@ pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFail
 /// An id of a customer's dialect, such as `msg_` with a random word behind it.
 pub(crate) fn id(prefix: &str, nonce: &str) -> String {
     [prefix, nonce].concat()
+}
+
+/// An id for a call whose upstream gives none, which is the same on no other turn.
+pub(crate) fn call_id(answer: &str, place: usize) -> String {
+    let word: String = answer.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("call_{}_{place}", word.get(word.len().saturating_sub(24)..).unwrap_or(&word))
 }
 
 /// The name of a schema where a dialect needs one and the customer's has none.

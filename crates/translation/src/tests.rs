@@ -5,15 +5,19 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::dialect::{AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget};
+use crate::dialect::{
+    AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget, UpstreamDialect,
+};
 use crate::part::{
     AnswerFormat, AnswerPart, ContentPart, Counts, MediaPart, PromptPart, Reasoning, Sampling,
     Source, Speaker, Stop, Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
-use crate::{Chat, Messages, Responses};
+use crate::{Chat, Gemini, Messages, Responses};
 
-const DIALECTS: [&dyn Dialect; 3] = [&Chat, &Messages, &Responses];
+mod converse;
+
+const DIALECTS: [&dyn Dialect; 4] = [&Chat, &Messages, &Responses, &Gemini];
 
 fn target() -> TranslationTarget {
     TranslationTarget { chat: ChatStyle::Openai, ..TranslationTarget::default() }
@@ -161,9 +165,14 @@ fn list_said(parts: &[PromptPart<'_>]) -> Vec<String> {
 
 /// What is asked for beside that, in one order.
 fn asked(parts: &[PromptPart<'_>]) -> Vec<String> {
+    let must_call = parts.contains(&PromptPart::ToolChoice(ToolChoice::Any));
     let mut asked: Vec<String> = parts
         .iter()
         .filter_map(|part| match part {
+            // Gemini has one word for calls that must come and for calls that fit their schemas.
+            PromptPart::Tool(tool) if must_call => {
+                Some(format!("{:?}", Tool { is_strict: None, ..tool.clone() }))
+            }
             PromptPart::Tool(_) | PromptPart::ToolChoice(_) | PromptPart::Sampling(_) => {
                 Some(format!("{part:?}"))
             }
@@ -212,7 +221,7 @@ proptest! {
         for dialect in DIALECTS {
             let [short, long] = [&parts, &longer].map(|parts| {
                 let body: Value = serde_json::from_slice(&write(dialect, parts)).expect("JSON");
-                let turns = ["messages", "input"].into_iter().find_map(|key| body[key].as_array());
+                let turns = ["messages", "input", "contents"].into_iter().find_map(|key| body[key].as_array());
                 turns.expect("turns").iter().map(Value::to_string).collect::<Vec<_>>()
             });
             // The last turn of the shorter one may go on in the longer one.
@@ -222,9 +231,9 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_a_reader_panic(text in "[\\[\\]{}\":,a-z0-9\\\\ ]{0,80}", place in 0..6_usize) {
-        let keys = ["messages", "input", "tools", "system", "content", "thinking"];
-        let nested = format!("{{\"{}\":[{{\"role\":\"user\",\"content\":[{text}]}}]}}", keys[place]);
+    fn nothing_makes_a_reader_panic(text in "[\\[\\]{}\":,a-z0-9\\\\ ]{0,80}", place in 0..8_usize) {
+        let keys = ["messages", "input", "tools", "system", "content", "thinking", "contents", "candidates"];
+        let nested = format!("{{\"{}\":[{{\"role\":\"user\",\"content\":[{text}],\"parts\":[{text}]}}]}}", keys[place]);
         for dialect in DIALECTS {
             for body in [&text, &nested] {
                 drop(dialect.read_request(body.as_bytes()));
@@ -329,6 +338,12 @@ fn usage_of(place: usize, usage: &Value) -> [u64; 4] {
             number("/cache_creation_input_tokens"),
             number("/output_tokens"),
         ],
+        3 => {
+            let (read, written) =
+                (number("/cachedContentTokenCount"), number("/cacheWriteTokenCount"));
+            let output = number("/candidatesTokenCount") + number("/thoughtsTokenCount");
+            [number("/promptTokenCount") - read - written, read, written, output]
+        }
         _ => {
             let (input, output) = match place {
                 0 => ("prompt_tokens", "completion_tokens"),
@@ -365,12 +380,14 @@ proptest! {
         for (place, dialect) in DIALECTS.into_iter().enumerate() {
             let document = dialect.write_answer(&answer, &frame());
             let document: Value = serde_json::from_slice(&document).expect("JSON");
-            prop_assert_eq!(usage_of(place, &document["usage"]), expected);
+            let usage = [&document["usage"], &document["usageMetadata"]];
+            let usage = usage.into_iter().find(|usage| usage.is_object()).expect("usage");
+            prop_assert_eq!(usage_of(place, usage), expected);
             let events = String::from_utf8(write_events(dialect, &answer)).expect("text");
             let data = events.lines().filter_map(|line| line.strip_prefix("data: "));
             let mut reported = data.filter_map(|data| {
                 let event: Value = serde_json::from_str(data).ok()?;
-                let usage = [&event["usage"], &event["response"]["usage"]];
+                let usage = [&event["usage"], &event["response"]["usage"], &event["usageMetadata"]];
                 usage.into_iter().find(|usage| usage.is_object()).cloned()
             });
             prop_assert_eq!(usage_of(place, &reported.next_back().expect("usage")), expected);
@@ -400,6 +417,7 @@ fn sent_back(place: usize, document: &Value) -> Value {
     match place {
         0 => json!({"messages": [document["choices"][0]["message"]]}),
         1 => json!({"messages": [{"role": "assistant", "content": document["content"]}]}),
+        3 => json!({"contents": [document["candidates"][0]["content"]]}),
         _ => json!({"input": document["output"]}),
     }
 }
@@ -407,11 +425,17 @@ fn sent_back(place: usize, document: &Value) -> Value {
 #[test]
 fn thoughts_come_back_to_their_maker_through_every_dialect() {
     let item = r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"}"#;
-    let makers: [(Maker, &str, &dyn Dialect, &str); 4] = [
+    let makers: [(Maker, &str, &dyn Dialect, &str); 5] = [
         (Maker::Messages, "c2ln", &Messages, r#""signature":"c2ln""#),
         (Maker::MessagesRedacted, "cmVk", &Messages, r#""data":"cmVk""#),
         (Maker::Responses, item, &Responses, item),
         (Maker::Chat, "", &Chat, r#""reasoning_content":"I see.""#),
+        (
+            Maker::Gemini,
+            "Z2Vt",
+            &Gemini,
+            r#""text":"I see.","thought":true,"thoughtSignature":"Z2Vt""#,
+        ),
     ];
     for (maker, token, upstream, expected) in makers {
         let thought = if maker == Maker::MessagesRedacted { "" } else { "I see." };
@@ -498,6 +522,8 @@ fn calls_that_gemini_signed_keep_their_signatures() {
         let read = customer.read_request(request.as_bytes()).expect("read");
         let body = String::from_utf8(write(&Chat, &read.parts)).expect("text");
         assert!(body.contains(r#""thought_signature":"sgn""#), "{customer:?}: {body}");
+        let body = String::from_utf8(write(&Gemini, &read.parts)).expect("text");
+        assert!(body.contains(r#""thoughtSignature":"sgn""#), "{customer:?}: {body}");
         let streamed = String::from_utf8(write_events(customer, &answer)).expect("text");
         assert!(streamed.contains("sgn"), "{customer:?}: {streamed}");
     }
@@ -764,6 +790,57 @@ fn free_text_of_tools_is_unwrapped_for_customers_who_know_it() {
         let events = String::from_utf8(events).expect("text");
         assert!(events.contains(&json!(patch).to_string()), "{events}");
     }
+}
+
+/// Codex puts tools for sub-agents into a namespace. Other dialects have none: there the names of both are
+/// one, and a call comes back as the customer knows it.
+#[test]
+fn tools_of_a_namespace_are_called_by_both_names_and_come_back_apart() {
+    let tool = json!({"type": "function", "name": "close_agent", "description": "Closes one.",
+        "parameters": {"type": "object", "properties": {}}, "strict": false});
+    let namespace = json!({"type": "namespace", "name": "agents_v1", "description": "Sub-agents.",
+        "tools": [tool]});
+    let call = json!({"type": "function_call", "call_id": "call_0", "namespace": "agents_v1",
+        "name": "close_agent", "arguments": "{}"});
+    let result = json!({"type": "function_call_output", "call_id": "call_0", "output": "done"});
+    let request = json!({"model": "m", "tools": [namespace],
+        "input": [{"role": "user", "content": "hi"}, call, result]});
+    let request = request.to_string();
+    let read = Responses.read_request(request.as_bytes()).expect("read");
+    for dialect in [&Chat as &dyn Dialect, &Messages] {
+        let written =
+            dialect.write_request(&read.parts, &target(), &mut Losses::default()).expect("written");
+        let written = String::from_utf8(written).expect("text");
+        assert_eq!(written.matches("\"agents_v1__close_agent\"").count(), 2, "{written}");
+        assert!(written.contains("Sub-agents.\\n\\nCloses one."), "{written}");
+    }
+    let answer = [
+        AnswerPart::Begin { id: "up".into(), counts: Counts::default() },
+        AnswerPart::ToolCall {
+            id: "call_1".into(),
+            name: "agents_v1__close_agent".into(),
+            seal: None,
+        },
+        AnswerPart::Input("{}".into()),
+        AnswerPart::Stop(Stop::Tools),
+        AnswerPart::End(Counts::default()),
+    ];
+    let frame = AnswerFrame { namespaced: read.frame.namespaced.clone(), ..frame() };
+    let document: Value =
+        serde_json::from_slice(&Responses.write_answer(&answer, &frame)).expect("JSON");
+    let item = &document["output"][0];
+    assert_eq!((&item["namespace"], &item["name"]), (&json!("agents_v1"), &json!("close_agent")));
+    let mut writer = Responses.stream_writer(&frame);
+    let mut events = Vec::new();
+    answer.iter().for_each(|piece| writer.write(piece, &mut events));
+    let events = String::from_utf8(events).expect("text");
+    assert!(!events.contains("agents_v1__"), "{events}");
+    assert!(events.contains(r#""namespace":"agents_v1","name":"close_agent""#), "{events}");
+    let hosted = json!({"model": "m", "input": "hi", "tools": [{"type": "namespace", "name": "n",
+        "tools": [{"type": "mcp"}]}]})
+    .to_string();
+    let Err(refused) = Responses.read_request(hosted.as_bytes()) else { panic!("refused") };
+    assert_eq!(refused.field, "tools[0].tools[0].type");
 }
 
 #[test]

@@ -154,12 +154,6 @@ pub(super) fn stop(word: &str, has_calls: bool) -> Stop<'static> {
     }
 }
 
-/// An id for a call whose upstream gives none, which is the same on no other turn.
-pub(super) fn call_id(answer: &str, place: usize) -> String {
-    let word: String = answer.chars().filter(char::is_ascii_alphanumeric).collect();
-    format!("call_{}_{place}", word.get(word.len().saturating_sub(24)..).unwrap_or(&word))
-}
-
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     let wire: WireCompletion<'_> =
         json::parse(body).map_err(|error| Malformed(format!("no chat completion: {error}")))?;
@@ -211,7 +205,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
         }
         let (seal, input) = (call.seal(), call.function.input());
         let own = call.id.map(|id| id.0).filter(|id| !id.is_empty());
-        let id = own.unwrap_or_else(|| call_id(&id, place).into());
+        let id = own.unwrap_or_else(|| kit::call_id(&id, place).into());
         out.push(AnswerPart::ToolCall { id, name, seal });
         out.extend(input.filter(|input| !input.is_empty()).map(AnswerPart::Input));
     }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::chat::answer::{self, WireCall, WireMessage, call_id, detail, finish_reason};
+use crate::chat::answer::{self, WireCall, WireMessage, detail, finish_reason};
 use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
@@ -165,7 +165,7 @@ impl ChatReader {
             self.calls += 1;
             let id = match id {
                 Some(id) => id.to_owned(),
-                None => call_id(self.id.as_deref().unwrap_or_default(), place),
+                None => kit::call_id(self.id.as_deref().unwrap_or_default(), place),
             };
             out(AnswerPart::ToolCall {
                 id: id.clone().into(),
