@@ -1,15 +1,15 @@
 //! Clients that nobody has changed, on models whose providers speak another protocol than the client does:
-//! sessions of many turns with tools, without a fall-back and without a delta that is lost.
+//! sessions of many turns with tools, without a fall-back and without a delta that is lost. Codex is in
+//! `codex.rs`, LangChain and the official SDKs in `tests/python/`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::harness::{Admin, Demo, node};
 
-/// Sold by a provider that speaks chat completions only, by one that speaks responses, and by Anthropic.
+/// Sold by a provider that speaks chat completions only, and by one that speaks responses.
 const CHAT_ONLY: &str = "deepseek-v4-flash";
 const RESPONSES_ONLY: &str = "gpt-5-mini";
-const MESSAGES_ONLY: &str = "claude-sonnet-4-5";
 /// Sessions of the script, one for each pair of protocols.
 const SESSIONS: usize = 6;
 /// Prompts of a session of a program that is started for each.
@@ -81,49 +81,4 @@ async fn claude_code_holds_sessions_with_models_of_others() {
         }
         check_settled(&admin, &customer.account, 2 * PROMPTS).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn codex_holds_a_session_with_a_model_of_anthropics_protocol() {
-    let demo = Demo::start();
-    let admin = Admin::of(&demo);
-    let customer = admin.customer("10.00").await;
-    let commands = node::commands();
-    let home = tempfile::tempdir().expect("a directory");
-    let config = format!(
-        "model = \"{MESSAGES_ONLY}\"
-model_provider = \"tollgate\"
-approval_policy = \"never\"
-sandbox_mode = \"read-only\"
-
-[model_providers.tollgate]
-name = \"tollgate\"
-base_url = \"{}/v1\"
-env_key = \"TOLLGATE_API_KEY\"
-wire_api = \"responses\"
-supports_websockets = false
-request_max_retries = 0
-stream_max_retries = 0
-",
-        demo.base_url
-    );
-    std::fs::create_dir(home.path().join(".codex")).expect("a directory");
-    std::fs::write(home.path().join(".codex/config.toml"), config).expect("the configuration");
-    for prompt in 0..PROMPTS {
-        let mut codex = Command::new(commands[0].join("codex"));
-        codex.arg("exec");
-        if prompt > 0 {
-            codex.args(["resume", "--last"]);
-        }
-        codex.args(["--skip-git-repo-check", &format!("Say hello for the {prompt}th time.")]);
-        codex
-            .current_dir(home.path())
-            .env_clear()
-            .env("PATH", node::path(&commands))
-            .env("HOME", home.path())
-            .env("TOLLGATE_API_KEY", &customer.key);
-        let text = run(&mut codex);
-        assert!(text.contains("Simulated upstreams answer"), "{prompt}: {text}");
-    }
-    check_settled(&admin, &customer.account, PROMPTS).await;
 }

@@ -11,7 +11,7 @@ use super::{CELLS, call, gateway};
 use crate::harness::{Answer, Gateway, ask, connect, simulator};
 
 /// The customer whose own dialect the model's upstream speaks.
-fn native(model: &str) -> Customer {
+pub(super) fn native(model: &str) -> Customer {
     match model {
         "on-chat" => Customer::Chat,
         "on-messages" => Customer::Messages,
