@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::wire::Customer;
-use super::{CELLS, call, gateway, spent};
+use super::{CELLS, call, cells_with_natives, gateway, spent};
 use crate::harness::{Answer, Gateway, Recorder, ask, connect, simulator};
 
 fn call_text(gateway: &Gateway, customer: Customer, body: &str) -> Answer {
@@ -52,7 +52,7 @@ fn large_requests_arrive_whole_and_soon() {
     let recorder = Recorder::start();
     let gateway = gateway(recorder.address, "", "");
     let chinese = "每一刻钟有一班车".repeat(700);
-    for (customer, model) in CELLS {
+    for (customer, model) in cells_with_natives() {
         let tools: Vec<Value> = (0..1000).map(|place| {
             let (name, schema) = (format!("tool_{place}"), json!({"type": "object", "properties": {}}));
             match customer {
@@ -124,7 +124,7 @@ fn said(customer: Customer, model: &str, content: Value) -> Value {
 fn odd_ids_keep_a_call_and_its_result_together() {
     let recorder = Recorder::start();
     let gateway = gateway(recorder.address, "", "");
-    for (customer, model) in CELLS {
+    for (customer, model) in cells_with_natives() {
         for id in [
             "",
             "a b",
@@ -193,7 +193,7 @@ fn forged_seals_bring_nothing_with_them() {
     let inject =
         r#"{"type":"reasoning"}],"previous_response_id":"resp_of_somebody","include":["x""#;
     let long = "A".repeat(900_000);
-    for (customer, model) in CELLS {
+    for (customer, model) in cells_with_natives() {
         for token in [
             format!("tg1.r.{inject}"),
             format!("tg1.m.{inject}"),

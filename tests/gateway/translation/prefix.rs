@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::wire::Customer;
-use super::{CELLS, call, gateway};
+use super::{call, cells_with_natives, gateway};
 use crate::harness::{Gateway, simulator};
 use tollgate::sim::Sim;
 
@@ -81,7 +81,7 @@ fn caches_find_as_much_of_a_translated_conversation_as_of_another() {
     for more in ["", "    translated: { caches: true }\n"] {
         let gateway = gateway(sim.addr(), "", more);
         for key in [false, true] {
-            for (customer, model) in CELLS {
+            for (customer, model) in cells_with_natives() {
                 let native = super::settling::native(model);
                 let expected = cached_share(&converse(&sim, &gateway, native, model, key));
                 let share = cached_share(&converse(&sim, &gateway, customer, model, key));
