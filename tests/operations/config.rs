@@ -527,7 +527,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 38, "the number of examples in docs/configuration.md");
+    assert_eq!(blocks.len(), 39, "the number of examples in docs/configuration.md");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.
