@@ -13,6 +13,11 @@ pub enum Operation {
     CountTokens,
     /// `POST /v1/responses`
     Responses,
+    /// `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`
+    GenerateContent,
+    /// `POST /v1beta/models/{model}:countTokens`: goes with [`Operation::GenerateContent`], and has no
+    /// name in YAML.
+    CountContentTokens,
     /// `POST /v1/embeddings`
     Embeddings,
     /// `POST /v1/rerank`
@@ -31,10 +36,11 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation that YAML can name, in the order in which documents list them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Chat,
         Self::Messages,
         Self::Responses,
+        Self::GenerateContent,
         Self::Embeddings,
         Self::Rerank,
         Self::Moderations,
@@ -49,6 +55,7 @@ impl Operation {
     pub fn granted_by(self) -> Self {
         match self {
             Self::CountTokens => Self::Messages,
+            Self::CountContentTokens => Self::GenerateContent,
             other => other,
         }
     }
@@ -68,7 +75,13 @@ impl Operation {
     /// Whether it costs anything.
     #[must_use]
     pub fn is_billed(self) -> bool {
-        self != Self::CountTokens
+        !matches!(self, Self::CountTokens | Self::CountContentTokens)
+    }
+
+    /// Whether its requests name their model, and how they are answered, in the path.
+    #[must_use]
+    pub fn is_named_in_path(self) -> bool {
+        matches!(self, Self::GenerateContent | Self::CountContentTokens)
     }
 
     /// The word used in YAML, logs and metrics.
@@ -79,6 +92,8 @@ impl Operation {
             Self::Messages => "messages",
             Self::CountTokens => "count_tokens",
             Self::Responses => "responses",
+            Self::GenerateContent => "generate_content",
+            Self::CountContentTokens => "count_content_tokens",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
             Self::Moderations => "moderations",

@@ -1,7 +1,7 @@
 //! Simulated upstreams: a server that answers like a provider, or fails like one, for the demo, the
 //! tests and the benchmarks.
 //!
-//! It speaks OpenAI's, Anthropic's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS.
+//! It speaks OpenAI's, Anthropic's, Google's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS.
 //! Paths are matched by their end, under any prefix; all are rows of one table, `route.rs`.
 //!
 //! | Path | What answers |
@@ -13,6 +13,7 @@
 //! | `…/images/generations`, `…/images/edits` (multipart) | OpenAI, gpt-image and dall-e; models `grok…`: xAI; under `/api/v3/`: Ark |
 //! | `…/audio/speech` | OpenAI; a sine where the format is `wav` or `pcm` |
 //! | `…/messages`, `…/messages/count_tokens` | Anthropic |
+//! | `…/models/{model}:generateContent`, `:streamGenerateContent`, `:countTokens` | Gemini; thoughts where `includeThoughts` asks for them; models `gemini-3…` give calls ids and want their signatures back |
 //! | `…/multimodal-generation/generation` | DashScope: an image for `input.messages`, speech for `input.text` |
 //! | `…/video-generation/video-synthesis` and `…/tasks/{id}` | DashScope: a video, which is a task |
 //! | `…/contents/generations/tasks` (`POST`, `GET`) and below it `/{id}` (`GET`, `DELETE`) | Ark: a video; `callback_url`, without TLS, is told of each state, three times at most |
@@ -102,6 +103,7 @@ mod behaviour;
 mod connection;
 mod dashscope;
 mod error;
+mod gemini;
 mod image;
 mod in_flight;
 mod openai;

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
@@ -109,6 +111,9 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     if framing == Framing::Sse {
         header.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         header.headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    }
+    if exchange.is_array() {
+        header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
     Ok(())
 }
@@ -345,6 +350,7 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
         };
         exchange.envelope.error_event(exchange.id, failure)
     };
+    let closing = exchange.as_sent(closing, true);
     // A customer who is gone cannot be told.
     drop(session.write_response_body(Some(closing), true).await);
 }

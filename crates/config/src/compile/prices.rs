@@ -19,10 +19,11 @@ const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
 fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
     use Unit::{Characters, Images, InputTokens, OutputTokens, Requests, RerankUnits, Seconds};
     match operation {
-        Operation::Chat | Operation::Messages | Operation::Responses => {
-            &[&[InputTokens, OutputTokens]]
-        }
-        Operation::CountTokens => &[],
+        Operation::Chat
+        | Operation::Messages
+        | Operation::Responses
+        | Operation::GenerateContent => &[&[InputTokens, OutputTokens]],
+        Operation::CountTokens | Operation::CountContentTokens => &[],
         Operation::Embeddings => &[&[InputTokens]],
         Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
         Operation::Moderations => &[&[InputTokens], &[Requests]],
@@ -38,7 +39,7 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
 fn billed_beside(operation: Operation) -> &'static [Unit] {
     use Unit::{ContainerSessions, FileSearches, Images, Requests, ToolCalls, WebSearches};
     match operation {
-        Operation::Chat => &[WebSearches, Requests],
+        Operation::Chat | Operation::GenerateContent => &[WebSearches, Requests],
         Operation::Messages => &[WebSearches, ContainerSessions, Requests],
         Operation::Responses => {
             &[WebSearches, FileSearches, ContainerSessions, ToolCalls, Images, Requests]
@@ -47,9 +48,11 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[Requests],
-        Operation::CountTokens | Operation::Rerank | Operation::Moderations | Operation::Video => {
-            &[]
-        }
+        Operation::CountTokens
+        | Operation::CountContentTokens
+        | Operation::Rerank
+        | Operation::Moderations
+        | Operation::Video => &[],
     }
 }
 
@@ -148,8 +151,10 @@ fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations
 
 /// Warns of prices of text that look like another figure than the one that is asked for.
 fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    let is_text =
-        |op: &Operation| matches!(op, Operation::Chat | Operation::Messages | Operation::Responses);
+    let is_text = |op: &Operation| {
+        use Operation::{Chat, GenerateContent, Messages, Responses};
+        matches!(op, Chat | Messages | Responses | GenerateContent)
+    };
     if !operations.iter().any(is_text) {
         return;
     }

@@ -210,6 +210,8 @@ fn default_path(operation: Operation) -> &'static str {
         Operation::Messages => "/v1/messages",
         Operation::CountTokens => "/v1/messages/count_tokens",
         Operation::Responses => "/v1/responses",
+        // The model and what it is to do stand behind it.
+        Operation::GenerateContent | Operation::CountContentTokens => "/v1beta/models",
         Operation::Embeddings => "/v1/embeddings",
         Operation::Rerank => "/v1/rerank",
         Operation::Moderations => "/v1/moderations",
@@ -285,15 +287,17 @@ fn routes(
     with_counting(routes)
 }
 
-/// Adds the paths on which Anthropic's clients have the tokens of a message counted.
+/// Adds the routes by which Anthropic's and Google's clients have the tokens of a prompt counted.
 fn with_counting(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
-    let messages = routes.iter().filter(|route| route.operation == Operation::Messages);
-    let counting: Vec<_> = messages
-        .map(|route| {
-            let path = format!("{}/count_tokens", route.path);
-            Arc::new(Route { path, operation: Operation::CountTokens, ..Route::clone(route) })
-        })
-        .collect();
+    let count = |route: &Arc<Route>| {
+        let (path, operation) = match route.operation {
+            Operation::Messages => (format!("{}/count_tokens", route.path), Operation::CountTokens),
+            Operation::GenerateContent => (route.path.clone(), Operation::CountContentTokens),
+            _ => return None,
+        };
+        Some(Arc::new(Route { path, operation, ..Route::clone(route) }))
+    };
+    let counting: Vec<_> = routes.iter().filter_map(count).collect();
     // A path that is there already was asked for: it comes first.
     routes.extend(counting);
     routes

@@ -15,8 +15,9 @@ use crate::url::BaseUrl;
 pub(crate) struct Upstream {
     /// The protocol that it speaks.
     pub(crate) protocol: DialectName,
-    /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai` and
-    /// `voyage` this ends with the version; the others add their own paths in full.
+    /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai`,
+    /// `voyage` and `gemini` this ends with the version, and for `vertex` with `/publishers/google`;
+    /// the others add their own paths in full.
     pub(crate) base_url: BaseUrl,
     /// Your key at the provider. Leave it out for a server that asks for none.
     #[serde(default)]
