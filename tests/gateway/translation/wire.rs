@@ -10,6 +10,7 @@ pub(super) enum Customer {
     Chat,
     Messages,
     Responses,
+    Gemini,
 }
 
 /// What an answer says.
@@ -52,6 +53,11 @@ impl Used {
                 cache_read: number("/cache_read_input_tokens"),
                 output: number("/output_tokens"),
             },
+            Customer::Gemini => Self {
+                input: number("/promptTokenCount") - number("/cachedContentTokenCount"),
+                cache_read: number("/cachedContentTokenCount"),
+                output: number("/candidatesTokenCount") + number("/thoughtsTokenCount"),
+            },
             Customer::Responses => Self {
                 input: number("/input_tokens") - number("/input_tokens_details/cached_tokens"),
                 cache_read: number("/input_tokens_details/cached_tokens"),
@@ -89,12 +95,27 @@ fn events(answer: &Answer) -> Vec<(String, Value)> {
 }
 
 impl Customer {
-    pub(super) fn path(self) -> &'static str {
-        match self {
+    /// Where a request is asked for, and its body as it is sent. Google's clients say in the path what
+    /// others say in the body.
+    pub(super) fn request(self, body: &Value) -> (String, String) {
+        let path = match self {
             Self::Chat => "/v1/chat/completions",
             Self::Messages => "/v1/messages",
             Self::Responses => "/v1/responses",
-        }
+            Self::Gemini => {
+                let model = body["model"].as_str().expect("a model");
+                let method = match body["stream"] == true {
+                    true => "streamGenerateContent?alt=sse",
+                    false => "generateContent",
+                };
+                let mut body = body.clone();
+                let members = body.as_object_mut().expect("an object");
+                members.remove("model");
+                members.remove("stream");
+                return (format!("/v1beta/models/{model}:{method}"), body.to_string());
+            }
+        };
+        (path.to_owned(), body.to_string())
     }
 
     /// A request with instructions and a text.
@@ -109,6 +130,9 @@ impl Customer {
             Self::Responses => {
                 json!({"max_output_tokens": 500, "instructions": "Be short.", "input": [hi]})
             }
+            Self::Gemini => json!({"generationConfig": {"maxOutputTokens": 500},
+                "systemInstruction": {"parts": [{"text": "Be short."}]},
+                "contents": [{"role": "user", "parts": [{"text": "Say hello."}]}]}),
         };
         body["model"] = json!(model);
         body["stream"] = json!(stream);
@@ -119,7 +143,11 @@ impl Customer {
     }
 
     fn turns(self) -> &'static str {
-        if self == Self::Responses { "input" } else { "messages" }
+        match self {
+            Self::Responses => "input",
+            Self::Gemini => "contents",
+            Self::Chat | Self::Messages => "messages",
+        }
     }
 
     fn push(self, body: &mut Value, turn: Value) {
@@ -135,6 +163,11 @@ impl Customer {
             Self::Messages => json!([{"name": name, "description": about, "input_schema": schema}]),
             Self::Responses => json!([{"type": "function", "name": name, "description": about,
                 "parameters": schema, "strict": false}]),
+            Self::Gemini => {
+                let schema = json!({"type": "OBJECT", "properties": {"city": {"type": "STRING"}}});
+                json!([{"functionDeclarations":
+                    [{"name": name, "description": about, "parameters": schema}]}])
+            }
         };
     }
 
@@ -166,11 +199,25 @@ impl Customer {
                     json!({"type": "function_call_output", "call_id": id, "output": "rain"});
                 self.push(body, output);
             }
+            // Neither needs an id there.
+            Self::Gemini => {
+                let args: Value = serde_json::from_str(input).expect("JSON");
+                let call = json!({"functionCall": {"name": name, "args": args}});
+                self.push(body, json!({"role": "model", "parts": [call]}));
+                let response = json!({"name": name, "response": {"result": "rain"}});
+                let result = json!({"functionResponse": response});
+                self.push(body, json!({"role": "user", "parts": [result]}));
+            }
         }
     }
 
     /// What was answered, and another question.
     pub(super) fn add_turn(self, body: &mut Value, text: &str) {
+        if self == Self::Gemini {
+            self.push(body, json!({"role": "model", "parts": [{"text": text}]}));
+            self.push(body, json!({"role": "user", "parts": [{"text": "And tomorrow?"}]}));
+            return;
+        }
         self.push(body, json!({"role": "assistant", "content": text}));
         self.push(body, json!({"role": "user", "content": "And tomorrow?"}));
     }
@@ -184,11 +231,17 @@ impl Customer {
             (Self::Messages, true) => message_stream(answer),
             (Self::Responses, false) => response(&document(answer)),
             (Self::Responses, true) => response_stream(answer),
+            (Self::Gemini, false) => content(&[document(answer)]),
+            (Self::Gemini, true) => {
+                content(&events(answer).into_iter().map(|(_, data)| data).collect::<Vec<_>>())
+            }
         }
     }
 
     pub(super) fn check_error(self, error: &Value, what: &str) {
         assert!(error["error"]["message"].is_string(), "{what}");
+        let is_googles = error["error"]["status"].is_string() && error["error"]["code"].is_u64();
+        assert_eq!(is_googles, self == Self::Gemini, "{what}");
         let kind = if self == Self::Messages { "error" } else { "" };
         assert_eq!(error["type"].as_str().unwrap_or_default(), kind, "{what}");
     }
@@ -199,6 +252,11 @@ impl Customer {
         let (name, last) = events.last().expect("events");
         match self {
             Self::Chat => assert!(last["error"]["message"].is_string(), "{what}"),
+            Self::Gemini => {
+                assert!(last["error"]["status"].is_string(), "{what}");
+                let ends = |event: &Value| event["candidates"][0]["finishReason"].is_string();
+                assert!(!events.iter().any(|(_, event)| ends(event)), "{what}");
+            }
             Self::Messages => {
                 assert_eq!((name.as_str(), &last["type"]), ("error", &json!("error")), "{what}");
             }
@@ -214,7 +272,7 @@ impl Customer {
 
 fn stop(word: &str) -> String {
     match word {
-        "stop" | "end_turn" | "completed" => "done".to_owned(),
+        "stop" | "end_turn" | "completed" | "STOP" => "done".to_owned(),
         "tool_calls" | "tool_use" => "tools".to_owned(),
         other => other.to_owned(),
     }
@@ -376,5 +434,36 @@ fn response_stream(answer: &Answer) -> Read {
     assert_eq!(name, "response.completed", "{answer:?}");
     let read = response(&last["response"]);
     assert_eq!(read.text, deltas, "{answer:?}");
+    read
+}
+
+/// Content from Google's clients' side: of a document, or of the chunks of a stream.
+fn content(chunks: &[Value]) -> Read {
+    let mut read = Read::default();
+    for (place, chunk) in chunks.iter().enumerate() {
+        assert!(chunk["responseId"].is_string() && chunk["modelVersion"].is_string(), "{chunk}");
+        let candidate = &chunk["candidates"][0];
+        assert_eq!(candidate["content"]["role"], "model", "{chunk}");
+        for part in candidate["content"]["parts"].as_array().expect("parts") {
+            if part["functionCall"].is_object() {
+                let call = &part["functionCall"];
+                read.calls.push(Called {
+                    id: text(&call["id"]),
+                    name: text(&call["name"]),
+                    input: call["args"].to_string(),
+                });
+            } else if part["thought"] != true {
+                read.text.push_str(part["text"].as_str().expect("text"));
+            }
+        }
+        let is_last = place + 1 == chunks.len();
+        assert_eq!(candidate["finishReason"].is_string(), is_last, "{chunk}");
+    }
+    let last = chunks.last().expect("a chunk");
+    read.stop = stop(last["candidates"][0]["finishReason"].as_str().unwrap_or_default());
+    read.usage = Used::of(&last["usageMetadata"], Customer::Gemini);
+    if !read.calls.is_empty() && read.stop == "done" {
+        read.stop = "tools".to_owned();
+    }
     read
 }
