@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,37 +11,45 @@ use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use tollgate_outbound::{CONNECT_TIMEOUT, client};
+use tollgate_outbound::{CONNECT_TIMEOUT, FormClient, client};
 pub use tollgate_outbound::{OutboundError, OutboundResponse};
 use url::Url;
 
 use crate::config::snapshot::{Upstream, WebhookHost};
+use crate::credentials::Credentials;
+use crate::metrics::Metrics;
 use crate::public_url;
 
 /// The longest silence of such a machine.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The clients for such calls. Cheap to clone.
+/// The clients for such calls, and what upstreams are shown that the gateway signs in to. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Outbound {
     /// For addresses that the operator has configured.
     configured: Client,
     /// For URLs that come from outside: they lead to public addresses only.
     public: Client,
+    /// What was issued for the operator's credentials, for these calls and for those that are relayed.
+    pub credentials: Arc<Credentials>,
 }
 
 impl Outbound {
-    /// Clients without any connection yet.
+    /// Clients without any connection yet; `metrics` counts the calls to those that issue tokens.
     ///
     /// # Errors
     /// When TLS cannot be spoken at all.
-    pub fn new() -> anyhow::Result<Self> {
+    pub fn new(metrics: &Arc<Metrics>) -> anyhow::Result<Self> {
         let configured = client()?.build()?;
         // Each of a customer's receivers may have a name of its own: connections that are kept for the
         // next one would be as many as they like.
         let public = client()?.pool_max_idle_per_host(0);
         let public = public.https_only(true).dns_resolver(PublicOnly).build()?;
-        Ok(Self { configured, public })
+        let metrics = Arc::clone(metrics);
+        let observer =
+            move |upstream: &str, outcome| metrics.credential_refreshed(upstream, outcome);
+        let credentials = Arc::new(Credentials::new(FormClient::new()?, Arc::new(observer)));
+        Ok(Self { configured, public, credentials })
     }
 
     /// Sends a JSON request to an upstream, and waits for the head of its answer.
@@ -69,11 +78,11 @@ impl Outbound {
         &self,
         upstream: &Upstream,
         path: &str,
-        credential: Option<(&'static str, String)>,
+        credential: Vec<(&'static str, String)>,
     ) -> Result<OutboundResponse, OutboundError> {
         let url = format!("{}{path}", origin(upstream));
         let mut call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
-        if let Some((name, value)) = credential {
+        for (name, value) in credential {
             call = call.header(name, value);
         }
         let timeouts = &upstream.timeouts;

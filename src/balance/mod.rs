@@ -48,7 +48,7 @@ pub use stored::{Home, Keeper};
 use unknown::UnknownNames;
 pub use ways::Way;
 
-use crate::config::snapshot::{Credential, Snapshot, Target};
+use crate::config::snapshot::{Credential, CredentialKind, Snapshot, Target};
 
 /// The state of all targets of a gateway. It outlives reloads for what stays the same.
 #[derive(Debug)]
@@ -238,7 +238,10 @@ impl Table {
 
 fn hash(credential: &Credential) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&credential.name, credential.secret.expose()).hash(&mut hasher);
+    match &credential.kind {
+        CredentialKind::Key(key) => (&credential.name, key.expose()).hash(&mut hasher),
+        CredentialKind::Auth(auth) => (&credential.name, auth.id()).hash(&mut hasher),
+    }
     hasher.finish()
 }
 

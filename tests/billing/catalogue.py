@@ -210,6 +210,18 @@ CHAT_FEES = Model(
     TEXT_LIMITS,
 )
 RESPONSES_FEES = Model("responses-fees", ("responses",), FEES, ("openai",), TEXT_LIMITS)
+#: Pictures by their size and quality, as the tool that makes them is asked. The dearest has no conditions.
+RESPONSES_PICTURES = Model(
+    "responses-pictures",
+    ("responses",),
+    replace(TEXT_PRICES, image=Decimal("0.251")),
+    ("openai",),
+    TEXT_LIMITS,
+    when=(
+        ({"quality": "low"}, Prices(image=Decimal("0.0113"))),
+        ({"quality": "medium", "size": "1024x1024"}, Prices(image=Decimal("0.0421"))),
+    ),
+)
 MESSAGES_FEES = Model(
     "messages-fees",
     ("messages",),

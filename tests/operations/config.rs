@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use tollgate::config::snapshot::Snapshot;
+use tollgate::config::snapshot::{Credential, Snapshot};
 use tollgate::config::{self, ConfigHandle, Diagnostic, Overrides, Severity, Sources};
 use tollgate::money::Nanousd;
 use tollgate::price::Usage;
@@ -199,8 +199,8 @@ fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
     let qwen = &snapshot.upstreams["qwen"];
     assert_eq!((qwen.tls, qwen.host.as_str(), qwen.port), (false, "127.0.0.1", 4321));
     assert_eq!(qwen.path_prefix, "/compatible-mode/v1", "the path prefix is kept");
-    let credential = qwen.credentials.first().map(|one| one.secret.expose().to_owned());
-    assert_eq!(credential.as_deref(), Some("simulated-upstream-credential"));
+    let secrets: Vec<&str> = qwen.credentials.iter().flat_map(Credential::secrets).collect();
+    assert_eq!(secrets, ["simulated-upstream-credential"]);
     assert_eq!(snapshot.store.data_dir, Path::new("/tmp/elsewhere"));
     assert_eq!(snapshot.listeners.len(), 1, "one listener replaces those of the file");
 }

@@ -45,6 +45,7 @@ mod server_tools;
 mod bridge;
 
 pub mod audio;
+pub mod azure;
 mod dashscope;
 pub mod estimate;
 mod images;
@@ -424,6 +425,12 @@ pub enum Fault {
 pub trait Meter: Send + Sync {
     /// Takes a chunk from the upstream; returns what goes to the customer now, possibly nothing.
     fn relay(&mut self, chunk: Bytes) -> Bytes;
+
+    /// Takes one whole event of a stream that somebody else has cut into events, with its data; says
+    /// whether the customer gets it.
+    fn take_event(&mut self, event: &[u8], _data: &[u8]) -> bool {
+        !self.relay(Bytes::copy_from_slice(event)).is_empty()
+    }
 
     /// The upstream ended the response in an orderly way: what is left to send.
     fn finish(&mut self) -> Bytes;

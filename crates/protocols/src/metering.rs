@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::estimate::TextSize;
@@ -28,6 +28,8 @@ pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sy
 /// How many times what any vocabulary makes of a text an estimate can be: Thai is four times as much in
 /// one as in another.
 const ESTIMATE_OVER_COUNT_MAX: u64 = 4;
+/// xAI's unit of money in a nano-dollar.
+const TICKS_PER_NANOUSD: u64 = 10;
 /// Integers up to here are exact when they are written as floats.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 /// Text that a JSON answer has beside the output, such as types and ids, at most, where there is none.
@@ -72,6 +74,23 @@ pub(super) fn dollars(number: &serde_json::Number) -> Option<Nanousd> {
     let ten = 10_u128.checked_pow(shift.unsigned_abs())?;
     let nano = if shift < 0 { digits.div_ceil(ten) } else { digits.checked_mul(ten)? };
     i64::try_from(nano).ok().map(Nanousd::new)
+}
+
+/// What an upstream says that an answer costs the operator: in dollars, as OpenRouter does, or in xAI's
+/// ten-billionths of one. `None` where it says neither, or what is no amount.
+pub(super) fn cost(said: Option<&serde_json::Number>, ticks: Option<u64>) -> Option<Nanousd> {
+    let ticks = ticks.map(|ticks| ticks.div_ceil(TICKS_PER_NANOUSD));
+    let ticks = ticks.and_then(|nano| i64::try_from(nano).ok()).map(Nanousd::new);
+    said.and_then(dollars).or(ticks)
+}
+
+/// Reads what no charge depends on: what is written otherwise is not there, and the rest of the usage
+/// counts all the same.
+pub(super) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
 }
 
 /// Makes whole numbers of what means them.
@@ -548,6 +567,10 @@ impl<T: Tally> StreamMeter<T> {
 impl<T: Tally> Meter for StreamMeter<T> {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         self.events.relay(&chunk, |event| self.tally.judge(&sse::data(event)))
+    }
+
+    fn take_event(&mut self, _event: &[u8], data: &[u8]) -> bool {
+        self.tally.judge(data) == EventAction::Keep
     }
 
     fn finish(&mut self) -> Bytes {

@@ -41,6 +41,8 @@ pub(super) const TOOLS_TOKENS_MAX: u64 = 1024;
 /// How often a model may read its whole context within one request: once, or after each call of a
 /// tool that the upstream runs itself. Anthropic stops after ten.
 const ROUNDS_MAX: u64 = 10;
+/// The key of xAI's `search_parameters` that says how many sources an answer may use.
+const SOURCES_MAX_KEY: &str = "max_search_results";
 /// Letters of a customer's name for something that a message repeats.
 const SHOWN_MAX: usize = 64;
 
@@ -70,8 +72,8 @@ pub(super) enum Field {
     Words(&'static [&'static str]),
     /// It says whether the model thinks, or how much. That needs a price.
     Thinking,
-    /// It has the upstream run something, which needs a price.
-    Runs(Unit),
+    /// It has the upstream run something, so often at most unless it says so. That needs a price.
+    Runs(Unit, u64),
     /// It says how the answer sounds, which needs a price.
     Sounds,
     /// What the upstream does with a context that has grown long.
@@ -139,6 +141,8 @@ pub(super) enum ToolKey {
     Tools,
     /// How often the upstream may run it.
     Uses,
+    /// What else it costs, unless it is one of these words or numbers, as they are written.
+    Dearer(&'static [&'static str]),
 }
 
 /// A type of tools that the customer runs.
@@ -283,8 +287,8 @@ struct OfferReader<'a> {
     /// The most calls of tools that the upstream runs, if all of them say so.
     uses: Option<u64>,
     has_server_tools: bool,
-    /// What those are billed as.
-    units: Vec<Unit>,
+    /// What those are billed as, and how many there can be where it is not one after each round.
+    units: Vec<(Unit, Option<u64>)>,
     /// The top-level field that is read.
     param: &'static str,
     /// The first thing that is not offered.
@@ -315,10 +319,11 @@ impl OfferReader<'_> {
     /// Each round but the last ends with a call. All code runs in one container.
     fn ran_max(&self, rounds: u64) -> Usage {
         let mut most = Usage::ZERO;
-        for unit in &self.units {
-            most[*unit] = match unit {
-                Unit::ContainerSessions => 1,
-                _ => rounds.saturating_sub(1).max(1),
+        for (unit, known) in &self.units {
+            most[*unit] = match (unit, known) {
+                (_, Some(known)) => most[*unit].saturating_add(*known),
+                (Unit::ContainerSessions, None) => 1,
+                (_, None) => most[*unit].max(rounds.saturating_sub(1).max(1)),
             };
         }
         most
@@ -333,10 +338,12 @@ impl OfferReader<'_> {
             Field::Reference => self.is_bounded &= value.is_null(),
             Field::Words(words) => self.words(name, value, words),
             Field::Thinking if self.priced.thinking || value.is_null() => {}
-            Field::Runs(_) | Field::Sounds if matches!(value.text(), b"null" | b"false") => {}
-            Field::Runs(unit) if self.priced.has_unit(*unit) => self.runs(Some(*unit), Some(1)),
+            Field::Runs(..) | Field::Sounds if matches!(value.text(), b"null" | b"false") => {}
+            Field::Runs(unit, most) if self.priced.has_unit(*unit) => {
+                self.searches(*unit, value, *most);
+            }
             Field::Sounds if self.priced.has_unit(Unit::AudioOutputTokens) => {}
-            Field::Thinking | Field::Runs(_) | Field::Sounds => self.passed_field(name, value),
+            Field::Thinking | Field::Runs(..) | Field::Sounds => self.passed_field(name, value),
             Field::ContextManagement => self.is_compacted |= !only_clears(value.text()),
             Field::Items(table) => self.within(value, |reader, cursor| reader.items(cursor, table)),
             Field::Tools => self.within(value, Self::all_tools),
@@ -635,6 +642,13 @@ impl OfferReader<'_> {
                     read.needed.extend(value.non_null()?.map(|value| (*name, value)));
                 }
                 ToolKey::Uses => read.uses = Value::new(value.raw()?).as_u64(),
+                ToolKey::Dearer(usual) => {
+                    let word = Value::new(value.raw()?);
+                    let is_usual = usual.iter().any(|usual| usual.as_bytes() == word.text());
+                    if !is_usual && !word.is_null() {
+                        read.dearer.get_or_insert(name);
+                    }
+                }
             }
             Some(())
         })?;
@@ -669,16 +683,18 @@ impl OfferReader<'_> {
         let are_told_by_keys = offer_by_keys(self.offer);
         let name = odd.filter(|_| are_told_by_keys).unwrap_or(name);
         // A larger container costs more, and one that is named may be another customer's.
-        let is_usual = read.needed.iter().all(|(key, value)| {
+        let is_usual = |(key, value): &(&'static str, &[u8])| {
             let container = Value::new(value).as_object();
             let is_new = |value: Value<'_>| value.as_str().as_deref() == Some("auto");
             *key != "container"
                 || container.is_ok_and(|one| {
                     one.members().all(|(name, value)| name == "type" && is_new(value))
                 })
-        });
+        };
+        let unusual = read.needed.iter().find(|needed| !is_usual(needed)).map(|(key, _)| *key);
+        let dearer = unusual.or(read.dearer);
         let runs = |tool: &&ServerTool| {
-            is_usual
+            dearer.is_none()
                 && tool.is_named(name)
                 && tool.unit.is_none_or(|unit| self.priced.has_unit(unit))
         };
@@ -695,17 +711,36 @@ impl OfferReader<'_> {
             name => format!("the tool `{}`", shown(name)),
         };
         let unit = self.offer.server_tools.iter().find(|tool| tool.is_named(name));
-        let price = unit.and_then(|tool| tool.unit).map(|unit| unit.info().price);
-        self.refuse(match price {
-            Some(price) => not_priced("tools", &what, price),
-            None => not_offered("tools", &what, "pass_tools"),
+        let price = unit.and_then(|tool| tool.unit).filter(|unit| !self.priced.has_unit(*unit));
+        self.refuse(match (price, dearer) {
+            (Some(unit), _) => not_priced("tools", &what, unit.info().price),
+            (None, Some(key)) => {
+                not_offered("tools", &format!("such a `{key}` of {what}"), "pass_tools")
+            }
+            (None, None) => not_offered("tools", &what, "pass_tools"),
         });
+    }
+
+    /// The upstream may search for the answer, and use as many sources as the field says, or so many.
+    fn searches(&mut self, unit: Unit, value: &Value<'_>, most: u64) {
+        let asked = value.as_object().ok();
+        let asked = asked.as_ref().and_then(|asked| asked.get_non_null(SOURCES_MAX_KEY));
+        let most = match asked.map(|asked| asked.as_u64()) {
+            None => most,
+            Some(Some(asked)) => asked.max(1),
+            Some(None) => {
+                let message = format!("`{}.{SOURCES_MAX_KEY}` must be a whole number", self.param);
+                return self.refuse(GatewayError::invalid(self.param, message));
+            }
+        };
+        self.runs(None, Some(1));
+        self.units.push((unit, Some(most)));
     }
 
     /// The upstream may run something, so often at most.
     fn runs(&mut self, unit: Option<Unit>, uses: Option<u64>) {
         self.has_server_tools = true;
-        self.units.extend(unit);
+        self.units.extend(unit.map(|unit| (unit, None)));
         self.uses = self.uses.zip(uses).map(|(sum, uses)| sum.saturating_add(uses));
     }
 
@@ -756,6 +791,8 @@ struct ReadTool<'a> {
     odd: Option<String>,
     /// How many keys are not known: each may be a tool of its own.
     odd_count: usize,
+    /// A key with a value that costs more.
+    dearer: Option<&'static str>,
     /// Its type is there twice.
     is_odd: bool,
     uses: Option<u64>,

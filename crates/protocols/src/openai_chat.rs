@@ -33,8 +33,6 @@ const RANGES: [(&str, RangeInclusive<f64>); 4] = [
 const STOP_MAX: usize = 4;
 /// Choices at most: OpenAI's own limit for `n`.
 const CHOICES_MAX: u64 = 128;
-/// What xAI counts its costs in: ten to a nano-dollar.
-const TICKS_PER_NANOUSD: u64 = 10;
 
 /// The codec of OpenAI's chat completions.
 #[derive(Debug)]
@@ -292,10 +290,10 @@ struct WireChatUsage {
     #[serde(default)]
     num_sources_used: Option<u64>,
     /// What OpenRouter charges the operator, in dollars.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "metering::if_readable")]
     cost: Option<serde_json::Number>,
     /// What xAI charges the operator, in ten-billionths of a dollar.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "metering::if_readable")]
     cost_in_usd_ticks: Option<u64>,
     /// Searches that Qwen's models ran.
     #[serde(default)]
@@ -336,7 +334,7 @@ struct WireCompletionDetails {
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [CountPlace; 12] = [
+const COUNTS: [CountPlace; 13] = [
     ("", "prompt_tokens"),
     ("", "completion_tokens"),
     ("", "total_tokens"),
@@ -349,6 +347,7 @@ const COUNTS: [CountPlace; 12] = [
     ("completion_tokens_details", "audio_tokens"),
     ("", "num_sources_used"),
     ("", "cost_in_usd_ticks"),
+    ("", "cost"),
 ];
 
 impl WireChatUsage {
@@ -372,6 +371,7 @@ impl WireChatUsage {
             spoken,
             num_sources_used,
             cost_in_usd_ticks,
+            cost,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
             prompt_tokens: prompt.unwrap_or(0),
@@ -389,7 +389,7 @@ impl WireChatUsage {
             }),
             prompt_cache_hit_tokens,
             num_sources_used,
-            cost: None,
+            cost: cost.map(serde_json::Number::from),
             cost_in_usd_ticks,
             plugins: None,
         })
@@ -422,14 +422,8 @@ impl WireChatUsage {
             ..Usage::ZERO
         };
         let served = Traits { thinking: self.thinks(), ..Traits::default() };
-        UsageReport { usage, has_details, rounds: 1, served, cost: self.cost() }
-    }
-
-    /// What it cost the operator, where it says so.
-    fn cost(&self) -> Option<Nanousd> {
-        let ticks = self.cost_in_usd_ticks.map(|ticks| ticks.div_ceil(TICKS_PER_NANOUSD));
-        let ticks = ticks.and_then(|nano| i64::try_from(nano).ok()).map(Nanousd::new);
-        self.cost.as_ref().and_then(metering::dollars).or(ticks)
+        let cost = metering::cost(self.cost.as_ref(), self.cost_in_usd_ticks);
+        UsageReport { usage, has_details, rounds: 1, served, cost }
     }
 
     /// Whether the model has thought, where it says so.

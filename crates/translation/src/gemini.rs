@@ -22,7 +22,7 @@ use base64::engine::{DecodePaddingMode, general_purpose};
 
 use crate::dialect::{
     AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
-    Untranslatable, WriteStream,
+    Untranslatable, UpstreamDialect, WriteStream,
 };
 use crate::kit;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
@@ -42,11 +42,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Debug)]
 pub struct Gemini;
 
-impl Dialect for Gemini {
-    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
-        read::request(body)
-    }
-
+impl UpstreamDialect for Gemini {
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
@@ -60,20 +56,26 @@ impl Dialect for Gemini {
         answer::read(body)
     }
 
-    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
-        answer::write(answer, frame)
-    }
-
     fn stream_reader(&self) -> Box<dyn ReadStream> {
         Box::new(stream::ContentReader::default())
     }
 
-    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
-        Box::new(stream::ContentWriter::new(frame))
-    }
-
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
         kit::failure(status, body)
+    }
+}
+
+impl Dialect for Gemini {
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
+        read::request(body)
+    }
+
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+        answer::write(answer, frame)
+    }
+
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
+        Box::new(stream::ContentWriter::new(frame))
     }
 }
 

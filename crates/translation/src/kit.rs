@@ -9,8 +9,8 @@ use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
 use crate::dialect::Untranslatable;
 use crate::json::{self, Members};
 use crate::part::{
-    AnswerFormat, AnswerPart, Cache, Effort, FailureKind, PromptPart, Reasoning, Source, Tool,
-    ToolCall, UpstreamFailure,
+    AnswerFormat, AnswerPart, Cache, Counts, Effort, FailureKind, PromptPart, Reasoning, Source,
+    Tool, ToolCall, UpstreamFailure,
 };
 use crate::seal::{self, Maker};
 
@@ -389,4 +389,53 @@ pub(crate) fn attach_seals(parts: &mut Vec<PromptPart<'_>>) {
 pub(crate) fn marked_output(text: &str, is_error: bool) -> Cow<'_, str> {
     let says_so = text.trim_start().to_ascii_lowercase().starts_with("error");
     if is_error && !says_so { format!("Error: {text}").into() } else { text.into() }
+}
+
+/// A count that is shown only where there is something to count.
+pub(crate) fn counted(members: &mut Members, key: &str, count: u64, out: &mut Vec<u8>) {
+    if count > 0 {
+        members.integer(out, key, count);
+    }
+}
+
+/// What was written to a cache, by how long it is kept, in Anthropic's words.
+pub(crate) fn cache_creation(counts: &Counts, out: &mut Vec<u8>) {
+    let mut creation = Members::object(out);
+    creation.integer(out, "ephemeral_5m_input_tokens", counts.cache_write);
+    creation.integer(out, "ephemeral_1h_input_tokens", counts.cache_write_1h);
+    creation.end(out);
+}
+
+/// What was written to a cache, in dialects that know one period only: where something is kept for an
+/// hour, which has a price of its own, Anthropic's words follow.
+pub(crate) fn cache_writes(
+    details: &mut Members,
+    counts: &Counts,
+    is_always_shown: bool,
+    out: &mut Vec<u8>,
+) {
+    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
+    if written > 0 || is_always_shown {
+        details.integer(out, "cache_write_tokens", written);
+    }
+    if counts.cache_write_1h > 0 {
+        details.key(out, "cache_creation");
+        cache_creation(counts, out);
+    }
+}
+
+/// Which part of the input is sound, and which is pictures that are counted apart.
+pub(crate) fn media_input(details: &mut Members, counts: &Counts, out: &mut Vec<u8>) {
+    counted(details, "audio_tokens", counts.audio_input, out);
+    counted(details, "image_tokens", counts.image_input, out);
+}
+
+/// Searches in the web that the upstream ran, in Anthropic's words, as OpenAI has none in `usage`.
+pub(crate) fn searches(usage: &mut Members, counts: &Counts, out: &mut Vec<u8>) {
+    if counts.web_searches > 0 {
+        usage.key(out, "server_tool_use");
+        let mut tools = Members::object(out);
+        tools.integer(out, "web_search_requests", counts.web_searches);
+        tools.end(out);
+    }
 }

@@ -5,13 +5,17 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::dialect::{AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget};
+use crate::dialect::{
+    AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget, UpstreamDialect,
+};
 use crate::part::{
     AnswerFormat, AnswerPart, ContentPart, Counts, MediaPart, PromptPart, Reasoning, Sampling,
     Source, Speaker, Stop, Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
 use crate::{Chat, Gemini, Messages, Responses};
+
+mod converse;
 
 const DIALECTS: [&dyn Dialect; 4] = [&Chat, &Messages, &Responses, &Gemini];
 
@@ -250,7 +254,8 @@ fn any_answer() -> impl Strategy<Value = Vec<AnswerPart<'static>>> {
     let counts = (0..1000_u64, 0..1000_u64, 0..1000_u64, 0..1000_u64, 100..1000_u64, 0..100_u64);
     (pieces, calls, counts).prop_map(|(pieces, calls, counts)| {
         let (input, cache_read, cache_write, cache_write_1h, output, reasoning) = counts;
-        let counts = Counts { input, cache_read, cache_write, cache_write_1h, output, reasoning };
+        let known = Counts { input, cache_read, cache_write, cache_write_1h, ..Counts::default() };
+        let counts = Counts { output, reasoning, ..known };
         let mut answer = vec![AnswerPart::Begin { id: "up".into(), counts: Counts::default() }];
         answer.extend(pieces.into_iter().map(|text| AnswerPart::Text(text.into())));
         let stop = if calls.is_empty() { Stop::Done } else { Stop::Tools };

@@ -157,6 +157,7 @@ fn each_field(
             || *name == CONTENT_TYPE && !request.is_form
             || *name == ANTHROPIC_BETA
             || credential.as_ref().is_some_and(|(own, _)| own == name)
+            || request.signed.iter().any(|(own, _)| name == own)
             || !goes_on(name.as_str()) && !has(&passed.names, name.as_str())
             || nominated.contains(name)
     };
@@ -181,6 +182,9 @@ fn each_field(
     // What is compressed cannot be metered as it passes.
     put(&ACCEPT_ENCODING, b"identity")?;
     put(&X_REQUEST_ID, id.to_string().as_bytes())?;
+    for (name, value) in &request.signed {
+        put(&HeaderName::from_static(name), value.as_bytes())?;
+    }
     match credential {
         Some((name, value)) => put(&name, value.as_bytes()),
         None => Ok(()),
@@ -232,6 +236,7 @@ mod tests {
             path: "/v1/chat/completions".to_owned(),
             authority: "api.example.com".to_owned(),
             credential: Some(("authorization", "Bearer operator".to_owned())),
+            signed: Vec::new(),
             headers: &[],
             body: bytes::Bytes::from_static(b"{}").into(),
             is_form: false,

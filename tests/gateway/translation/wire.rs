@@ -29,6 +29,8 @@ pub(super) struct Called {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) input: String,
+    /// What stands before it, or at it, and goes back with it: the signature of its maker.
+    sealed: Vec<Value>,
 }
 
 /// Usage in disjoint kinds.
@@ -173,11 +175,14 @@ impl Customer {
 
     /// The call, and what came of it.
     pub(super) fn add_result(self, body: &mut Value, called: &Called) {
-        let Called { id, name, input } = called;
+        let Called { id, name, input, sealed } = called;
         match self {
             Self::Chat => {
-                let call = json!({"id": id, "type": "function",
+                let mut call = json!({"id": id, "type": "function",
                     "function": {"name": name, "arguments": input}});
+                if let [extra] = &sealed[..] {
+                    call["extra_content"] = extra.clone();
+                }
                 self.push(
                     body,
                     json!({"role": "assistant", "content": null, "tool_calls": [call]}),
@@ -187,11 +192,13 @@ impl Customer {
             Self::Messages => {
                 let input: Value = serde_json::from_str(input).expect("JSON");
                 let call = json!({"type": "tool_use", "id": id, "name": name, "input": input});
-                self.push(body, json!({"role": "assistant", "content": [call]}));
+                let blocks: Vec<&Value> = sealed.iter().chain([&call]).collect();
+                self.push(body, json!({"role": "assistant", "content": blocks}));
                 let result = json!({"type": "tool_result", "tool_use_id": id, "content": "rain"});
                 self.push(body, json!({"role": "user", "content": [result]}));
             }
             Self::Responses => {
+                sealed.iter().for_each(|item| self.push(body, item.clone()));
                 let call = json!({"type": "function_call", "call_id": id, "name": name,
                     "arguments": input});
                 self.push(body, call);
@@ -270,6 +277,11 @@ impl Customer {
     }
 }
 
+/// The signature at a call of chat completions.
+fn sealed_at(call: &Value) -> Vec<Value> {
+    Some(&call["extra_content"]).filter(|extra| extra.is_object()).cloned().into_iter().collect()
+}
+
 fn stop(word: &str) -> String {
     match word {
         "stop" | "end_turn" | "completed" | "STOP" => "done".to_owned(),
@@ -290,6 +302,7 @@ fn chat(answer: &Value) -> Read {
                 id: text(&call["id"]),
                 name: text(&call["function"]["name"]),
                 input: text(&call["function"]["arguments"]),
+                sealed: sealed_at(call),
             })
             .collect(),
         stop: stop(choice["finish_reason"].as_str().unwrap_or_default()),
@@ -312,7 +325,8 @@ fn chat_stream(answer: &Answer) -> Read {
             let index = usize::try_from(call["index"].as_u64().expect("an index")).expect("few");
             if index == read.calls.len() {
                 let (id, name) = (text(&call["id"]), text(&call["function"]["name"]));
-                read.calls.push(Called { id, name, input: String::new() });
+                let sealed = sealed_at(call);
+                read.calls.push(Called { id, name, input: String::new(), sealed });
             }
             let more = call["function"]["arguments"].as_str().unwrap_or_default();
             read.calls[index].input.push_str(more);
@@ -331,13 +345,16 @@ fn message(answer: &Value) -> Read {
         usage: Used::of(&answer["usage"], Customer::Messages),
         ..Read::default()
     };
+    let mut sealed = Vec::new();
     for block in answer["content"].as_array().expect("blocks") {
         match block["type"].as_str() {
+            Some("redacted_thinking") => sealed.push(block.clone()),
             Some("text") => read.text.push_str(block["text"].as_str().expect("text")),
             Some("tool_use") => read.calls.push(Called {
                 id: text(&block["id"]),
                 name: text(&block["name"]),
                 input: block["input"].to_string(),
+                sealed: std::mem::take(&mut sealed),
             }),
             other => panic!("a block of type {other:?}: {answer}"),
         }
@@ -346,7 +363,7 @@ fn message(answer: &Value) -> Read {
 }
 
 fn message_stream(answer: &Answer) -> Read {
-    let mut read = Read::default();
+    let (mut read, mut sealed) = (Read::default(), Vec::new());
     let mut open = None;
     let events = events(answer);
     assert_eq!(events.first().expect("events").0, "message_start", "{answer:?}");
@@ -359,9 +376,13 @@ fn message_stream(answer: &Answer) -> Read {
                 assert_eq!((open, &event["index"]), (None, &json!(next)), "{answer:?}");
                 open = Some(next);
                 let block = &event["content_block"];
+                if block["type"] == "redacted_thinking" {
+                    sealed.push(block.clone());
+                }
                 if block["type"] == "tool_use" {
                     let (id, name) = (text(&block["id"]), text(&block["name"]));
-                    read.calls.push(Called { id, name, input: String::new() });
+                    let sealed = std::mem::take(&mut sealed);
+                    read.calls.push(Called { id, name, input: String::new(), sealed });
                 }
             }
             "content_block_delta" => {
@@ -398,8 +419,10 @@ fn response(answer: &Value) -> Read {
         usage: Used::of(&answer["usage"], Customer::Responses),
         ..Read::default()
     };
+    let mut sealed = Vec::new();
     for item in answer["output"].as_array().expect("items") {
         match item["type"].as_str() {
+            Some("reasoning") => sealed.push(item.clone()),
             Some("message") => {
                 for part in item["content"].as_array().expect("parts") {
                     read.text.push_str(part["text"].as_str().expect("text"));
@@ -409,6 +432,7 @@ fn response(answer: &Value) -> Read {
                 id: text(&item["call_id"]),
                 name: text(&item["name"]),
                 input: text(&item["arguments"]),
+                sealed: std::mem::take(&mut sealed),
             }),
             other => panic!("an item of type {other:?}: {answer}"),
         }
@@ -451,6 +475,7 @@ fn content(chunks: &[Value]) -> Read {
                     id: text(&call["id"]),
                     name: text(&call["name"]),
                     input: call["args"].to_string(),
+                    sealed: Vec::new(),
                 });
             } else if part["thought"] != true {
                 read.text.push_str(part["text"].as_str().expect("text"));

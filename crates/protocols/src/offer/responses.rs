@@ -73,6 +73,12 @@ pub(in super::super) static RESPONSES: Offer = Offer {
         ("environment", ToolKey::Needed),
         ("execution", ToolKey::Needed),
         ("tools", ToolKey::Tools),
+        // Of the pictures that a tool makes. Their size and quality are what prices can depend on.
+        ("size", ToolKey::Plain),
+        ("quality", ToolKey::Plain),
+        ("model", ToolKey::Dearer(&[])),
+        ("partial_images", ToolKey::Dearer(&["0"])),
+        ("input_fidelity", ToolKey::Dearer(&["\"low\""])),
     ],
 };
 

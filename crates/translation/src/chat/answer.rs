@@ -18,8 +18,8 @@ pub(super) struct WireCompletion<'a> {
     id: Option<Borrowed<'a>>,
     #[serde(borrow, default)]
     choices: Vec<WholeChoice<'a>>,
-    #[serde(default)]
-    usage: Option<WireUsage>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -68,22 +68,20 @@ pub(super) struct WireFunction<'a> {
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireUsage {
-    completion_tokens_details: Option<WireDetails>,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct WireDetails {
-    reasoning_tokens: Option<u64>,
-}
-
-impl WireUsage {
-    pub(super) fn reasoning(self) -> u64 {
-        self.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0)
+/// Of the tokens of output, those of thoughts. `usage` is the meter's matter, which understands more ways
+/// of writing it: one that does not parse here says nothing of thoughts, and is no fault of the answer.
+pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Usage {
+        completion_tokens_details: Option<Details>,
     }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Details {
+        reasoning_tokens: Option<u64>,
+    }
+    json::read::<Usage>(usage.get())?.completion_tokens_details?.reasoning_tokens
 }
 
 impl<'a> WireMessage<'a> {
@@ -213,29 +211,30 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     }
     let word = choice.finish_reason.unwrap_or_default();
     out.push(AnswerPart::Stop(stop(&word.0, has_calls)));
-    let reasoning = wire.usage.unwrap_or_default().reasoning();
+    let reasoning = wire.usage.and_then(reasoning).unwrap_or(0);
     out.push(AnswerPart::End(Counts { reasoning, ..Counts::default() }));
     Ok(out)
 }
 
 /// What was used, in chat completions' words.
 pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let (input, output) = (counts.input_total(), counts.output_total());
     let mut usage = Members::object(out);
-    usage.integer(out, "prompt_tokens", counts.input_total());
-    usage.integer(out, "completion_tokens", counts.output);
-    usage.integer(out, "total_tokens", counts.input_total().saturating_add(counts.output));
+    usage.integer(out, "prompt_tokens", input);
+    usage.integer(out, "completion_tokens", output);
+    usage.integer(out, "total_tokens", input.saturating_add(output));
     usage.key(out, "prompt_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "cached_tokens", counts.cache_read);
-    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
-    if written > 0 {
-        details.integer(out, "cache_write_tokens", written);
-    }
+    kit::cache_writes(&mut details, counts, false, out);
+    kit::media_input(&mut details, counts, out);
     details.end(out);
     usage.key(out, "completion_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "reasoning_tokens", counts.reasoning);
+    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
     details.end(out);
+    kit::searches(&mut usage, counts, out);
     usage.end(out);
 }
 

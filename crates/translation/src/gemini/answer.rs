@@ -266,24 +266,45 @@ fn finish_reason(stop: &Stop<'_>) -> &'static str {
 }
 
 /// What was used, in Gemini's words: the prompt with what a cache has read, and thoughts beside the
-/// rest of the output. What was written to a cache has a field of its own here.
+/// rest of the output. What was written to a cache, and searches, have fields of their own here.
 fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let (input, output) = (counts.input_total(), counts.output_total());
     let reasoning = counts.reasoning.min(counts.output);
     let mut usage = Members::object(out);
-    usage.integer(out, "promptTokenCount", counts.input_total());
-    usage.integer(out, "candidatesTokenCount", counts.output - reasoning);
-    usage.integer(out, "totalTokenCount", counts.input_total().saturating_add(counts.output));
-    if counts.cache_read > 0 {
-        usage.integer(out, "cachedContentTokenCount", counts.cache_read);
-    }
+    usage.integer(out, "promptTokenCount", input);
+    usage.integer(out, "candidatesTokenCount", output.saturating_sub(reasoning));
+    usage.integer(out, "totalTokenCount", input.saturating_add(output));
+    kit::counted(&mut usage, "cachedContentTokenCount", counts.cache_read, out);
     let written = counts.cache_write.saturating_add(counts.cache_write_1h);
-    if written > 0 {
-        usage.integer(out, "cacheWriteTokenCount", written);
-    }
-    if reasoning > 0 {
-        usage.integer(out, "thoughtsTokenCount", reasoning);
-    }
+    kit::counted(&mut usage, "cacheWriteTokenCount", written, out);
+    kit::counted(&mut usage, "cacheWrite1hTokenCount", counts.cache_write_1h, out);
+    kit::counted(&mut usage, "thoughtsTokenCount", reasoning, out);
+    kit::counted(&mut usage, "webSearchCount", counts.web_searches, out);
+    let (sound, pictures) = (counts.audio_input, counts.image_input);
+    let text = input.saturating_sub(sound).saturating_sub(pictures);
+    modalities("promptTokensDetails", [text, sound, pictures], &mut usage, out);
+    let text = output.saturating_sub(reasoning).saturating_sub(counts.audio_output);
+    modalities("candidatesTokensDetails", [text, counts.audio_output, 0], &mut usage, out);
     usage.end(out);
+}
+
+/// How many tokens are text, sound and pictures, where not all of them are text.
+fn modalities(key: &str, [text, sound, pictures]: [u64; 3], usage: &mut Members, out: &mut Vec<u8>) {
+    if sound == 0 && pictures == 0 {
+        return;
+    }
+    usage.key(out, key);
+    let mut list = Members::array(out);
+    for (modality, tokens) in [("TEXT", text), ("AUDIO", sound), ("IMAGE", pictures)] {
+        if tokens > 0 {
+            list.next(out);
+            let mut one = Members::object(out);
+            one.text(out, "modality", modality);
+            one.integer(out, "tokenCount", tokens);
+            one.end(out);
+        }
+    }
+    list.end(out);
 }
 
 /// A failure as Google's error document.

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{FOREIGN_CALL_SIGNATURE, Gemini, seal_of_signature, signature_of_seal};
-use crate::dialect::{Dialect, Losses, ThinkingStyle, TranslationTarget};
+use crate::dialect::{Dialect, Losses, ThinkingStyle, TranslationTarget, UpstreamDialect};
 use crate::part::{
     AnswerPart, ContentPart, Effort, FailureKind, PromptPart, Reasoning, Stop, Thinking, ToolCall,
 };
