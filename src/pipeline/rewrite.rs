@@ -74,9 +74,7 @@ fn path(
     let version = upstream.azure.as_ref().and_then(|azure| azure.api_version.as_deref());
     match version {
         None => Some(path),
-        Some(version) => {
-            azure::deployment_path(&path, model, version).map(Cow::from)
-        }
+        Some(version) => azure::deployment_path(&path, model, version).map(Cow::from),
     }
 }
 
@@ -136,15 +134,11 @@ pub fn rewrite_submit(
 
 impl UpstreamRequest {
     /// `None` where the gateway signs in to the upstream and has not.
-    fn new(
-        candidate: &Candidate,
-        codec: &dyn Codec,
-        path: &str,
-        body: EditedBody,
-    ) -> Option<Self> {
+    fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: EditedBody) -> Option<Self> {
         let upstream = &candidate.target.upstream;
         let path = format!("{}{path}", upstream.path_prefix);
-        let (credential, signed) = match candidate.channel.credential.as_ref().map(|one| &one.kind) {
+        let (credential, signed) = match candidate.channel.credential.as_ref().map(|one| &one.kind)
+        {
             None => (None, Vec::new()),
             Some(CredentialKind::Key(key)) => (Some(upstream.key_header(key.expose())), Vec::new()),
             Some(CredentialKind::Auth(_)) => {

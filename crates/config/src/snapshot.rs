@@ -29,7 +29,8 @@ pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
 pub use models::{Model, OnDisconnect, Target, TargetCost};
 pub use pricing::{LIST, ListedModel, OwnPricing, Pricing};
 pub use upstreams::{
-    Azure, Credential, CredentialKind, HealthCheck, PassedHeaders, RepeatAfter, Upstream, UpstreamTimeouts,
+    Azure, Credential, CredentialKind, HealthCheck, PassedHeaders, RepeatAfter, Upstream,
+    UpstreamTimeouts,
 };
 
 /// Everything that the two YAML files say.

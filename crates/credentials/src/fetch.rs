@@ -182,7 +182,8 @@ fn refused(auth: &Auth, answer: &FormAnswer) -> FetchFailure {
     if let Some(said) = said.and_then(|said| shown(&said, auth)) {
         cause = format!("{cause}: {said}");
     }
-    let seconds = answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let seconds =
+        answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     FetchFailure { outcome, cause, pause: seconds.map(Duration::from_secs) }
 }
 
@@ -201,7 +202,9 @@ fn shown(said: &str, auth: &Auth) -> Option<String> {
     }
     let words = said.split(|letter: char| letter.is_whitespace() || letter.is_control());
     let words = words.filter(|word| !word.is_empty());
-    let short = |word: &str| if word.chars().count() > TOLD_WORD_LETTERS_MAX { "…" } else { word }.to_owned();
+    let short = |word: &str| {
+        if word.chars().count() > TOLD_WORD_LETTERS_MAX { "…" } else { word }.to_owned()
+    };
     let told = words.map(short).collect::<Vec<String>>().join(" ");
     Some(told.chars().take(TOLD_LETTERS_MAX).collect())
 }

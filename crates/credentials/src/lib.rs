@@ -40,8 +40,8 @@ use tollgate_options::auth::Auth;
 use tollgate_outbound::FormClient;
 
 use cell::{Fetch, Found};
-use source::Source;
 pub use source::Outcome;
+use source::Source;
 pub use token::{SignedHeaders, Token, UnsignedRequest};
 
 /// Credentials of earlier configurations that are kept beside those in force: what is in flight may

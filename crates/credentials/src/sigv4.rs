@@ -67,7 +67,8 @@ pub(crate) fn authorization(keys: &AwsKeys, request: &Signable<'_>, scope: &Scop
 /// A moment as it is signed: `20150830T123600Z`.
 pub(crate) fn timestamp(at: UnixMs) -> String {
     let text = at.to_rfc3339();
-    let digits = text.get(..19).unwrap_or_default().chars().filter(|letter| !"-:".contains(*letter));
+    let digits =
+        text.get(..19).unwrap_or_default().chars().filter(|letter| !"-:".contains(*letter));
     digits.chain(std::iter::once('Z')).collect()
 }
 
@@ -88,7 +89,8 @@ pub(crate) fn sha256_hex(text: &[u8]) -> String {
 /// The request in the one way to write it that both sides know.
 fn canonical(request: &Signable<'_>) -> String {
     let (path, query) = request.path.split_once('?').unwrap_or((request.path, ""));
-    let mut text = format!("{}\n{}\n{}\n", request.method, canonical_path(path), canonical_query(query));
+    let mut text =
+        format!("{}\n{}\n{}\n", request.method, canonical_path(path), canonical_query(query));
     for (name, value) in request.headers {
         let value = value.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         // Writing into memory does not fail.

@@ -134,8 +134,11 @@ impl Source {
             return Arc::clone(cell);
         }
         if accounts.cells.len() >= ACCOUNTS_MAX
-            && let Some(oldest) =
-                accounts.cells.iter().min_by_key(|(_, (_, last))| *last).map(|(account, _)| *account)
+            && let Some(oldest) = accounts
+                .cells
+                .iter()
+                .min_by_key(|(_, (_, last))| *last)
+                .map(|(account, _)| *account)
         {
             accounts.cells.remove(&oldest);
         }

@@ -10,9 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tollgate_money::clock::{UnixMs, uptime};
 use tollgate_money::ids::AccountId;
 use tollgate_money::secret::Secret;
-use tollgate_options::auth::{
-    AssumeRole, Auth, AuthKind, AwsAuth, AwsKeys, EntraAuth,
-};
+use tollgate_options::auth::{AssumeRole, Auth, AuthKind, AwsAuth, AwsKeys, EntraAuth};
 use tollgate_outbound::FormClient;
 use url::Url;
 
@@ -29,7 +27,10 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    async fn start(answer: impl Fn(usize, &str) -> Reply + Send + Sync + 'static, delay: Duration) -> Self {
+    async fn start(
+        answer: impl Fn(usize, &str) -> Reply + Send + Sync + 'static,
+        delay: Duration,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (calls, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(answer));
@@ -112,8 +113,7 @@ fn account(number: u64) -> AccountId {
 }
 
 fn shown(token: &Token) -> String {
-    let request =
-        UnsignedRequest { method: "POST", authority: "a", path: "/", body: &[] };
+    let request = UnsignedRequest { method: "POST", authority: "a", path: "/", body: &[] };
     token.headers(&request).authorization
 }
 
@@ -290,9 +290,7 @@ fn session(call: usize, ahead: i64) -> Reply {
          <SessionToken>session-{call}</SessionToken><Expiration>{ends}</Expiration></Credentials>\
          </AssumeRoleResult></AssumeRoleResponse>"
     );
-    let date = httpdate::fmt_http_date(
-        std::time::UNIX_EPOCH + Duration::from_millis(now),
-    );
+    let date = httpdate::fmt_http_date(std::time::UNIX_EPOCH + Duration::from_millis(now));
     ("200 OK", format!("Date: {date}\r\n"), body)
 }
 
@@ -359,7 +357,8 @@ async fn clocks_may_differ() {
         let at = request.to_lowercase();
         let at = at.split("x-amz-date: ").nth(1).expect("a time")[..16].to_uppercase();
         let theirs = UnixMs::now().0.saturating_add_signed(AHEAD * 1000);
-        let [least, most] = [theirs - 60_000, theirs + 60_000].map(|at| crate::sigv4::timestamp(UnixMs(at)));
+        let [least, most] =
+            [theirs - 60_000, theirs + 60_000].map(|at| crate::sigv4::timestamp(UnixMs(at)));
         if (least..=most).contains(&at) {
             return session(call, AHEAD);
         }

@@ -75,10 +75,9 @@ impl Token {
     #[must_use]
     pub fn headers(&self, request: &UnsignedRequest<'_>) -> SignedHeaders {
         match &self.issued.proof {
-            Proof::Bearer(value) => SignedHeaders {
-                authorization: value.expose().to_owned(),
-                more: Vec::new(),
-            },
+            Proof::Bearer(value) => {
+                SignedHeaders { authorization: value.expose().to_owned(), more: Vec::new() }
+            }
             Proof::Signer(signer) => signer.sign(request, UnixMs::now()),
         }
     }
@@ -123,7 +122,8 @@ impl Signer {
             std::iter::once(("host", request.authority)).chain(own).collect();
         let UnsignedRequest { method, path, .. } = *request;
         let signable = Signable { method, path, headers: &headers, body_sha256: &body_sha256 };
-        let authorization = sigv4::authorization(keys, &signable, &Scope { region, service, at: &at });
+        let authorization =
+            sigv4::authorization(keys, &signable, &Scope { region, service, at: &at });
         SignedHeaders { authorization, more }
     }
 }

@@ -50,7 +50,9 @@ pub fn read(text: &str, scope: String, token_url: Option<Url>) -> Result<GoogleA
     match file.kind.as_deref() {
         Some("service_account") => {}
         Some("authorized_user") => {
-            return Err(wrong("this is what `gcloud` keeps for a person, not a service account's key"));
+            return Err(wrong(
+                "this is what `gcloud` keeps for a person, not a service account's key",
+            ));
         }
         Some("external_account" | "impersonated_service_account") => {
             return Err(wrong("workload identity federation and impersonation are not supported"));

@@ -60,9 +60,8 @@ mod tests {
 
     #[test]
     fn a_deployment_is_one_segment_of_its_path() {
-        let path = |model| {
-            deployment_path("/chat/completions", model, "2024-10-21").unwrap_or_default()
-        };
+        let path =
+            |model| deployment_path("/chat/completions", model, "2024-10-21").unwrap_or_default();
         let at = |name: &str| {
             format!("/openai/deployments/{name}/chat/completions?api-version=2024-10-21")
         };

@@ -78,6 +78,7 @@ impl Codec for GeminiContent {
             traits: Traits { thinking: config.thinks, ..Traits::default() },
             input_ways: prompt.input_ways(),
             searches: prompt.ran_max[Unit::WebSearches] > 0 || prompt.has_passed,
+            candidates: config.candidates,
             terms,
             possible: Usage {
                 input_tokens: limits.input_tokens_max.saturating_mul(prompt.rounds),
@@ -151,6 +152,7 @@ struct ContentCall {
     input_ways: InputWays,
     /// The upstream may search, which it bills beside tokens.
     searches: bool,
+    candidates: u64,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -190,8 +192,9 @@ impl Call for ContentCall {
                 Box::new(meter.counting_queries(self.searches.then(QueryScan::default)))
             }
             Framing::Sse => {
-                let known = StreamState::new(frame);
-                Box::new(StreamMeter::of_images(ContentTally { known, ..ContentTally::default() }))
+                let (known, candidates) = (StreamState::new(frame), self.candidates);
+                let tally = ContentTally { known, candidates, ..ContentTally::default() };
+                Box::new(StreamMeter::of_images(tally))
             }
         }
     }
@@ -205,8 +208,10 @@ struct ContentEvent<'a> {
     usages: Vec<&'a [u8]>,
     /// Searches that were run for all that has come.
     queries: u64,
-    /// A candidate has a reason to finish, or the prompt was blocked.
-    finishes: bool,
+    /// Candidates that have a reason to finish.
+    finished: u64,
+    /// The prompt was blocked.
+    is_blocked: bool,
     has_error: bool,
 }
 
@@ -221,7 +226,7 @@ impl<'a> ContentEvent<'a> {
                 b"error" => event.has_error |= value.non_null()?.is_some(),
                 b"promptFeedback" => value.object(|key, value| {
                     match key {
-                        b"blockReason" => event.finishes |= value.non_null()?.is_some(),
+                        b"blockReason" => event.is_blocked |= value.non_null()?.is_some(),
                         _ => value.skip()?,
                     }
                     Some(())
@@ -243,7 +248,7 @@ impl<'a> ContentEvent<'a> {
                     }
                     Some(())
                 })?,
-                b"finishReason" => self.finishes |= value.non_null()?.is_some(),
+                b"finishReason" => self.finished += u64::from(value.non_null()?.is_some()),
                 b"groundingMetadata" => self.queries += count_queries(value.raw()?),
                 _ => value.skip()?,
             }
@@ -266,18 +271,26 @@ impl<'a> ContentEvent<'a> {
     }
 }
 
-/// What a stream has shown so far. No event says that it is the last, and each tells the usage of all
-/// that has come.
+/// What a stream has shown so far. Each event tells the usage of all that has come; the last is the one
+/// by which each candidate has a reason to finish, and what was used is told.
 #[derive(Default)]
 struct ContentTally {
     known: StreamState,
     /// Searches, of which later events tell again.
     queries: u64,
+    /// The candidates that have a reason to finish, of so many.
+    finished: u64,
+    candidates: u64,
     ended: bool,
+    /// All is said, and what was used: what comes later is relayed, and not believed.
+    stopped: bool,
 }
 
 impl Tally for ContentTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
+        if self.stopped {
+            return EventAction::Keep;
+        }
         let Some(event) = ContentEvent::read(data) else { return EventAction::Keep };
         self.known.show(event.shown);
         self.queries = self.queries.max(event.queries);
@@ -286,7 +299,9 @@ impl Tally for ContentTally {
             self.known.report(report);
         }
         self.known.failed |= event.has_error;
-        self.ended |= event.finishes || event.has_error;
+        self.finished += event.finished;
+        self.ended |= event.is_blocked || event.has_error || self.finished >= self.candidates;
+        self.stopped = self.ended && !event.usages.is_empty();
         EventAction::Keep
     }
 

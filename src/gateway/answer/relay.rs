@@ -45,8 +45,7 @@ pub(crate) fn failure_of(header: &AnswerHead, exchange: &mut Exchange) -> Option
         let id = headers::upstreams_id(&header.headers);
         let hidden = exchange.attempt().map(|tried| Hidden::of(&tried.candidate));
         // It goes to the log.
-        let tells =
-            |id: &str| hidden.is_some_and(|hidden| secrets::is_told(id.as_bytes(), hidden));
+        let tells = |id: &str| hidden.is_some_and(|hidden| secrets::is_told(id.as_bytes(), hidden));
         exchange.upstreams_id = id.filter(|id| !tells(id));
     }
     let RequestStage::Sending(sending) = &mut exchange.stage else { return None };

@@ -228,7 +228,8 @@ pub(crate) mod tests {
     #[test]
     fn the_search_takes_what_no_parser_takes() {
         let upstream = upstream(&["sk-canary-of-ours"]);
-        let is_told = |body: &str| is_told_in(body.as_bytes(), &HeaderMap::new(), hidden(&upstream));
+        let is_told =
+            |body: &str| is_told_in(body.as_bytes(), &HeaderMap::new(), hidden(&upstream));
         let told = r"\u0073k-canary-of-ours";
         for body in [
             format!("{}{told}", "[".repeat(500_000)),
@@ -248,7 +249,8 @@ pub(crate) mod tests {
             headers
         };
         let upstream = upstream(&["sk-canary-of-ours"]);
-        let hides = |body: &[u8], headers: &HeaderMap| hides(body, headers, Some(hidden(&upstream)));
+        let hides =
+            |body: &[u8], headers: &HeaderMap| hides(body, headers, Some(hidden(&upstream)));
         assert!(!hides(b"{}", &HeaderMap::new()) && !hides(b"{}", &with("identity")));
         assert!(hides(b"{}", &with("gzip")) && hides(b"{}", &with("br")));
         assert!(hides(b"", &HeaderMap::new()) && hides(b"\x1f\x8b\x08", &HeaderMap::new()));

@@ -62,7 +62,8 @@ fn entra(document: &mut Document, at: &Path, raw: &raw::Entra) -> Option<EntraAu
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
     let shared = ["common", "organizations", "consumers"];
     if tenant.is_empty() || !tenant.bytes().all(is_letter) || shared.contains(&tenant) {
-        let fault = Fault::at_value(&at.key("tenant_id"), "this is no tenant that can issue tokens");
+        let fault =
+            Fault::at_value(&at.key("tenant_id"), "this is no tenant that can issue tokens");
         let help = "the Directory (tenant) ID of the application's overview, or a domain such as \
                     `example.onmicrosoft.com`";
         document.note(fault.help(help));

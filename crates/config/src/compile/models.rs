@@ -241,7 +241,8 @@ fn targets(
 /// Notes operations that an upstream has no path for although its dialect has them.
 fn check_paths(document: &mut Document, at: &Path, upstream: &Upstream, operations: &[Operation]) {
     let is_missing = |operation: &&Operation| {
-        tollgate_protocols::is_served(**operation, upstream.dialect) && !upstream.offers(**operation)
+        tollgate_protocols::is_served(**operation, upstream.dialect)
+            && !upstream.offers(**operation)
     };
     let missing: Vec<&str> =
         operations.iter().filter(is_missing).map(|operation| operation.as_str()).collect();

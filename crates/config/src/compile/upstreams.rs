@@ -61,7 +61,8 @@ pub(super) fn compile(
             Some(_) => vec![Credential::key("", Secret::new(SIMULATED_CREDENTIAL.to_owned()))],
         };
         let typed = upstream(&name, raw, overrides);
-        let upstream = Upstream { azure, credentials, pass, pass_headers, pass_response_headers, ..typed };
+        let upstream =
+            Upstream { azure, credentials, pass, pass_headers, pass_response_headers, ..typed };
         upstreams.insert(name, Arc::new(upstream));
     }
     upstreams

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tollgate_money::secret::Secret;
 use tollgate_options::auth::Auth;
-use tollgate_protocols::{Dialect, Operation};
 use tollgate_protocols::limits::Pass;
+use tollgate_protocols::{Dialect, Operation};
 
 /// A provider's API, as requests are sent to it.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::at;
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::gemini::signature_of_seal;
 use crate::json::{self, Borrowed, Members};
@@ -21,8 +20,8 @@ pub(super) struct WireContentAnswer<'a> {
     candidates: Option<Vec<WireCandidate<'a>>>,
     #[serde(borrow, default)]
     prompt_feedback: Option<WireFeedback<'a>>,
-    #[serde(default)]
-    usage_metadata: Option<WireThoughts>,
+    #[serde(borrow, default)]
+    usage_metadata: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -55,8 +54,7 @@ struct WireFeedback<'a> {
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireThoughts {
-    #[serde(default)]
-    thoughts_token_count: Option<u64>,
+    thoughts_token_count: u64,
 }
 
 #[derive(Deserialize)]
@@ -130,8 +128,10 @@ impl ContentState {
             out(AnswerPart::Error(failure(error)));
             return Ok(());
         }
-        let thought = wire.usage_metadata.and_then(|usage| usage.thoughts_token_count);
-        self.reasoning = thought.unwrap_or(self.reasoning);
+        let usage = wire.usage_metadata.filter(|usage| usage.get() != "null");
+        // Who counts otherwise has what was thought counted as what was said.
+        let thought = usage.and_then(|usage| json::read::<WireThoughts>(usage.get()));
+        self.reasoning = thought.map_or(self.reasoning, |usage| usage.thoughts_token_count);
         let blocked = wire.prompt_feedback.and_then(|feedback| feedback.block_reason);
         if let Some(reason) = blocked.filter(|reason| !reason.0.is_empty()) {
             out(AnswerPart::Refusal(format!("The prompt was blocked: {}.", reason.0).into()));
@@ -149,6 +149,10 @@ impl ContentState {
             if let Some(reason) = reason {
                 self.stop = Some(stop(&reason.0, self.calls > 0));
             }
+        }
+        if usage.is_some() {
+            // Why it stopped and what was used is all that there is to wait for.
+            self.end(out);
         }
         Ok(())
     }
@@ -289,7 +293,12 @@ fn usage(counts: &Counts, out: &mut Vec<u8>) {
 }
 
 /// How many tokens are text, sound and pictures, where not all of them are text.
-fn modalities(key: &str, [text, sound, pictures]: [u64; 3], usage: &mut Members, out: &mut Vec<u8>) {
+fn modalities(
+    key: &str,
+    [text, sound, pictures]: [u64; 3],
+    usage: &mut Members,
+    out: &mut Vec<u8>,
+) {
     if sound == 0 && pictures == 0 {
         return;
     }
@@ -401,12 +410,7 @@ impl WrittenCall {
         call.text(out, "id", &self.id);
         call.text(out, "name", &self.name);
         call.key(out, "args");
-        match self.input.trim() {
-            "" => out.extend_from_slice(b"{}"),
-            input if at::is_object(input) => out.extend_from_slice(self.input.as_bytes()),
-            // A model that was cut off, or wrote no object: nothing of it is lost.
-            _ => out.extend_from_slice(kit::wrap_free(&self.input).as_bytes()),
-        }
+        kit::push_input(&self.input, out);
         call.end(out);
         signature(self.seal.as_deref(), &mut part, out);
         part.end(out);

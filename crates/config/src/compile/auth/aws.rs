@@ -106,7 +106,8 @@ fn is_digit(letter: char) -> bool {
 
 fn is_service(service: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_host = service.starts_with(BEDROCK) && service != BEDROCK && service != "bedrock-agentcore";
+    let is_host =
+        service.starts_with(BEDROCK) && service != BEDROCK && service != "bedrock-agentcore";
     !service.is_empty() && service.bytes().all(is_letter) && !is_host
 }
 
@@ -125,9 +126,14 @@ fn assumed(
         document.note(fault.help("2 to 64 letters, digits and `_=,.@-`"));
     }
     if let Some(tag) = &raw.account_tag {
-        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "_.:/=+-@".contains(letter);
+        let is_letter =
+            |letter: char| letter.is_ascii_alphanumeric() || "_.:/=+-@".contains(letter);
         let is_reserved = tag.to_ascii_lowercase().starts_with("aws:");
-        if tag.is_empty() || tag.len() > TAG_LETTERS_MAX || !tag.chars().all(is_letter) || is_reserved {
+        if tag.is_empty()
+            || tag.len() > TAG_LETTERS_MAX
+            || !tag.chars().all(is_letter)
+            || is_reserved
+        {
             let fault = Fault::at_value(&at.key("account_tag"), "no session tag can have this key");
             let help = "1 to 128 letters, digits and `_.:/=+-@`, not beginning with `aws:`: such as \
                         `tollgate-account`";
@@ -154,7 +160,8 @@ fn assumed(
 
 fn check_arn(document: &mut Document, at: &Path, arn: &str) {
     let parts: Vec<&str> = arn.splitn(6, ':').collect();
-    let is_account = |text: &str| text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_account =
+        |text: &str| text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit());
     let help = match parts.as_slice() {
         ["arn", partition, "iam", "", account, name]
             if partition.starts_with("aws")
