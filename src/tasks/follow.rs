@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 
 use super::agenda::{Due, Look, Occasion, Submitter};
 use super::{Tasks, as_ms, codec_of, facts_of, given_up};
 use crate::clock::UnixMs;
-use crate::config::snapshot::{Credential, CredentialKind, TargetCost, Upstream};
-use crate::credentials::{Token, UnsignedRequest};
+use crate::config::snapshot::{TargetCost, Upstream};
 use crate::finished::{Settled, TaskEnded};
 use crate::ledger::{
     CostKind, Costed, KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement,
     Webhook,
 };
 use crate::money::Nanousd;
-use crate::outbound::{OutboundError, retry_after};
+use crate::outbound::{OutboundError, Shown, retry_after};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::task::{Error, Report, TaskState};
 use crate::protocols::{Dialect, Fault};
@@ -214,11 +213,10 @@ impl Tasks {
         }
         let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
         let told = |error: OutboundError| error.to_string();
-        let (shown, token) = match credential {
-            None => (Vec::new(), None),
-            Some(credential) => self.signed_in(task, &upstream, credential, &path).await?,
-        };
-        let answer = self.outbound.get(&upstream, &path, shown).await.map_err(told)?;
+        let (account, asked) = (task.intent.account, (&Method::GET, path.as_str()));
+        let shown = self.outbound.show(&upstream, credential, account, asked).await;
+        let Shown { headers, token } = shown.map_err(|error| error.to_string())?;
+        let answer = self.outbound.get(&upstream, &path, headers).await.map_err(told)?;
         let status = answer.status();
         if !(200..300).contains(&status) {
             self.leave_alone(task, answer.headers());
@@ -234,27 +232,6 @@ impl Tasks {
             Fault::Relayed(status, _) => format!("the upstream answered {status}"),
             Fault::Customers(error) => error.to_string(),
         })
-    }
-
-    /// The headers that show an upstream who asks, and the token in them if there is one.
-    async fn signed_in(
-        &self,
-        task: &Task,
-        upstream: &Upstream,
-        credential: &Credential,
-        path: &str,
-    ) -> Result<(Vec<(&'static str, String)>, Option<Token>), String> {
-        let auth = match &credential.kind {
-            CredentialKind::Key(key) => return Ok((vec![upstream.key_header(key.expose())], None)),
-            CredentialKind::Auth(auth) => auth,
-        };
-        let token = self.outbound.credentials.token(auth, task.intent.account).await;
-        let token = token.map_err(|error| error.to_string())?;
-        let authority = upstream.authority.as_str();
-        let unsigned = UnsignedRequest { method: "GET", authority, path, body: &[] };
-        let mut headers = token.headers(&unsigned);
-        headers.more.push(("authorization", headers.authorization));
-        Ok((headers.more, Some(token)))
     }
 
     /// An upstream that has no time and says when to come again is asked about no task before that.

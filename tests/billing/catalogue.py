@@ -31,6 +31,8 @@ PRICE_FIELDS = {
     "tool_call": "per_1k_tool_calls",
     "request": "per_request",
     "rerank": "per_1k_rerank_units",
+    "image_in": "image_input_per_1m_tokens",
+    "image_out": "image_output_per_1m_tokens",
 }
 
 
@@ -230,6 +232,15 @@ MESSAGES_FEES = Model(
     TEXT_LIMITS,
 )
 
+#: Answers of text and pictures, of which each has its price.
+CHAT_PICTURES = Model(
+    "chat-pictures",
+    ("chat",),
+    replace(TEXT_PRICES, image_out=Decimal("30.1")),
+    ("openai",),
+    TEXT_LIMITS,
+)
+
 EMBEDDING_PRICES = Prices(input=Decimal("0.13"))
 EMBED = Model(
     "embed", ("embeddings",), EMBEDDING_PRICES, ("openai",), {"context_tokens_max": 100_000}
@@ -319,6 +330,16 @@ IMAGE_TOKENS = Model(
         "qualities": ["low", "medium", "high"],
         "stream": True,
     },
+)
+#: What is seen and what is drawn has other prices than text.
+IMAGE_APART = IMAGE_TOKENS.own(
+    "image-apart",
+    prices=Prices(
+        input=Decimal("5.3"),
+        image_in=Decimal("8.9"),
+        output=Decimal("10.7"),
+        image_out=Decimal("32.3"),
+    ),
 )
 IMAGE_ARK = Model(
     "image-ark",

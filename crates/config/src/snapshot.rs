@@ -373,7 +373,7 @@ words! {
     Affinity {
         /// No affinity: every request is balanced by itself.
         None = "none",
-        /// Those with the same `x-session-affinity`.
+        /// Those whose headers name the same session.
         Header = "header",
         /// Those, and without that header those of one conversation.
         Conversation = "conversation",

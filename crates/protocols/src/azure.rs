@@ -24,14 +24,18 @@ fn is_unreserved(byte: u8) -> bool {
 /// Whether there is a path in Azure's way for what OpenAI's API has at `path`.
 #[must_use]
 pub fn has_path(path: &str) -> bool {
-    path == RESPONSES || OF_DEPLOYMENTS.contains(&path)
+    is_of_responses(path) || OF_DEPLOYMENTS.contains(&path)
+}
+
+fn is_of_responses(path: &str) -> bool {
+    path.strip_prefix(RESPONSES).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The path below the host at which the deployment `model` is asked what OpenAI's API has at `path`;
 /// `None` where there is no such path, or the name would lead out of its place.
 #[must_use]
 pub fn deployment_path(path: &str, model: &str, api_version: &str) -> Option<String> {
-    if path == RESPONSES {
+    if is_of_responses(path) {
         return Some(format!("/openai{path}?api-version={api_version}"));
     }
     let segment = segment(model).filter(|_| has_path(path))?;
@@ -77,6 +81,9 @@ mod tests {
     fn responses_name_their_deployment_in_the_body() {
         let path = deployment_path("/responses", "m", "2025-04-01-preview");
         assert_eq!(path.as_deref(), Some("/openai/responses?api-version=2025-04-01-preview"));
+        let path = deployment_path("/responses/resp_1/cancel", "", "2025-04-01-preview");
+        let kept = "/openai/responses/resp_1/cancel?api-version=2025-04-01-preview";
+        assert_eq!(path.as_deref(), Some(kept));
         assert_eq!(deployment_path("/moderations", "m", "2024-10-21"), None);
     }
 }

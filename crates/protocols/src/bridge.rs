@@ -149,7 +149,7 @@ impl Codec for Bridge {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let translated = self.translate(body, request.named_in_path(), limits)?;
-        let text = Object::parse(translated.body.as_bytes())
+        let text = Object::parse(&translated.body)
             .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
         let named =
             NamedInPath { model: &translated.frame.model, streams: translated.frame.streams };
@@ -175,7 +175,7 @@ const UNWRITABLE: &str = "The request could not be translated for this model's p
 
 /// A request in the words of the upstream.
 struct Translated {
-    body: String,
+    body: Vec<u8>,
     frame: AnswerFrame,
     /// Hints that were dropped, with commas between them.
     left_out: String,
@@ -213,15 +213,13 @@ impl Bridge {
         let id = RequestId::new();
         frame.created = id.began_at().seconds();
         frame.nonce = id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "");
-        let written = String::from_utf8(written)
-            .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
         if self.upstreams.operation.is_named_in_path() {
             return Ok(Translated { body: written, frame, left_out: losses.fields().join(", ") });
         }
         // The model's name goes first, where the upstream's codec writes the upstream's name over it.
-        let members = written.strip_prefix('{').unwrap_or(&written);
-        let comma = if members.starts_with('}') { "" } else { "," };
-        let body = format!("{{\"model\":{}{comma}{members}", json_string(&frame.model));
+        let members = written.strip_prefix(b"{").unwrap_or(&written);
+        let comma: &[u8] = if members.starts_with(b"}") { b"" } else { b"," };
+        let body = [b"{\"model\":", json_string(&frame.model).as_bytes(), comma, members].concat();
         Ok(Translated { body, frame, left_out: losses.fields().join(", ") })
     }
 }
@@ -276,6 +274,10 @@ impl Call for BridgedCall {
         self.inner.sounds()
     }
 
+    fn makes_pictures(&self) -> bool {
+        self.inner.makes_pictures()
+    }
+
     fn traits(&self) -> Traits {
         self.inner.traits()
     }
@@ -284,7 +286,7 @@ impl Call for BridgedCall {
         let written = self.inner.splice(upstream_model).apply(&self.body);
         let mut splice = Splice::default();
         // What was UTF-8 before edits that are strings is UTF-8 behind them.
-        splice.replace(0..self.length, String::from_utf8_lossy(&written).into_owned());
+        splice.replace(0..self.length, String::from_utf8(written.into()).unwrap_or_default());
         splice
     }
 

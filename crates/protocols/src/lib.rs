@@ -24,6 +24,7 @@ pub mod openai_chat;
 pub mod anthropic_messages;
 pub mod openai_responses;
 pub mod gemini_content;
+pub mod openai_compact;
 pub mod embeddings;
 pub mod rerank;
 pub mod moderations;
@@ -92,6 +93,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &openai_responses::OpenaiResponses,
     &gemini_content::GeminiContent,
     &gemini_content::GeminiCountTokens,
+    &openai_compact::OpenaiCompact,
     &embeddings::OpenaiEmbeddings,
     &embeddings::VoyageEmbeddings,
     &rerank::OpenaiRerank,
@@ -271,6 +273,11 @@ pub trait Call: Send + Sync + fmt::Debug {
 
     /// Whether the answer can be spoken.
     fn sounds(&self) -> bool {
+        false
+    }
+
+    /// Whether the answer can have pictures of which tokens are counted apart.
+    fn makes_pictures(&self) -> bool {
         false
     }
 

@@ -20,7 +20,7 @@ use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
 use super::{Meter, Terms};
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{ServiceTier, Side, Traits, Usage, UsageSource};
+use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Usage, UsageSource};
 
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
 pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sync>;
@@ -133,8 +133,8 @@ impl UsageReport {
         self.usage == Usage::ZERO
     }
 
-    /// Of two reports about one answer the dearer: the larger output, and the input of the one that
-    /// has more. Where both have as much, what a cache has done is known to the one that says so, and
+    /// Of two reports about one answer the dearer: the output of the one that has more, the input of
+    /// the one that has more, and the most of what was made beside them. Where both have as much, what a cache has done is known to the one that says so, and
     /// is the least of what both say.
     fn dearer(self, other: Self) -> Self {
         let rank = |report: &Self| {
@@ -150,11 +150,21 @@ impl UsageReport {
             )
         };
         let input = if rank(&self) > rank(&other) { self } else { other };
-        let output_tokens = self.usage.output_tokens.max(other.usage.output_tokens);
+        let put_out = |report: &Self| report.usage.total(Side::Output);
+        let output = if put_out(&self) > put_out(&other) { self.usage } else { other.usage };
+        let made = self.usage.dearer(&other.usage);
+        let mut usage = input.usage;
+        for info in UNITS {
+            match info.side {
+                Side::Input => {}
+                Side::Output => usage[info.unit] = output[info.unit],
+                Side::Made => usage[info.unit] = made[info.unit],
+            }
+        }
         let rounds = self.rounds.max(other.rounds);
         let served = self.served.as_served(&other.served);
         let cost = self.cost.max(other.cost);
-        Self { usage: Usage { output_tokens, ..input.usage }, rounds, served, cost, ..input }
+        Self { usage, rounds, served, cost, ..input }
     }
 
     /// Adds a report to what is known.

@@ -33,7 +33,7 @@ pub(super) use left_out::{LeftOut, searches};
 pub(super) use messages::MESSAGES;
 pub(super) use moderations::MODERATIONS;
 pub(super) use rerank::{OPENAI_RERANK, VOYAGE_RERANK};
-pub(super) use responses::RESPONSES;
+pub(super) use responses::{COMPACT, RESPONSES};
 
 /// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700
 /// tokens, and the definition of a tool that it names itself as many.
@@ -76,6 +76,8 @@ pub(super) enum Field {
     Runs(Unit, u64),
     /// It says how the answer sounds, which needs a price.
     Sounds,
+    /// It says what the answer is made of: sound and pictures need a price.
+    Modalities,
     /// What the upstream does with a context that has grown long.
     ContextManagement,
 }
@@ -337,6 +339,7 @@ impl OfferReader<'_> {
             Field::Plain => {}
             Field::Reference => self.is_bounded &= value.is_null(),
             Field::Words(words) => self.words(name, value, words),
+            Field::Modalities => self.modalities(name, value),
             Field::Thinking if self.priced.thinking || value.is_null() => {}
             Field::Runs(..) | Field::Sounds if matches!(value.text(), b"null" | b"false") => {}
             Field::Runs(unit, most) if self.priced.has_unit(*unit) => {
@@ -406,6 +409,22 @@ impl OfferReader<'_> {
             words.iter().copied().chain(priced).collect::<Vec<_>>().join(" or ")
         );
         self.refuse(GatewayError::invalid(name, message));
+    }
+
+    /// Reads a word, or a list of them.
+    fn modalities(&mut self, name: &'static str, value: &Value<'_>) {
+        let priced = self.priced;
+        let has_price = |word: &str| match word {
+            "text" => true,
+            "audio" => priced.has_unit(Unit::AudioOutputTokens),
+            "image" => priced.has_unit(Unit::ImageOutputTokens),
+            _ => false,
+        };
+        let is_priced = |one: Value<'_>| one.as_str().is_some_and(|word| has_price(&word));
+        if value.elements().is_some_and(|mut all| all.all(is_priced)) {
+            return;
+        }
+        self.words(name, value, &["text"]);
     }
 
     /// Reads text, or one entry, or an array of them.

@@ -20,7 +20,7 @@ use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{InputWays, ServiceTier, Traits, Usage, UsageSource};
+use tollgate_money::price::{InputWays, ServiceTier, Traits, Unit, Usage, UsageSource};
 
 /// Ranges of spec section 8.
 const RANGES: [(&str, RangeInclusive<f64>); 4] = [
@@ -70,6 +70,8 @@ impl Codec for OpenaiChat {
             1,
             limits,
         )?);
+        // Some models make them unasked.
+        let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
         let output = asked.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
         let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?;
@@ -81,10 +83,12 @@ impl Codec for OpenaiChat {
             },
             is_all_shown: prompt.is_plain()
                 && !limits.reasoning
+                && !makes_pictures
                 && hidden == 0
                 && !asks_for_reasoning(body),
             input_ways: prompt.input_ways(),
             sounds: body.get_non_null("audio").is_some(),
+            makes_pictures,
             traits: Traits {
                 service_tier: super::service_tier(body),
                 thinking: thinking(body),
@@ -224,6 +228,7 @@ struct ChatCall {
     traits: Traits,
     input_ways: InputWays,
     sounds: bool,
+    makes_pictures: bool,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -243,6 +248,10 @@ impl Call for ChatCall {
 
     fn sounds(&self) -> bool {
         self.sounds
+    }
+
+    fn makes_pictures(&self) -> bool {
+        self.makes_pictures
     }
 
     fn traits(&self) -> Traits {
@@ -329,12 +338,15 @@ struct WirePromptDetails {
 struct WireCompletionDetails {
     #[serde(default)]
     audio_tokens: Option<u64>,
+    /// Of pictures, as OpenRouter tells them.
+    #[serde(default)]
+    image_tokens: Option<u64>,
     #[serde(default)]
     reasoning_tokens: Option<u64>,
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [CountPlace; 13] = [
+const COUNTS: [CountPlace; 14] = [
     ("", "prompt_tokens"),
     ("", "completion_tokens"),
     ("", "total_tokens"),
@@ -348,6 +360,7 @@ const COUNTS: [CountPlace; 13] = [
     ("", "num_sources_used"),
     ("", "cost_in_usd_ticks"),
     ("", "cost"),
+    ("completion_tokens_details", "image_tokens"),
 ];
 
 impl WireChatUsage {
@@ -372,6 +385,7 @@ impl WireChatUsage {
             num_sources_used,
             cost_in_usd_ticks,
             cost,
+            drawn,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
             prompt_tokens: prompt.unwrap_or(0),
@@ -385,6 +399,7 @@ impl WireChatUsage {
             }),
             completion_tokens_details: Some(WireCompletionDetails {
                 audio_tokens: spoken,
+                image_tokens: drawn,
                 reasoning_tokens,
             }),
             prompt_cache_hit_tokens,
@@ -410,14 +425,18 @@ impl WireChatUsage {
         let output = self.output_tokens();
         let completion = self.completion_tokens_details.as_ref();
         let spoken = completion.and_then(|details| details.audio_tokens).unwrap_or(0).min(output);
+        let rest_of_output = output.saturating_sub(spoken);
+        let drawn = completion.and_then(|details| details.image_tokens).unwrap_or(0);
+        let drawn = drawn.min(rest_of_output);
         let search = self.plugins.as_ref().and_then(|plugins| plugins.search.as_ref());
         let usage = Usage {
             input_tokens: rest.saturating_sub(heard),
             audio_input_tokens: heard,
             cache_read_tokens: read,
             cache_write_tokens: written,
-            output_tokens: output.saturating_sub(spoken),
+            output_tokens: rest_of_output.saturating_sub(drawn),
             audio_output_tokens: spoken,
+            image_output_tokens: drawn,
             web_searches: self.num_sources_used.or(search.map(|search| search.count)).unwrap_or(0),
             ..Usage::ZERO
         };

@@ -155,7 +155,7 @@ impl Call for ResponsesCall {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
             Framing::Json | Framing::Binary => {
-                let meter = JsonMeter::new(frame, Box::new(WireResponsesUsage::report));
+                let meter = JsonMeter::new(frame, Box::new(report));
                 let items = self.runs_tools.then(|| ItemScan::new("output"));
                 Box::new(meter.noting_ids(self.is_stored).counting(items))
             }
@@ -167,6 +167,11 @@ impl Call for ResponsesCall {
             }
         }
     }
+}
+
+/// What the `usage` object of a response reports.
+pub(super) fn report(usage: &[u8]) -> Option<UsageReport> {
+    WireResponsesUsage::report(usage)
 }
 
 /// The `usage` object. `input_tokens` holds what the cache has read or written, `output_tokens` the

@@ -18,6 +18,8 @@ pub enum Operation {
     /// `POST /v1beta/models/{model}:countTokens`: goes with [`Operation::GenerateContent`], and has no
     /// name in YAML.
     CountContentTokens,
+    /// `POST /v1/responses/compact`: goes with [`Operation::Responses`], and has no name in YAML.
+    Compact,
     /// `POST /v1/embeddings`
     Embeddings,
     /// `POST /v1/rerank`
@@ -56,6 +58,7 @@ impl Operation {
         match self {
             Self::CountTokens => Self::Messages,
             Self::CountContentTokens => Self::GenerateContent,
+            Self::Compact => Self::Responses,
             other => other,
         }
     }
@@ -94,6 +97,7 @@ impl Operation {
             Self::Responses => "responses",
             Self::GenerateContent => "generate_content",
             Self::CountContentTokens => "count_content_tokens",
+            Self::Compact => "compact",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
             Self::Moderations => "moderations",

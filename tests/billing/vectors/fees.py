@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..arithmetic import Units
-from ..catalogue import CHAT_FEES, MESSAGES_FEES, RESPONSES_FEES, RESPONSES_PICTURES
+from ..catalogue import (
+    CHAT_FEES,
+    CHAT_PICTURES,
+    MESSAGES_FEES,
+    RESPONSES_FEES,
+    RESPONSES_PICTURES,
+)
 from ..dialects import (
     chat,
     chat_document,
@@ -206,8 +212,7 @@ def of_messages() -> list[Vector]:
 
 
 def of_chat() -> list[Vector]:
-    model = CHAT_FEES
-    spoken = {"audio": {"voice": "alloy", "format": "wav"}}
+    spoken = {"audio": {"voice": "alloy", "format": "wav"}, "modalities": ["text", "audio"]}
     rows: tuple[tuple[str, dict[str, Any], dict[str, Any], Units], ...] = (
         ("a request", {}, chat_usage(50, 60), Units(input=50, output=60)),
         ("xAI's sources", {"search_parameters": {"mode": "on"}},
@@ -222,16 +227,29 @@ def of_chat() -> list[Vector]:
          chat_usage(50, 260, completion_tokens_details={"audio_tokens": 200}),
          Units(input=50, output=60, audio_out=200)),
     )  # fmt: skip
+    drawn = {"completion_tokens_details": {"image_tokens": 200, "reasoning_tokens": 10}}
+    pictures: tuple[tuple[str, dict[str, Any], dict[str, Any], Units], ...] = (
+        ("what is drawn", {"modalities": ["image", "text"]}, chat_usage(50, 260, **drawn),
+         Units(input=50, output=60, image_out=200)),
+        ("what is drawn unasked", {}, chat_usage(50, 260, **drawn),
+         Units(input=50, output=60, image_out=200)),
+        ("more drawn than put out", {"modalities": ["image"]},
+         chat_usage(50, 90, completion_tokens_details={"image_tokens": 200}),
+         Units(input=50, image_out=90)),
+    )  # fmt: skip
     return [
         Vector(
             f"fees / chat, {name}, {shape}",
             model,
             asking.ask(asking.CHAT, model, chat(**fields, **more)),
-            Script((make(reported, replace(used, requests=1)),)),
+            Script((make(reported, used),)),
             Exact(),
             status=200,
         )
-        for name, fields, reported, used in rows
+        for model, name, fields, reported, used in (
+            *((CHAT_FEES, *head, replace(used, requests=1)) for *head, used in rows),
+            *((CHAT_PICTURES, *row) for row in pictures),
+        )
         for shape, more, make in (
             ("json", {}, chat_document),
             ("stream", {"stream": True}, chat_stream),

@@ -84,6 +84,7 @@ fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static st
         Operation::Video => &["seconds_max"],
         Operation::CountTokens
         | Operation::CountContentTokens
+        | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank
         | Operation::Moderations

@@ -25,7 +25,7 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
         | Operation::Messages
         | Operation::Responses
         | Operation::GenerateContent => &[&[InputTokens, OutputTokens]],
-        Operation::CountTokens | Operation::CountContentTokens => &[],
+        Operation::CountTokens | Operation::CountContentTokens | Operation::Compact => &[],
         Operation::Embeddings => &[&[InputTokens]],
         Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
         Operation::Moderations => &[&[InputTokens], &[Requests]],
@@ -52,6 +52,7 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::Speech => &[Requests],
         Operation::CountTokens
         | Operation::CountContentTokens
+        | Operation::Compact
         | Operation::Rerank
         | Operation::Moderations
         | Operation::Video => &[],

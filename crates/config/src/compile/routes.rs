@@ -212,6 +212,7 @@ fn default_path(operation: Operation) -> &'static str {
         Operation::Responses => "/v1/responses",
         // The model and what it is to do stand behind it.
         Operation::GenerateContent | Operation::CountContentTokens => "/v1beta/models",
+        Operation::Compact => "/v1/responses/compact",
         Operation::Embeddings => "/v1/embeddings",
         Operation::Rerank => "/v1/rerank",
         Operation::Moderations => "/v1/moderations",
@@ -248,7 +249,7 @@ fn routes(
             Arc::new(Route { path, operation, body_bytes_max, json_values_max })
         };
         let routes = Operation::ALL.into_iter().filter(|op| is_served(*op)).map(route).collect();
-        return with_counting(routes);
+        return with_paths_below(routes);
     };
     let mut seen = HashSet::new();
     let mut routes = Vec::with_capacity(raw.len());
@@ -284,22 +285,26 @@ fn routes(
             document.note(Fault::at_value(&at.key("operation"), message).warning());
         }
     }
-    with_counting(routes)
+    with_paths_below(routes)
 }
 
-/// Adds the routes by which Anthropic's and Google's clients have the tokens of a prompt counted.
-fn with_counting(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
-    let count = |route: &Arc<Route>| {
-        let (path, operation) = match route.operation {
-            Operation::Messages => (format!("{}/count_tokens", route.path), Operation::CountTokens),
-            Operation::GenerateContent => (route.path.clone(), Operation::CountContentTokens),
+/// Adds the paths on which Anthropic's and Google's clients have the tokens of a prompt counted, and
+/// OpenAI's have a conversation summed up.
+fn with_paths_below(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
+    let below = routes.iter().filter_map(|route| {
+        let (below, operation) = match route.operation {
+            Operation::Messages => ("/count_tokens", Operation::CountTokens),
+            Operation::Responses => ("/compact", Operation::Compact),
+            // What is to be done stands behind the model.
+            Operation::GenerateContent => ("", Operation::CountContentTokens),
             _ => return None,
         };
+        let path = format!("{}{below}", route.path);
         Some(Arc::new(Route { path, operation, ..Route::clone(route) }))
-    };
-    let counting: Vec<_> = routes.iter().filter_map(count).collect();
+    });
+    let below: Vec<_> = below.collect();
     // A path that is there already was asked for: it comes first.
-    routes.extend(counting);
+    routes.extend(below);
     routes
 }
 

@@ -50,7 +50,7 @@ pub(in super::super) static CHAT: Offer = Offer {
         ("verbosity", Plain),
         // Tiers that cost no more than the prices in `models.yaml`.
         ("service_tier", Field::Words(&["default", "flex"])),
-        ("modalities", Field::Words(&["text"])),
+        ("modalities", Field::Modalities),
         ("audio", Field::Sounds),
         ("enable_search", Field::Runs(Unit::WebSearches, QWEN_SEARCHES_MAX)),
         ("search_parameters", Field::Runs(Unit::WebSearches, XAI_SOURCES_DEFAULT)),
