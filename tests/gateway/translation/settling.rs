@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::wire::Customer;
-use super::{CELLS, call, cells_with_natives, gateway};
+use super::{call, cells_with_natives, gateway};
 use crate::harness::{Answer, Gateway, ask, connect, simulator};
 
 /// The customer whose own dialect the model's upstream speaks.
@@ -89,10 +89,10 @@ fn an_upstream_that_breaks_off_is_settled_as_for_its_own_customers() {
 
 /// Sends a call and leaves: after so many events, or after a while in which none has come.
 fn call_and_leave(gateway: &Gateway, customer: Customer, body: &Value, events: usize) {
-    let body = body.to_string();
+    let (path, body) = customer.request(body);
     let lines = format!("Content-Length: {}\r\n", body.len());
     let mut connection = connect(gateway.address);
-    connection.write_all(&gateway.post(customer.path(), &lines, &body)).expect("sent");
+    connection.write_all(&gateway.post(&path, &lines, &body)).expect("sent");
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
     if events == 0 {
         std::thread::sleep(Duration::from_millis(60));
@@ -138,9 +138,9 @@ fn poor(gateway: &Gateway, credit: &str) -> (String, String) {
 }
 
 fn call_as(gateway: &Gateway, key: &str, customer: Customer, body: &Value) -> Answer {
-    let body = body.to_string();
+    let (path, body) = customer.request(body);
     let lines = format!("Content-Length: {}\r\n", body.len());
-    let request = gateway.post(customer.path(), &lines, &body);
+    let request = gateway.post(&path, &lines, &body);
     let request = String::from_utf8(request).expect("text").replace(&gateway.key, key);
     ask(gateway.address, request.as_bytes())
 }
@@ -150,7 +150,7 @@ fn a_balance_that_runs_out_ends_a_translated_stream_in_the_customers_words() {
     let sim = simulator(&[]);
     let script = "/sim:chunks=400;words=1;interval-ms=1;max-tokens=ignore";
     let gateway = gateway(sim.addr(), script, "    reasoning: false\n");
-    for (customer, model) in CELLS {
+    for (customer, model) in cells_with_natives() {
         let mut body = customer.body(model, true);
         let limit =
             if customer == Customer::Responses { "max_output_tokens" } else { "max_tokens" };
@@ -180,7 +180,7 @@ fn a_balance_that_runs_out_ends_a_translated_stream_in_the_customers_words() {
 #[test]
 fn a_crash_in_the_middle_leaves_a_translated_call_in_doubt_and_nothing_held() {
     let sim = simulator(&[]);
-    for (customer, model) in CELLS {
+    for (customer, model) in cells_with_natives() {
         let mut gateway = gateway(sim.addr(), "/sim:chunks=100;interval-ms=20", "");
         call_and_leave_open(&mut gateway, customer, &customer.body(model, true));
         let balance = gateway.settled();
@@ -200,10 +200,10 @@ fn a_crash_in_the_middle_leaves_a_translated_call_in_doubt_and_nothing_held() {
 
 /// Reads some events of a call, and kills the gateway.
 fn call_and_leave_open(gateway: &mut Gateway, customer: Customer, body: &Value) {
-    let body = body.to_string();
+    let (path, body) = customer.request(body);
     let lines = format!("Content-Length: {}\r\n", body.len());
     let mut connection = connect(gateway.address);
-    connection.write_all(&gateway.post(customer.path(), &lines, &body)).expect("sent");
+    connection.write_all(&gateway.post(&path, &lines, &body)).expect("sent");
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
     while text.windows(6).filter(|window| window == b"data: ").count() < 5 {
         let count = connection.read(&mut piece).expect("more");
