@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
 mod bedrock;
+mod hostile;
+mod prefix;
+mod settling;
 mod wire;
 
 use wire::Customer;
