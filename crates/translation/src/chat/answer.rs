@@ -73,15 +73,15 @@ pub(super) struct WireFunction<'a> {
 pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Usage {
-        completion_tokens_details: Option<Details>,
+    struct ThoughtUsage {
+        completion_tokens_details: Option<ThoughtDetails>,
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Details {
+    struct ThoughtDetails {
         reasoning_tokens: Option<u64>,
     }
-    json::read::<Usage>(usage.get())?.completion_tokens_details?.reasoning_tokens
+    json::read::<ThoughtUsage>(usage.get())?.completion_tokens_details?.reasoning_tokens
 }
 
 impl<'a> WireMessage<'a> {
