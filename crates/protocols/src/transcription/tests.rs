@@ -7,16 +7,16 @@ use crate::limits::{Pass, Priced};
 use tollgate_money::price::UsageSource;
 
 /// What stands in a form for each field: its name, the name of its file if it is one, and its content.
-type Fields = Vec<(&'static str, Option<&'static str>, Vec<u8>)>;
+type FormFields = Vec<(&'static str, Option<&'static str>, Vec<u8>)>;
 
-fn fields(seconds: u32, more: &[(&'static str, &'static str)]) -> Fields {
-    let mut fields: Fields =
+fn fields(seconds: u32, more: &[(&'static str, &'static str)]) -> FormFields {
+    let mut fields: FormFields =
         vec![("file", Some("a.wav"), wav_seconds(seconds)), ("model", None, b"here".to_vec())];
     fields.extend(more.iter().map(|(name, text)| (*name, None, text.as_bytes().to_vec())));
     fields
 }
 
-fn body(fields: &Fields) -> Vec<u8> {
+fn body(fields: &FormFields) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, file, content) in fields {
         let file = file.map(|file| format!("; filename=\"{file}\"")).unwrap_or_default();
@@ -47,7 +47,7 @@ fn by_tokens() -> ModelLimits {
 
 fn read_with(
     codec: &dyn Codec,
-    fields: &Fields,
+    fields: &FormFields,
     limits: &ModelLimits,
 ) -> Result<Box<dyn Call>, GatewayError> {
     let body = body(fields);
@@ -59,7 +59,7 @@ fn read_with(
     codec.read(&Request::Form(form, &body), limits)
 }
 
-fn read(fields: &Fields, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+fn read(fields: &FormFields, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
     read_with(&OpenaiTranscription, fields, limits)
 }
 
