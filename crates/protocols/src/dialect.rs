@@ -17,6 +17,8 @@ pub enum Dialect {
     Xai,
     /// The family of Voyage's API for embeddings and rankings.
     Voyage,
+    /// Amazon Bedrock's Converse API.
+    Bedrock,
     /// Google's Gemini API.
     Gemini,
     /// The same on Google Cloud's Vertex AI.
@@ -25,13 +27,14 @@ pub enum Dialect {
 
 impl Dialect {
     /// Every dialect that there is.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Openai,
         Self::Anthropic,
         Self::Dashscope,
         Self::Ark,
         Self::Xai,
         Self::Voyage,
+        Self::Bedrock,
         Self::Gemini,
         Self::Vertex,
     ];
@@ -47,6 +50,7 @@ impl Dialect {
             | Self::Ark
             | Self::Xai
             | Self::Voyage
+            | Self::Bedrock
             | Self::Vertex => ("authorization", format!("Bearer {credential}")),
         }
     }
@@ -61,6 +65,7 @@ impl Dialect {
             Self::Ark => "ark",
             Self::Xai => "xai",
             Self::Voyage => "voyage",
+            Self::Bedrock => "bedrock",
             Self::Gemini => "gemini",
             Self::Vertex => "vertex",
         }

@@ -175,7 +175,7 @@ impl Call for ContentCall {
     }
 
     /// Google says with 400 of a credential that it does not know, and that is the operator's.
-    fn refusal(&self, status: u16, body: &[u8]) -> Option<GatewayError> {
+    fn refusal(&self, status: u16, _name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
         let is_of_key = memchr::memmem::find(body, b"API_KEY_INVALID").is_some();
         (status == 400 && is_of_key).then(|| {
             let message = "No upstream could serve the request. Try again shortly.";
@@ -187,7 +187,7 @@ impl Call for ContentCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
-            Framing::Json | Framing::Binary => {
+            Framing::Json | Framing::EventStream | Framing::Binary => {
                 let meter = JsonMeter::new(frame, Box::new(WireContentUsage::report));
                 Box::new(meter.counting_queries(self.searches.then(QueryScan::default)))
             }

@@ -25,6 +25,7 @@ pub mod anthropic_messages;
 pub mod openai_responses;
 pub mod gemini_content;
 pub mod openai_compact;
+pub mod bedrock_converse;
 pub mod embeddings;
 pub mod rerank;
 pub mod moderations;
@@ -33,6 +34,7 @@ pub mod openai_image_edits;
 pub mod dashscope_image;
 pub mod openai_speech;
 pub mod dashscope_speech;
+pub mod transcription;
 pub mod dashscope_video;
 pub mod ark_video;
 pub mod xai_video;
@@ -46,6 +48,7 @@ mod server_tools;
 mod bridge;
 
 pub mod audio;
+pub mod audio_length;
 pub mod azure;
 mod dashscope;
 pub mod estimate;
@@ -60,6 +63,7 @@ pub mod limits;
 mod metering;
 mod counts;
 pub mod sse;
+pub mod event_stream;
 pub mod task;
 mod media_url;
 pub mod public_url;
@@ -85,7 +89,8 @@ use task::TaskCodec;
 use terms::ModelField;
 pub use terms::Terms;
 
-/// Every codec of this build.
+/// Every codec of this build that customers' own words reach; what is written for the others is
+/// translated, by [`bridge`].
 pub static REGISTRY: &[&dyn Codec] = &[
     &openai_chat::OpenaiChat,
     &anthropic_messages::AnthropicMessages,
@@ -105,6 +110,8 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &dashscope_image::DashscopeImage,
     &openai_speech::OpenaiSpeech,
     &dashscope_speech::DashscopeSpeech,
+    &transcription::OpenaiTranscription,
+    &transcription::OpenaiAudioTranslation,
     &dashscope_video::DashscopeVideo,
     &ark_video::ArkVideo,
     &xai_video::XaiVideo,
@@ -297,8 +304,8 @@ pub trait Call: Send + Sync + fmt::Debug {
     }
 
     /// What a refusal of an upstream's says, where the upstream speaks another dialect than the
-    /// customer: its words are then told in the customer's.
-    fn refusal(&self, _status: u16, _body: &[u8]) -> Option<GatewayError> {
+    /// customer: its words are then told in the customer's. `name` is what a header calls it.
+    fn refusal(&self, _status: u16, _name: Option<&str>, _body: &[u8]) -> Option<GatewayError> {
         None
     }
 
@@ -332,6 +339,11 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// How the task is submitted that this call starts.
     fn submit(&self) -> Option<&(dyn task::Submit + Sync)> {
         None
+    }
+
+    /// Whether the upstream's events come in frames of [`Framing::EventStream`], and in no other way.
+    fn comes_in_frames(&self) -> bool {
+        false
     }
 
     /// Whether the answer is neither JSON nor, unless it was asked for, events.
@@ -499,8 +511,21 @@ pub enum Framing {
     Json,
     /// Server-sent events, each behind the other.
     Sse,
+    /// Events in binary frames, as [`event_stream`] reads them. Customers get server-sent events.
+    EventStream,
     /// Bytes of another kind, such as audio.
     Binary,
+}
+
+impl Framing {
+    /// How what an upstream frames like this is framed for the customer.
+    #[must_use]
+    pub fn for_customers(self) -> Self {
+        match self {
+            Self::EventStream => Self::Sse,
+            other => other,
+        }
+    }
 }
 
 /// The codec for `operation` over an upstream that speaks `dialect`, if this build has one.

@@ -245,7 +245,7 @@ impl JsonMeter {
 
     /// Counts calls of tools that the upstream runs.
     pub(super) fn counting(self, items: Option<ItemScan>) -> Self {
-        Self { ran: items.map(RanScan::Items), ..self }
+        Self { ran: items.map(|scan| RanScan::Items(Box::new(scan))), ..self }
     }
 
     /// Counts searches of Google's.

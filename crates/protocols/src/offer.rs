@@ -8,6 +8,7 @@
 //! that some parsers would take for another, is never taken for what it looks like.
 
 mod chat;
+mod converse;
 mod embeddings;
 mod gemini;
 mod left_out;
@@ -27,6 +28,7 @@ use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Unit, Usage};
 
 pub(super) use chat::CHAT;
+pub(super) use converse::CONVERSE;
 pub(super) use embeddings::{OPENAI_EMBEDDINGS, VOYAGE_EMBEDDINGS};
 pub(super) use gemini::GEMINI;
 pub(super) use left_out::{LeftOut, searches};

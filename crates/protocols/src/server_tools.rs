@@ -187,7 +187,7 @@ impl QueryScan {
 #[derive(Debug)]
 pub(super) enum RanScan {
     /// Items of a list.
-    Items(ItemScan),
+    Items(Box<ItemScan>),
     /// Searches of Google's.
     Queries(QueryScan),
 }

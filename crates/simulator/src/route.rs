@@ -8,7 +8,7 @@ use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
 use super::state::Server;
-use super::{anthropic, ark, dashscope, gemini, openai, results, xai};
+use super::{anthropic, ark, bedrock, dashscope, gemini, openai, results, xai};
 
 /// Where the recorded requests are shown.
 const REQUESTS_PATH: &str = "/sim/requests";
@@ -22,6 +22,8 @@ enum Endpoint<'a> {
     Tasks,
     Messages,
     CountTokens,
+    /// Whether its answer is a stream.
+    Converse(bool),
     Content(&'a str, gemini::Method),
     Chat,
     Embeddings,
@@ -35,6 +37,7 @@ enum Endpoint<'a> {
     ImageGenerations,
     ImageEdits,
     Speech,
+    Transcription,
     Generation,
     DashscopeVideos,
     DashscopeTask(&'a str),
@@ -59,6 +62,8 @@ impl<'a> Endpoint<'a> {
         match (segments.next()?, segments.next()?) {
             ("messages", _) => Some(Self::Messages),
             ("count_tokens", "messages") => Some(Self::CountTokens),
+            ("converse", _) => Some(Self::Converse(false)),
+            ("converse-stream", _) => Some(Self::Converse(true)),
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
             ("rerank", _) => Some(Self::Rerank),
@@ -75,6 +80,7 @@ impl<'a> Endpoint<'a> {
             ("generations", "images") => Some(Self::ImageGenerations),
             ("edits", "images") => Some(Self::ImageEdits),
             ("speech", "audio") => Some(Self::Speech),
+            ("transcriptions" | "translations", "audio") => Some(Self::Transcription),
             ("generation", "multimodal-generation") => Some(Self::Generation),
             ("video-synthesis", "video-generation") => Some(Self::DashscopeVideos),
             ("tasks", "generations") => Some(Self::ArkTasks),
@@ -107,6 +113,7 @@ impl<'a> Endpoint<'a> {
             Self::ArkTask(_) | Self::Response(_) => is(Method::GET) || is(Method::DELETE),
             Self::Messages
             | Self::CountTokens
+            | Self::Converse(_)
             | Self::Content(..)
             | Self::Chat
             | Self::Embeddings
@@ -118,6 +125,7 @@ impl<'a> Endpoint<'a> {
             | Self::ImageGenerations
             | Self::ImageEdits
             | Self::Speech
+            | Self::Transcription
             | Self::Generation
             | Self::DashscopeVideos
             | Self::XaiVideos => is(Method::POST),
@@ -133,6 +141,7 @@ impl<'a> Endpoint<'a> {
             Self::Content(..) => Envelope::Google,
             Self::ArkTasks | Self::ArkTask(_) => Envelope::Ark,
             Self::XaiVideos | Self::XaiVideo(_) => Envelope::Xai,
+            Self::Converse(_) => Envelope::Bedrock,
             _ => Envelope::Openai,
         }
     }
@@ -145,6 +154,7 @@ impl<'a> Endpoint<'a> {
             Self::Tasks => shown(tasks.to_json()),
             Self::Messages => anthropic::message(asked, behaviour),
             Self::CountTokens => anthropic::token_count(asked, behaviour),
+            Self::Converse(streams) => bedrock::answer(asked, streams, behaviour),
             Self::Content(model, method) => gemini::answer((model, method), asked, behaviour),
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
@@ -162,6 +172,7 @@ impl<'a> Endpoint<'a> {
             Self::ImageGenerations => openai::images::generation(asked, behaviour),
             Self::ImageEdits => openai::images::edit(asked, behaviour),
             Self::Speech => openai::speech::answer(asked, behaviour),
+            Self::Transcription => openai::transcription::answer(asked, behaviour),
             Self::Generation => dashscope::answer(asked, behaviour),
             Self::DashscopeVideos => dashscope::video::submit(asked, behaviour, tasks),
             Self::DashscopeTask(id) => dashscope::video::query(id, asked, behaviour, tasks),
@@ -249,7 +260,11 @@ fn wrong_key(
     let key = behaviour.key.as_ref()?;
     let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {
-        Envelope::Openai | Envelope::Dashscope | Envelope::Ark | Envelope::Xai => (
+        Envelope::Openai
+        | Envelope::Dashscope
+        | Envelope::Ark
+        | Envelope::Xai
+        | Envelope::Bedrock => (
             header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer ")),
             "Incorrect API key provided.",
         ),

@@ -82,6 +82,7 @@ fn video(model: &Model, _: Operation) -> Option<Value> {
         Dialect::Openai
         | Dialect::Anthropic
         | Dialect::Voyage
+        | Dialect::Bedrock
         | Dialect::Gemini
         | Dialect::Vertex => return None,
     };

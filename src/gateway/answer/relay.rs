@@ -108,7 +108,11 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     if response.relaying.changes_length() && header.headers.remove(CONTENT_LENGTH).is_some() {
         header.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
-    if framing == Framing::Sse {
+    if framing == Framing::EventStream {
+        let text = HeaderValue::from_static("text/event-stream");
+        header.headers.insert(CONTENT_TYPE, text);
+    }
+    if framing.for_customers() == Framing::Sse {
         header.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         header.headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     }

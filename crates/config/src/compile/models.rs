@@ -149,9 +149,22 @@ fn translated(
 
 /// Notes what says how requests are read that this model does not get.
 fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    use Operation::{Chat, Embeddings, GenerateContent, Messages, Moderations, Rerank, Responses};
+    use Operation::{
+        AudioTranslation, Chat, Embeddings, GenerateContent, Messages, Moderations, Rerank,
+        Responses, Transcription,
+    };
     let prompts = [Chat, Messages, Responses, GenerateContent];
-    let with_fields = [Chat, Messages, Responses, GenerateContent, Embeddings, Rerank, Moderations];
+    let with_fields = [
+        Chat,
+        Messages,
+        Responses,
+        GenerateContent,
+        Embeddings,
+        Rerank,
+        Moderations,
+        Transcription,
+        AudioTranslation,
+    ];
     let typed = [
         ("reasoning", raw.reasoning.is_some(), &prompts[..]),
         ("pass_fields", !raw.pass_fields.is_empty(), &with_fields),

@@ -242,8 +242,8 @@ fn searches_of_a_document_are_counted_and_blocked_prompts_cost_their_input() {
 fn a_refusal_of_the_operators_key_is_not_told() {
     let call = read("").expect("valid");
     let body = br#"{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}"#;
-    assert_eq!(call.refusal(400, body).map(|error| error.kind), Some(ErrorKind::BadGateway));
-    assert!(call.refusal(400, br#"{"error":{"code":400}}"#).is_none());
+    assert_eq!(call.refusal(400, None, body).map(|error| error.kind), Some(ErrorKind::BadGateway));
+    assert!(call.refusal(400, None, br#"{"error":{"code":400}}"#).is_none());
 }
 
 #[test]
