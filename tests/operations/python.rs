@@ -1,4 +1,4 @@
-//! The official Python SDKs of OpenAI and Anthropic, and LangChain over the first, against the running
+//! The official Python SDKs of OpenAI, Anthropic and Google, and LangChain over the first, against the running
 //! binary. Installs them into a virtual environment of its own at the first run.
 
 use std::process::Command;
