@@ -276,6 +276,7 @@ impl Exchange {
         let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
         let held = body.into_share();
         let (cut, is_as_said) = (None, false);
+        let framing = framing.for_customers();
         let response = Response { relaying, framing, candidate, began, held, cut, is_as_said };
         self.stage = RequestStage::Relaying(Box::new(response));
         match &mut self.stage {

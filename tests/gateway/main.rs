@@ -25,6 +25,7 @@ mod moderations;
 mod money;
 mod odd_upstreams;
 mod overload;
+mod price_attacks;
 mod relay;
 mod rerank;
 mod responses;

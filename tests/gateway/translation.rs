@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
+mod bedrock;
 mod wire;
 
 use wire::Customer;
@@ -28,28 +29,33 @@ fn model(name: &str, operation: &str, upstream: &str, more: &str) -> String {
     )
 }
 
-/// The models of all three dialects at upstreams below `address`, whose paths begin with `prefix`.
+/// The models of all dialects at upstreams below `address`, whose paths begin with `prefix`.
 fn gateway(address: std::net::SocketAddr, prefix: &str, more: &str) -> Gateway {
     let upstreams = format!(
         "  o: {{ protocol: openai, base_url: 'http://{address}{prefix}/v1' }}
-  a: {{ protocol: anthropic, base_url: 'http://{address}{prefix}' }}\n"
+  a: {{ protocol: anthropic, base_url: 'http://{address}{prefix}' }}
+  b: {{ protocol: bedrock, base_url: 'http://{address}{prefix}' }}\n"
     );
     let models = [
         model("on-chat", "chat", "o", more),
         model("on-messages", "messages", "a", more),
         model("on-responses", "responses", "o", more),
+        model("on-converse", "chat", "b", more),
     ];
     Gateway::serving(&upstreams, &format!("models:\n{}", models.concat()))
 }
 
 /// Every pair that is translated.
-const CELLS: [(Customer, &str); 6] = [
+const CELLS: [(Customer, &str); 9] = [
     (Customer::Chat, "on-messages"),
     (Customer::Chat, "on-responses"),
     (Customer::Messages, "on-chat"),
     (Customer::Messages, "on-responses"),
     (Customer::Responses, "on-chat"),
     (Customer::Responses, "on-messages"),
+    (Customer::Chat, "on-converse"),
+    (Customer::Messages, "on-converse"),
+    (Customer::Responses, "on-converse"),
 ];
 
 fn call(gateway: &Gateway, customer: Customer, body: &Value) -> Answer {
@@ -75,8 +81,9 @@ fn what_the_customer_reads_as_usage_is_what_is_charged() {
             assert_eq!(answer.status(), 200, "{customer:?} {model} {stream}: {answer:?}");
             let read = customer.read(&answer, stream);
             let usage = &read.usage;
-            // Anthropic's input leaves out what a cache has read.
-            let input = if model == "on-messages" { 1000 } else { 600 };
+            // Anthropic's input and Bedrock's leave out what a cache has read.
+            let is_disjoint = ["on-messages", "on-converse"].contains(&model);
+            let input = if is_disjoint { 1000 } else { 600 };
             assert_eq!((usage.input, usage.cache_read, usage.output), (input, 400, 20), "{read:?}");
             let price = usage.input * 3_000 + usage.cache_read * 300 + usage.output * 15_000;
             assert_eq!(spent(&gateway), price, "{customer:?} {model} {stream}");

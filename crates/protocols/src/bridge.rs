@@ -18,10 +18,12 @@ use tollgate_translation::dialect::{
     UpstreamDialect, WriteStream,
 };
 use tollgate_translation::part::{AnswerPart, Counts, FailureKind, PromptPart, UpstreamFailure};
-use tollgate_translation::{Chat, Messages, Responses};
+use tollgate_translation::{Chat, Converse, Messages, Responses};
 
 use super::anthropic_messages::AnthropicMessages;
+use super::bedrock_converse::{self, BedrockConverse};
 use super::estimate::TextSize;
+use super::event_stream;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::openai_chat::OpenaiChat;
@@ -41,6 +43,9 @@ static BRIDGES: &[Bridge] = &[
     Bridge { customers: &MESSAGES, upstreams: CHAT.upstreams() },
     Bridge { customers: &RESPONSES, upstreams: MESSAGES.upstreams() },
     Bridge { customers: &RESPONSES, upstreams: CHAT.upstreams() },
+    Bridge { customers: &CHAT, upstreams: CONVERSE },
+    Bridge { customers: &MESSAGES, upstreams: CONVERSE },
+    Bridge { customers: &RESPONSES, upstreams: CONVERSE },
 ];
 
 static CHAT: Spoken = Spoken { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
@@ -48,6 +53,9 @@ static MESSAGES: Spoken =
     Spoken { operation: Operation::Messages, words: &Messages, codec: &AnthropicMessages };
 static RESPONSES: Spoken =
     Spoken { operation: Operation::Responses, words: &Responses, codec: &OpenaiResponses };
+/// It has no customers.
+const CONVERSE: Upstreams =
+    Upstreams { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
 
 /// The codec that translates `operation` for a model that is for the operations `typed`, over an
 /// upstream that speaks `dialect`: by what the model is said to be for, if the upstream speaks that,
@@ -137,7 +145,7 @@ impl Codec for Bridge {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let translated = self.translate(body, limits)?;
-        let text = Object::parse(translated.body.as_bytes())
+        let text = Object::parse(&translated.body)
             .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
         let inner = self.upstreams.codec.read(&Request::Json(text), limits)?;
         let Translated { body: text, frame, left_out } = translated;
@@ -158,7 +166,7 @@ const UNWRITABLE: &str = "The request could not be translated for this model's p
 
 /// A request in the words of the upstream.
 struct Translated {
-    body: String,
+    body: Vec<u8>,
     frame: AnswerFrame,
     /// Hints that were dropped, with commas between them.
     left_out: String,
@@ -192,12 +200,10 @@ impl Bridge {
         let id = RequestId::new();
         frame.created = id.began_at().seconds();
         frame.nonce = id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "");
-        let written = String::from_utf8(written)
-            .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
         // The model's name goes first, where the upstream's codec writes the upstream's name over it.
-        let members = written.strip_prefix('{').unwrap_or(&written);
-        let comma = if members.starts_with('}') { "" } else { "," };
-        let body = format!("{{\"model\":{}{comma}{members}", json_string(&frame.model));
+        let members = written.strip_prefix(b"{").unwrap_or(&written);
+        let comma: &[u8] = if members.starts_with(b"}") { b"" } else { b"," };
+        let body = [b"{\"model\":", json_string(&frame.model).as_bytes(), comma, members].concat();
         Ok(Translated { body, frame, left_out: losses.fields().join(", ") })
     }
 }
@@ -264,7 +270,7 @@ impl Call for BridgedCall {
         let written = self.inner.splice(upstream_model).apply(&self.body);
         let mut splice = Splice::default();
         // What was UTF-8 before edits that are strings is UTF-8 behind them.
-        splice.replace(0..self.length, String::from_utf8_lossy(&written).into_owned());
+        splice.replace(0..self.length, String::from_utf8(written.into()).unwrap_or_default());
         splice
     }
 
@@ -287,17 +293,32 @@ impl Call for BridgedCall {
                 upstreams,
                 is_translated: false,
             }),
-            Framing::Sse => Box::new(BridgedStream {
+            Framing::Sse | Framing::EventStream => Box::new(BridgedStream {
                 inner,
-                events: Events::of_images(),
+                events: match self.inner.comes_in_frames() {
+                    true => EventCutter::Frames(event_stream::Messages::default()),
+                    false => EventCutter::Lines(Events::of_images()),
+                },
                 reader: upstreams.stream_reader(),
                 passage: Passage::new(customers.stream_writer(&self.frame), unreported),
             }),
         }
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> Option<GatewayError> {
-        Some(in_our_words(self.upstreams.read_failure(status, body)))
+    fn streams(&self) -> bool {
+        // Some upstreams are told by the path.
+        self.frame.streams
+    }
+
+    fn comes_in_frames(&self) -> bool {
+        self.inner.comes_in_frames()
+    }
+
+    fn refusal(&self, status: u16, name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
+        Some(in_our_words(match name {
+            Some(name) => self.upstreams.read_named_failure(status, name, body),
+            None => self.upstreams.read_failure(status, body),
+        }))
     }
 }
 
@@ -502,10 +523,62 @@ impl Meter for BridgedDocument {
     }
 }
 
+/// What takes an upstream's stream apart into its events.
+enum EventCutter {
+    /// Server-sent events.
+    Lines(Events),
+    /// Amazon's binary frames.
+    Frames(event_stream::Messages),
+}
+
+impl EventCutter {
+    /// Gives every event that the chunk completes to `each`, as it came and its data. False where the
+    /// stream is none, here or before: what came until then was given.
+    fn cut(&mut self, chunk: &Bytes, mut each: impl FnMut(&[u8], &[u8])) -> bool {
+        match self {
+            Self::Lines(events) => {
+                let uncut = events.relay(chunk, |event| {
+                    each(event, &sse::data(event));
+                    EventAction::Drop
+                });
+                // An event that is too long to be held comes out as it is.
+                uncut.is_empty()
+            }
+            Self::Frames(messages) => {
+                let read = messages.read(chunk, |message| {
+                    let data = bedrock_converse::event_data(message);
+                    each(&data, &data);
+                });
+                read.is_ok()
+            }
+        }
+    }
+
+    /// The upstream has ended the stream. False where it ended in the middle of an event.
+    fn finish(&mut self, mut each: impl FnMut(&[u8], &[u8])) -> bool {
+        match self {
+            Self::Lines(events) => {
+                // Some servers leave out the blank line behind the last event.
+                let rest = events.take_unfinished();
+                each(&rest, &sse::data(&rest));
+                true
+            }
+            Self::Frames(messages) => messages.is_at_end_of_frame(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Lines(events) => events.held_bytes(),
+            Self::Frames(messages) => messages.held_bytes(),
+        }
+    }
+}
+
 /// Meters a stream, and translates it event by event.
 struct BridgedStream {
     inner: Box<dyn Meter>,
-    events: Events,
+    events: EventCutter,
     reader: Box<dyn ReadStream>,
     passage: Passage,
 }
@@ -514,17 +587,16 @@ impl BridgedStream {
     /// Meters an event and translates it. What the meter says while it is translated is about it and
     /// what came before it, however the network has cut the stream.
     fn pass(
-        event: &[u8],
+        (event, data): (&[u8], &[u8]),
         inner: &mut dyn Meter,
         reader: &mut dyn ReadStream,
         passage: &mut Passage,
         out: &mut Vec<u8>,
     ) {
-        let data = sse::data(event);
-        if data.is_empty() || !inner.take_event(event, &data) || passage.is_broken {
+        if data.is_empty() || !inner.take_event(event, data) || passage.is_broken {
             return;
         }
-        let read = reader.read(&data, &mut |answer| passage.write(answer, inner, out));
+        let read = reader.read(data, &mut |answer| passage.write(answer, inner, out));
         passage.is_broken |= read.is_err();
     }
 }
@@ -533,21 +605,20 @@ impl Meter for BridgedStream {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::with_capacity(chunk.len());
-        let uncut = events.relay(&chunk, |event| {
-            Self::pass(event, inner.as_mut(), reader.as_mut(), passage, &mut out);
-            EventAction::Drop
+        let is_cut = events.cut(&chunk, |event, data| {
+            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
         });
-        // An event that is too long to be held comes out as it is.
-        passage.is_broken |= !uncut.is_empty();
+        passage.is_broken |= !is_cut;
         out.into()
     }
 
     fn finish(&mut self) -> Bytes {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::new();
-        // Some servers leave out the blank line behind the last event.
-        let rest = events.take_unfinished();
-        Self::pass(&rest, inner.as_mut(), reader.as_mut(), passage, &mut out);
+        let is_cut = events.finish(|event, data| {
+            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
+        });
+        passage.is_broken |= !is_cut;
         drop(inner.finish());
         if !passage.is_broken {
             reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
@@ -602,7 +673,7 @@ impl Codec for LocalCount {
     }
 
     fn dialects(&self) -> &'static [Dialect] {
-        &[Dialect::Openai]
+        &[Dialect::Openai, Dialect::Bedrock]
     }
 
     fn path(&self) -> &'static str {

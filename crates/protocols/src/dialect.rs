@@ -17,21 +17,33 @@ pub enum Dialect {
     Xai,
     /// The family of Voyage's API for embeddings and rankings.
     Voyage,
+    /// Amazon Bedrock's Converse API.
+    Bedrock,
 }
 
 impl Dialect {
     /// Every dialect that there is.
-    pub const ALL: [Self; 6] =
-        [Self::Openai, Self::Anthropic, Self::Dashscope, Self::Ark, Self::Xai, Self::Voyage];
+    pub const ALL: [Self; 7] = [
+        Self::Openai,
+        Self::Anthropic,
+        Self::Dashscope,
+        Self::Ark,
+        Self::Xai,
+        Self::Voyage,
+        Self::Bedrock,
+    ];
 
     /// The header that carries the operator's credential, and its value.
     #[must_use]
     pub fn credential_header(self, credential: &str) -> (&'static str, String) {
         match self {
             Self::Anthropic => ("x-api-key", credential.to_owned()),
-            Self::Openai | Self::Dashscope | Self::Ark | Self::Xai | Self::Voyage => {
-                ("authorization", format!("Bearer {credential}"))
-            }
+            Self::Openai
+            | Self::Dashscope
+            | Self::Ark
+            | Self::Xai
+            | Self::Voyage
+            | Self::Bedrock => ("authorization", format!("Bearer {credential}")),
         }
     }
 
@@ -45,6 +57,7 @@ impl Dialect {
             Self::Ark => "ark",
             Self::Xai => "xai",
             Self::Voyage => "voyage",
+            Self::Bedrock => "bedrock",
         }
     }
 }

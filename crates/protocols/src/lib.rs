@@ -24,6 +24,7 @@ pub mod openai_chat;
 pub mod anthropic_messages;
 pub mod openai_responses;
 pub mod openai_compact;
+pub mod bedrock_converse;
 pub mod embeddings;
 pub mod rerank;
 pub mod moderations;
@@ -61,6 +62,7 @@ pub mod limits;
 mod metering;
 mod counts;
 pub mod sse;
+pub mod event_stream;
 pub mod task;
 mod media_url;
 pub mod public_url;
@@ -86,7 +88,8 @@ use task::TaskCodec;
 use terms::ModelField;
 pub use terms::Terms;
 
-/// Every codec of this build.
+/// Every codec of this build that customers' own words reach; what is written for the others is
+/// translated, by [`bridge`].
 pub static REGISTRY: &[&dyn Codec] = &[
     &openai_chat::OpenaiChat,
     &anthropic_messages::AnthropicMessages,
@@ -277,8 +280,8 @@ pub trait Call: Send + Sync + fmt::Debug {
     }
 
     /// What a refusal of an upstream's says, where the upstream speaks another dialect than the
-    /// customer: its words are then told in the customer's.
-    fn refusal(&self, _status: u16, _body: &[u8]) -> Option<GatewayError> {
+    /// customer: its words are then told in the customer's. `name` is what a header calls it.
+    fn refusal(&self, _status: u16, _name: Option<&str>, _body: &[u8]) -> Option<GatewayError> {
         None
     }
 
@@ -312,6 +315,11 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// How the task is submitted that this call starts.
     fn submit(&self) -> Option<&(dyn task::Submit + Sync)> {
         None
+    }
+
+    /// Whether the upstream's events come in frames of [`Framing::EventStream`], and in no other way.
+    fn comes_in_frames(&self) -> bool {
+        false
     }
 
     /// Whether the answer is neither JSON nor, unless it was asked for, events.
@@ -479,8 +487,21 @@ pub enum Framing {
     Json,
     /// Server-sent events, each behind the other.
     Sse,
+    /// Events in binary frames, as [`event_stream`] reads them. Customers get server-sent events.
+    EventStream,
     /// Bytes of another kind, such as audio.
     Binary,
+}
+
+impl Framing {
+    /// How what an upstream frames like this is framed for the customer.
+    #[must_use]
+    pub fn for_customers(self) -> Self {
+        match self {
+            Self::EventStream => Self::Sse,
+            other => other,
+        }
+    }
 }
 
 /// The codec for `operation` over an upstream that speaks `dialect`, if this build has one.

@@ -8,6 +8,7 @@
 //! that some parsers would take for another, is never taken for what it looks like.
 
 mod chat;
+mod converse;
 mod embeddings;
 mod left_out;
 mod messages;
@@ -25,6 +26,7 @@ use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Unit, Usage};
 
 pub(super) use chat::CHAT;
+pub(super) use converse::CONVERSE;
 pub(super) use embeddings::{OPENAI_EMBEDDINGS, VOYAGE_EMBEDDINGS};
 pub(super) use left_out::{LeftOut, searches};
 pub(super) use messages::MESSAGES;
@@ -103,6 +105,8 @@ pub(super) enum Key {
     Tools,
     /// Where a picture is. Some upstreams hear what is no picture, at another price.
     Picture,
+    /// A picture or a document, which the model's context alone bounds.
+    Media,
     /// What is billed as this unit, which needs a price, unless it is `null`.
     Billed(Unit),
 }
@@ -493,6 +497,10 @@ impl OfferReader<'_> {
             Key::Picture => {
                 self.is_bounded = false;
                 self.picture(value)
+            }
+            Key::Media => {
+                self.is_bounded = false;
+                value.skip()
             }
             Key::Billed(unit) => {
                 let name = resolved(key)?;

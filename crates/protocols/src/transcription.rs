@@ -277,7 +277,9 @@ impl Call for HeardCall {
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         match framing {
-            Framing::Json => Box::new(DocumentMeter::new(&self.terms, self.billed)),
+            Framing::Json | Framing::EventStream => {
+                Box::new(DocumentMeter::new(&self.terms, self.billed))
+            }
             Framing::Binary => Box::new(TextMeter::new(&self.terms, self.billed)),
             Framing::Sse => {
                 Box::new(StreamMeter::of_images(TranscriptTally::new(&self.terms, self.billed)))

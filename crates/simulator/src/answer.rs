@@ -20,6 +20,8 @@ pub(super) struct Answer {
     pub(super) announced_bytes: Option<usize>,
     pub(super) retry_after: Option<String>,
     pub(super) steps: Vec<BodyStep>,
+    /// The name of the failure in a header, as Amazon's services have it.
+    pub(super) error_name: Option<String>,
     /// What happens instead, though all was done that the answer tells of.
     pub(super) withheld: Option<Withheld>,
 }
@@ -35,6 +37,7 @@ impl Answer {
             announced_bytes: is_cut.then_some(body.len()),
             retry_after: None,
             steps: script::whole(body, behaviour),
+            error_name: None,
             withheld: None,
         }
     }
@@ -47,6 +50,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: None,
             steps: stream.into_steps(),
+            error_name: None,
             withheld: None,
         }
     }
@@ -70,6 +74,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: None,
             steps: vec![BodyStep::Write(Bytes::from_static(GARBAGE))],
+            error_name: None,
             withheld: None,
         }
     }
@@ -99,7 +104,10 @@ impl Answer {
         behaviour: &Behaviour,
     ) -> Self {
         let code = behaviour.error_code.as_deref();
-        Self::with_error(status, &envelope.error(status, code, message), behaviour)
+        let refused = Self::with_error(status, &envelope.error(status, code, message), behaviour);
+        let error_name = (envelope == Envelope::Bedrock)
+            .then(|| code.unwrap_or_else(|| error::bedrock_name(status)).to_owned());
+        Self { error_name, ..refused }
     }
 
     /// An error with a body of the caller's.
@@ -110,6 +118,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: behaviour.retry_after.clone(),
             steps: vec![BodyStep::Write(body.to_string().into())],
+            error_name: None,
             withheld: None,
         }
     }
@@ -123,6 +132,7 @@ pub(super) enum Envelope {
     Dashscope,
     Ark,
     Xai,
+    Bedrock,
 }
 
 impl Envelope {
@@ -134,6 +144,7 @@ impl Envelope {
             Self::Dashscope => dashscope_error(status, code, message),
             Self::Ark => error::ark(status, code, None, message),
             Self::Xai => error::xai(status, code, message),
+            Self::Bedrock => json!({"message": message}),
         }
     }
 }

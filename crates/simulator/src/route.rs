@@ -8,7 +8,7 @@ use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
 use super::state::Server;
-use super::{anthropic, ark, dashscope, openai, results, xai};
+use super::{anthropic, ark, bedrock, dashscope, openai, results, xai};
 
 /// Where the recorded requests are shown.
 const REQUESTS_PATH: &str = "/sim/requests";
@@ -22,6 +22,8 @@ enum Endpoint<'a> {
     Tasks,
     Messages,
     CountTokens,
+    /// Whether its answer is a stream.
+    Converse(bool),
     Chat,
     Embeddings,
     Rerank,
@@ -59,6 +61,8 @@ impl<'a> Endpoint<'a> {
         match (segments.next()?, segments.next()?) {
             ("messages", _) => Some(Self::Messages),
             ("count_tokens", "messages") => Some(Self::CountTokens),
+            ("converse", _) => Some(Self::Converse(false)),
+            ("converse-stream", _) => Some(Self::Converse(true)),
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
             ("rerank", _) => Some(Self::Rerank),
@@ -105,6 +109,7 @@ impl<'a> Endpoint<'a> {
             Self::ArkTask(_) | Self::Response(_) => is(Method::GET) || is(Method::DELETE),
             Self::Messages
             | Self::CountTokens
+            | Self::Converse(_)
             | Self::Chat
             | Self::Embeddings
             | Self::Rerank
@@ -130,6 +135,7 @@ impl<'a> Endpoint<'a> {
             }
             Self::ArkTasks | Self::ArkTask(_) => Envelope::Ark,
             Self::XaiVideos | Self::XaiVideo(_) => Envelope::Xai,
+            Self::Converse(_) => Envelope::Bedrock,
             _ => Envelope::Openai,
         }
     }
@@ -142,6 +148,7 @@ impl<'a> Endpoint<'a> {
             Self::Tasks => shown(tasks.to_json()),
             Self::Messages => anthropic::message(asked, behaviour),
             Self::CountTokens => anthropic::token_count(asked, behaviour),
+            Self::Converse(streams) => bedrock::answer(asked, streams, behaviour),
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Rerank => openai::rerank::answer(asked, behaviour),
@@ -246,7 +253,11 @@ fn wrong_key(
     let key = behaviour.key.as_ref()?;
     let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {
-        Envelope::Openai | Envelope::Dashscope | Envelope::Ark | Envelope::Xai => (
+        Envelope::Openai
+        | Envelope::Dashscope
+        | Envelope::Ark
+        | Envelope::Xai
+        | Envelope::Bedrock => (
             header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer ")),
             "Incorrect API key provided.",
         ),

@@ -41,7 +41,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
 /// One protocol for talking to language models, on both of its sides: on the customers' it reads
 /// requests, and writes answers.
 pub trait Dialect: UpstreamDialect {
-    /// Reads a customer's request.
+    /// Reads a customer's request, of which somebody has checked that it is JSON.
     ///
     /// # Errors
     /// The field that is malformed, or that means or costs something which no other dialect can say.

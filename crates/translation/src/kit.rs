@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
 use crate::dialect::Untranslatable;
@@ -122,7 +121,7 @@ pub(crate) fn source_of_url<'a>(
 /// How long a prompt is cached, by Anthropic's `cache_control`.
 pub(crate) fn cache_control(
     at: &FieldPath<'_>,
-    value: &RawValue,
+    value: Raw<'_>,
 ) -> Result<Option<Cache>, Untranslatable> {
     if !is_given(value) {
         return Ok(None);
@@ -224,7 +223,7 @@ pub(crate) fn schema_format<'a>(
 }
 
 /// The signature of a call that Gemini's compatible API puts beside it.
-pub(crate) fn thought_signature(value: &RawValue) -> Option<Cow<'_, str>> {
+pub(crate) fn thought_signature(value: &str) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Extra<'a> {
         #[serde(borrow)]
@@ -235,7 +234,7 @@ pub(crate) fn thought_signature(value: &RawValue) -> Option<Cow<'_, str>> {
         #[serde(borrow)]
         thought_signature: Cow<'a, str>,
     }
-    json::read::<Extra<'_>>(value.get()).map(|extra| extra.google.thought_signature)
+    json::read::<Extra<'_>>(value).map(|extra| extra.google.thought_signature)
 }
 
 /// What an upstream says with a status of 400 or above, in any of the shapes that are in use.

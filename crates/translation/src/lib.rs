@@ -12,6 +12,7 @@ pub mod dialect;
 pub mod seal;
 pub mod kit;
 mod json;
+mod raw;
 mod at;
 mod turns;
 mod claude;

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
@@ -41,7 +43,7 @@ pub(crate) fn failure_of(header: &AnswerHead, exchange: &mut Exchange) -> Option
     let status = header.status.as_u16();
     if status >= 400 {
         let id = headers::upstreams_id(&header.headers);
-        let hidden = exchange.attempt().map(|tried| Hidden::of(&tried.candidate));
+        let hidden = exchange.attempt().map(|tried| Hidden::at(&tried.candidate));
         // It goes to the log.
         let tells = |id: &str| hidden.is_some_and(|hidden| secrets::is_told(id.as_bytes(), hidden));
         exchange.upstreams_id = id.filter(|id| !tells(id));
@@ -76,7 +78,7 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     let id = exchange.id;
     let attempt = exchange.attempt();
     let framing = attempt.as_ref().and_then(|attempt| attempt.framing);
-    let hidden = attempt.map(|attempt| Hidden::of(&attempt.candidate));
+    let hidden = attempt.map(|attempt| Hidden::at(&attempt.candidate));
     headers::to_customer(&mut header.headers, hidden, id);
     if exchange.envelope == Envelope::Anthropic {
         header.headers.insert(REQUEST_ID, head::id(id));
@@ -106,7 +108,11 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     if response.relaying.changes_length() && header.headers.remove(CONTENT_LENGTH).is_some() {
         header.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
-    if framing == Framing::Sse {
+    if framing == Framing::EventStream {
+        let text = HeaderValue::from_static("text/event-stream");
+        header.headers.insert(CONTENT_TYPE, text);
+    }
+    if framing.for_customers() == Framing::Sse {
         header.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         header.headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     }
@@ -172,7 +178,7 @@ pub(crate) fn piece(
         return Err(exchange.fail(GatewayError::new(ErrorKind::BadGateway, message)));
     }
     if response.framing != Framing::Binary {
-        out = secrets::masked(out, Hidden::of(&response.candidate));
+        out = secrets::masked(out, Hidden::at(&response.candidate));
     }
     if end_of_stream && response.cut.is_none() {
         out = ended(exchange, out)?;

@@ -178,6 +178,7 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
         thinking: match said.thinking {
             raw::Thinking::Effort => ThinkingStyle::Effort,
             raw::Thinking::Budget => ThinkingStyle::Budget,
+            raw::Thinking::None => ThinkingStyle::None,
         },
         takes_sampling: said.sampling,
         chat: match said.chat {

@@ -103,7 +103,7 @@ impl<'a> WireFunction<'a> {
 impl<'a> WireCall<'a> {
     /// What Gemini's compatible API signs its calls with.
     pub(super) fn seal(&self) -> Option<Cow<'a, str>> {
-        let signature = kit::thought_signature(self.extra_content?)?;
+        let signature = kit::thought_signature(self.extra_content?.get())?;
         Some(seal::wrap(Maker::Gemini, &signature).into())
     }
 }
@@ -155,8 +155,8 @@ pub(super) fn stop(word: &str, has_calls: bool) -> Stop<'static> {
 }
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
-    let wire: WireCompletion<'_> = serde_json::from_slice(body)
-        .map_err(|error| Malformed(format!("no chat completion: {error}")))?;
+    let wire: WireCompletion<'_> =
+        json::parse(body).map_err(|error| Malformed(format!("no chat completion: {error}")))?;
     let id = wire.id.unwrap_or_default().0;
     let mut out = vec![AnswerPart::Begin { id: id.clone(), counts: Counts::default() }];
     if let Some(error) = wire.error.filter(|error| error.get() != "null") {

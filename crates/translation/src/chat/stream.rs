@@ -61,7 +61,7 @@ impl ReadStream for ChatReader {
             self.end(out);
             return Ok(());
         }
-        let chunk: WireChunk<'_> = serde_json::from_slice(data)
+        let chunk: WireChunk<'_> = json::parse(data)
             .map_err(|error| Malformed(format!("no chunk of a chat completion: {error}")))?;
         if self.id.is_none() {
             let id = chunk.id.as_ref().map(|id| id.0.clone()).unwrap_or_default();

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use crate::at::{FieldPath, Members, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::gemini::{calls, seal_of_signature, settings};
-use crate::json;
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
 };
@@ -357,7 +356,7 @@ fn output<'a>(
     let members = at.object(value)?;
     let (text, is_error) = match &members[..] {
         [(key, inner)] if matches!(&**key, "output" | "result" | "error") => {
-            let text = json::string(inner).unwrap_or(Cow::Borrowed(inner.get()));
+            let text = inner.string().unwrap_or(Cow::Borrowed(inner.get()));
             (text, key == "error")
         }
         _ => (Cow::Borrowed(value.get()), false),

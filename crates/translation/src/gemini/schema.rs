@@ -66,7 +66,7 @@ fn schema(at: &FieldPath<'_>, value: Raw<'_>, out: &mut Vec<u8>) -> Result<bool,
             | "maxProperties"
                 if value.get().starts_with('"') =>
             {
-                let number = json::string(value).and_then(|text| text.parse::<u64>().ok());
+                let number = value.string().and_then(|text| text.parse::<u64>().ok());
                 let number = number.ok_or_else(|| at.malformed("an integer from 0 up"))?;
                 object.integer(out, key, number);
                 differs = true;

@@ -67,7 +67,7 @@ pub(super) fn stop<'a>(reason: &str, sequence: Option<Borrowed<'a>>) -> Stop<'a>
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     let wire: WireMessageAnswer<'_> =
-        serde_json::from_slice(body).map_err(|error| Malformed(format!("no message: {error}")))?;
+        json::parse(body).map_err(|error| Malformed(format!("no message: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: wire.id.0, counts: Counts::default() }];
     if let Some(error) = wire.error.filter(|error| error.get() != "null") {
         out.push(AnswerPart::Error(failure(error)));

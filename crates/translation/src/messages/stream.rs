@@ -68,7 +68,7 @@ pub(super) struct MessageReader {
 
 impl ReadStream for MessageReader {
     fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
-        let event: WireEvent<'_> = serde_json::from_slice(data)
+        let event: WireEvent<'_> = json::parse(data)
             .map_err(|error| Malformed(format!("no event of a message: {error}")))?;
         match &*event.kind.0 {
             "message_start" => {

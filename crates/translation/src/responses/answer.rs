@@ -78,7 +78,7 @@ pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     let wire: WireResponse<'_> =
-        serde_json::from_slice(body).map_err(|error| Malformed(format!("no response: {error}")))?;
+        json::parse(body).map_err(|error| Malformed(format!("no response: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: wire.id.0.clone(), counts: Counts::default() }];
     if wire.error.is_some_and(|error| error.get() != "null") {
         out.push(AnswerPart::Error(failure(wire.error)));

@@ -20,7 +20,7 @@ impl Chance {
     }
 
     /// A count: often none, often small, now and then as large as no prompt is.
-    fn count(&mut self) -> u64 {
+    pub(super) fn count(&mut self) -> u64 {
         match self.below(8) {
             0 | 1 => 0,
             2 | 3 => self.below(10),
@@ -30,17 +30,17 @@ impl Chance {
     }
 
     /// A count, or nothing at all.
-    fn maybe(&mut self) -> Option<u64> {
+    pub(super) fn maybe(&mut self) -> Option<u64> {
         (self.below(3) > 0).then(|| self.count())
     }
 
-    fn is(&mut self, one_in: u64) -> bool {
+    pub(super) fn is(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }
 }
 
 /// Writes some counts as imitators do: as floats, or as strings.
-fn bent(usage: Value, chance: &mut Chance) -> Value {
+pub(super) fn bent(usage: Value, chance: &mut Chance) -> Value {
     let Value::Object(mut members) = usage else { return usage };
     for value in members.values_mut() {
         if let Some(number) = value.as_u64().filter(|number| *number < 1 << 40) {
@@ -55,7 +55,7 @@ fn bent(usage: Value, chance: &mut Chance) -> Value {
 }
 
 /// Members that are there, of these.
-fn present(members: &[(&str, Option<u64>)]) -> Value {
+pub(super) fn present(members: &[(&str, Option<u64>)]) -> Value {
     let given = members.iter().filter_map(|(key, count)| Some((*key, (*count)?)));
     given
         .map(|(key, count)| (key.to_owned(), json!(count)))
