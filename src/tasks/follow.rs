@@ -221,9 +221,9 @@ impl Tasks {
         if !(200..300).contains(&status) {
             self.leave_alone(task, answer.headers());
         }
-        if let (401 | 403, Some(token)) = (status, token) {
+        if let Some(token) = token {
             // The next question is asked with another one.
-            token.give_up();
+            token.give_up_after(status);
         }
         let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {

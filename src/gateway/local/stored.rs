@@ -197,9 +197,9 @@ async fn refuse(
     match CallFailure::from_status(status, &headers) {
         CallFailure::RefusedRequest => {}
         failure => {
-            if let (401 | 403, Some(token)) = (status, hidden.token) {
+            if let Some(token) = hidden.token {
                 // The next question is asked with another one.
-                token.give_up();
+                token.give_up_after(status);
             }
             return Err(failure.error(Delivery::Relay));
         }
