@@ -35,6 +35,15 @@ pub struct Outbound {
     pub credentials: Arc<Credentials>,
 }
 
+/// What shows an upstream who asks.
+#[derive(Clone, Debug, Default)]
+pub struct SignedIn {
+    /// The headers that are sent for it.
+    pub headers: Vec<(&'static str, String)>,
+    /// The token in them, if there is one.
+    pub token: Option<Token>,
+}
+
 impl Outbound {
     /// Clients without any connection yet; `metrics` counts the calls to those that issue tokens.
     ///
@@ -84,29 +93,32 @@ impl Outbound {
         self.ask(Method::GET, upstream, path, credential).await
     }
 
-    /// The headers that show an upstream who asks for something without a body, on behalf of this account;
-    /// and the token in them if there is one.
+    /// What shows an upstream who asks, in a request without a body: with one of its credentials, for an
+    /// account's sake. It may have to be fetched.
     ///
     /// # Errors
-    /// Nothing to show can be had now.
-    pub async fn signed_in(
+    /// The gateway signs in to the upstream, and cannot now.
+    pub async fn show(
         &self,
-        method: &Method,
         upstream: &Upstream,
-        credential: &Credential,
+        credential: Option<&Credential>,
         account: AccountId,
-        path: &str,
-    ) -> Result<(Vec<(&'static str, String)>, Option<Token>), Unavailable> {
-        let auth = match &credential.kind {
-            CredentialKind::Key(key) => return Ok((vec![upstream.key_header(key.expose())], None)),
-            CredentialKind::Auth(auth) => auth,
+        (method, path): (&Method, &str),
+    ) -> Result<SignedIn, Unavailable> {
+        let auth = match credential.map(|credential| &credential.kind) {
+            None => return Ok(SignedIn::default()),
+            Some(CredentialKind::Key(key)) => {
+                let headers = vec![upstream.key_header(key.expose())];
+                return Ok(SignedIn { headers, token: None });
+            }
+            Some(CredentialKind::Auth(auth)) => auth,
         };
         let token = self.credentials.token(auth, account).await?;
-        let authority = upstream.authority.as_str();
-        let unsigned = UnsignedRequest { method: method.as_str(), authority, path, body: &[] };
-        let mut headers = token.headers(&unsigned);
-        headers.more.push(("authorization", headers.authorization));
-        Ok((headers.more, Some(token)))
+        let (method, authority) = (method.as_str(), upstream.authority.as_str());
+        let signed = token.headers(&UnsignedRequest { method, authority, path, body: &[] });
+        let mut headers = signed.more;
+        headers.push(("authorization", signed.authorization));
+        Ok(SignedIn { headers, token: Some(token) })
     }
 
     /// Sends an upstream a request without a body, and waits for the head of its answer.

@@ -4,7 +4,7 @@ use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
 use super::Metrics;
 use super::register::{int_counters, int_gauges};
-use crate::credentials::Outcome;
+use crate::credentials::RefreshOutcome;
 
 /// Calls to those that issue tokens, and how long what they have issued lasts.
 pub(super) struct CredentialMetrics {
@@ -44,7 +44,7 @@ impl CredentialMetrics {
 
 impl Metrics {
     /// Counts a call to those that issue tokens for an upstream.
-    pub fn credential_refreshed(&self, upstream: &str, outcome: Outcome) {
+    pub fn credential_refreshed(&self, upstream: &str, outcome: RefreshOutcome) {
         self.credentials.refreshes.with_label_values(&[upstream, outcome.as_str()]).inc();
     }
 

@@ -275,6 +275,7 @@ fn cheaper(operation: Operation) -> &'static str {
         | Operation::ImageEdit
         | Operation::Video
         | Operation::Speech => "",
+        Operation::Transcription | Operation::AudioTranslation => ", or send shorter audio",
     }
 }
 

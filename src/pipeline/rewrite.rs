@@ -10,7 +10,7 @@ use crate::config::snapshot::{CredentialKind, PassedHeaders};
 use crate::credentials::UnsignedRequest;
 use crate::pipeline::Admitted;
 use crate::protocols::splice::EditedBody;
-use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked, azure};
+use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked};
 
 /// A request as one target gets it.
 #[derive(Clone, Debug)]
@@ -71,11 +71,7 @@ fn path(
     let model = admitted.resolved.name_at(&candidate.target);
     let streams = admitted.call.streams();
     let path = codec.path_to(&PathAsked { dialect: upstream.dialect, model, streams });
-    let version = upstream.azure.as_ref().and_then(|azure| azure.api_version.as_deref());
-    match version {
-        None => Some(path),
-        Some(version) => azure::deployment_path(&path, model, version).map(Cow::from),
-    }
+    upstream.path_for(path, model)
 }
 
 /// The requests to a target for a call whose answer is put together from theirs. Where other targets

@@ -15,7 +15,7 @@ use crate::ledger::{
     Webhook,
 };
 use crate::money::Nanousd;
-use crate::outbound::{OutboundError, retry_after};
+use crate::outbound::{OutboundError, SignedIn, retry_after};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::task::{Error, Report, TaskState};
 use crate::protocols::{Dialect, Fault};
@@ -213,16 +213,10 @@ impl Tasks {
         }
         let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
         let told = |error: OutboundError| error.to_string();
-        let (shown, token) = match credential {
-            None => (Vec::new(), None),
-            Some(credential) => {
-                let account = task.intent.account;
-                let asked =
-                    self.outbound.signed_in(&Method::GET, &upstream, credential, account, &path);
-                asked.await.map_err(|error| error.to_string())?
-            }
-        };
-        let answer = self.outbound.get(&upstream, &path, shown).await.map_err(told)?;
+        let (account, asked) = (task.intent.account, (&Method::GET, path.as_str()));
+        let shown = self.outbound.show(&upstream, credential, account, asked).await;
+        let SignedIn { headers, token } = shown.map_err(|error| error.to_string())?;
+        let answer = self.outbound.get(&upstream, &path, headers).await.map_err(told)?;
         let status = answer.status();
         if !(200..300).contains(&status) {
             self.leave_alone(task, answer.headers());

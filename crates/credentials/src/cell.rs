@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tollgate_money::clock::uptime;
 
-use crate::token::Issued;
+use crate::issued::Issued;
 
 /// How long after a token was given up the next one is kept although an upstream refuses it: one that
 /// refuses all of them must not make a call out of each request.
@@ -30,7 +30,7 @@ struct CellState {
 }
 
 /// What is there for somebody who asks.
-pub(crate) enum Found {
+pub(crate) enum CellStanding {
     /// It can be used. The fetch is to be begun that renews it, if there is one.
     Good(Arc<Issued>, Option<Fetch>),
     /// A fetch is under way, or is to be begun, and can be waited for.
@@ -50,7 +50,7 @@ impl Default for Cell {
 
 impl Cell {
     /// Looks what is there; `may_fetch` says whether a fetch may be begun.
-    pub(crate) fn find(self: &Arc<Self>, may_fetch: impl FnOnce() -> bool) -> Found {
+    pub(crate) fn find(self: &Arc<Self>, may_fetch: impl FnOnce() -> bool) -> CellStanding {
         let now = uptime();
         let mut state = self.state.lock();
         let good = state.issued.clone().filter(|issued| now < issued.ends_at);
@@ -59,10 +59,10 @@ impl Cell {
         state.is_fetching |= begins;
         let fetch = begins.then(|| Fetch(Arc::clone(self)));
         match good {
-            Some(issued) => Found::Good(issued, fetch),
+            Some(issued) => CellStanding::Good(issued, fetch),
             // Whoever waits has subscribed before the fetch can be over.
-            None if state.is_fetching => Found::Waiting(self.fetched.subscribe(), fetch),
-            None => Found::Nothing,
+            None if state.is_fetching => CellStanding::Waiting(self.fetched.subscribe(), fetch),
+            None => CellStanding::Nothing,
         }
     }
 

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use tollgate_options::auth::EntraAuth;
 use url::form_urlencoded::Serializer;
 
-use crate::fetch::TokenRequest;
+use crate::question::TokenRequest;
 
 /// Asks for a token.
 pub(crate) fn request(entra: &EntraAuth) -> TokenRequest<'_> {

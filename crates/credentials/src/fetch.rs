@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE, DATE, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use tollgate_money::clock::{UnixMs, uptime};
 use tollgate_options::auth::{Auth, AuthKind};
 use tollgate_outbound::{FormAnswer, FormClient, OutboundError};
-use url::Url;
 
-use crate::source::{FetchFailure, Outcome, Source};
-use crate::token::{Issued, Proof};
+use crate::issued::{Issued, Proof};
+use crate::question::{Grant, TokenRequest, ahead_ms, is_sendable};
+use crate::source::{FetchFailure, RefreshOutcome, TokenSource};
 use crate::{entra, google, sts};
 
 /// The longest that a call may take, with the wait for other calls to end.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The longest token, in bytes: what a request's head can take.
-const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// Whatever is said, a token is not kept for longer.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// A token is not used in the last part of its life: a request takes a while to be looked at.
@@ -31,24 +29,11 @@ const TOLD_LETTERS_MAX: usize = 300;
 /// A longer word of an error may be what was sent.
 const TOLD_WORD_LETTERS_MAX: usize = 80;
 
-/// A form for whoever issues tokens.
-pub(crate) struct TokenRequest<'a> {
-    pub(crate) url: &'a Url,
-    pub(crate) form: String,
-    pub(crate) headers: HeaderMap,
-}
-
-/// What was issued, and for how long it is good.
-pub(crate) struct Grant {
-    pub(crate) proof: Proof,
-    pub(crate) life: Duration,
-}
-
 /// Gets a token for an account, by its name in tags. Where the other side refuses it and its clock
 /// differs from ours, it is asked once more by its clock.
 pub(crate) async fn fetch(
     client: &FormClient,
-    source: &Source,
+    source: &TokenSource,
     account: &str,
 ) -> Result<Issued, FetchFailure> {
     let began = uptime();
@@ -61,7 +46,7 @@ pub(crate) async fn fetch(
         }
     };
     let timed_out = || FetchFailure {
-        outcome: Outcome::TimedOut,
+        outcome: RefreshOutcome::TimedOut,
         cause: "it did not answer in time".to_owned(),
         pause: None,
     };
@@ -76,7 +61,7 @@ pub(crate) async fn fetch(
 /// Asks once. The failure says whether the clocks were found to differ.
 async fn ask(
     client: &FormClient,
-    source: &Source,
+    source: &TokenSource,
     account: &str,
 ) -> Result<Grant, (FetchFailure, bool)> {
     let (auth, ahead_ms) = (&*source.auth, source.ahead_ms());
@@ -130,13 +115,8 @@ fn read_token(body: &[u8]) -> Result<Grant, &'static str> {
     Ok(Grant { proof: Proof::Bearer(tollgate_money::secret::Secret::new(value)), life })
 }
 
-/// Whether a text can be sent in a header.
-pub(crate) fn is_sendable(text: &str) -> bool {
-    (1..=TOKEN_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
 /// Notes how far the other side's clock is ahead; says whether that is news.
-fn learn_clock(source: &Source, headers: &HeaderMap, known_ms: i64) -> bool {
+fn learn_clock(source: &TokenSource, headers: &HeaderMap, known_ms: i64) -> bool {
     let Some(ahead_ms) = ahead_ms(headers) else { return false };
     let is_news = ahead_ms.saturating_sub(known_ms).abs() >= CLOCKS_DIFFER_MS_MIN;
     if is_news {
@@ -147,23 +127,15 @@ fn learn_clock(source: &Source, headers: &HeaderMap, known_ms: i64) -> bool {
     is_news
 }
 
-/// How far the clock of whoever has answered is ahead of ours, in milliseconds.
-pub(crate) fn ahead_ms(headers: &HeaderMap) -> Option<i64> {
-    let date = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
-    let theirs = date.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis();
-    let (theirs, ours) = (i64::try_from(theirs).ok()?, i64::try_from(UnixMs::now().0).ok()?);
-    Some(theirs.saturating_sub(ours))
-}
-
 fn unreadable(cause: &str) -> FetchFailure {
-    FetchFailure { outcome: Outcome::Unreadable, cause: cause.to_owned(), pause: None }
+    FetchFailure { outcome: RefreshOutcome::Unreadable, cause: cause.to_owned(), pause: None }
 }
 
 fn unanswered(error: &OutboundError) -> FetchFailure {
     let outcome = match error {
-        OutboundError::TimedOut => Outcome::TimedOut,
-        OutboundError::TooLarge => Outcome::Unreadable,
-        _ => Outcome::Unreachable,
+        OutboundError::TimedOut => RefreshOutcome::TimedOut,
+        OutboundError::TooLarge => RefreshOutcome::Unreadable,
+        _ => RefreshOutcome::Unreachable,
     };
     FetchFailure { outcome, cause: error.to_string(), pause: None }
 }
@@ -171,12 +143,12 @@ fn unanswered(error: &OutboundError) -> FetchFailure {
 /// What an answer without success says.
 fn refused(auth: &Auth, answer: &FormAnswer) -> FetchFailure {
     let outcome = match answer.status {
-        429 | 500.. => Outcome::Failed,
-        _ => Outcome::Refused,
+        429 | 500.. => RefreshOutcome::Failed,
+        _ => RefreshOutcome::Refused,
     };
     let said = match &auth.kind {
-        AuthKind::Aws(_) => sts::said(&answer.body),
-        AuthKind::Entra(_) | AuthKind::Google(_) => said(&answer.body),
+        AuthKind::Aws(_) => sts::error_text(&answer.body),
+        AuthKind::Entra(_) | AuthKind::Google(_) => error_text(&answer.body),
     };
     let mut cause = format!("it answered {}", answer.status);
     if let Some(said) = said.and_then(|said| shown(&said, auth)) {
@@ -188,7 +160,7 @@ fn refused(auth: &Auth, answer: &FormAnswer) -> FetchFailure {
 }
 
 /// The error of an endpoint of OAuth 2.0 (RFC 6749 section 5.2).
-fn said(body: &[u8]) -> Option<String> {
+fn error_text(body: &[u8]) -> Option<String> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let text = |name: &str| answer[name].as_str().unwrap_or_default();
     let said = [text("error"), text("error_description")].join(" ");

@@ -13,7 +13,7 @@ use tollgate_options::auth::GoogleAuth;
 use tollgate_options::key_file;
 use url::form_urlencoded::Serializer;
 
-use crate::fetch::TokenRequest;
+use crate::question::TokenRequest;
 
 /// How long what is signed can be used, in seconds: the most that Google takes.
 const ASSERTION_SECONDS: u64 = 3600;

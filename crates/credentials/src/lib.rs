@@ -9,19 +9,22 @@
 //! | File | What it knows |
 //! |---|---|
 //! | `token` | what a request shows to its upstream |
+//! | `issued` | what that was made of: a token, or keys that sign |
 //! | `cell` | what was issued, and who waits for it |
 //! | `source` | a credential's cells, and how whoever issues its tokens is doing |
 //! | `fetch` | one call to whoever issues tokens |
-//! | `entra`, `google`, `sts` | what each of them is asked, and answers |
+//! | `question`, `entra`, `google`, `sts` | what each of them is asked, and answers |
 //! | `sigv4` | AWS's signatures |
 
 // Tests fail by panicking; the product does not.
 #![deny(clippy::expect_used)]
 
 mod sigv4;
-mod token;
+mod issued;
 mod cell;
+mod token;
 mod source;
+mod question;
 mod entra;
 mod google;
 mod sts;
@@ -39,21 +42,22 @@ use tollgate_money::ids::AccountId;
 use tollgate_options::auth::Auth;
 use tollgate_outbound::FormClient;
 
-use cell::{Fetch, Found};
-pub use source::Outcome;
-use source::Source;
-pub use token::{SignedHeaders, Token, UnsignedRequest};
+use cell::{CellStanding, Fetch};
+pub use issued::{SignedHeaders, UnsignedRequest};
+pub use source::RefreshOutcome;
+use source::TokenSource;
+pub use token::Token;
 
 /// Credentials of earlier configurations that are kept beside those in force: what is in flight may
 /// still need them.
 const SOURCES_MAX: usize = 512;
 
 /// Where it is told what came of a call to whoever issues tokens, for an upstream of this name.
-pub type Observer = Arc<dyn Fn(&str, Outcome) + Send + Sync>;
+pub type Observer = Arc<dyn Fn(&str, RefreshOutcome) + Send + Sync>;
 
 /// What was issued for all credentials of a process. It outlives reloads for what stays the same.
 pub struct Credentials {
-    sources: RwLock<HashMap<u64, Arc<Source>>>,
+    sources: RwLock<HashMap<u64, Arc<TokenSource>>>,
     client: FormClient,
     observer: Observer,
 }
@@ -107,17 +111,17 @@ impl Credentials {
         let account = source.account_tag().map(|_| account);
         let cell = source.cell(account.map_or(0, AccountId::number));
         let found = match cell.find(|| source.may_call()) {
-            Found::Waiting(mut fetched, fetch) => {
+            CellStanding::Waiting(mut fetched, fetch) => {
                 self.begin(&source, account, fetch);
                 // A fetch that is dropped says so as well.
                 let _counted = fetched.changed().await;
                 cell.good()
             }
-            Found::Good(issued, fetch) => {
+            CellStanding::Good(issued, fetch) => {
                 self.begin(&source, account, fetch);
                 Some(issued)
             }
-            Found::Nothing => None,
+            CellStanding::Nothing => None,
         };
         match found {
             Some(issued) => Ok(Token { issued, cell: Some(cell) }),
@@ -136,7 +140,7 @@ impl Credentials {
         Some(CredentialStanding { left, sessions, failures: source.failures().0 })
     }
 
-    fn source(&self, auth: &Arc<Auth>) -> Arc<Source> {
+    fn source(&self, auth: &Arc<Auth>) -> Arc<TokenSource> {
         if let Some(known) = self.sources.read().get(&auth.id()) {
             return Arc::clone(known);
         }
@@ -144,12 +148,12 @@ impl Credentials {
         if sources.len() >= SOURCES_MAX {
             sources.clear();
         }
-        let made = || Arc::new(Source::new(Arc::clone(auth)));
+        let made = || Arc::new(TokenSource::new(Arc::clone(auth)));
         Arc::clone(sources.entry(auth.id()).or_insert_with(made))
     }
 
     /// Has a token fetched beside the requests that want it: none of them ends it by leaving.
-    fn begin(&self, source: &Arc<Source>, account: Option<AccountId>, fetch: Option<Fetch>) {
+    fn begin(&self, source: &Arc<TokenSource>, account: Option<AccountId>, fetch: Option<Fetch>) {
         let Some(fetch) = fetch else { return };
         let (client, observer) = (self.client.clone(), Arc::clone(&self.observer));
         let source = Arc::clone(source);
@@ -160,7 +164,7 @@ impl Credentials {
                 Ok(issued) => {
                     source.note_success();
                     fetch.put(issued);
-                    Outcome::Ok
+                    RefreshOutcome::Ok
                 }
                 Err(failure) => {
                     source.note_failure(&failure);

@@ -12,7 +12,7 @@ use tollgate_money::clock::uptime;
 use tollgate_options::auth::{Auth, AuthKind};
 
 use crate::cell::Cell;
-use crate::token::{Issued, Proof, Signer};
+use crate::issued::{Issued, Proof, Signer};
 
 /// Accounts that have a session of their own at one time, for one credential: the one that has not been
 /// used for longest gives way to another. Each takes some two kilobytes.
@@ -21,14 +21,14 @@ pub(crate) const ACCOUNTS_MAX: usize = 4096;
 const CALLS_MAX: usize = 16;
 /// The first pause after a call that has failed; each further failure doubles it.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// The longest pause between two calls that fail.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What a pause that was asked for may be at most.
 const ASKED_PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// One credential, and what was issued for it.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct TokenSource {
     pub(crate) auth: Arc<Auth>,
     /// What requests are signed with where nobody is asked.
     pub(crate) configured: Option<Arc<Issued>>,
@@ -60,7 +60,7 @@ struct Health {
 /// Why a call to whoever issues tokens came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FetchFailure {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RefreshOutcome,
     /// For the operator; without anything secret.
     pub(crate) cause: String,
     /// How long it wants to be left alone, if it says so.
@@ -69,7 +69,7 @@ pub(crate) struct FetchFailure {
 
 /// What came of a call to whoever issues tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RefreshOutcome {
     /// A token was issued.
     Ok,
     /// The credential was refused.
@@ -84,7 +84,7 @@ pub enum Outcome {
     Unreadable,
 }
 
-impl Outcome {
+impl RefreshOutcome {
     /// Its word in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -99,7 +99,7 @@ impl Outcome {
     }
 }
 
-impl Source {
+impl TokenSource {
     pub(crate) fn new(auth: Arc<Auth>) -> Self {
         let configured = match &auth.kind {
             AuthKind::Aws(aws) if !auth.is_issued() => {
@@ -202,7 +202,7 @@ impl Source {
 }
 
 /// For the log: the credential of the upstream.
-impl fmt::Display for Source {
+impl fmt::Display for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Auth { upstream, credential, .. } = &*self.auth;
         match credential.as_str() {

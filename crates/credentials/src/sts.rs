@@ -12,8 +12,8 @@ use tollgate_options::auth::{AwsAuth, AwsKeys};
 use tollgate_outbound::FormAnswer;
 use url::form_urlencoded::Serializer;
 
-use crate::fetch::{Grant, TokenRequest, ahead_ms, is_sendable};
-use crate::token::{Proof, Signer, UnsignedRequest};
+use crate::issued::{Proof, Signer, UnsignedRequest};
+use crate::question::{Grant, TokenRequest, ahead_ms, is_sendable};
 
 /// The version of the API.
 const VERSION: &str = "2011-06-15";
@@ -120,7 +120,7 @@ fn seconds(number: &serde_json::Value) -> Option<u64> {
 }
 
 /// The error in an answer.
-pub(crate) fn said(body: &[u8]) -> Option<String> {
+pub(crate) fn error_text(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     let said = if text.trim_start().starts_with('{') {
         let document: serde_json::Value = serde_json::from_str(text).ok()?;

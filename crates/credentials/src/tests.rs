@@ -15,10 +15,10 @@ use tollgate_outbound::FormClient;
 use url::Url;
 
 use crate::source::ACCOUNTS_MAX;
-use crate::{Credentials, Outcome, Token, UnsignedRequest};
+use crate::{Credentials, RefreshOutcome, Token, UnsignedRequest};
 
 /// An answer: its status line's end, further header lines, and its body.
-type Reply = (&'static str, String, String);
+type Scripted = (&'static str, String, String);
 
 /// Somebody who issues tokens: counts the calls, and answers each as it is told.
 struct Endpoint {
@@ -28,7 +28,7 @@ struct Endpoint {
 
 impl Endpoint {
     async fn start(
-        answer: impl Fn(usize, &str) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(usize, &str) -> Scripted + Send + Sync + 'static,
         delay: Duration,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -52,7 +52,7 @@ impl Endpoint {
 
 async fn serve(
     mut stream: TcpStream,
-    answer: Arc<impl Fn(usize, &str) -> Reply>,
+    answer: Arc<impl Fn(usize, &str) -> Scripted>,
     calls: Arc<AtomicUsize>,
     delay: Duration,
 ) {
@@ -81,7 +81,7 @@ async fn serve(
     }
 }
 
-fn good(token: &str, seconds: u64) -> Reply {
+fn good(token: &str, seconds: u64) -> Scripted {
     let body = format!("{{\"access_token\":\"{token}\",\"expires_in\":{seconds}}}");
     ("200 OK", String::new(), body)
 }
@@ -100,8 +100,8 @@ fn entra(url: &Url) -> Arc<Auth> {
 }
 
 /// Credentials, and what was told of the calls.
-fn credentials() -> (Arc<Credentials>, Arc<Mutex<Vec<Outcome>>>) {
-    let told: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+fn credentials() -> (Arc<Credentials>, Arc<Mutex<Vec<RefreshOutcome>>>) {
+    let told: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();
     let observed = Arc::clone(&told);
     let observer = Arc::new(move |_: &str, outcome| observed.lock().push(outcome));
     let client = FormClient::new().expect("a client");
@@ -136,7 +136,7 @@ async fn a_hundred_requests_at_one_moment_make_one_call() {
         assert_eq!(shown(&token), "Bearer token-0");
         assert_eq!(token.secrets().collect::<Vec<_>>(), ["token-0"]);
     }
-    assert_eq!((endpoint.calls(), told.lock().as_slice()), (1, &[Outcome::Ok][..]));
+    assert_eq!((endpoint.calls(), told.lock().as_slice()), (1, &[RefreshOutcome::Ok][..]));
     let standing = credentials.standing(&auth).expect("known");
     assert!(standing.left.is_some_and(|left| left > Duration::from_secs(3500)), "{standing:?}");
 }
@@ -171,7 +171,7 @@ async fn a_token_is_renewed_while_it_is_used_and_kept_when_that_fails() {
     tokio::time::sleep(Duration::from_millis(3100)).await;
     assert_eq!(ask().await, first, "none waits for the renewal");
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(told.lock().as_slice(), [Outcome::Ok, Outcome::Failed]);
+    assert_eq!(told.lock().as_slice(), [RefreshOutcome::Ok, RefreshOutcome::Failed]);
     while uptime().saturating_sub(begun) < Duration::from_millis(3500) {
         assert_eq!(ask().await, first, "it is still good");
     }
@@ -198,29 +198,29 @@ async fn an_endpoint_that_fails_is_left_alone() {
         let text = error.to_string();
         assert!(text.contains("it answered 401") && !text.contains("canary"), "{text}");
     }
-    assert_eq!((endpoint.calls(), told.lock().as_slice()), (1, &[Outcome::Refused][..]));
+    assert_eq!((endpoint.calls(), told.lock().as_slice()), (1, &[RefreshOutcome::Refused][..]));
     assert_eq!(credentials.standing(&auth).expect("known").failures, 1);
 }
 
 #[tokio::test]
 async fn what_is_no_token_is_not_taken_for_one() {
     for (said, outcome) in [
-        ("", Outcome::Unreadable),
-        ("<html>", Outcome::Unreadable),
-        (r#"{"access_token":"a\r\nX: y","expires_in":60}"#, Outcome::Unreadable),
-        (r#"{"access_token":"","expires_in":60}"#, Outcome::Unreadable),
-        (r#"{"access_token":"a","expires_in":0}"#, Outcome::Unreadable),
-        (r#"{"access_token":"a","expires_in":-5}"#, Outcome::Unreadable),
-        (r#"{"access_token":"a"}"#, Outcome::Unreadable),
-        (r#"{"access_token":"a","expires_in":"60"}"#, Outcome::Ok),
-        (r#"{"access_token":"a","expires_in":18446744073709551615}"#, Outcome::Ok),
+        ("", RefreshOutcome::Unreadable),
+        ("<html>", RefreshOutcome::Unreadable),
+        (r#"{"access_token":"a\r\nX: y","expires_in":60}"#, RefreshOutcome::Unreadable),
+        (r#"{"access_token":"","expires_in":60}"#, RefreshOutcome::Unreadable),
+        (r#"{"access_token":"a","expires_in":0}"#, RefreshOutcome::Unreadable),
+        (r#"{"access_token":"a","expires_in":-5}"#, RefreshOutcome::Unreadable),
+        (r#"{"access_token":"a"}"#, RefreshOutcome::Unreadable),
+        (r#"{"access_token":"a","expires_in":"60"}"#, RefreshOutcome::Ok),
+        (r#"{"access_token":"a","expires_in":18446744073709551615}"#, RefreshOutcome::Ok),
     ] {
         let endpoint =
             Endpoint::start(move |_, _| ("200 OK", String::new(), said.to_owned()), Duration::ZERO)
                 .await;
         let (credentials, told) = credentials();
         let taken = credentials.token(&entra(&endpoint.url), account(1)).await;
-        assert_eq!(taken.is_ok(), outcome == Outcome::Ok, "{said}");
+        assert_eq!(taken.is_ok(), outcome == RefreshOutcome::Ok, "{said}");
         tokio::task::yield_now().await;
         assert_eq!(told.lock().as_slice(), [outcome], "{said}");
     }
@@ -239,7 +239,7 @@ async fn an_endpoint_that_nobody_answers_at_fails_at_once() {
     let url = Url::parse(&format!("http://{address}/")).expect("a URL");
     let (credentials, told) = credentials();
     assert!(credentials.token(&entra(&url), account(1)).await.is_err());
-    assert_eq!(told.lock().as_slice(), [Outcome::Unreachable]);
+    assert_eq!(told.lock().as_slice(), [RefreshOutcome::Unreachable]);
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ fn role(url: &Url, tag: Option<&str>) -> Arc<Auth> {
 }
 
 /// The session of a call, that ends in an hour by a clock that is `ahead` of ours.
-fn session(call: usize, ahead: i64) -> Reply {
+fn session(call: usize, ahead: i64) -> Scripted {
     let now = UnixMs::now().0.saturating_add_signed(ahead * 1000);
     let ends = UnixMs(now + 3_600_000).to_rfc3339();
     let body = format!(
@@ -336,7 +336,7 @@ async fn each_account_has_a_session_of_its_own_where_that_is_wanted() {
 #[tokio::test]
 async fn sessions_of_accounts_are_bounded() {
     let endpoint = Endpoint::start(|call, _| session(call, 0), Duration::ZERO).await;
-    let source = crate::source::Source::new(role(&endpoint.url, Some("t")));
+    let source = crate::source::TokenSource::new(role(&endpoint.url, Some("t")));
     let first = source.cell(1);
     for number in 2..=ACCOUNTS_MAX as u64 {
         source.cell(number);
@@ -370,7 +370,7 @@ async fn clocks_may_differ() {
     let (credentials, told) = credentials();
     let auth = role(&endpoint.url, None);
     let token = credentials.token(&auth, account(1)).await.expect("a session");
-    assert_eq!((endpoint.calls(), told.lock().as_slice()), (2, &[Outcome::Ok][..]));
+    assert_eq!((endpoint.calls(), told.lock().as_slice()), (2, &[RefreshOutcome::Ok][..]));
     let left = credentials.standing(&auth).and_then(|standing| standing.left).expect("it is good");
     let minute = Duration::from_secs(60);
     assert!(left > 58 * minute && left <= 60 * minute, "{left:?}");
@@ -391,5 +391,5 @@ async fn a_slow_endpoint_is_given_up() {
     let took = uptime().saturating_sub(begun);
     assert!(took < crate::fetch::CALL_TIMEOUT + Duration::from_secs(2), "{took:?}");
     assert!(error.to_string().contains("in time"), "{error}");
-    assert_eq!(told.lock().as_slice(), [Outcome::TimedOut]);
+    assert_eq!(told.lock().as_slice(), [RefreshOutcome::TimedOut]);
 }

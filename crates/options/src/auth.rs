@@ -36,7 +36,7 @@ pub struct EntraAuth {
     pub token_url: Url,
     /// The id of the application.
     pub client_id: String,
-    /// The application's secret.
+    /// The value of one of the application's secrets.
     pub client_secret: Secret,
     /// What the token is for.
     pub scope: String,
@@ -60,7 +60,7 @@ pub struct GoogleAuth {
 /// A key of AWS's, with which requests are signed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AwsAuth {
-    /// The key and its secret.
+    /// The key and its secret part.
     pub keys: AwsKeys,
     /// The region that requests are signed for.
     pub region: String,
@@ -84,7 +84,7 @@ pub struct AwsKeys {
 /// A role of AWS's that is assumed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AssumeRole {
-    /// The role.
+    /// The role that is assumed, by its ARN.
     pub role_arn: String,
     /// What the role's trust policy asks of a stranger.
     pub external_id: Option<Secret>,

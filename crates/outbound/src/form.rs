@@ -16,11 +16,11 @@ pub struct FormClient(Client);
 /// An answer to a form.
 #[derive(Clone, Debug)]
 pub struct FormAnswer {
-    /// Its HTTP status.
+    /// The HTTP status of the answer.
     pub status: u16,
-    /// Its headers.
+    /// The headers of the answer.
     pub headers: HeaderMap,
-    /// All of its body.
+    /// All of the answer's body.
     pub body: Bytes,
 }
 

@@ -14,7 +14,7 @@ const OF_DEPLOYMENTS: [&str; 7] = [
     "/audio/translations",
 ];
 /// What names its deployment in the body.
-const RESPONSES: [&str; 2] = ["/responses", "/responses/compact"];
+const RESPONSES: &str = "/responses";
 
 /// Letters that stand for themselves in a segment of a path (RFC 3986 section 2.3).
 fn is_unreserved(byte: u8) -> bool {
@@ -24,24 +24,22 @@ fn is_unreserved(byte: u8) -> bool {
 /// Whether there is a path in Azure's way for what OpenAI's API has at `path`.
 #[must_use]
 pub fn has_path(path: &str) -> bool {
-    RESPONSES.contains(&path) || OF_DEPLOYMENTS.contains(&path)
+    is_of_responses(path) || OF_DEPLOYMENTS.contains(&path)
+}
+
+fn is_of_responses(path: &str) -> bool {
+    path.strip_prefix(RESPONSES).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The path below the host at which the deployment `model` is asked what OpenAI's API has at `path`;
 /// `None` where there is no such path, or the name would lead out of its place.
 #[must_use]
 pub fn deployment_path(path: &str, model: &str, api_version: &str) -> Option<String> {
-    if RESPONSES.contains(&path) {
+    if is_of_responses(path) {
         return Some(format!("/openai{path}?api-version={api_version}"));
     }
     let segment = segment(model).filter(|_| has_path(path))?;
     Some(format!("/openai/deployments/{segment}{path}?api-version={api_version}"))
-}
-
-/// The path below the host for a response that is kept; `below` is its id and what follows that.
-#[must_use]
-pub fn kept_path(below: &str, api_version: &str) -> String {
-    format!("/openai/responses/{below}?api-version={api_version}")
 }
 
 /// A name as one segment of a path; `None` for one that parsers of URLs take for a step up or none.
@@ -83,6 +81,9 @@ mod tests {
     fn responses_name_their_deployment_in_the_body() {
         let path = deployment_path("/responses", "m", "2025-04-01-preview");
         assert_eq!(path.as_deref(), Some("/openai/responses?api-version=2025-04-01-preview"));
+        let path = deployment_path("/responses/resp_1/cancel", "", "2025-04-01-preview");
+        let kept = "/openai/responses/resp_1/cancel?api-version=2025-04-01-preview";
+        assert_eq!(path.as_deref(), Some(kept));
         assert_eq!(deployment_path("/moderations", "m", "2024-10-21"), None);
     }
 }

@@ -33,6 +33,7 @@ pub mod openai_image_edits;
 pub mod dashscope_image;
 pub mod openai_speech;
 pub mod dashscope_speech;
+pub mod transcription;
 pub mod dashscope_video;
 pub mod ark_video;
 pub mod xai_video;
@@ -46,6 +47,7 @@ mod server_tools;
 mod bridge;
 
 pub mod audio;
+pub mod audio_length;
 pub mod azure;
 mod dashscope;
 pub mod estimate;
@@ -105,6 +107,8 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &dashscope_image::DashscopeImage,
     &openai_speech::OpenaiSpeech,
     &dashscope_speech::DashscopeSpeech,
+    &transcription::OpenaiTranscription,
+    &transcription::OpenaiAudioTranslation,
     &dashscope_video::DashscopeVideo,
     &ark_video::ArkVideo,
     &xai_video::XaiVideo,

@@ -29,11 +29,16 @@ pub enum Operation {
     Video,
     /// `POST /v1/audio/speech`
     Speech,
+    /// `POST /v1/audio/transcriptions`
+    Transcription,
+    /// `POST /v1/audio/translations`: a text in English of what is said in another language. Its name is
+    /// not `translation`, which is what becomes of requests between dialects.
+    AudioTranslation,
 }
 
 impl Operation {
     /// Every operation that YAML can name, in the order in which documents list them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Chat,
         Self::Messages,
         Self::Responses,
@@ -44,6 +49,8 @@ impl Operation {
         Self::ImageEdit,
         Self::Video,
         Self::Speech,
+        Self::Transcription,
+        Self::AudioTranslation,
     ];
 
     /// The operation that a model must have to be asked for this one.
@@ -65,7 +72,7 @@ impl Operation {
     /// Whether its requests are forms; the others are JSON.
     #[must_use]
     pub fn takes_form(self) -> bool {
-        self == Self::ImageEdit
+        matches!(self, Self::ImageEdit | Self::Transcription | Self::AudioTranslation)
     }
 
     /// Whether it costs anything.
@@ -90,6 +97,8 @@ impl Operation {
             Self::ImageEdit => "image_edit",
             Self::Video => "video",
             Self::Speech => "speech",
+            Self::Transcription => "transcription",
+            Self::AudioTranslation => "audio_translation",
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | `…/moderations` | OpenAI, without a usage unless one is set; texts with the word `attack` are flagged |
 //! | `…/images/generations`, `…/images/edits` (multipart) | OpenAI, gpt-image and dall-e; models `grok…`: xAI; under `/api/v3/`: Ark |
 //! | `…/audio/speech` | OpenAI; a sine where the format is `wav` or `pcm` |
+//! | `…/audio/transcriptions`, `…/audio/translations` (multipart) | OpenAI; models `gpt-4o…`: usage in tokens, ten of audio for a second; others: in seconds, which are those of a WAV file, and one of any other |
 //! | `…/messages`, `…/messages/count_tokens` | Anthropic |
 //! | `…/model/{id}/converse`, `…/model/{id}/converse-stream` | Amazon Bedrock; the stream in Amazon's binary frames |
 //! | `…/multimodal-generation/generation` | DashScope: an image for `input.messages`, speech for `input.text` |

@@ -36,6 +36,7 @@ enum Endpoint<'a> {
     ImageGenerations,
     ImageEdits,
     Speech,
+    Transcription,
     Generation,
     DashscopeVideos,
     DashscopeTask(&'a str),
@@ -78,6 +79,7 @@ impl<'a> Endpoint<'a> {
             ("generations", "images") => Some(Self::ImageGenerations),
             ("edits", "images") => Some(Self::ImageEdits),
             ("speech", "audio") => Some(Self::Speech),
+            ("transcriptions" | "translations", "audio") => Some(Self::Transcription),
             ("generation", "multimodal-generation") => Some(Self::Generation),
             ("video-synthesis", "video-generation") => Some(Self::DashscopeVideos),
             ("tasks", "generations") => Some(Self::ArkTasks),
@@ -118,6 +120,7 @@ impl<'a> Endpoint<'a> {
             | Self::ImageGenerations
             | Self::ImageEdits
             | Self::Speech
+            | Self::Transcription
             | Self::Generation
             | Self::DashscopeVideos
             | Self::XaiVideos => is(Method::POST),
@@ -162,6 +165,7 @@ impl<'a> Endpoint<'a> {
             Self::ImageGenerations => openai::images::generation(asked, behaviour),
             Self::ImageEdits => openai::images::edit(asked, behaviour),
             Self::Speech => openai::speech::answer(asked, behaviour),
+            Self::Transcription => openai::transcription::answer(asked, behaviour),
             Self::Generation => dashscope::answer(asked, behaviour),
             Self::DashscopeVideos => dashscope::video::submit(asked, behaviour, tasks),
             Self::DashscopeTask(id) => dashscope::video::query(id, asked, behaviour, tasks),

@@ -42,7 +42,7 @@ pub(crate) async fn answer(
 ) -> Result<()> {
     let status = header.status.as_u16();
     let read = read(session, exchange, customer, call).await?;
-    let hidden = exchange.attempt().map(|tried| Hidden::of(&tried.candidate));
+    let hidden = exchange.attempt().map(|tried| Hidden::at(&tried.candidate));
     let may_be_shown = |words: &Bytes| !secrets::hides(words, &header.headers, hidden);
     let Some(words) = read.filter(may_be_shown) else {
         return Err(exchange.fail(own_words(status)));

@@ -43,7 +43,7 @@ pub(crate) fn failure_of(header: &AnswerHead, exchange: &mut Exchange) -> Option
     let status = header.status.as_u16();
     if status >= 400 {
         let id = headers::upstreams_id(&header.headers);
-        let hidden = exchange.attempt().map(|tried| Hidden::of(&tried.candidate));
+        let hidden = exchange.attempt().map(|tried| Hidden::at(&tried.candidate));
         // It goes to the log.
         let tells = |id: &str| hidden.is_some_and(|hidden| secrets::is_told(id.as_bytes(), hidden));
         exchange.upstreams_id = id.filter(|id| !tells(id));
@@ -78,7 +78,7 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     let id = exchange.id;
     let attempt = exchange.attempt();
     let framing = attempt.as_ref().and_then(|attempt| attempt.framing);
-    let hidden = attempt.map(|attempt| Hidden::of(&attempt.candidate));
+    let hidden = attempt.map(|attempt| Hidden::at(&attempt.candidate));
     headers::to_customer(&mut header.headers, hidden, id);
     if exchange.envelope == Envelope::Anthropic {
         header.headers.insert(REQUEST_ID, head::id(id));
@@ -178,7 +178,7 @@ pub(crate) fn piece(
         return Err(exchange.fail(GatewayError::new(ErrorKind::BadGateway, message)));
     }
     if response.framing != Framing::Binary {
-        out = secrets::masked(out, Hidden::of(&response.candidate));
+        out = secrets::masked(out, Hidden::at(&response.candidate));
     }
     if end_of_stream && response.cut.is_none() {
         out = ended(exchange, out)?;

@@ -32,7 +32,7 @@ pub(crate) struct Hidden<'a> {
 
 impl<'a> Hidden<'a> {
     /// What is hidden of an answer to a try.
-    pub(crate) fn of(candidate: &'a Candidate) -> Self {
+    pub(crate) fn at(candidate: &'a Candidate) -> Self {
         Self { upstream: &candidate.target.upstream, token: candidate.token.as_ref() }
     }
 

@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 use pingora_proxy::Session;
 use url::form_urlencoded;
 
-use crate::balance::Kept;
+use crate::balance::KeptPlace;
 use crate::config::snapshot::Snapshot;
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::secrets::{self, Hidden};
@@ -24,24 +23,24 @@ use crate::gateway::listen::deadline;
 use crate::gateway::local::hosted::{broken, gone, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::proxy::Gateway;
-use crate::outbound::OutboundResponse;
-use crate::protocols::{self, Delivery, Operation, azure};
+use crate::outbound::{OutboundResponse, SignedIn};
+use crate::protocols::{self, Delivery, Operation};
 
 /// A response that is asked for by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredResponse<'a> {
     id: &'a str,
-    part: Part,
+    part: ResponsePart,
 }
 
 /// What is asked of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ResponsePart {
     /// The response, to be read or deleted.
     Whole,
     /// What it was made of.
     InputItems,
-    /// That it ends.
+    /// That the work on it ends.
     Cancel,
 }
 
@@ -52,9 +51,9 @@ impl<'a> StoredResponse<'a> {
         let mut routes = snapshot.routes.iter().filter(|route| is_theirs(route.operation));
         let rest = routes.find_map(|route| path.strip_prefix(&route.path)?.strip_prefix('/'))?;
         let (id, part) = match rest.split_once('/') {
-            None => (rest, Part::Whole),
-            Some((id, "input_items")) => (id, Part::InputItems),
-            Some((id, "cancel")) => (id, Part::Cancel),
+            None => (rest, ResponsePart::Whole),
+            Some((id, "input_items")) => (id, ResponsePart::InputItems),
+            Some((id, "cancel")) => (id, ResponsePart::Cancel),
             Some(_) => return None,
         };
         // It goes into a path at the upstream.
@@ -65,9 +64,9 @@ impl<'a> StoredResponse<'a> {
     /// The path as metrics and logs name it.
     pub(crate) fn route(self) -> &'static str {
         match self.part {
-            Part::Whole => "/v1/responses/{id}",
-            Part::InputItems => "/v1/responses/{id}/input_items",
-            Part::Cancel => "/v1/responses/{id}/cancel",
+            ResponsePart::Whole => "/v1/responses/{id}",
+            ResponsePart::InputItems => "/v1/responses/{id}/input_items",
+            ResponsePart::Cancel => "/v1/responses/{id}/cancel",
         }
     }
 
@@ -75,31 +74,30 @@ impl<'a> StoredResponse<'a> {
     fn method(self, asked: &Method) -> Result<Method, GatewayError> {
         let is_read = *asked == Method::GET || *asked == Method::HEAD;
         match self.part {
-            Part::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
-            Part::Whole | Part::InputItems if is_read => Ok(Method::GET),
-            Part::Cancel if *asked == Method::POST => Ok(Method::POST),
-            Part::Whole => Err(wrong_method(Allow::GetOrDelete)),
-            Part::InputItems => Err(wrong_method(Allow::Get)),
-            Part::Cancel => Err(wrong_method(Allow::Post)),
+            ResponsePart::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
+            ResponsePart::Whole | ResponsePart::InputItems if is_read => Ok(Method::GET),
+            ResponsePart::Cancel if *asked == Method::POST => Ok(Method::POST),
+            ResponsePart::Whole => Err(wrong_method(Allow::GetOrDelete)),
+            ResponsePart::InputItems => Err(wrong_method(Allow::Get)),
+            ResponsePart::Cancel => Err(wrong_method(Allow::Post)),
         }
     }
 
     /// The path at the upstream that keeps it; `None` for one that has no responses.
-    fn path_at(self, kept: &Kept, query: Option<&str>) -> Option<String> {
+    fn path_at(self, kept: &KeptPlace, query: Option<&str>) -> Option<String> {
         let codec = protocols::codec(Operation::Responses, kept.upstream.dialect)?;
         let below = match self.part {
-            Part::Whole => "",
-            Part::InputItems => "/input_items",
-            Part::Cancel => "/cancel",
+            ResponsePart::Whole => "",
+            ResponsePart::InputItems => "/input_items",
+            ResponsePart::Cancel => "/cancel",
         };
-        let (upstream, id) = (&kept.upstream, self.id);
-        let version = upstream.azure.as_ref().and_then(|azure| azure.api_version.as_deref());
-        let (path, mark) = match version {
-            Some(version) => (azure::kept_path(&format!("{id}{below}"), version), "&"),
-            None => (format!("{}/{id}{below}", codec.path()), "?"),
+        let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
+        let path = kept.upstream.path_for(format!("{path}/{id}{below}").into(), "")?;
+        let (mark, query) = match query {
+            None => ("", ""),
+            Some(query) => (if path.contains('?') { "&" } else { "?" }, query),
         };
-        let (mark, query) = query.map_or(("", ""), |query| (mark, query));
-        Some(format!("{}{path}{mark}{query}", upstream.path_prefix))
+        Some(format!("{prefix}{path}{mark}{query}"))
     }
 
     fn not_kept(self) -> GatewayError {
@@ -137,23 +135,15 @@ pub(crate) async fn answer(
     let Some((path, kept)) = found else { return Err(asked.not_kept()) };
     let deadline = Arc::clone(&exchange.deadline);
     let all = async {
-        let (outbound, upstream) = (&gateway.outbound, &kept.upstream);
-        let (shown, token) = match &kept.credential {
-            None => (Vec::new(), None),
-            Some(credential) => {
-                let asked = outbound.signed_in(&method, upstream, credential, account, &path);
-                let shown = while_here(session, asked).await?;
-                shown.map_err(|cause| peer::unavailable().cause(cause))?
-            }
-        };
-        let call = outbound.ask(method, upstream, &path, shown);
+        let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
+        let shown = gateway.outbound.show(upstream, credential, account, (&method, &path));
+        let shown = while_here(session, shown).await?;
+        let SignedIn { headers, token } =
+            shown.map_err(|error| peer::unavailable().cause(error))?;
+        let call = gateway.outbound.ask(method, upstream, &path, headers);
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
-        if let (401 | 403, Some(token)) = (answer.status(), &token) {
-            // The next question is asked with another one.
-            token.give_up();
-        }
         let hidden = Hidden { upstream, token: token.as_ref() };
         pass_on(session, exchange, asked, hidden, answer).await
     };
@@ -206,11 +196,17 @@ async fn refuse(
     let (status, headers): (u16, HeaderMap) = (answer.status(), answer.headers().clone());
     match CallFailure::from_status(status, &headers) {
         CallFailure::RefusedRequest => {}
-        failure => return Err(failure.error(Delivery::Relay)),
+        failure => {
+            if let (401 | 403, Some(token)) = (status, hidden.token) {
+                // The next question is asked with another one.
+                token.give_up();
+            }
+            return Err(failure.error(Delivery::Relay));
+        }
     }
     let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
-    let may_be_shown = |words: &Bytes| !secrets::hides(words, &headers, Some(hidden));
-    let Some(words) = words.ok().filter(may_be_shown) else {
+    let is_hidden = |words: &bytes::Bytes| secrets::hides(words, &headers, Some(hidden));
+    let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
         return Err(refused::own_words(status));
     };
     let sent = respond::relayed(session, exchange.id, status, words).await;
@@ -227,9 +223,12 @@ mod tests {
         let loaded = crate::config::load(&Sources::Embedded, &Overrides::default());
         let snapshot = loaded.expect("the shipped files").0;
         let at = |path| StoredResponse::at(&snapshot, path).map(|found| (found.id, found.part));
-        assert_eq!(at("/v1/responses/resp_1"), Some(("resp_1", Part::Whole)));
-        assert_eq!(at("/v1/responses/resp-1/input_items"), Some(("resp-1", Part::InputItems)));
-        assert_eq!(at("/v1/responses/resp_1/cancel"), Some(("resp_1", Part::Cancel)));
+        assert_eq!(at("/v1/responses/resp_1"), Some(("resp_1", ResponsePart::Whole)));
+        assert_eq!(
+            at("/v1/responses/resp-1/input_items"),
+            Some(("resp-1", ResponsePart::InputItems))
+        );
+        assert_eq!(at("/v1/responses/resp_1/cancel"), Some(("resp_1", ResponsePart::Cancel)));
         for path in [
             "/v1/responses/",
             "/v1/responses",

@@ -22,9 +22,9 @@ const GOOGLE_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The upstream that a way to sign in is for.
 #[derive(Clone, Copy)]
 pub(super) struct AuthFor<'a> {
-    /// Its name.
+    /// The name of the upstream.
     pub(super) upstream: &'a str,
-    /// Its host.
+    /// The host of its base URL.
     pub(super) host: &'a str,
     /// The name of the credential; empty for the only one.
     pub(super) credential: &'a str,

@@ -148,9 +148,20 @@ fn translated(
 
 /// Notes what says how requests are read that this model does not get.
 fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    use Operation::{Chat, Embeddings, Messages, Moderations, Rerank, Responses};
+    use Operation::{
+        AudioTranslation, Chat, Embeddings, Messages, Moderations, Rerank, Responses, Transcription,
+    };
     let prompts = [Chat, Messages, Responses];
-    let with_fields = [Chat, Messages, Responses, Embeddings, Rerank, Moderations];
+    let with_fields = [
+        Chat,
+        Messages,
+        Responses,
+        Embeddings,
+        Rerank,
+        Moderations,
+        Transcription,
+        AudioTranslation,
+    ];
     let typed = [
         ("reasoning", raw.reasoning.is_some(), &prompts[..]),
         ("pass_fields", !raw.pass_fields.is_empty(), &with_fields),

@@ -19,7 +19,9 @@ const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
 
 /// The units that operations are billed by: one of these sets must have a price for each.
 fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
-    use Unit::{Characters, Images, InputTokens, OutputTokens, Requests, RerankUnits, Seconds};
+    use Unit::{
+        AudioSeconds, Characters, Images, InputTokens, OutputTokens, Requests, RerankUnits, Seconds,
+    };
     match operation {
         Operation::Chat | Operation::Messages | Operation::Responses => {
             &[&[InputTokens, OutputTokens]]
@@ -33,6 +35,9 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
         }
         Operation::Video => &[&[Seconds], &[OutputTokens]],
         Operation::Speech => &[&[Characters]],
+        Operation::Transcription | Operation::AudioTranslation => {
+            &[&[AudioSeconds], &[InputTokens, OutputTokens], &[Requests]]
+        }
     }
 }
 
@@ -53,7 +58,9 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::Compact
         | Operation::Rerank
         | Operation::Moderations
-        | Operation::Video => &[],
+        | Operation::Video
+        | Operation::Transcription
+        | Operation::AudioTranslation => &[],
     }
 }
 

@@ -218,6 +218,8 @@ fn default_path(operation: Operation) -> &'static str {
         Operation::ImageEdit => "/v1/images/edits",
         Operation::Video => "/v1/videos/generations",
         Operation::Speech => "/v1/audio/speech",
+        Operation::Transcription => "/v1/audio/transcriptions",
+        Operation::AudioTranslation => "/v1/audio/translations",
     }
 }
 

@@ -374,8 +374,8 @@ pub(crate) struct ModelLimits {
     /// The shortest video, in seconds.
     #[schemars(range(min = 1, max = 3600))]
     pub(crate) seconds_min: Option<u32>,
-    /// The longest video, in seconds.
-    #[schemars(range(min = 1, max = 3600))]
+    /// The longest video, or the longest audio to write down, in seconds.
+    #[schemars(range(min = 1, max = 86_400))]
     pub(crate) seconds_max: Option<u32>,
     /// Whether a video's `duration` and `seed` can be -1 where its upstream chooses them then.
     /// Default: `false`.
@@ -388,4 +388,11 @@ pub(crate) struct ModelLimits {
     pub(crate) audio_formats: Option<Vec<AudioFormatName>>,
     /// Whether the model can be told how to speak. Default: `true`.
     pub(crate) instructions: Option<bool>,
+    /// The seconds that the upstream bills of shorter audio. Default: 0.
+    #[schemars(range(max = 3600))]
+    pub(crate) billed_seconds_min: Option<u32>,
+    /// The input tokens that a model of transcriptions makes of a second of audio. Default: 10, which is
+    /// what OpenAI's models do.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) audio_tokens_per_second: Option<u32>,
 }

@@ -1,5 +1,6 @@
 //! The providers' APIs, and how they are reached.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,6 +117,18 @@ impl Upstream {
         }
     }
 
+    /// Its own path, below its prefix, for what its dialect has at `path`; `None` where it has none. The
+    /// path has a query where the upstream wants one.
+    #[must_use]
+    pub fn path_for(&self, path: Cow<'static, str>, model: &str) -> Option<Cow<'static, str>> {
+        match self.azure.as_ref().and_then(|azure| azure.api_version.as_deref()) {
+            None => Some(path),
+            Some(version) => {
+                tollgate_protocols::azure::deployment_path(&path, model, version).map(Cow::from)
+            }
+        }
+    }
+
     /// Whether it has a path for an operation that its dialect has.
     #[must_use]
     pub fn offers(&self, operation: Operation) -> bool {
@@ -136,7 +149,7 @@ impl Upstream {
 pub struct Credential {
     /// Its name in `routes.yaml`; empty for one that has none because it is the only one.
     pub name: String,
-    /// What is shown.
+    /// A key, or how the gateway signs in.
     pub kind: CredentialKind,
 }
 
