@@ -12,6 +12,7 @@ mod descriptors;
 mod embeddings;
 mod fairness;
 mod fallbacks;
+mod gemini;
 mod hosted;
 mod hostile;
 mod images;

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
 mod bedrock;
+mod hostile;
+mod prefix;
+mod settling;
 mod wire;
 
 use wire::Customer;
@@ -34,19 +37,23 @@ fn gateway(address: std::net::SocketAddr, prefix: &str, more: &str) -> Gateway {
     let upstreams = format!(
         "  o: {{ protocol: openai, base_url: 'http://{address}{prefix}/v1' }}
   a: {{ protocol: anthropic, base_url: 'http://{address}{prefix}' }}
-  b: {{ protocol: bedrock, base_url: 'http://{address}{prefix}' }}\n"
+  b: {{ protocol: bedrock, base_url: 'http://{address}{prefix}' }}
+  g: {{ protocol: gemini, base_url: 'http://{address}{prefix}/v1beta' }}
+  v: {{ protocol: vertex, base_url: 'http://{address}{prefix}/v1/publishers/google' }}\n"
     );
     let models = [
         model("on-chat", "chat", "o", more),
         model("on-messages", "messages", "a", more),
         model("on-responses", "responses", "o", more),
         model("on-converse", "chat", "b", more),
+        model("on-gemini", "generate_content", "g", more),
+        model("on-vertex", "generate_content", "v", more),
     ];
     Gateway::serving(&upstreams, &format!("models:\n{}", models.concat()))
 }
 
 /// Every pair that is translated.
-const CELLS: [(Customer, &str); 9] = [
+const CELLS: [(Customer, &str); 17] = [
     (Customer::Chat, "on-messages"),
     (Customer::Chat, "on-responses"),
     (Customer::Messages, "on-chat"),
@@ -56,12 +63,29 @@ const CELLS: [(Customer, &str); 9] = [
     (Customer::Chat, "on-converse"),
     (Customer::Messages, "on-converse"),
     (Customer::Responses, "on-converse"),
+    (Customer::Chat, "on-gemini"),
+    (Customer::Messages, "on-gemini"),
+    (Customer::Responses, "on-gemini"),
+    (Customer::Chat, "on-vertex"),
+    (Customer::Gemini, "on-chat"),
+    (Customer::Gemini, "on-messages"),
+    (Customer::Gemini, "on-responses"),
+    (Customer::Gemini, "on-converse"),
 ];
 
+/// The pairs of chat completions, messages and responses: whose upstreams have customers of their own, so
+/// that there is a call to compare with, and whose requests tests can write by hand.
+fn cells_with_natives() -> impl Iterator<Item = (Customer, &'static str)> {
+    let own = ["on-chat", "on-messages", "on-responses"];
+    CELLS
+        .into_iter()
+        .filter(move |(customer, model)| *customer != Customer::Gemini && own.contains(model))
+}
+
 fn call(gateway: &Gateway, customer: Customer, body: &Value) -> Answer {
-    let body = body.to_string();
+    let (path, body) = customer.request(body);
     let lines = format!("Content-Length: {}\r\n", body.len());
-    ask(gateway.address, &gateway.post(customer.path(), &lines, &body))
+    ask(gateway.address, &gateway.post(&path, &lines, &body))
 }
 
 /// What was spent, in nano-dollars.
@@ -248,6 +272,15 @@ fn tokens_are_counted_here_for_upstreams_that_cannot() {
     let answer = ask(gateway.address, &gateway.post("/v1/messages/count_tokens", &lines, &body));
     assert_eq!(answer.status(), 200, "{answer:?}");
     assert!(answer.json()["input_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{answer:?}");
+    let body = r#"{"contents":[{"role":"user","parts":[{"text":"hi there"}]}]}"#;
+    let lines = format!("Content-Length: {}\r\n", body.len());
+    for model in ["on-chat", "on-messages", "on-responses"] {
+        let path = format!("/v1beta/models/{model}:countTokens");
+        let answer = ask(gateway.address, &gateway.post(&path, &lines, body));
+        assert_eq!(answer.status(), 200, "{model}: {answer:?}");
+        let tokens = answer.json()["totalTokens"].as_u64();
+        assert!(tokens.is_some_and(|tokens| tokens > 0), "{model}: {answer:?}");
+    }
     assert!(recorder.requests().is_empty(), "no upstream is asked");
     assert_eq!(spent(&gateway), 0);
 }

@@ -36,7 +36,7 @@ pub struct AudioLength {
 }
 
 impl AudioLength {
-    /// Begun seconds.
+    /// Its seconds, each that has begun counted whole.
     #[must_use]
     pub fn seconds(self) -> u64 {
         u64::try_from(self.nanoseconds.div_ceil(NANOS)).unwrap_or(u64::MAX)
@@ -46,13 +46,13 @@ impl AudioLength {
 /// What a file is, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AudioContainer {
-    /// RIFF with samples.
+    /// RIFF with plain samples in it.
     Wav,
     /// MPEG audio of any layer, such as MP3.
     Mpeg,
-    /// FLAC's own container.
+    /// FLAC in the container of its own.
     Flac,
-    /// Ogg.
+    /// Ogg, with whatever codec in it.
     Ogg,
     /// MP4, which M4A is.
     Mp4,

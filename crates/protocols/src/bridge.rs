@@ -18,19 +18,23 @@ use tollgate_translation::dialect::{
     UpstreamDialect, WriteStream,
 };
 use tollgate_translation::part::{AnswerPart, Counts, FailureKind, PromptPart, UpstreamFailure};
-use tollgate_translation::{Chat, Converse, Messages, Responses};
+use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};
 
 use super::anthropic_messages::AnthropicMessages;
 use super::bedrock_converse::{self, BedrockConverse};
 use super::estimate::TextSize;
 use super::event_stream;
+use super::gemini_content::{GeminiContent, check_counted};
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::openai_chat::OpenaiChat;
 use super::openai_responses::OpenaiResponses;
 use super::splice::{Splice, json_string};
 use super::sse::{self, EventAction, Events};
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms};
+use super::stored::Reference;
+use super::{
+    Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms,
+};
 
 /// The version of Anthropic's API in which requests are written.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
@@ -46,6 +50,13 @@ static BRIDGES: &[Bridge] = &[
     Bridge { customers: &CHAT, upstreams: CONVERSE },
     Bridge { customers: &MESSAGES, upstreams: CONVERSE },
     Bridge { customers: &RESPONSES, upstreams: CONVERSE },
+    Bridge { customers: &GEMINI, upstreams: RESPONSES.upstreams() },
+    Bridge { customers: &GEMINI, upstreams: MESSAGES.upstreams() },
+    Bridge { customers: &GEMINI, upstreams: CHAT.upstreams() },
+    Bridge { customers: &CHAT, upstreams: GEMINI.upstreams() },
+    Bridge { customers: &MESSAGES, upstreams: GEMINI.upstreams() },
+    Bridge { customers: &RESPONSES, upstreams: GEMINI.upstreams() },
+    Bridge { customers: &GEMINI, upstreams: CONVERSE },
 ];
 
 static CHAT: Spoken = Spoken { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
@@ -53,6 +64,8 @@ static MESSAGES: Spoken =
     Spoken { operation: Operation::Messages, words: &Messages, codec: &AnthropicMessages };
 static RESPONSES: Spoken =
     Spoken { operation: Operation::Responses, words: &Responses, codec: &OpenaiResponses };
+static GEMINI: Spoken =
+    Spoken { operation: Operation::GenerateContent, words: &Gemini, codec: &GeminiContent };
 /// It has no customers.
 const CONVERSE: Upstreams =
     Upstreams { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
@@ -69,8 +82,9 @@ pub fn bridge(
     if !BRIDGES.iter().any(|bridge| typed.contains(&bridge.upstreams.operation)) {
         return None;
     }
-    if operation == Operation::CountTokens {
-        return BRIDGES.iter().any(|it| it.dialects().contains(&dialect)).then_some(&LocalCount);
+    let counts = LOCAL_COUNTS.iter().find(|count| count.operation == operation);
+    if let Some(count) = counts {
+        return count.dialects.contains(&dialect).then_some(count);
     }
     let fits = |it: &&Bridge| it.operation() == operation && it.dialects().contains(&dialect);
     let typed = BRIDGES.iter().filter(fits).find(|it| typed.contains(&it.upstreams.operation));
@@ -144,10 +158,15 @@ impl Codec for Bridge {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let translated = self.translate(body, limits)?;
+        let translated = self.translate(body, request.named_in_path(), limits)?;
         let text = Object::parse(&translated.body)
             .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
-        let inner = self.upstreams.codec.read(&Request::Json(text), limits)?;
+        let named =
+            NamedInPath { model: &translated.frame.model, streams: translated.frame.streams };
+        let inner = match self.upstreams.operation.is_named_in_path() {
+            true => self.upstreams.codec.read(&Request::JsonAt(text, named), limits)?,
+            false => self.upstreams.codec.read(&Request::Json(text), limits)?,
+        };
         let Translated { body: text, frame, left_out } = translated;
         let left_out = match (inner.left_out(), left_out.is_empty()) {
             (None, true) => None,
@@ -176,10 +195,14 @@ impl Bridge {
     fn translate(
         &self,
         body: &Object<'_>,
+        named: Option<NamedInPath<'_>>,
         limits: &ModelLimits,
     ) -> Result<Translated, GatewayError> {
         let read = self.customers.words.read_request(body.text()).map_err(refused)?;
         let mut frame = read.frame;
+        if let Some(NamedInPath { model, streams }) = named {
+            frame = AnswerFrame { model: model.to_owned(), streams, ..frame };
+        }
         let Some(target) = limits.translation else {
             return Err(GatewayError::new(ErrorKind::Internal, UNWRITABLE));
         };
@@ -200,6 +223,9 @@ impl Bridge {
         let id = RequestId::new();
         frame.created = id.began_at().seconds();
         frame.nonce = id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "");
+        if self.upstreams.operation.is_named_in_path() {
+            return Ok(Translated { body: written, frame, left_out: losses.fields().join(", ") });
+        }
         // The model's name goes first, where the upstream's codec writes the upstream's name over it.
         let members = written.strip_prefix(b"{").unwrap_or(&written);
         let comma: &[u8] = if members.starts_with(b"}") { b"" } else { b"," };
@@ -276,6 +302,10 @@ impl Call for BridgedCall {
 
     fn left_out(&self) -> Option<Cow<'_, str>> {
         self.left_out.as_deref().map(Cow::Borrowed)
+    }
+
+    fn refers_to(&self) -> &[Reference] {
+        self.inner.refers_to()
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
@@ -664,30 +694,51 @@ impl Meter for BridgedStream {
     }
 }
 
-/// The codec of `POST /v1/messages/count_tokens` for upstreams that have nothing like it.
+/// The counts that are made here, each for upstreams that have nothing like it.
+static LOCAL_COUNTS: &[LocalCount] = &[
+    LocalCount {
+        operation: Operation::CountTokens,
+        dialects: &[Dialect::Openai, Dialect::Bedrock, Dialect::Gemini, Dialect::Vertex],
+    },
+    LocalCount {
+        operation: Operation::CountContentTokens,
+        dialects: &[Dialect::Openai, Dialect::Anthropic, Dialect::Bedrock],
+    },
+];
+
+/// The codec of a count for upstreams of other dialects.
 #[derive(Debug)]
-struct LocalCount;
+struct LocalCount {
+    operation: Operation,
+    dialects: &'static [Dialect],
+}
 
 impl Codec for LocalCount {
     fn operation(&self) -> Operation {
-        Operation::CountTokens
+        self.operation
     }
 
     fn dialects(&self) -> &'static [Dialect] {
-        &[Dialect::Openai, Dialect::Bedrock]
+        self.dialects
     }
 
     fn path(&self) -> &'static str {
-        "/messages/count_tokens"
+        ""
     }
 
     fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        super::check_messages(body)?;
         let tokens = TextSize::of_strings(body.text()).tokens();
-        Ok(Box::new(LocalCountCall {
-            terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO),
-            tokens,
+        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
+        Ok(Box::new(match request.named_in_path() {
+            None => {
+                super::check_messages(body)?;
+                LocalCountCall { terms, field: "input_tokens", tokens }
+            }
+            Some(named) => {
+                check_counted(body)?;
+                LocalCountCall { terms: terms.named_in_path(named), field: "totalTokens", tokens }
+            }
         }))
     }
 }
@@ -696,6 +747,8 @@ impl Codec for LocalCount {
 #[derive(Debug)]
 struct LocalCountCall {
     terms: Terms,
+    /// Where the answer has it.
+    field: &'static str,
     tokens: u64,
 }
 
@@ -705,7 +758,7 @@ impl Call for LocalCountCall {
     }
 
     fn local_answer(&self) -> Option<Bytes> {
-        Some(format!(r#"{{"input_tokens":{}}}"#, self.tokens).into())
+        Some(format!(r#"{{"{}":{}}}"#, self.field, self.tokens).into())
     }
 
     fn is_local(&self) -> bool {

@@ -19,11 +19,15 @@ pub enum Dialect {
     Voyage,
     /// Amazon Bedrock's Converse API.
     Bedrock,
+    /// Google's Gemini API.
+    Gemini,
+    /// The same on Google Cloud's Vertex AI.
+    Vertex,
 }
 
 impl Dialect {
     /// Every dialect that there is.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Openai,
         Self::Anthropic,
         Self::Dashscope,
@@ -31,6 +35,8 @@ impl Dialect {
         Self::Xai,
         Self::Voyage,
         Self::Bedrock,
+        Self::Gemini,
+        Self::Vertex,
     ];
 
     /// The header that carries the operator's credential, and its value.
@@ -38,12 +44,14 @@ impl Dialect {
     pub fn credential_header(self, credential: &str) -> (&'static str, String) {
         match self {
             Self::Anthropic => ("x-api-key", credential.to_owned()),
+            Self::Gemini => ("x-goog-api-key", credential.to_owned()),
             Self::Openai
             | Self::Dashscope
             | Self::Ark
             | Self::Xai
             | Self::Voyage
-            | Self::Bedrock => ("authorization", format!("Bearer {credential}")),
+            | Self::Bedrock
+            | Self::Vertex => ("authorization", format!("Bearer {credential}")),
         }
     }
 
@@ -58,6 +66,8 @@ impl Dialect {
             Self::Xai => "xai",
             Self::Voyage => "voyage",
             Self::Bedrock => "bedrock",
+            Self::Gemini => "gemini",
+            Self::Vertex => "vertex",
         }
     }
 }

@@ -23,6 +23,7 @@ use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
 pub mod openai_chat;
 pub mod anthropic_messages;
 pub mod openai_responses;
+pub mod gemini_content;
 pub mod openai_compact;
 pub mod bedrock_converse;
 pub mod embeddings;
@@ -95,6 +96,8 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &anthropic_messages::AnthropicMessages,
     &anthropic_messages::AnthropicCountTokens,
     &openai_responses::OpenaiResponses,
+    &gemini_content::GeminiContent,
+    &gemini_content::GeminiCountTokens,
     &openai_compact::OpenaiCompact,
     &embeddings::OpenaiEmbeddings,
     &embeddings::VoyageEmbeddings,
@@ -173,11 +176,22 @@ pub struct PathAsked<'a> {
     pub streams: bool,
 }
 
+/// What the path of a request says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedInPath<'a> {
+    /// The model, as the customer calls it.
+    pub model: &'a str,
+    /// The answer is to come in pieces.
+    pub streams: bool,
+}
+
 /// A request's body, as its operation has it.
 #[derive(Debug)]
 pub enum Request<'a> {
     /// A JSON object, as most operations have it.
     Json(Object<'a>),
+    /// A JSON object whose path says what others say in themselves.
+    JsonAt(Object<'a>, NamedInPath<'a>),
     /// A form, and the body in which its parts stand.
     Form(Form, &'a [u8]),
 }
@@ -189,7 +203,7 @@ impl<'a> Request<'a> {
     /// An unsupported media type, for a body of another kind.
     pub fn json(&self) -> Result<&Object<'a>, GatewayError> {
         match self {
-            Self::Json(object) => Ok(object),
+            Self::Json(object) | Self::JsonAt(object, _) => Ok(object),
             Self::Form(..) => Err(unreadable("JSON")),
         }
     }
@@ -201,7 +215,16 @@ impl<'a> Request<'a> {
     pub fn form(&self) -> Result<(&Form, &'a [u8]), GatewayError> {
         match self {
             Self::Form(form, body) => Ok((form, body)),
-            Self::Json(_) => Err(unreadable("multipart/form-data")),
+            Self::Json(_) | Self::JsonAt(..) => Err(unreadable("multipart/form-data")),
+        }
+    }
+
+    /// What its path says of it, for operations that have that there.
+    #[must_use]
+    pub fn named_in_path(&self) -> Option<NamedInPath<'a>> {
+        match self {
+            Self::JsonAt(_, named) => Some(*named),
+            Self::Json(_) | Self::Form(..) => None,
         }
     }
 
@@ -212,6 +235,7 @@ impl<'a> Request<'a> {
     pub fn model(&self) -> Result<Option<Cow<'a, str>>, GatewayError> {
         Ok(match self {
             Self::Json(object) => object.get("model").and_then(|value| value.as_str()),
+            Self::JsonAt(_, named) => Some(Cow::Borrowed(named.model)),
             Self::Form(form, body) => form.text(body, "model")?.map(Cow::Borrowed),
         })
     }

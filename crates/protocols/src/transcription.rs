@@ -21,9 +21,9 @@ mod meter;
 mod usage;
 
 use meter::{DocumentMeter, TextMeter, TranscriptTally};
-use usage::Billed;
+use usage::BilledUnits;
 
-/// Fields that a form can have once.
+/// AudioForm that a form can have once.
 const FIELDS: [&str; 7] =
     ["file", "model", "language", "prompt", "response_format", "temperature", "stream"];
 /// Lists, whose parts SDKs name with brackets or without. The words of the first two are read by the model.
@@ -37,7 +37,7 @@ const LISTS: [&str; 8] = [
     "timestamp_granularities",
     "timestamp_granularities[]",
 ];
-/// Fields of a form that asks for a translation.
+/// AudioForm of a form that asks for a translation.
 const TRANSLATION_FIELDS: [&str; 5] = ["file", "model", "prompt", "response_format", "temperature"];
 /// Text tokens that stand around the prompt at most: OpenAI's models bill ten and fewer.
 const INPUT_TOKENS_ADDED_MAX: u64 = 64;
@@ -65,7 +65,7 @@ impl Codec for OpenaiTranscription {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let known = [&FIELDS[..], &LISTS, &chunking::FIELDS].concat();
-        let fields = Fields::read(request, &known, &limits.pass.fields)?;
+        let fields = AudioForm::read(request, &known, &limits.pass.fields)?;
         let chunks_last = chunking::read(&fields)?;
         Ok(Box::new(HeardCall::read(&fields, chunks_last, limits)?))
     }
@@ -93,18 +93,18 @@ impl Codec for OpenaiAudioTranslation {
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
-        let fields = Fields::read(request, &TRANSLATION_FIELDS, &limits.pass.fields)?;
+        let fields = AudioForm::read(request, &TRANSLATION_FIELDS, &limits.pass.fields)?;
         Ok(Box::new(HeardCall::read(&fields, None, limits)?))
     }
 }
 
 /// The fields of a form.
-struct Fields<'a> {
+struct AudioForm<'a> {
     form: &'a Form,
     body: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> AudioForm<'a> {
     /// Refuses names that some parsers would take for a field and others would not, and those of which
     /// nobody knows what they cost.
     fn read(
@@ -206,7 +206,7 @@ fn check_name(part: &Part, container: AudioContainer) -> Result<(), GatewayError
 #[derive(Debug)]
 struct HeardCall {
     terms: Terms,
-    billed: Billed,
+    billed: BilledUnits,
     asks_for_text: bool,
 }
 
@@ -214,7 +214,7 @@ impl HeardCall {
     /// Reads what both operations have in common. The audio is cut into chunks that last so many seconds
     /// at most, or not at all.
     fn read(
-        fields: &Fields<'_>,
+        fields: &AudioForm<'_>,
         chunks_last: Option<u64>,
         limits: &ModelLimits,
     ) -> Result<Self, GatewayError> {
@@ -223,7 +223,7 @@ impl HeardCall {
         let (stream, asks_for_text) = (fields.streams()?, fields.asks_for_text()?);
         let tokens = fields.read_tokens()?;
         let seconds = fields.seconds(&limits.transcription)?;
-        let billed = Billed {
+        let billed = BilledUnits {
             seconds: limits.priced.has_unit(Unit::AudioSeconds),
             tokens: limits.priced.has_unit(Unit::InputTokens),
             seconds_min: limits.transcription.billed_seconds_min.into(),
@@ -260,10 +260,10 @@ impl Call for HeardCall {
         &self.terms
     }
 
-    /// All of it was heard before the first word comes. Of a stream that bills tokens, only the upstream
-    /// knows how many there were of sound.
+    /// All of it was heard before the first word comes, and what was written is seen. A stream that its
+    /// customer leaves is read on nevertheless: its end has the upstream's own figures.
     fn is_all_shown(&self) -> bool {
-        !self.terms.stream || !self.billed.tokens
+        !self.terms.stream
     }
 
     /// Sound has a price of its own.

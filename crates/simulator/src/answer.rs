@@ -130,6 +130,7 @@ pub(super) enum Envelope {
     Openai,
     Anthropic,
     Dashscope,
+    Google,
     Ark,
     Xai,
     Bedrock,
@@ -142,6 +143,7 @@ impl Envelope {
             Self::Openai => openai_error(status, code, message),
             Self::Anthropic => anthropic_error(status, message),
             Self::Dashscope => dashscope_error(status, code, message),
+            Self::Google => google_error(status, message),
             Self::Ark => error::ark(status, code, None, message),
             Self::Xai => error::xai(status, code, message),
             Self::Bedrock => json!({"message": message}),
@@ -178,6 +180,20 @@ fn anthropic_error(status: StatusCode, message: &str) -> Value {
         "error": {"type": kind, "message": message},
         "request_id": "req_sim_anthropic",
     })
+}
+
+/// The statuses are those of Google's `google.rpc.Code`.
+fn google_error(status: StatusCode, message: &str) -> Value {
+    let word = match status.as_u16() {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        400..=499 => "INVALID_ARGUMENT",
+        503 => "UNAVAILABLE",
+        _ => "INTERNAL",
+    };
+    json!({"error": {"code": status.as_u16(), "message": message, "status": word}})
 }
 
 /// The codes are those of Alibaba Cloud Model Studio's "Error messages".

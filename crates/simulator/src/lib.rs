@@ -1,7 +1,7 @@
 //! Simulated upstreams: a server that answers like a provider, or fails like one, for the demo, the
 //! tests and the benchmarks.
 //!
-//! It speaks OpenAI's, Anthropic's, Amazon Bedrock's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS.
+//! It speaks OpenAI's, Anthropic's, Google's, Amazon Bedrock's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS.
 //! Paths are matched by their end, under any prefix; all are rows of one table, `route.rs`.
 //!
 //! | Path | What answers |
@@ -16,6 +16,7 @@
 //! | `…/audio/transcriptions`, `…/audio/translations` (multipart) | OpenAI; models `gpt-4o…`: usage in tokens, ten of audio for a second; others: in seconds, which are those of a WAV file, and one of any other |
 //! | `…/messages`, `…/messages/count_tokens` | Anthropic |
 //! | `…/model/{id}/converse`, `…/model/{id}/converse-stream` | Amazon Bedrock; the stream in Amazon's binary frames |
+//! | `…/models/{model}:generateContent`, `:streamGenerateContent`, `:countTokens` | Gemini; thoughts where `includeThoughts` asks for them; models `gemini-3…` give calls ids and want their signatures back |
 //! | `…/multimodal-generation/generation` | DashScope: an image for `input.messages`, speech for `input.text` |
 //! | `…/video-generation/video-synthesis` and `…/tasks/{id}` | DashScope: a video, which is a task |
 //! | `…/contents/generations/tasks` (`POST`, `GET`) and below it `/{id}` (`GET`, `DELETE`) | Ark: a video; `callback_url`, without TLS, is told of each state, three times at most |
@@ -108,6 +109,7 @@ mod connection;
 mod dashscope;
 mod error;
 mod event_frames;
+mod gemini;
 mod image;
 mod in_flight;
 mod openai;

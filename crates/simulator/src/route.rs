@@ -8,7 +8,7 @@ use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
 use super::state::Server;
-use super::{anthropic, ark, bedrock, dashscope, openai, results, xai};
+use super::{anthropic, ark, bedrock, dashscope, gemini, openai, results, xai};
 
 /// Where the recorded requests are shown.
 const REQUESTS_PATH: &str = "/sim/requests";
@@ -24,6 +24,7 @@ enum Endpoint<'a> {
     CountTokens,
     /// Whether its answer is a stream.
     Converse(bool),
+    Content(&'a str, gemini::Method),
     Chat,
     Embeddings,
     Rerank,
@@ -88,7 +89,10 @@ impl<'a> Endpoint<'a> {
             ("generations", "videos") => Some(Self::XaiVideos),
             (id, "videos") => Some(Self::XaiVideo(id)),
             ("models", _) => Some(Self::Models),
-            (id, "models") => Some(Self::Model(id)),
+            (id, "models") => Some(match gemini::Method::from_segment(id) {
+                Some((model, method)) => Self::Content(model, method),
+                None => Self::Model(id),
+            }),
             (name, "results") => Some(Self::Result(name)),
             _ => None,
         }
@@ -110,6 +114,7 @@ impl<'a> Endpoint<'a> {
             Self::Messages
             | Self::CountTokens
             | Self::Converse(_)
+            | Self::Content(..)
             | Self::Chat
             | Self::Embeddings
             | Self::Rerank
@@ -133,6 +138,7 @@ impl<'a> Endpoint<'a> {
             Self::Generation | Self::DashscopeVideos | Self::DashscopeTask(_) => {
                 Envelope::Dashscope
             }
+            Self::Content(..) => Envelope::Google,
             Self::ArkTasks | Self::ArkTask(_) => Envelope::Ark,
             Self::XaiVideos | Self::XaiVideo(_) => Envelope::Xai,
             Self::Converse(_) => Envelope::Bedrock,
@@ -149,6 +155,7 @@ impl<'a> Endpoint<'a> {
             Self::Messages => anthropic::message(asked, behaviour),
             Self::CountTokens => anthropic::token_count(asked, behaviour),
             Self::Converse(streams) => bedrock::answer(asked, streams, behaviour),
+            Self::Content(model, method) => gemini::answer((model, method), asked, behaviour),
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Rerank => openai::rerank::answer(asked, behaviour),
@@ -262,6 +269,13 @@ fn wrong_key(
             "Incorrect API key provided.",
         ),
         Envelope::Anthropic => (header("x-api-key"), "invalid x-api-key"),
+        // Vertex AI takes a token in the place of a key.
+        Envelope::Google => (
+            header("x-goog-api-key").or_else(|| {
+                header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer "))
+            }),
+            "API key not valid. Please pass a valid API key.",
+        ),
     };
     let is_right = sent == Some(key.as_bytes());
     (!is_right).then(|| Answer::refused(envelope, StatusCode::UNAUTHORIZED, message, behaviour))

@@ -125,6 +125,8 @@ pub(super) enum Protocol {
     Anthropic,
     /// Amazon Bedrock's, in binary frames.
     Bedrock,
+    /// Google's, of its Gemini API.
+    Google,
     /// Nobody's: bytes, among which no error can be told.
     Bytes,
 }
@@ -209,6 +211,9 @@ impl<'a> EventStream<'a> {
                 Protocol::Responses => self.named_event(
                     "response.failed",
                     r#"{"type":"response.failed","sequence_number":99,"response":{"object":"response","status":"failed","error":{"code":"server_error","message":"The simulated upstream failed in the middle of the stream."},"usage":null}}"#,
+                ),
+                Protocol::Google => self.event(
+                    r#"{"error":{"code":503,"message":"The simulated upstream failed in the middle of the stream.","status":"UNAVAILABLE"}}"#,
                 ),
                 Protocol::Bytes => return,
                 Protocol::Bedrock => event_frames::exception(

@@ -116,6 +116,9 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
         header.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         header.headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     }
+    if exchange.is_array() {
+        header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
     Ok(())
 }
 
@@ -351,6 +354,7 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
         };
         exchange.envelope.error_event(exchange.id, failure)
     };
+    let closing = exchange.as_sent(closing, true);
     // A customer who is gone cannot be told.
     drop(session.write_response_body(Some(closing), true).await);
 }

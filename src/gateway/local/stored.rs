@@ -136,7 +136,7 @@ pub(crate) async fn answer(
     let deadline = Arc::clone(&exchange.deadline);
     let all = async {
         let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
-        let shown = gateway.outbound.show(upstream, credential, account, (&method, &path));
+        let shown = gateway.outbound.show(upstream, credential, account, &method, &path);
         let shown = while_here(session, shown).await?;
         let SignedIn { headers, token } =
             shown.map_err(|error| peer::unavailable().cause(error))?;
@@ -197,9 +197,9 @@ async fn refuse(
     match CallFailure::from_status(status, &headers) {
         CallFailure::RefusedRequest => {}
         failure => {
-            if let (401 | 403, Some(token)) = (status, hidden.token) {
+            if let Some(token) = hidden.token {
                 // The next question is asked with another one.
-                token.give_up();
+                token.give_up_after(status);
             }
             return Err(failure.error(Delivery::Relay));
         }

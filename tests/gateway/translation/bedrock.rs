@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::{Customer, call, gateway, model, spent};
 use crate::harness::{Gateway, Recorder, simulator};
 
-const CUSTOMERS: [Customer; 3] = [Customer::Chat, Customer::Messages, Customer::Responses];
+const CUSTOMERS: [Customer; 4] =
+    [Customer::Chat, Customer::Messages, Customer::Responses, Customer::Gemini];
 
 /// The price of so many tokens, in nano-dollars.
 fn price(input: u64, cache_read: u64, output: u64) -> u64 {
@@ -126,9 +127,9 @@ fn failures_are_told_apart_by_the_name_in_their_head() {
 
 /// Reads the beginning of an answer, and hangs up.
 fn hang_up(gateway: &Gateway, customer: Customer, model: &str) {
-    let body = customer.body(model, true).to_string();
+    let (path, body) = customer.request(&customer.body(model, true));
     let lines = format!("Content-Length: {}\r\n", body.len());
-    let request = gateway.post(customer.path(), &lines, &body);
+    let request = gateway.post(&path, &lines, &body);
     let mut stream = TcpStream::connect(gateway.address).expect("a connection");
     stream.write_all(request.as_ref()).expect("sent");
     let (mut read, mut piece) = (Vec::new(), [0; 4096]);

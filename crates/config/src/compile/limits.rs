@@ -51,8 +51,8 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
 /// Whether a limit has an effect on an operation.
 fn applies(limit: &str, operation: Operation) -> bool {
     use Operation::{
-        AudioTranslation, Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Moderations,
-        Rerank, Responses, Speech, Transcription, Video,
+        AudioTranslation, Chat, Embeddings, GenerateContent, ImageEdit, ImageGeneration, Messages,
+        Moderations, Rerank, Responses, Speech, Transcription, Video,
     };
     match limit {
         "context_tokens_max" => operation != Speech,
@@ -73,16 +73,17 @@ fn applies(limit: &str, operation: Operation) -> bool {
             matches!(operation, Transcription | AudioTranslation)
         }
         "characters_max" | "audio_formats" | "instructions" => operation == Speech,
-        _ => matches!(operation, Chat | Messages | Responses),
+        _ => matches!(operation, Chat | Messages | Responses | GenerateContent),
     }
 }
 
 /// Which limits an operation cannot do without: the hold is computed from them.
 fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static str] {
     match operation {
-        Operation::Chat | Operation::Messages | Operation::Responses => {
-            &["context_tokens_max", "output_tokens_max"]
-        }
+        Operation::Chat
+        | Operation::Messages
+        | Operation::Responses
+        | Operation::GenerateContent => &["context_tokens_max", "output_tokens_max"],
         Operation::ImageGeneration | Operation::ImageEdit if billed_by_tokens => {
             &["context_tokens_max", "output_tokens_max"]
         }
@@ -91,6 +92,7 @@ fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static st
             &["output_tokens_max"]
         }
         Operation::CountTokens
+        | Operation::CountContentTokens
         | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank

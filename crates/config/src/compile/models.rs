@@ -142,20 +142,23 @@ fn translated(
         };
         targets.iter().any(|target| bridge(target).is_some())
     };
-    let prompts = [Operation::Chat, Operation::Messages, Operation::Responses];
+    let prompts =
+        [Operation::Chat, Operation::Messages, Operation::Responses, Operation::GenerateContent];
     prompts.into_iter().filter(|one| !is_native(*one) && can_be(*one)).collect()
 }
 
 /// Notes what says how requests are read that this model does not get.
 fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
     use Operation::{
-        AudioTranslation, Chat, Embeddings, Messages, Moderations, Rerank, Responses, Transcription,
+        AudioTranslation, Chat, Embeddings, GenerateContent, Messages, Moderations, Rerank,
+        Responses, Transcription,
     };
-    let prompts = [Chat, Messages, Responses];
+    let prompts = [Chat, Messages, Responses, GenerateContent];
     let with_fields = [
         Chat,
         Messages,
         Responses,
+        GenerateContent,
         Embeddings,
         Rerank,
         Moderations,

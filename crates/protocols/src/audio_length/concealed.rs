@@ -3,7 +3,7 @@
 //!
 //! Source: ffmpeg's `libavformat/wavdec.c` and `set_codec_from_probe_data`.
 
-use super::mpeg::Chain;
+use super::mpeg::FrameChain;
 
 /// What ffmpeg looks at: 32 packets of 4096 bytes, and as much again.
 const LOOKED_AT_BYTES: usize = 256 * 1024;
@@ -27,7 +27,7 @@ pub(super) fn is_compressed(samples: &[u8]) -> bool {
     let begin = samples.get(..LOOKED_AT_BYTES).unwrap_or(samples);
     let has_mpeg = memchr::memchr_iter(0xff, begin).any(|at| {
         let rest = begin.get(at..).unwrap_or_default();
-        Chain::new(rest).take(FRAMES_MIN).count() == FRAMES_MIN || is_chain(rest, adts_bytes)
+        FrameChain::new(rest).take(FRAMES_MIN).count() == FRAMES_MIN || is_chain(rest, adts_bytes)
     });
     let starts_chain = |at: usize| is_chain(begin.get(at..).unwrap_or_default(), ac3_bytes);
     let has_dts = |head: &[u8; 4]| {

@@ -9,7 +9,7 @@ use std::num::NonZero;
 
 use memchr::memmem;
 
-use super::reader::{Bits, Reader};
+use super::reader::{Bits, ByteReader};
 use super::{AudioFault, Samples};
 
 /// Boxes that hold others, on the way to the tables.
@@ -50,7 +50,7 @@ struct FrameLength {
 
 /// What is found in a file.
 #[derive(Default)]
-struct Found {
+struct Mp4Content {
     tracks: Vec<Track>,
     /// Samples of fragments by their track, and the track of the fragment that is read.
     fragments: BTreeMap<u32, u64>,
@@ -60,7 +60,7 @@ struct Found {
 }
 
 pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault> {
-    let mut found = Found::default();
+    let mut found = Mp4Content::default();
     found.walk(file, 0)?;
     // Decoders find tables in places where there should be none, such as in a box that is free.
     if tables(file) > found.tables {
@@ -86,7 +86,7 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
 
 /// What looks like a table of samples, anywhere in the file.
 fn tables(file: &[u8]) -> usize {
-    let behind = |at: usize| file.get(at + 4..).and_then(|rest| Reader::new(rest).u32_be());
+    let behind = |at: usize| file.get(at + 4..).and_then(|rest| ByteReader::new(rest).u32_be());
     let sizes = [b"stsz", b"stz2"]
         .map(|name| memmem::find_iter(file, name).filter(|at| behind(*at) == Some(0)).count());
     let runs = memmem::find_iter(file, b"trun").filter(|at| behind(*at).is_some_and(is_trun));
@@ -98,9 +98,9 @@ fn is_trun(version_and_flags: u32) -> bool {
     version_and_flags >> 24 <= 1 && version_and_flags & 0x00ff_ffff & !TRUN_FLAGS == 0
 }
 
-impl Found {
+impl Mp4Content {
     fn walk(&mut self, boxes: &[u8], depth: usize) -> Result<(), AudioFault> {
-        let mut reader = Reader::new(boxes);
+        let mut reader = ByteReader::new(boxes);
         while !reader.rest().is_empty() {
             let (name, content) = next_box(&mut reader, depth == 0)?;
             if name == *b"trak" {
@@ -125,7 +125,7 @@ impl Found {
     /// Reads a box that holds no others; `None` for one that cannot be read.
     fn read(&mut self, name: [u8; 4], content: &[u8]) -> Result<Option<()>, AudioFault> {
         let fragment = &mut self.fragment_of;
-        let mut reader = Reader::new(content);
+        let mut reader = ByteReader::new(content);
         if &name == b"cmov" {
             return Err(AudioFault::Unsupported("an MP4 file whose head is packed"));
         }
@@ -176,7 +176,7 @@ impl Found {
 
 /// The next box: its name and its content. At the end of a file it can be cut off.
 fn next_box<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut ByteReader<'a>,
     is_outermost: bool,
 ) -> Result<([u8; 4], &'a [u8]), AudioFault> {
     let cut = AudioFault::Malformed("a box of the MP4 file is not all there");
@@ -194,7 +194,7 @@ fn next_box<'a>(
 }
 
 /// Edits that play something.
-fn count_edits(reader: &mut Reader<'_>, is_long: bool) -> Option<u64> {
+fn count_edits(reader: &mut ByteReader<'_>, is_long: bool) -> Option<u64> {
     let count = reader.u32_be()?;
     let mut edits = 0;
     for _ in 0..count {
@@ -213,7 +213,7 @@ fn count_edits(reader: &mut Reader<'_>, is_long: bool) -> Option<u64> {
 
 /// What samples come to by the entries of an `stsd`: the longest of all of them.
 fn read_entries(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     before: Option<FrameLength>,
 ) -> Result<Option<FrameLength>, AudioFault> {
     let unknown = AudioFault::Unsupported("the audio of an MP4 file must be AAC or ALAC");
@@ -248,7 +248,7 @@ fn aac(descriptors: &[u8]) -> Option<FrameLength> {
     const STREAM: u8 = 3;
     const DECODER: u8 = 4;
     const SPECIFIC: u8 = 5;
-    let mut reader = Reader::new(descriptors);
+    let mut reader = ByteReader::new(descriptors);
     let mut stream = descriptor(&mut reader, STREAM)?;
     stream.take(2)?;
     let flags = stream.u8()?;
@@ -288,7 +288,7 @@ fn aac_rate(bits: &mut Bits<'_>) -> Option<NonZero<u32>> {
 }
 
 /// What is in the next descriptor, which must be of this kind.
-fn descriptor<'a>(reader: &mut Reader<'a>, kind: u8) -> Option<Reader<'a>> {
+fn descriptor<'a>(reader: &mut ByteReader<'a>, kind: u8) -> Option<ByteReader<'a>> {
     reader.u8().filter(|tag| *tag == kind)?;
     let mut size = 0;
     for _ in 0..4 {
@@ -298,12 +298,12 @@ fn descriptor<'a>(reader: &mut Reader<'a>, kind: u8) -> Option<Reader<'a>> {
             break;
         }
     }
-    Some(Reader::new(reader.take(size)?))
+    Some(ByteReader::new(reader.take(size)?))
 }
 
 /// A frame of ALAC by its magic cookie.
 fn alac(cookie: &[u8]) -> Option<FrameLength> {
-    let mut reader = Reader::new(cookie);
+    let mut reader = ByteReader::new(cookie);
     let samples = reader.u32_be()?;
     let rate = reader.take(16).and_then(|_| reader.u32_be()).and_then(NonZero::new)?;
     Some(FrameLength { samples: samples.into(), rate })

@@ -29,8 +29,8 @@ const RATES_V2: [u16; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128,
 
 /// What the head of a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
-    /// With its head.
+pub(super) struct MpegFrame {
+    /// The bytes of all of it, the four of its head among them.
     pub(super) bytes: usize,
     samples: u32,
     rate: NonZero<u32>,
@@ -38,7 +38,7 @@ pub(super) struct Frame {
     kind: u16,
 }
 
-impl Frame {
+impl MpegFrame {
     /// The frame at the head of `bytes`; `None` where none begins.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let [0xff, second, third, _, ..] = *bytes else { return None };
@@ -104,8 +104,8 @@ pub(super) fn id3_bytes(file: &[u8]) -> usize {
 
 /// Whether frames begin a file.
 pub(super) fn begins(file: &[u8]) -> bool {
-    Chain::new(file).take(FRAMES_MIN).count() == FRAMES_MIN
-        || Frame::read(file).is_some_and(|frame| frame.bytes >= file.len())
+    FrameChain::new(file).take(FRAMES_MIN).count() == FRAMES_MIN
+        || MpegFrame::read(file).is_some_and(|frame| frame.bytes >= file.len())
 }
 
 /// Counts the frames of a file that has so many bytes of tags in front.
@@ -114,8 +114,8 @@ pub(super) fn count(file: &[u8], tags: usize, samples: &mut Samples) -> Result<(
     let mut at = 0;
     // Of the last frame of the chain some decoders think otherwise, since none follows.
     let mut last = None;
-    for frame in Chain::new(audio) {
-        if let Some(Frame { rate, samples: count, bytes, .. }) = last.replace(frame) {
+    for frame in FrameChain::new(audio) {
+        if let Some(MpegFrame { rate, samples: count, bytes, .. }) = last.replace(frame) {
             samples.add(rate, count.into());
             at += bytes;
         }
@@ -130,22 +130,22 @@ pub(super) fn count(file: &[u8], tags: usize, samples: &mut Samples) -> Result<(
 }
 
 /// Frames of one kind that follow each other from the first byte on.
-pub(super) struct Chain<'a> {
+pub(super) struct FrameChain<'a> {
     rest: &'a [u8],
     kind: Option<u16>,
 }
 
-impl<'a> Chain<'a> {
+impl<'a> FrameChain<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, kind: None }
     }
 }
 
-impl Iterator for Chain<'_> {
-    type Item = Frame;
+impl Iterator for FrameChain<'_> {
+    type Item = MpegFrame;
 
-    fn next(&mut self) -> Option<Frame> {
-        let frame = Frame::read(self.rest)?;
+    fn next(&mut self) -> Option<MpegFrame> {
+        let frame = MpegFrame::read(self.rest)?;
         if *self.kind.get_or_insert(frame.kind) != frame.kind {
             return None;
         }
@@ -163,7 +163,7 @@ fn most_flicks(bytes: &[u8]) -> u64 {
     let mut most = 0_u64;
     for at in (0..bytes.len()).rev() {
         if bytes.get(at) == Some(&0xff)
-            && let Some(frame) = bytes.get(at..).and_then(Frame::read)
+            && let Some(frame) = bytes.get(at..).and_then(MpegFrame::read)
         {
             let end = at + frame.bytes;
             let next = behind.get(end % WINDOW_BYTES).copied().filter(|_| end < bytes.len());

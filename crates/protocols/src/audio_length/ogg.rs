@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::reader::Reader;
+use super::reader::ByteReader;
 use super::vorbis::Identification;
 use super::{AudioFault, Samples, opus};
 
@@ -32,7 +32,7 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
     let mut streams = BTreeMap::new();
     let mut rest = file;
     while !rest.is_empty() {
-        let page = Page::read(rest)?;
+        let page = OggPage::read(rest)?;
         rest = rest.get(page.bytes..).unwrap_or_default();
         let packets = page.packets();
         let first = packets.first().copied().unwrap_or_default();
@@ -82,8 +82,8 @@ impl Stream {
     }
 }
 
-/// A page.
-struct Page<'a> {
+/// A page, which is a piece of one stream.
+struct OggPage<'a> {
     begins_stream: bool,
     /// It begins within a packet.
     continues: bool,
@@ -95,12 +95,12 @@ struct Page<'a> {
     bytes: usize,
 }
 
-impl<'a> Page<'a> {
+impl<'a> OggPage<'a> {
     /// Reads the page at the head of `bytes`. The last of a file can be cut off.
     fn read(bytes: &'a [u8]) -> Result<Self, AudioFault> {
         const SUM: usize = 22;
         let gap = AudioFault::Malformed("the pages of the Ogg file do not follow each other");
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         if reader.take(5) != Some(b"OggS\0") {
             return Err(gap);
         }

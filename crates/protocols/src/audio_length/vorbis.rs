@@ -3,7 +3,7 @@
 
 use std::num::NonZero;
 
-use super::reader::Reader;
+use super::reader::ByteReader;
 
 /// What the first header says.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Identification {
 impl Identification {
     /// Reads the header; `None` for anything else.
     pub(super) fn read(packet: &[u8]) -> Option<Self> {
-        let mut reader = Reader::new(packet.strip_prefix(b"\x01vorbis")?);
+        let mut reader = ByteReader::new(packet.strip_prefix(b"\x01vorbis")?);
         reader.take(5)?;
         let rate = NonZero::new(reader.u32_le()?)?;
         reader.take(12)?;

@@ -6,18 +6,18 @@
 
 use std::num::NonZero;
 
-use super::reader::Reader;
+use super::reader::ByteReader;
 use super::{AudioFault, Samples, concealed};
 
 /// What the `fmt ` chunk says.
-struct Format {
+struct SampleFormat {
     rate: NonZero<u32>,
     /// Bytes of one sample of all channels.
     frame_bytes: NonZero<usize>,
 }
 
 pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault> {
-    let mut reader = Reader::new(file.get(12..).unwrap_or_default());
+    let mut reader = ByteReader::new(file.get(12..).unwrap_or_default());
     let mut format = None;
     loop {
         let head = reader.array::<4>().zip(reader.u32_le());
@@ -40,7 +40,7 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
             reader.u8();
         }
     }
-    let Format { rate, frame_bytes } =
+    let SampleFormat { rate, frame_bytes } =
         format.ok_or(AudioFault::Malformed("the WAV file has no `fmt ` before its `data`"))?;
     let data = reader.rest();
     if concealed::is_compressed(data) {
@@ -51,10 +51,10 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
     Ok(())
 }
 
-fn read_format(content: &[u8]) -> Result<Format, AudioFault> {
+fn read_format(content: &[u8]) -> Result<SampleFormat, AudioFault> {
     const EXTENSIBLE: u16 = 0xfffe;
     let malformed = || AudioFault::Malformed("the WAV file's `fmt ` cannot be read");
-    let mut reader = Reader::new(content);
+    let mut reader = ByteReader::new(content);
     let mut field = || reader.u16_le().ok_or_else(malformed);
     let (kind, channels) = (field()?, field()?);
     let rate = reader.u32_le().and_then(NonZero::new).ok_or_else(malformed)?;
@@ -82,5 +82,5 @@ fn read_format(content: &[u8]) -> Result<Format, AudioFault> {
         return Err(AudioFault::Malformed("the WAV file's `fmt ` contradicts itself"));
     }
     let frame_bytes = NonZero::new(usize::from(frame)).ok_or_else(malformed)?;
-    Ok(Format { rate, frame_bytes })
+    Ok(SampleFormat { rate, frame_bytes })
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::reader::Reader;
+use super::reader::ByteReader;
 use super::vorbis::Identification;
 use super::{AudioFault, Samples, opus};
 
@@ -67,13 +67,13 @@ struct Blocks {
 
 /// What is found in a file, in whatever order.
 #[derive(Default)]
-struct Found<'a> {
+struct WebmContent<'a> {
     tracks: Vec<&'a [u8]>,
     blocks: BTreeMap<u64, Blocks>,
 }
 
 pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault> {
-    let mut found = Found::default();
+    let mut found = WebmContent::default();
     found.walk(file)?;
     let mut numbers = Vec::new();
     for entry in &found.tracks {
@@ -97,7 +97,7 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> WebmContent<'a> {
     /// Looks at every element that can hold frames or tracks, at whatever depth.
     fn walk(&mut self, file: &'a [u8]) -> Result<(), AudioFault> {
         let mut elements = Elements::new(file);
@@ -150,7 +150,7 @@ impl<'a> Found<'a> {
 
     fn add_block(&mut self, block: &[u8]) -> Result<(), AudioFault> {
         let malformed = || AudioFault::Malformed("a block of the WebM file cannot be read");
-        let mut reader = Reader::new(block);
+        let mut reader = ByteReader::new(block);
         let (number, _) = variable(&mut reader).ok_or_else(malformed)?;
         let flags = reader.take(2).and_then(|_| reader.u8()).ok_or_else(malformed)?;
         let is_known = self.blocks.contains_key(&number);
@@ -171,7 +171,7 @@ impl<'a> Found<'a> {
 }
 
 /// The sizes of the frames of a block but for the last (RFC 9559, section 10.3).
-fn laced(reader: &mut Reader<'_>, lacing: u8) -> Option<Vec<usize>> {
+fn laced(reader: &mut ByteReader<'_>, lacing: u8) -> Option<Vec<usize>> {
     if lacing == 0 {
         return Some(Vec::new());
     }
@@ -200,7 +200,7 @@ fn laced(reader: &mut Reader<'_>, lacing: u8) -> Option<Vec<usize>> {
 }
 
 /// A size that is the sum of bytes up to the first below 255.
-pub(super) fn xiph_size(reader: &mut Reader<'_>) -> Option<usize> {
+pub(super) fn xiph_size(reader: &mut ByteReader<'_>) -> Option<usize> {
     let mut size = 0;
     loop {
         let byte = reader.u8()?;
@@ -211,7 +211,7 @@ pub(super) fn xiph_size(reader: &mut Reader<'_>) -> Option<usize> {
     }
 }
 
-/// An audio track.
+/// A track of which there is something to hear.
 struct Track {
     number: u64,
     /// What its first header says if it holds Vorbis; else it holds Opus.
@@ -262,14 +262,14 @@ impl Track {
 
 /// The first of the three headers of Vorbis in a track's private data.
 fn vorbis(private: &[u8]) -> Option<Identification> {
-    let mut reader = Reader::new(private);
+    let mut reader = ByteReader::new(private);
     reader.u8().filter(|more| *more == 2)?;
     let first = xiph_size(&mut reader)?;
     xiph_size(&mut reader)?;
     Identification::read(reader.take(first)?)
 }
 
-/// An element.
+/// An element of EBML, and where it stands in the file.
 struct Element<'a> {
     id: u32,
     /// Where it begins in the file.
@@ -283,12 +283,12 @@ struct Element<'a> {
 /// The elements of a file, one behind the other. What is in one comes next, unless it is skipped.
 struct Elements<'a> {
     bytes: usize,
-    reader: Reader<'a>,
+    reader: ByteReader<'a>,
 }
 
 impl<'a> Elements<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes: bytes.len(), reader: Reader::new(bytes) }
+        Self { bytes: bytes.len(), reader: ByteReader::new(bytes) }
     }
 
     fn next(&mut self) -> Result<Option<Element<'a>>, AudioFault> {
@@ -313,7 +313,7 @@ impl<'a> Elements<'a> {
 }
 
 /// A number of variable length, and of how many bytes it is (RFC 8794, section 4).
-fn variable(reader: &mut Reader<'_>) -> Option<(u64, u32)> {
+fn variable(reader: &mut ByteReader<'_>) -> Option<(u64, u32)> {
     let first = reader.u8()?;
     let zeros = first.leading_zeros();
     let mut value = u64::from(first) & (0x7f_u64 >> zeros);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Fields;
+use super::AudioForm;
 use tollgate_money::error::GatewayError;
 
 /// The field, and its members as SDKs write them that take objects of forms apart.
@@ -20,7 +20,7 @@ const CHUNK_SECONDS_MAX: u64 = 30;
 const PADDING_MS_MAX: u64 = 1000;
 
 /// The seconds after which the audio is cut at the latest, if it is.
-pub(super) fn read(fields: &Fields<'_>) -> Result<Option<u64>, GatewayError> {
+pub(super) fn read(fields: &AudioForm<'_>) -> Result<Option<u64>, GatewayError> {
     const FIELD: &str = "chunking_strategy";
     let whole = fields.text(FIELD)?;
     let padding = fields.text("chunking_strategy[prefix_padding_ms]")?;

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use super::usage::{Billed, Report};
+use super::usage::{AudioReport, BilledUnits};
 use crate::estimate::TextSize;
 use crate::json_cursor::Cursor;
 use crate::json_scan::UsageScan;
@@ -15,14 +15,14 @@ use tollgate_money::price::{Usage, UsageSource};
 
 /// What is known before an answer comes.
 #[derive(Clone, Copy)]
-struct Known {
+struct HeldAudio {
     bound: Usage,
     floor: Usage,
-    billed: Billed,
+    billed: BilledUnits,
 }
 
-impl Known {
-    fn new(terms: &Terms, billed: Billed) -> Self {
+impl HeldAudio {
+    fn new(terms: &Terms, billed: BilledUnits) -> Self {
         Self { bound: terms.bound, floor: terms.floor, billed }
     }
 
@@ -32,7 +32,7 @@ impl Known {
         self.billed.usage(&Usage { output_tokens, ..self.floor })
     }
 
-    fn is_exceeded_by(&self, report: &Report) -> bool {
+    fn is_exceeded_by(&self, report: &AudioReport) -> bool {
         self.billed.is_above(report, &self.bound)
     }
 }
@@ -40,20 +40,20 @@ impl Known {
 /// Meters a JSON document.
 pub(super) struct DocumentMeter {
     scan: UsageScan,
-    known: Known,
+    known: HeldAudio,
     /// What a whole document reports.
-    reported: OnceLock<Report>,
+    reported: OnceLock<AudioReport>,
 }
 
 impl DocumentMeter {
-    pub(super) fn new(terms: &Terms, billed: Billed) -> Self {
-        let known = Known::new(terms, billed);
+    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
+        let known = HeldAudio::new(terms, billed);
         Self { scan: UsageScan::default(), known, reported: OnceLock::new() }
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> AudioReport {
         let read = || {
-            let mut report = Report::default();
+            let mut report = AudioReport::default();
             self.scan.usages().for_each(|usage| report.add(usage));
             report
         };
@@ -76,7 +76,7 @@ impl Meter for DocumentMeter {
     }
 
     fn has_failed(&self) -> bool {
-        let Report { seconds, tokens } = self.report();
+        let AudioReport { seconds, tokens } = self.report();
         self.scan.has_only_error() && seconds.is_none() && tokens.is_none()
     }
 
@@ -100,14 +100,14 @@ impl Meter for DocumentMeter {
 
 /// Meters a text, which reports nothing: what was heard is known, and what was written is seen.
 pub(super) struct TextMeter {
-    known: Known,
+    known: HeldAudio,
     written_bytes: u64,
     complete: bool,
 }
 
 impl TextMeter {
-    pub(super) fn new(terms: &Terms, billed: Billed) -> Self {
-        Self { known: Known::new(terms, billed), written_bytes: 0, complete: false }
+    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
+        Self { known: HeldAudio::new(terms, billed), written_bytes: 0, complete: false }
     }
 }
 
@@ -142,22 +142,22 @@ impl Meter for TextMeter {
 
 /// What a stream of a transcript has shown.
 pub(super) struct TranscriptTally {
-    known: Known,
+    known: HeldAudio,
     written: TextSize,
     /// Something has come that is of use.
     has_begun: bool,
-    report: Report,
+    report: AudioReport,
     ended: bool,
     failed: bool,
 }
 
 impl TranscriptTally {
-    pub(super) fn new(terms: &Terms, billed: Billed) -> Self {
+    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
         Self {
-            known: Known::new(terms, billed),
+            known: HeldAudio::new(terms, billed),
             written: TextSize::default(),
             has_begun: false,
-            report: Report::default(),
+            report: AudioReport::default(),
             ended: false,
             failed: false,
         }

@@ -7,16 +7,16 @@ use crate::limits::{Pass, Priced};
 use tollgate_money::price::UsageSource;
 
 /// What stands in a form for each field: its name, the name of its file if it is one, and its content.
-type Fields = Vec<(&'static str, Option<&'static str>, Vec<u8>)>;
+type FormFields = Vec<(&'static str, Option<&'static str>, Vec<u8>)>;
 
-fn fields(seconds: u32, more: &[(&'static str, &'static str)]) -> Fields {
-    let mut fields: Fields =
+fn fields(seconds: u32, more: &[(&'static str, &'static str)]) -> FormFields {
+    let mut fields: FormFields =
         vec![("file", Some("a.wav"), wav_seconds(seconds)), ("model", None, b"here".to_vec())];
     fields.extend(more.iter().map(|(name, text)| (*name, None, text.as_bytes().to_vec())));
     fields
 }
 
-fn body(fields: &Fields) -> Vec<u8> {
+fn body(fields: &FormFields) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, file, content) in fields {
         let file = file.map(|file| format!("; filename=\"{file}\"")).unwrap_or_default();
@@ -47,7 +47,7 @@ fn by_tokens() -> ModelLimits {
 
 fn read_with(
     codec: &dyn Codec,
-    fields: &Fields,
+    fields: &FormFields,
     limits: &ModelLimits,
 ) -> Result<Box<dyn Call>, GatewayError> {
     let body = body(fields);
@@ -59,7 +59,7 @@ fn read_with(
     codec.read(&Request::Form(form, &body), limits)
 }
 
-fn read(fields: &Fields, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+fn read(fields: &FormFields, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
     read_with(&OpenaiTranscription, fields, limits)
 }
 
@@ -277,7 +277,7 @@ fn a_stream_is_metered_word_by_word_and_charged_as_its_end_says() {
     assert_eq!(meter.measure(), (used, UsageSource::Upstream));
     assert!(meter.is_complete());
     let call = read(&fields(9, &stream), &by_seconds()).expect("valid");
-    assert!(call.is_all_shown(), "seconds are known before the first word");
+    assert!(!call.is_all_shown(), "its end has the upstream's own figures");
     let mut meter = call.meter(Framing::Sse);
     let _relayed = meter.relay(Bytes::from_static(b"data: {\"error\":{\"message\":\"no\"}}\n\n"));
     assert!(meter.has_failed() && meter.is_complete() && meter.relayed() == Usage::ZERO);

@@ -8,14 +8,14 @@ use tollgate_money::price::{Usage, UsageSource};
 
 /// The units that have a price.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Billed {
+pub(super) struct BilledUnits {
     pub(super) seconds: bool,
     pub(super) tokens: bool,
     /// The seconds that are billed of shorter audio.
     pub(super) seconds_min: u64,
 }
 
-impl Billed {
+impl BilledUnits {
     /// What is billed of a usage.
     pub(super) fn usage(self, usage: &Usage) -> Usage {
         let seconds = if self.seconds { usage.audio_seconds } else { 0 };
@@ -24,7 +24,7 @@ impl Billed {
     }
 
     /// What is billed: as it was reported, and what was not reported as it is estimated.
-    pub(super) fn measure(self, report: &Report, estimate: &Usage) -> (Usage, UsageSource) {
+    pub(super) fn measure(self, report: &AudioReport, estimate: &Usage) -> (Usage, UsageSource) {
         let seconds = report.seconds.map(|seconds| seconds.max(self.seconds_min));
         let tokens = report.tokens.unwrap_or(*estimate);
         let is_told = (!self.seconds || seconds.is_some())
@@ -36,7 +36,7 @@ impl Billed {
     }
 
     /// Whether a report is above the most that was thought possible.
-    pub(super) fn is_above(self, report: &Report, bound: &Usage) -> bool {
+    pub(super) fn is_above(self, report: &AudioReport, bound: &Usage) -> bool {
         let seconds = report.seconds.unwrap_or(0).max(self.seconds_min);
         let tokens = report.tokens.unwrap_or(Usage::ZERO);
         self.seconds && seconds > bound.audio_seconds.max(self.seconds_min)
@@ -48,7 +48,7 @@ impl Billed {
 
 /// What answers have reported: of several reports the dearest.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Report {
+pub(super) struct AudioReport {
     /// Seconds of audio, begun ones and all.
     pub(super) seconds: Option<u64>,
     /// Tokens of the text and the sound that was read, and of what was written.
@@ -84,7 +84,7 @@ struct WireDetails {
     audio_tokens: Option<u64>,
 }
 
-impl Report {
+impl AudioReport {
     /// Adds what a `usage` says.
     pub(super) fn add(&mut self, usage: &[u8]) {
         let Some(wire) = read_wire::<WireUsage>(usage) else { return };

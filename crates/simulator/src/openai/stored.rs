@@ -61,8 +61,8 @@ fn key(asked: &ReceivedRequest<'_>) -> Vec<u8> {
     asked.headers.get(AUTHORIZATION).map(|value| value.as_bytes().to_vec()).unwrap_or_default()
 }
 
-fn document(document: &Value, behaviour: &Behaviour) -> Answer {
-    Answer::json(document.to_string(), behaviour)
+fn document(shown: &Value, behaviour: &Behaviour) -> Answer {
+    Answer::json(shown.to_string(), behaviour)
 }
 
 /// Reads or deletes a response: `…/responses/{id}`.

@@ -38,7 +38,7 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(text("stream").as_deref() == Some("true"));
     }
-    let heard = Heard {
+    let heard = Transcript {
         seconds: seconds_of(&file.data),
         bills_tokens: model.starts_with("gpt-4o"),
         reply: Reply::words(behaviour, u64::MAX),
@@ -59,7 +59,7 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     }
 }
 
-/// Begun seconds.
+/// The seconds of a file, begun ones and all.
 fn seconds_of(file: &[u8]) -> usize {
     let rate = file.get(WAV_RATE).filter(|_| file.starts_with(b"RIFF"));
     let rate = rate.and_then(|rate| rate.try_into().ok()).map(u32::from_le_bytes);
@@ -67,14 +67,14 @@ fn seconds_of(file: &[u8]) -> usize {
     rate.map_or(1, |rate| file.len().saturating_sub(WAV_HEAD_BYTES).div_ceil(rate))
 }
 
-/// What was heard.
-struct Heard {
+/// What was heard in a file, and how that is billed.
+struct Transcript {
     seconds: usize,
     bills_tokens: bool,
     reply: Reply,
 }
 
-impl Heard {
+impl Transcript {
     fn usage(&self, behaviour: &Behaviour) -> Option<Value> {
         let written = usize::try_from(self.reply.tokens).unwrap_or(usize::MAX);
         if !self.bills_tokens {

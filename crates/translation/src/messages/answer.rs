@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::at::is_object;
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
@@ -128,13 +127,18 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
         kit::media_input(&mut details, counts, out);
         details.end(out);
     }
-    if counts.audio_output > 0 {
-        usage.key(out, "output_tokens_details");
-        let mut details = Members::object(out);
-        details.integer(out, "audio_tokens", counts.audio_output);
-        details.end(out);
+    usage.key(out, "output_tokens_details");
+    let mut details = Members::object(out);
+    details.integer(out, "thinking_tokens", counts.reasoning);
+    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
+    details.end(out);
+    if counts.web_searches > 0 {
+        kit::searches(&mut usage, counts, out);
+    } else {
+        usage.raw(out, "server_tool_use", "null");
     }
-    kit::searches(&mut usage, counts, out);
+    usage.raw(out, "service_tier", "\"standard\"");
+    usage.raw(out, "inference_geo", "null");
     usage.end(out);
 }
 
@@ -172,10 +176,8 @@ pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
     out
 }
 
-/// The member in which an input stands that is no JSON object, as models write them, and as an answer
-/// leaves them that reaches its limit. It is the name that Anthropic's documentation of tool streaming
-/// has for it.
-const INVALID_INPUT: &str = "INVALID_JSON";
+/// Who called a tool: the model itself, and no program that it has written.
+pub(super) const CALLER: &str = r#"{"type":"direct"}"#;
 
 /// A message that is being written, block by block.
 struct Blocks {
@@ -201,6 +203,7 @@ impl Blocks {
                 let mut block = Members::object(out);
                 block.text(out, "type", "text");
                 block.text(out, "text", &text);
+                block.raw(out, "citations", "null");
                 block.end(out);
             }
             OpenBlock::Thinking(text) => self.thinking(&text, "", out),
@@ -210,16 +213,9 @@ impl Blocks {
                 block.text(out, "type", "tool_use");
                 block.text(out, "id", &id);
                 block.text(out, "name", &name);
+                block.raw(out, "caller", CALLER);
                 block.key(out, "input");
-                match input.trim() {
-                    "" => out.extend_from_slice(b"{}"),
-                    object if is_object(object) => out.extend_from_slice(input.as_bytes()),
-                    _ => {
-                        let mut wrapped = Members::object(out);
-                        wrapped.text(out, INVALID_INPUT, &input);
-                        wrapped.end(out);
-                    }
-                }
+                kit::push_input(&input, out);
                 block.end(out);
             }
         }
@@ -338,6 +334,8 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
         Some(text) => document.text(&mut out, "stop_sequence", text),
         None => document.raw(&mut out, "stop_sequence", "null"),
     }
+    document.raw(&mut out, "stop_details", "null");
+    document.raw(&mut out, "container", "null");
     document.key(&mut out, "usage");
     usage(&counts, &mut out);
     document.end(&mut out);

@@ -163,6 +163,12 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
     document.text(out, "id", &kit::id("resp_", &frame.nonce));
     document.text(out, "object", "response");
     document.integer(out, "created_at", frame.created);
+    document.key(out, "completed_at");
+    match shown.status {
+        // The clock is read once for an answer.
+        Status::Completed => out.extend_from_slice(frame.created.to_string().as_bytes()),
+        _ => out.extend_from_slice(b"null"),
+    }
     document.text(out, "status", shown.status.word());
     document.text(out, "model", &frame.model);
     document.key(out, "output");
@@ -199,6 +205,7 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
     document.raw(out, "previous_response_id", "null");
     document.raw(out, "store", "false");
     document.raw(out, "background", "false");
+    document.raw(out, "service_tier", "\"default\"");
     if let Some(repeated) = frame.repeated.strip_suffix(',') {
         out.push(b',');
         out.extend_from_slice(repeated.as_bytes());
@@ -216,10 +223,19 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
 pub(super) enum OpenItem {
     Message { text: String, refusal: String },
     Reasoning { text: String, seal: Option<String> },
-    Call { id: String, name: String, input: String, is_free: bool },
+    Call { id: String, namespace: Option<String>, name: String, input: String, is_free: bool },
 }
 
 impl OpenItem {
+    /// A call without its input, as the customer knows the tool.
+    pub(super) fn call(id: &str, name: &str, frame: &AnswerFrame) -> Self {
+        let is_free = frame.free_tools.iter().any(|free| free == name);
+        let (namespace, name) = frame.apart(name);
+        let (id, name) = (id.to_owned(), name.to_owned());
+        let namespace = namespace.map(str::to_owned);
+        Self::Call { id, namespace, name, input: String::new(), is_free }
+    }
+
     /// What its id begins with.
     pub(super) fn prefix(&self) -> &'static str {
         match self {
@@ -286,7 +302,7 @@ impl OpenItem {
                     item.text(out, "encrypted_content", seal);
                 }
             }
-            Self::Call { id, name, is_free, .. } => {
+            Self::Call { id, namespace, name, is_free, .. } => {
                 let (kind, field) = match is_free {
                     true => ("custom_tool_call", "input"),
                     false => ("function_call", "arguments"),
@@ -294,6 +310,9 @@ impl OpenItem {
                 item.text(out, "type", kind);
                 item.text(out, "status", status);
                 item.text(out, "call_id", id);
+                if let Some(namespace) = namespace {
+                    item.text(out, "namespace", namespace);
+                }
                 item.text(out, "name", name);
                 let input = self.customers_input();
                 let is_begun = status == "in_progress";
@@ -357,12 +376,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
             },
             AnswerPart::ToolCall { id, name, seal } => {
                 items.extend(seal.as_deref().map(sealed));
-                items.push(OpenItem::Call {
-                    id: id.clone().into_owned(),
-                    name: name.clone().into_owned(),
-                    input: String::new(),
-                    is_free: frame.free_tools.iter().any(|free| free == name),
-                });
+                items.push(OpenItem::call(id, name, frame));
             }
             AnswerPart::Input(more) => {
                 if let Some(OpenItem::Call { input, .. }) = items.last_mut() {
