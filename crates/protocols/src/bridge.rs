@@ -326,7 +326,7 @@ impl Call for BridgedCall {
             Framing::Sse | Framing::EventStream => Box::new(BridgedStream {
                 inner,
                 events: match self.inner.comes_in_frames() {
-                    true => EventCutter::Frames(event_stream::Messages::default()),
+                    true => EventCutter::Frames(event_stream::EventFrames::default()),
                     false => EventCutter::Lines(Events::of_images()),
                 },
                 reader: upstreams.stream_reader(),
@@ -555,10 +555,10 @@ impl Meter for BridgedDocument {
 
 /// What takes an upstream's stream apart into its events.
 enum EventCutter {
-    /// Server-sent events.
+    /// It comes as server-sent events.
     Lines(Events),
-    /// Amazon's binary frames.
-    Frames(event_stream::Messages),
+    /// It comes in Amazon's binary frames.
+    Frames(event_stream::EventFrames),
 }
 
 impl EventCutter {
@@ -617,7 +617,8 @@ impl BridgedStream {
     /// Meters an event and translates it. What the meter says while it is translated is about it and
     /// what came before it, however the network has cut the stream.
     fn pass(
-        (event, data): (&[u8], &[u8]),
+        event: &[u8],
+        data: &[u8],
         inner: &mut dyn Meter,
         reader: &mut dyn ReadStream,
         passage: &mut Passage,
@@ -636,7 +637,7 @@ impl Meter for BridgedStream {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::with_capacity(chunk.len());
         let is_cut = events.cut(&chunk, |event, data| {
-            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
+            Self::pass(event, data, inner.as_mut(), reader.as_mut(), passage, &mut out);
         });
         passage.is_broken |= !is_cut;
         out.into()
@@ -646,7 +647,7 @@ impl Meter for BridgedStream {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::new();
         let is_cut = events.finish(|event, data| {
-            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
+            Self::pass(event, data, inner.as_mut(), reader.as_mut(), passage, &mut out);
         });
         passage.is_broken |= !is_cut;
         drop(inner.finish());
