@@ -182,9 +182,9 @@ fn nothing_in_the_environment_switches_every_shipped_upstream_off() {
     assert!(snapshot.upstreams.is_empty() && snapshot.models.is_empty());
     let off: Vec<_> = warnings.iter().filter(|w| w.message.contains("switched off")).collect();
     assert_eq!(off.len(), 1, "one warning for all upstreams:\n{}", rendered(&warnings));
-    assert!(off[0].message.starts_with("14 upstreams are switched off: "), "{}", off[0].message);
+    assert!(off[0].message.starts_with("15 upstreams are switched off: "), "{}", off[0].message);
     let named = off[0].message.matches(" is not set").count();
-    assert_eq!(named, 14, "each with its variable: {}", off[0].message);
+    assert_eq!(named, 15, "each with its variable: {}", off[0].message);
     assert!(snapshot.admin.token.is_none(), "an empty token is none");
 }
 
@@ -199,7 +199,7 @@ fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
     };
     let loaded = config::load_with(&Sources::Embedded, &overrides, &|_| None);
     let (snapshot, _) = loaded.unwrap_or_else(|errors| panic!("{}", rendered(&errors)));
-    assert_eq!(snapshot.upstreams.len(), 14, "none is switched off");
+    assert_eq!(snapshot.upstreams.len(), 15, "none is switched off");
     let qwen = &snapshot.upstreams["qwen"];
     assert_eq!((qwen.tls, qwen.host.as_str(), qwen.port), (false, "127.0.0.1", 4321));
     assert_eq!(qwen.path_prefix, "/compatible-mode/v1", "the path prefix is kept");
