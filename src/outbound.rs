@@ -103,7 +103,8 @@ impl Outbound {
         upstream: &Upstream,
         credential: Option<&Credential>,
         account: AccountId,
-        (method, path): (&Method, &str),
+        method: &Method,
+        path: &str,
     ) -> Result<SignedIn, Unavailable> {
         let auth = match credential.map(|credential| &credential.kind) {
             None => return Ok(SignedIn::default()),

@@ -342,6 +342,12 @@ impl Exchange {
             && self.is_whole()
     }
 
+    /// Whether the answer is a document that is put together anew when all of it has come.
+    pub(super) fn rewrites_document(&self) -> bool {
+        let RequestStage::Relaying(response) = &self.stage else { return false };
+        response.framing == Framing::Json && response.relaying.changes_length()
+    }
+
     /// Whether the answer was ended before its upstream did.
     pub(super) fn is_cut(&self) -> bool {
         matches!(&self.stage, RequestStage::Relaying(response) if response.cut.is_some())

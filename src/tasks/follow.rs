@@ -213,8 +213,8 @@ impl Tasks {
         }
         let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
         let told = |error: OutboundError| error.to_string();
-        let (account, asked) = (task.intent.account, (&Method::GET, path.as_str()));
-        let shown = self.outbound.show(&upstream, credential, account, asked).await;
+        let account = task.intent.account;
+        let shown = self.outbound.show(&upstream, credential, account, &Method::GET, &path).await;
         let SignedIn { headers, token } = shown.map_err(|error| error.to_string())?;
         let answer = self.outbound.get(&upstream, &path, headers).await.map_err(told)?;
         let status = answer.status();

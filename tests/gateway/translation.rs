@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
 mod bedrock;
+mod hostile;
+mod prefix;
+mod settling;
 mod wire;
 
 use wire::Customer;
@@ -69,6 +72,15 @@ const CELLS: [(Customer, &str); 17] = [
     (Customer::Gemini, "on-responses"),
     (Customer::Gemini, "on-converse"),
 ];
+
+/// The pairs of chat completions, messages and responses: whose upstreams have customers of their own, so
+/// that there is a call to compare with, and whose requests tests can write by hand.
+fn cells_with_natives() -> impl Iterator<Item = (Customer, &'static str)> {
+    let own = ["on-chat", "on-messages", "on-responses"];
+    CELLS
+        .into_iter()
+        .filter(move |(customer, model)| *customer != Customer::Gemini && own.contains(model))
+}
 
 fn call(gateway: &Gateway, customer: Customer, body: &Value) -> Answer {
     let (path, body) = customer.request(body);

@@ -12,6 +12,7 @@ mod codex;
 mod cli;
 mod config;
 mod deploy;
+mod foreign_models;
 mod front;
 mod handover;
 mod lifecycle;

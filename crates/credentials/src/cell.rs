@@ -25,8 +25,8 @@ pub(crate) struct Cell {
 struct CellState {
     issued: Option<Arc<Issued>>,
     is_fetching: bool,
-    /// An upstream has refused what is there: it is used no more once there is another one, or while
-    /// none can be had. Who is refused may be at fault himself.
+    /// An upstream has refused what is there, and another one is waited for. Where none can be had, it
+    /// is used on: a customer may be at fault for the refusal.
     is_refused: bool,
     /// When a token was given up last.
     given_up_at: Option<Duration>,
@@ -81,7 +81,8 @@ impl Cell {
     pub(crate) fn give_up(&self, refused: &Arc<Issued>) -> bool {
         let now = uptime();
         let mut state = self.state.lock();
-        if !state.issued.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, refused)) {
+        let is_kept = state.issued.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, refused));
+        if !is_kept || state.is_refused {
             return true;
         }
         if state.given_up_at.is_some_and(|at| now.saturating_sub(at) < GIVE_UP_PAUSE) {
@@ -102,7 +103,10 @@ impl Fetch {
 
 impl Drop for Fetch {
     fn drop(&mut self) {
-        self.0.state.lock().is_fetching = false;
+        let mut state = self.0.state.lock();
+        // What was refused is used on where there is no other.
+        (state.is_fetching, state.is_refused) = (false, false);
+        drop(state);
         self.0.fetched.send_modify(|count| *count = count.wrapping_add(1));
     }
 }

@@ -31,6 +31,7 @@ use super::openai_chat::OpenaiChat;
 use super::openai_responses::OpenaiResponses;
 use super::splice::{Splice, json_string};
 use super::sse::{self, EventAction, Events};
+use super::stored::Reference;
 use super::{
     Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms,
 };
@@ -301,6 +302,10 @@ impl Call for BridgedCall {
 
     fn left_out(&self) -> Option<Cow<'_, str>> {
         self.left_out.as_deref().map(Cow::Borrowed)
+    }
+
+    fn refers_to(&self) -> &[Reference] {
+        self.inner.refers_to()
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {

@@ -453,6 +453,7 @@ pub(crate) fn searches(usage: &mut Members, counts: &Counts, out: &mut Vec<u8>) 
         usage.key(out, "server_tool_use");
         let mut tools = Members::object(out);
         tools.integer(out, "web_search_requests", counts.web_searches);
+        tools.integer(out, "web_fetch_requests", 0);
         tools.end(out);
     }
 }

@@ -26,8 +26,11 @@ const COMMENT_IN_AN_EVENT: &[u8] = b": keep-alive\n";
 pub(crate) struct Customer {
     /// How often the stream is kept alive, if that is wanted.
     interval: Option<Duration>,
-    /// The head has been sent.
+    /// The head has been sent, or waits.
     begun: bool,
+    /// The head of a document that is written anew once its upstream's is whole: until then it can turn
+    /// out to be none.
+    waiting: Option<AnswerHead>,
     written: Instant,
     /// What the customer has ends with these two bytes.
     last: [u8; 2],
@@ -36,7 +39,7 @@ pub(crate) struct Customer {
 impl Customer {
     pub(crate) fn new(exchange: &Exchange) -> Self {
         let interval = exchange.keepalive_interval();
-        Self { interval, begun: false, written: Instant::now(), last: *b"\n\n" }
+        Self { interval, begun: false, waiting: None, written: Instant::now(), last: *b"\n\n" }
     }
 
     /// Whether the answer's head has been sent.
@@ -104,7 +107,8 @@ impl Customer {
         sent.or_else(|error| leave(exchange, error.into_down()))
     }
 
-    /// Sends the head of the answer, unless a comment has made it superfluous, or nobody is there.
+    /// Sends the head of the answer, unless a comment has made it superfluous, or nobody is there. Where
+    /// nothing of the answer is known to be right before all of it has come, it waits for the first piece.
     ///
     /// # Errors
     /// The customer has left, and nobody needs to know how the answer goes on.
@@ -117,6 +121,19 @@ impl Customer {
         if std::mem::replace(&mut self.begun, true) || exchange.orphan.is_some() {
             return Ok(());
         }
+        if exchange.rewrites_document() {
+            self.waiting = Some(header);
+            return Ok(());
+        }
+        self.write_head(session, exchange, header).await
+    }
+
+    async fn write_head(
+        &mut self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        header: AnswerHead,
+    ) -> Result<()> {
         self.written = Instant::now();
         let sent = session.write_response_header(Box::new(header.into()), false).await;
         sent.or_else(|error| leave(exchange, error.into_down()))
@@ -140,6 +157,9 @@ impl Customer {
         let piece = exchange.as_sent(piece, is_end);
         if piece.is_empty() && !is_end {
             return Ok(());
+        }
+        if let Some(header) = self.waiting.take() {
+            self.write_head(session, exchange, header).await?;
         }
         if self.interval.is_some() && !piece.is_empty() {
             self.written = Instant::now();

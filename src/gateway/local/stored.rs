@@ -136,7 +136,7 @@ pub(crate) async fn answer(
     let deadline = Arc::clone(&exchange.deadline);
     let all = async {
         let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
-        let shown = gateway.outbound.show(upstream, credential, account, (&method, &path));
+        let shown = gateway.outbound.show(upstream, credential, account, &method, &path);
         let shown = while_here(session, shown).await?;
         let SignedIn { headers, token } =
             shown.map_err(|error| peer::unavailable().cause(error))?;

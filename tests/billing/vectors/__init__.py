@@ -21,6 +21,7 @@ from . import (
     speech,
     tiers,
     transcription,
+    translation,
     unreported,
     video,
 )
@@ -45,6 +46,7 @@ PARTS = (
     breaks,
     tiers,
     fees,
+    translation,
 )
 
 

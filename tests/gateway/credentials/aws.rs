@@ -10,10 +10,26 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{CHAT, chat, completion, models, only_ours, refusal};
-use crate::harness::{Gateway, Recorded, Reply, Responder, ask, python};
+use crate::harness::{Gateway, Recorded, Reply, Responder, ask, python, simulator};
 
 const ID: &str = "AKIDEXAMPLE0123456789";
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+
+/// A request that was signed for Bedrock and reached the simulator, for the verifier.
+fn simulated(request: &tollgate::sim::Recorded, keys: (&str, &str)) -> Value {
+    let value = |value: &http::HeaderValue| value.to_str().expect("text").to_owned();
+    let headers = request.headers.iter().map(|(name, text)| (name.as_str(), value(text)));
+    json!({
+        "method": request.method.as_str(),
+        "url": format!("http://{}{}", request.header("host").unwrap_or_default(), request.path),
+        "headers": headers.collect::<Vec<_>>(),
+        "body": STANDARD.encode(request.body.as_ref().expect("it is kept")),
+        "access_key": keys.0,
+        "secret_key": keys.1,
+        "region": "us-east-1",
+        "service": "bedrock",
+    })
+}
 
 /// A request that was signed, for the verifier.
 fn case(request: &Recorded, keys: (&str, &str), service: &str) -> Value {
@@ -184,4 +200,43 @@ fn a_session_that_was_revoked_is_replaced() {
         assert!(answer.status() == 200 && answer.took < Duration::from_secs(5), "{answer:?}");
     }
     assert_eq!((sts.requests().len(), sent.requests().len()), (2, 4));
+}
+
+/// The Converse API over frames, with names of models that have colons and slashes, under the session of
+/// a role: signed as AWS signs it, answered, and charged.
+#[test]
+fn bedrocks_own_api_is_asked_with_the_session_of_a_role() {
+    let sts = Responder::start(|call, _| session(call));
+    let sim = simulator(&["usage=prompt=1000,completion=20"]);
+    let upstreams = format!(
+        "  u:
+    protocol: bedrock
+    base_url: http://{}
+    auth:
+      aws:
+        access_key_id: {ID}
+        secret_access_key: {SECRET}
+        region: us-east-1
+        assume_role: {{ role_arn: 'arn:aws:iam::123456789012:role/tollgate', sts_url: 'http://{}' }}
+",
+        sim.addr(),
+        sts.address
+    );
+    let arn = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-v1:0";
+    let models = models().replace("{ upstream: u }", &format!("{{ upstream: u, model: '{arn}' }}"));
+    let gateway = Gateway::serving(&upstreams, &models);
+    let streamed = CHAT.replace("\"m\"", "\"m\",\"stream\":true");
+    for body in [CHAT, &streamed] {
+        let answer = ask(gateway.address, &gateway.chat_json(body));
+        assert_eq!(answer.status(), 200, "{answer:?}");
+    }
+    // A thousand tokens of input at $1 a million, and twenty of output at $10, twice.
+    assert_eq!(gateway.settled()["spent"], "0.0024");
+    assert_eq!(sts.requests().len(), 1);
+    let sent = sim.requests();
+    assert!(sent.iter().all(|request| request.path.contains("%3A")), "{sent:?}");
+    let keys = ("ASIASESSION0", "session-secret-0");
+    let cases: Vec<Value> = sent.iter().map(|request| simulated(request, keys)).collect();
+    assert_eq!(cases.len(), 2);
+    verify(&cases);
 }

@@ -323,6 +323,7 @@ impl<'a> WrittenMessage<'a> {
             true => message.raw(out, "refusal", "null"),
             false => message.text(out, "refusal", &self.refusal),
         }
+        message.raw(out, "annotations", "[]");
         if !self.thoughts.is_empty() {
             message.text(out, "reasoning_content", &self.thoughts);
         }

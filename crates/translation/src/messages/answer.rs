@@ -127,13 +127,18 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
         kit::media_input(&mut details, counts, out);
         details.end(out);
     }
-    if counts.audio_output > 0 {
-        usage.key(out, "output_tokens_details");
-        let mut details = Members::object(out);
-        details.integer(out, "audio_tokens", counts.audio_output);
-        details.end(out);
+    usage.key(out, "output_tokens_details");
+    let mut details = Members::object(out);
+    details.integer(out, "thinking_tokens", counts.reasoning);
+    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
+    details.end(out);
+    if counts.web_searches > 0 {
+        kit::searches(&mut usage, counts, out);
+    } else {
+        usage.raw(out, "server_tool_use", "null");
     }
-    kit::searches(&mut usage, counts, out);
+    usage.raw(out, "service_tier", "\"standard\"");
+    usage.raw(out, "inference_geo", "null");
     usage.end(out);
 }
 
@@ -171,6 +176,9 @@ pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
     out
 }
 
+/// Who called a tool: the model itself, and no program that it has written.
+pub(super) const CALLER: &str = r#"{"type":"direct"}"#;
+
 /// A message that is being written, block by block.
 struct Blocks {
     list: Members,
@@ -195,6 +203,7 @@ impl Blocks {
                 let mut block = Members::object(out);
                 block.text(out, "type", "text");
                 block.text(out, "text", &text);
+                block.raw(out, "citations", "null");
                 block.end(out);
             }
             OpenBlock::Thinking(text) => self.thinking(&text, "", out),
@@ -204,6 +213,7 @@ impl Blocks {
                 block.text(out, "type", "tool_use");
                 block.text(out, "id", &id);
                 block.text(out, "name", &name);
+                block.raw(out, "caller", CALLER);
                 block.key(out, "input");
                 kit::push_input(&input, out);
                 block.end(out);
@@ -324,6 +334,8 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
         Some(text) => document.text(&mut out, "stop_sequence", text),
         None => document.raw(&mut out, "stop_sequence", "null"),
     }
+    document.raw(&mut out, "stop_details", "null");
+    document.raw(&mut out, "container", "null");
     document.key(&mut out, "usage");
     usage(&counts, &mut out);
     document.end(&mut out);

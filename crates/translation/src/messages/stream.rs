@@ -220,6 +220,8 @@ impl MessageWriter {
             message.raw(out, "content", "[]");
             message.raw(out, "stop_reason", "null");
             message.raw(out, "stop_sequence", "null");
+            message.raw(out, "stop_details", "null");
+            message.raw(out, "container", "null");
             message.key(out, "usage");
             answer::usage(counts, out);
             message.end(out);
@@ -306,7 +308,8 @@ impl WriteStream for MessageWriter {
             AnswerPart::Text(text) | AnswerPart::Refusal(text) => {
                 if self.open != OpenKind::Text {
                     self.open(OpenKind::Text, "text", out, |block, out| {
-                        block.text(out, "text", "")
+                        block.text(out, "text", "");
+                        block.raw(out, "citations", "null");
                     });
                 }
                 self.delta("text_delta", "text", text, out);
@@ -330,6 +333,7 @@ impl WriteStream for MessageWriter {
                 self.open(OpenKind::Tool, "tool_use", out, |block, out| {
                     block.text(out, "id", id);
                     block.text(out, "name", name);
+                    block.raw(out, "caller", answer::CALLER);
                     block.raw(out, "input", "{}");
                 });
             }

@@ -163,6 +163,12 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
     document.text(out, "id", &kit::id("resp_", &frame.nonce));
     document.text(out, "object", "response");
     document.integer(out, "created_at", frame.created);
+    document.key(out, "completed_at");
+    match shown.status {
+        // The clock is read once for an answer.
+        Status::Completed => out.extend_from_slice(frame.created.to_string().as_bytes()),
+        _ => out.extend_from_slice(b"null"),
+    }
     document.text(out, "status", shown.status.word());
     document.text(out, "model", &frame.model);
     document.key(out, "output");
@@ -199,6 +205,7 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
     document.raw(out, "previous_response_id", "null");
     document.raw(out, "store", "false");
     document.raw(out, "background", "false");
+    document.raw(out, "service_tier", "\"default\"");
     if let Some(repeated) = frame.repeated.strip_suffix(',') {
         out.push(b',');
         out.extend_from_slice(repeated.as_bytes());

@@ -25,18 +25,23 @@ const HINTS: [&str; 7] = [
     "context_management",
 ];
 /// What an answer repeats of its request, and what it says where the request does not.
-const REPEATED: [(&str, &str); 12] = [
+const REPEATED: [(&str, &str); 17] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),
     ("max_tool_calls", "null"),
     ("metadata", "{}"),
     ("parallel_tool_calls", "true"),
+    ("presence_penalty", "0.0"),
+    ("frequency_penalty", "0.0"),
+    ("prompt_cache_key", "null"),
     ("reasoning", "{\"effort\":null,\"summary\":null}"),
-    ("temperature", "null"),
+    ("safety_identifier", "null"),
+    ("temperature", "1.0"),
     ("text", "{\"format\":{\"type\":\"text\"}}"),
     ("tool_choice", "\"auto\""),
     ("tools", "[]"),
-    ("top_p", "null"),
+    ("top_logprobs", "0"),
+    ("top_p", "1.0"),
     ("truncation", "\"disabled\""),
 ];
 

@@ -1,5 +1,6 @@
 //! Parts as a response for an upstream.
 
+use crate::at::{FieldPath, Raw, is_object};
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
@@ -107,7 +108,9 @@ fn input(parts: &[PromptPart<'_>], out: &mut Vec<u8>) -> Result<(), Untranslatab
             PromptPart::Reasoning(one) => {
                 let seal = one.seal.as_deref();
                 // What another model thought is no part of the prompt.
-                if let Some(item) = seal.and_then(|seal| seal::open(Maker::Responses, seal)) {
+                let item = seal.and_then(|seal| seal::open(Maker::Responses, seal));
+                // Customers can write seals of their own: what is no thought is no part of it either.
+                if let Some(item) = item.filter(|item| is_thought(item)) {
                     items.item().extend_from_slice(item.as_bytes());
                 }
             }
@@ -119,6 +122,21 @@ fn input(parts: &[PromptPart<'_>], out: &mut Vec<u8>) -> Result<(), Untranslatab
     items.close();
     items.list.end(items.out);
     Ok(())
+}
+
+/// The members of an item that an upstream has thought.
+const THOUGHT_MEMBERS: [&str; 6] =
+    ["id", "type", "summary", "content", "encrypted_content", "status"];
+
+/// Whether the text is one JSON object, and as such an item that an upstream has thought.
+fn is_thought(item: &str) -> bool {
+    let Some(raw) = Some(item).filter(|item| is_object(item)).and_then(Raw::document) else {
+        return false;
+    };
+    let Ok(members) = FieldPath::ROOT.object(raw) else { return false };
+    let kind = FieldPath::ROOT.kind(&members);
+    kind.is_ok_and(|kind| kind == "reasoning")
+        && members.iter().all(|(key, _)| THOUGHT_MEMBERS.contains(&&**key))
 }
 
 fn tool_call(call: &ToolCall<'_>, out: &mut Vec<u8>) {
