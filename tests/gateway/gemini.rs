@@ -70,6 +70,12 @@ fn requests_go_on_byte_for_byte_with_the_operators_credential_alone() {
             "POST /v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse HTTP/1.1\r\n",
             "x-goog-api-key: operator-key\r\n",
         ),
+        // Where SDKs ask that are told of no version.
+        (
+            "/v1/models/mine:generateContent",
+            "POST /v1beta/models/gemini-3-pro:generateContent HTTP/1.1\r\n",
+            "x-goog-api-key: operator-key\r\n",
+        ),
         // SDKs write a slash in a name in either way, and a colon too.
         (
             "/v1beta/models/a/b:generateContent",
@@ -256,6 +262,10 @@ fn models_are_listed_in_googles_shape() {
         assert_eq!((&one["name"], &one["outputTokenLimit"]), (&json!("models/a/b"), &json!(1000)));
         assert_eq!(one["supportedGenerationMethods"][0], "generateContent");
     }
+    let lines = format!("x-goog-api-key: {}", gateway.key);
+    let listed = format!("GET /v1/models HTTP/1.1\r\nHost: gateway\r\n{lines}\r\n\r\n");
+    let listed = ask(gateway.address, listed.as_bytes()).json();
+    assert_eq!(listed["models"][0]["name"], "models/mine", "by the header of its SDKs: {listed}");
     let lost = ask(gateway.address, &gateway.get("/v1beta/models/none"));
     assert_eq!((lost.status(), &lost.json()["error"]["status"]), (404, &json!("NOT_FOUND")));
     let counted = call(&gateway, "/v1beta/models/mine:countTokens", ASKED);

@@ -19,9 +19,9 @@ pub enum Dialect {
     Voyage,
     /// Amazon Bedrock's Converse API.
     Bedrock,
-    /// Google's Gemini API.
+    /// The family of Google's Gemini API, asked with a key.
     Gemini,
-    /// The same on Google Cloud's Vertex AI.
+    /// The family of Google's Gemini API on Vertex AI, asked with a token.
     Vertex,
 }
 

@@ -132,7 +132,7 @@ enum QueryPlace {
     Elsewhere,
     /// Behind the key and its colon.
     BehindKey,
-    /// In the list.
+    /// Inside of the list of queries.
     InList,
 }
 
@@ -188,7 +188,7 @@ impl QueryScan {
 pub(super) enum RanScan {
     /// Items of a list.
     Items(Box<ItemScan>),
-    /// Searches of Google's.
+    /// Searches in the web that Google ran.
     Queries(QueryScan),
 }
 

@@ -98,20 +98,37 @@ impl ContentRequest {
         if let Some(tool) = self.tool() {
             let name = tool["name"].as_str().unwrap_or_default();
             let schema = [&tool["parametersJsonSchema"], &tool["parameters"]];
-            let schema = schema.into_iter().find(|schema| schema.is_object());
-            return Reply::tool_call(name, schema.unwrap_or(&Value::Null), tokens_max);
+            let schema = schema.into_iter().find(|schema| schema.is_object()).map(json_schema);
+            return Reply::tool_call(name, &schema.unwrap_or_default(), tokens_max);
         }
         let schema = [&config["responseJsonSchema"], &config["responseSchema"]];
         match schema.into_iter().find(|schema| schema.is_object()) {
-            Some(schema) => Reply::structured(schema, tokens_max),
+            Some(schema) => Reply::structured(&json_schema(schema), tokens_max),
             None => Reply::words(behaviour, tokens_max),
         }
     }
 }
 
+/// A schema with its types in lower case: OpenAPI's, as Google's SDKs write them, are in upper case.
+fn json_schema(schema: &Value) -> Value {
+    match schema {
+        Value::Object(members) => {
+            let lowered = |key: &String, value: &Value| match value {
+                Value::String(word) if key == "type" => json!(word.to_ascii_lowercase()),
+                other => json_schema(other),
+            };
+            let members = members.iter().map(|(key, value)| (key.clone(), lowered(key, value)));
+            Value::Object(members.collect())
+        }
+        Value::Array(all) => Value::Array(all.iter().map(json_schema).collect()),
+        other => other.clone(),
+    }
+}
+
 /// Answers a request for a model that the path names.
 pub(super) fn answer(
-    (model, method): (&str, Method),
+    model: &str,
+    method: Method,
     asked: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
 ) -> Answer {
@@ -137,7 +154,7 @@ pub(super) fn answer(
         return Answer::garbage(has_events);
     }
     let reply = request.reply(behaviour);
-    let content = Content {
+    let content = GeneratedContent {
         number: asked.number,
         model,
         has_ids: has_signatures,
@@ -152,7 +169,7 @@ pub(super) fn answer(
     }
 }
 
-struct Content<'a> {
+struct GeneratedContent<'a> {
     number: u64,
     model: &'a str,
     has_ids: bool,
@@ -161,7 +178,7 @@ struct Content<'a> {
     usage: Option<ContentUsage>,
 }
 
-impl Content<'_> {
+impl GeneratedContent<'_> {
     fn document(&self, parts: &[Value], reason: Option<&str>, usage: Option<&Value>) -> Value {
         let mut candidate = json!({"content": {"parts": parts, "role": "model"}, "index": 0});
         if let Some(reason) = reason {

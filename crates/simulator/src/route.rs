@@ -155,7 +155,7 @@ impl<'a> Endpoint<'a> {
             Self::Messages => anthropic::message(asked, behaviour),
             Self::CountTokens => anthropic::token_count(asked, behaviour),
             Self::Converse(streams) => bedrock::answer(asked, streams, behaviour),
-            Self::Content(model, method) => gemini::answer((model, method), asked, behaviour),
+            Self::Content(model, method) => gemini::answer(model, method, asked, behaviour),
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Rerank => openai::rerank::answer(asked, behaviour),

@@ -13,6 +13,9 @@ use crate::protocols::{Dialect, Operation, Request};
 /// The header with which Anthropic's SDKs name the version of its API.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
+/// The header with which Google's SDKs send a key.
+const X_GOOG_API_KEY: &str = "x-goog-api-key";
+
 /// What family Q calls a request that is at fault, and an upstream that is busy (spec section 7).
 const INVALID_PARAMETER: &str = "InvalidParameter";
 const THROTTLED: &str = "Throttling.RateQuota";
@@ -45,6 +48,7 @@ impl Envelope {
             Some(Operation::ImageGeneration) => Self::Dashscope,
             Some(_) => Self::Openai,
             None if headers.contains_key(ANTHROPIC_VERSION) => Self::Anthropic,
+            None if headers.contains_key(X_GOOG_API_KEY) => Self::Google,
             None => Self::Openai,
         }
     }

@@ -9,6 +9,10 @@ use crate::config::snapshot::{Route, Snapshot};
 use crate::gateway::local::Local;
 use crate::protocols::{NamedInPath, Operation};
 
+/// Where Google's SDKs ask unless they are told of another version of its API: what is asked for means
+/// the same in both.
+const STABLE_PATH: &str = "/v1/models/";
+
 /// What the path of a request for content says of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AskedAt {
@@ -33,7 +37,8 @@ pub(crate) fn find(
     path: &str,
     query: Option<&str>,
 ) -> Option<(Arc<Route>, AskedAt)> {
-    let (_, below) = below(snapshot, path)?;
+    let of_route = below(snapshot, path).map(|(_, below)| below);
+    let below = of_route.or_else(|| path.strip_prefix(STABLE_PATH))?;
     // SDKs write a slash in a name as it is, or as `%2F`; the last colon ends the name.
     let decoded = percent_decode_str(below).decode_utf8().ok()?;
     let (model, method) = decoded.rsplit_once(':')?;
@@ -44,7 +49,10 @@ pub(crate) fn find(
         _ => return None,
     };
     let mut routes = snapshot.routes.iter().filter(|route| route.operation == operation);
-    let route = routes.find(|route| below_route(route, path) == Some(below))?;
+    let is_asked = |route: &&Arc<Route>| {
+        of_route.is_none() || below_route(route, path).is_some_and(|at| at == below)
+    };
+    let route = routes.find(is_asked)?;
     let has_events = values(query, "alt").any(|value| value == "sse");
     let is_array = streams && !has_events;
     Some((Arc::clone(route), AskedAt { model: model.to_owned(), streams, is_array }))

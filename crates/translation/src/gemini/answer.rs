@@ -32,13 +32,13 @@ struct WireCandidate<'a> {
     #[serde(default)]
     index: Option<u64>,
     #[serde(borrow, default)]
-    content: Option<WireContent<'a>>,
+    content: Option<WireCandidateContent<'a>>,
     #[serde(borrow, default)]
     finish_reason: Option<Borrowed<'a>>,
 }
 
 #[derive(Deserialize)]
-struct WireContent<'a> {
+struct WireCandidateContent<'a> {
     #[serde(borrow, default)]
     parts: Option<Vec<WirePart<'a>>>,
 }

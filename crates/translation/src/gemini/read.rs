@@ -13,7 +13,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let root = FieldPath::ROOT;
     let mut parts = Vec::new();
     // Instructions stand before the first turn, wherever the field stands.
-    let mut conversation = Conversation::default();
+    let mut conversation = ReadConversation::default();
     let mut config = None;
     for (key, value) in members(&root, document(body)?)? {
         let at = root.key(&key);
@@ -34,7 +34,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     if let Some(config) = config {
         settings::tool_config(&root.key("toolConfig"), config, &mut parts)?;
     }
-    let Conversation { mut said, results } = conversation;
+    let ReadConversation { mut said, results } = conversation;
     calls::match_results(&mut said, results)?;
     parts.extend(joined(said));
     let frame = AnswerFrame { shows_usage: true, ..AnswerFrame::default() };
@@ -113,7 +113,7 @@ fn instructions<'a>(
 
 /// What is said, as it is read.
 #[derive(Default)]
-struct Conversation<'a> {
+struct ReadConversation<'a> {
     said: Vec<PromptPart<'a>>,
     /// What each result among them says of its call, in order.
     results: Vec<calls::NamedResult<'a>>,
@@ -130,7 +130,7 @@ struct ReadPart<'a> {
     signature: Option<Cow<'a, str>>,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a> ReadConversation<'a> {
     fn contents(&mut self, at: &FieldPath<'_>, value: Raw<'a>) -> Result<(), Untranslatable> {
         for (place, value) in list(at, value)?.into_iter().enumerate() {
             let at = at.index(place);

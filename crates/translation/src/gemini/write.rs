@@ -20,7 +20,7 @@ pub(super) fn request(
 ) -> Result<Vec<u8>, Untranslatable> {
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
-    let conversation = Conversation::gather(parts);
+    let conversation = WrittenConversation::gather(parts);
     if !conversation.system.is_empty() {
         members.key(&mut out, "systemInstruction");
         let mut content = Members::object(&mut out);
@@ -48,7 +48,7 @@ pub(super) fn request(
 }
 
 /// What is said, in turns of changing roles.
-struct Conversation<'p> {
+struct WrittenConversation<'p> {
     /// The instructions before the first turn.
     system: Vec<&'p str>,
     turns: Vec<MergedTurn<'p>>,
@@ -62,7 +62,7 @@ struct MergedTurn<'p> {
     parts: Vec<&'p PromptPart<'p>>,
 }
 
-impl<'p> Conversation<'p> {
+impl<'p> WrittenConversation<'p> {
     fn gather(parts: &'p [PromptPart<'p>]) -> Self {
         let mut gathered = Self { system: Vec::new(), turns: Vec::new(), calls: HashMap::new() };
         for part in parts {
@@ -142,7 +142,7 @@ fn text(text: &str, out: &mut Vec<u8>) {
 
 /// A turn that is being written.
 struct WrittenTurn<'w> {
-    conversation: &'w Conversation<'w>,
+    conversation: &'w WrittenConversation<'w>,
     target: &'w TranslationTarget,
     losses: &'w mut Losses,
 }
