@@ -77,9 +77,9 @@ const CELLS: [(Customer, &str); 17] = [
 /// that there is a call to compare with, and whose requests tests can write by hand.
 fn cells_with_natives() -> impl Iterator<Item = (Customer, &'static str)> {
     let own = ["on-chat", "on-messages", "on-responses"];
-    CELLS.into_iter().filter(move |(customer, model)| {
-        *customer != Customer::Gemini && own.contains(model)
-    })
+    CELLS
+        .into_iter()
+        .filter(move |(customer, model)| *customer != Customer::Gemini && own.contains(model))
 }
 
 fn call(gateway: &Gateway, customer: Customer, body: &Value) -> Answer {

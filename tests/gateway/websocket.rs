@@ -168,6 +168,12 @@ fn each_turn_is_a_request_like_any_other() {
     let unknown = socket.turn(&create("m", &fields));
     assert_eq!((&unknown["type"], &unknown["status"]), (&json!("error"), &json!(400)), "{unknown}");
     assert_eq!(unknown["error"]["code"], "previous_response_not_found", "{unknown}");
+    // What headers say over HTTP is told as well.
+    socket.send(&create("claude", &json!({"input": "hi", "top_logprobs": 1})));
+    let told = socket.next().expect("a message");
+    assert_eq!(told["headers"]["x-tollgate-left-out"], "top_logprobs", "{told}");
+    assert_eq!(socket.events()[0]["type"], "response.created");
+    let spent = gateway.settled()["spent"].clone();
     let bad = socket.turn(&create("m", &json!({"input": "hi", "background": true})));
     assert_eq!((&bad["status"], &bad["error"]["param"]), (&json!(400), &json!("background")));
     assert!(bad["headers"]["x-request-id"].as_str().is_some(), "{bad}");

@@ -1,4 +1,4 @@
-//! The official Python SDKs of OpenAI and Anthropic, and LangChain over the first, against the running
+//! The official Python SDKs of OpenAI, Anthropic and Google, and LangChain over the first, against the running
 //! binary. Installs them into a virtual environment of its own at the first run.
 
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::harness::{Demo, python};
 
 /// The tests that the Python files hold: a run that finds fewer has lost some.
-const TESTS: usize = 85;
+const TESTS: usize = 102;
 
 #[test]
 fn the_official_sdks_work_unmodified() {

@@ -99,7 +99,7 @@ def test_translations(customer):
     assert customer.spent() == 2 * 9 * WHISPER
     with pytest.raises(openai.BadRequestError) as refused:
         create(model="gpt-transcribe", file=("a.wav", wav(9)))
-    assert refused.value.code == "endpoint_model_mismatch"
+    assert refused.value.param == "model"
 
 
 @pytest.mark.parametrize(

@@ -230,12 +230,14 @@ pub(super) struct JsonMeter {
     ids: Option<IdScan>,
     /// Counts calls of tools that the upstream runs, where it may.
     ran: Option<RanScan>,
+    /// Looks for what the model has thought, where that has a price of its own.
+    thoughts: Option<ThoughtScan>,
 }
 
 impl JsonMeter {
     pub(super) fn new(frame: Frame, read_usage: ReadUsage) -> Self {
         let (scan, reported) = (UsageScan::default(), OnceLock::new());
-        Self { scan, frame, read_usage, reported, ids: None, ran: None }
+        Self { scan, frame, read_usage, reported, ids: None, ran: None, thoughts: None }
     }
 
     /// Notes what the upstream keeps.
@@ -251,6 +253,11 @@ impl JsonMeter {
     /// Counts searches of Google's.
     pub(super) fn counting_queries(self, queries: Option<QueryScan>) -> Self {
         Self { ran: queries.map(RanScan::Queries), ..self }
+    }
+
+    /// Looks for what the model has thought.
+    pub(super) fn finding(self, thoughts: Option<ThoughtScan>) -> Self {
+        Self { thoughts, ..self }
     }
 
     /// What was reported; looked for once in a document that is whole.
@@ -278,6 +285,9 @@ impl Meter for JsonMeter {
         }
         if let Some(ran) = &mut self.ran {
             ran.feed(&chunk);
+        }
+        if let Some(thoughts) = &mut self.thoughts {
+            thoughts.feed(&chunk);
         }
         chunk
     }
@@ -317,8 +327,11 @@ impl Meter for JsonMeter {
 
     fn served(&self) -> Traits {
         let service_tier = self.scan.service_tier().and_then(service_tier);
-        let served = self.report().map(|report| report.served).unwrap_or_default();
-        served.as_served(&Traits { service_tier, ..Traits::default() })
+        let reported = self.report().map(|report| report.served).unwrap_or_default();
+        let thinking = self.thoughts.as_ref().and_then(ThoughtScan::thinks);
+        // What is reported counts before what is seen.
+        let seen = Traits { thinking, ..Traits::default() };
+        seen.as_served(&reported).as_served(&Traits { service_tier, ..Traits::default() })
     }
 
     fn is_above_limits(&self) -> bool {
@@ -328,6 +341,48 @@ impl Meter for JsonMeter {
     fn changes_length(&self) -> bool {
         false
     }
+}
+
+/// Keys behind which providers show what a model has thought.
+const THOUGHT_KEYS: [&[u8]; 2] = [b"\"reasoning_content\"", b"\"reasoning\""];
+/// Bytes of a key, and of what stands between it and the first letter of its text, that are kept.
+const THOUGHT_START_BYTES_MAX: usize = 64;
+
+/// Looks in a JSON document for a text that shows what the model has thought. Within other texts quotes have
+/// a backslash before them, so none of them looks like a key.
+#[derive(Debug, Default)]
+pub(super) struct ThoughtScan {
+    has_thoughts: bool,
+    /// The last bytes, in which a key may have begun.
+    rest: Vec<u8>,
+}
+
+impl ThoughtScan {
+    /// That the model has thought, if its thoughts are there. An answer without any tells nothing.
+    fn thinks(&self) -> Option<bool> {
+        self.has_thoughts.then_some(true)
+    }
+
+    /// Takes the next piece.
+    fn feed(&mut self, piece: &[u8]) {
+        if self.has_thoughts {
+            return;
+        }
+        self.rest.extend_from_slice(piece);
+        self.has_thoughts = THOUGHT_KEYS.iter().any(|key| {
+            memchr::memmem::find_iter(&self.rest, key)
+                .any(|at| self.rest.get(at + key.len()..).is_some_and(begins_text))
+        });
+        let done = self.rest.len().saturating_sub(THOUGHT_START_BYTES_MAX);
+        self.rest.drain(..done);
+    }
+}
+
+/// Whether this is a colon and a text that is not empty.
+fn begins_text(behind_key: &[u8]) -> bool {
+    let value = behind_key.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+    let text = value.and_then(|value| value.strip_prefix(b"\""));
+    text.and_then(<[u8]>::first).is_some_and(|first| *first != b'"')
 }
 
 /// Meters an answer whose use is known before it is sent. It counts as used from its first byte: the
@@ -438,6 +493,8 @@ pub(super) struct StreamState {
     pub(super) made: Usage,
     /// The tier that the stream has named, in which it is served.
     pub(super) service_tier: Option<ServiceTier>,
+    /// It has shown what the model thought.
+    pub(super) has_thoughts: bool,
     /// The upstream has said that it failed.
     pub(super) failed: bool,
 }
@@ -495,8 +552,12 @@ impl StreamState {
 
     /// How the request is served, as far as the stream has shown it.
     pub(super) fn served(&self) -> Traits {
-        let served = self.report.map(|report| report.served).unwrap_or_default();
-        served.as_served(&Traits { service_tier: self.service_tier, ..Traits::default() })
+        let reported = self.report.map(|report| report.served).unwrap_or_default();
+        let service_tier = self.service_tier;
+        // What is reported counts before what is seen.
+        let thinking = self.has_thoughts.then_some(true);
+        let seen = Traits { thinking, ..Traits::default() };
+        seen.as_served(&reported).as_served(&Traits { service_tier, ..Traits::default() })
     }
 
     /// Whether the upstream has reported more than the model can use by its limits.

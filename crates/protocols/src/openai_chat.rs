@@ -13,7 +13,8 @@ use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport, service_tier,
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, ThoughtScan, UsageReport,
+    service_tier,
 };
 use super::splice::Splice;
 use super::sse::EventAction;
@@ -89,6 +90,7 @@ impl Codec for OpenaiChat {
             input_ways: prompt.input_ways(),
             sounds: body.get_non_null("audio").is_some(),
             makes_pictures,
+            is_thinking_priced: limits.priced.thinking,
             traits: Traits {
                 service_tier: super::service_tier(body),
                 thinking: thinking(body),
@@ -229,6 +231,8 @@ struct ChatCall {
     input_ways: InputWays,
     sounds: bool,
     makes_pictures: bool,
+    /// Whether a model that thinks costs otherwise than one that does not.
+    is_thinking_priced: bool,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -268,7 +272,9 @@ impl Call for ChatCall {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
-                Box::new(JsonMeter::new(frame, Box::new(WireChatUsage::report)))
+                let thoughts = self.is_thinking_priced.then(ThoughtScan::default);
+                let meter = JsonMeter::new(frame, Box::new(WireChatUsage::report));
+                Box::new(meter.finding(thoughts))
             }
             Framing::Sse => Box::new(StreamMeter::new(ChatTally {
                 usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
@@ -468,6 +474,8 @@ impl WireChatUsage {
 struct Chunk<'a> {
     /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
     shown: Shown,
+    /// Some of it is what the model thought.
+    has_thoughts: bool,
     has_choices: bool,
     /// A choice has a reason to finish.
     finishes: bool,
@@ -499,7 +507,7 @@ impl<'a> Chunk<'a> {
         let mut text = TextSize::default();
         choice.object(|key, value| {
             match key {
-                b"delta" => read_delta(value, &mut text)?,
+                b"delta" => read_delta(value, &mut text, &mut self.has_thoughts)?,
                 b"finish_reason" => self.finishes |= value.non_null()?.is_some(),
                 _ => value.skip()?,
             }
@@ -510,11 +518,17 @@ impl<'a> Chunk<'a> {
     }
 }
 
-fn read_delta(delta: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
+fn read_delta(delta: &mut Cursor<'_>, text: &mut TextSize, has_thoughts: &mut bool) -> Option<()> {
     delta.object(|key, value| match key {
-        // Providers have two names for reasoning text.
-        b"content" | b"refusal" | b"reasoning_content" | b"reasoning" => {
+        b"content" | b"refusal" => {
             text.add(value.text_size()?);
+            Some(())
+        }
+        // Providers have two names for it.
+        b"reasoning_content" | b"reasoning" => {
+            let thought = value.text_size()?;
+            *has_thoughts |= !thought.is_empty();
+            text.add(thought);
             Some(())
         }
         b"tool_calls" => value.array(|call| read_tool_call(call, text)),
@@ -558,6 +572,7 @@ impl Tally for ChatTally {
         }
         let Some(chunk) = Chunk::read(data) else { return EventAction::Keep };
         self.known.failed |= chunk.has_error;
+        self.known.has_thoughts |= chunk.has_thoughts;
         self.known.service_tier = chunk.service_tier.or(self.known.service_tier);
         self.ended |= chunk.finishes || chunk.has_error;
         self.known.show(chunk.shown);

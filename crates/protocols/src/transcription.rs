@@ -260,10 +260,10 @@ impl Call for HeardCall {
         &self.terms
     }
 
-    /// All of it was heard before the first word comes. Of a stream that bills tokens, only the upstream
-    /// knows how many there were of sound.
+    /// All of it was heard before the first word comes, and what was written is seen. A stream that its
+    /// customer leaves is read on nevertheless: its end has the upstream's own figures.
     fn is_all_shown(&self) -> bool {
-        !self.terms.stream || !self.billed.tokens
+        !self.terms.stream
     }
 
     /// Sound has a price of its own.

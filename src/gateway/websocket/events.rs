@@ -2,6 +2,7 @@
 //! next turn goes on from.
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 
 use crate::error::{ErrorKind, GatewayError};
@@ -106,6 +107,20 @@ fn note(data: &[u8], output: &mut Option<Vec<Bytes>>, end: &mut Option<End>) {
     }
 }
 
+/// The message that says what the gateway's own headers say of an answer: what was left out of the request,
+/// and which model has served it; `None` where they say nothing. Clients pass over types that they do not
+/// know.
+pub(super) fn beside(headers: &HeaderMap) -> Option<Bytes> {
+    let is_own = |name: &HeaderName| name.as_str().starts_with("x-tollgate-");
+    let own: serde_json::Map<String, Value> = headers
+        .iter()
+        .filter(|(name, _)| is_own(name))
+        .filter_map(|(name, value)| Some((name.to_string(), json!(value.to_str().ok()?))))
+        .collect();
+    let event = || json!({"type": "tollgate.headers", "headers": own}).to_string().into();
+    (!own.is_empty()).then(event)
+}
+
 /// The messages that answer a warm-up: a response with this id that has nothing in it and cost nothing.
 pub(super) fn warmed_up(id: &str) -> [Bytes; 2] {
     let response = |status: &str, usage: Value| json!({"id": id, "object": "response", "status": status, "output": [], "usage": usage});
@@ -161,6 +176,19 @@ mod tests {
             assert_eq!(output, [&b"{\"type\":\"message\", \"id\":\"msg_1\"}"[..]]);
             assert_eq!(turn.len(), output[0].len());
         }
+    }
+
+    #[test]
+    fn what_headers_say_over_http_is_a_message() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-request-id", "req_1".parse().expect("a value"));
+        assert_eq!(beside(&headers), None);
+        headers.insert("x-tollgate-left-out", "top_k, seed".parse().expect("a value"));
+        let event: Value =
+            serde_json::from_slice(&beside(&headers).expect("a message")).expect("JSON");
+        let expected =
+            json!({"type": "tollgate.headers", "headers": {"x-tollgate-left-out": "top_k, seed"}});
+        assert_eq!(event, expected);
     }
 
     #[test]

@@ -177,6 +177,9 @@ impl Turns<'_> {
             Ok(reply) => reply,
             Err(error) => return connection.send(refusal(&error)).await,
         };
+        if let Some(told) = events::beside(&reply.headers) {
+            connection.send(told).await?;
+        }
         if reply.status != 200 || is_json(&reply.headers) {
             return whole(connection, reply).await;
         }

@@ -141,6 +141,7 @@ fn odd_ids_keep_a_call_and_its_result_together() {
                 id: id.to_owned(),
                 name: "weather".into(),
                 input: "{}".into(),
+                ..super::wire::Called::default()
             };
             customer.add_result(&mut body, &called);
             let answer = call(&gateway, customer, &body);

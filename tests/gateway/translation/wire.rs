@@ -30,7 +30,7 @@ pub(super) struct Called {
     pub(super) name: String,
     pub(super) input: String,
     /// What stands before it, or at it, and goes back with it: the signature of its maker.
-    sealed: Vec<Value>,
+    pub(super) sealed: Vec<Value>,
 }
 
 /// Usage in disjoint kinds.

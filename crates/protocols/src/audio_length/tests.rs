@@ -207,7 +207,8 @@ fn file() -> impl Strategy<Value = (Vec<u8>, u128)> {
 
 proptest! {
     #[test]
-    fn no_file_is_longer_than_its_bound((file, truth) in file()) {
+    fn no_file_is_longer_than_its_bound(made in file()) {
+        let (file, truth) = made;
         let (_, length) = longest(&file).expect("a file without faults");
         prop_assert!(length.nanoseconds >= truth, "{} < {truth}", length.nanoseconds);
         prop_assert!(length.nanoseconds <= truth + truth / 3 + NANOS / 4, "nor much shorter");
@@ -215,7 +216,8 @@ proptest! {
 
     /// What is damaged is refused, or still bounded by the parts of it that are whole.
     #[test]
-    fn no_damage_is_fatal((mut file, _) in file(), at in any::<usize>(), byte in any::<u8>(), cut in any::<usize>()) {
+    fn no_damage_is_fatal(made in file(), at in any::<usize>(), byte in any::<u8>(), cut in any::<usize>()) {
+        let (mut file, _) = made;
         let place = at % file.len();
         file[place] = byte;
         let _found = longest(&file);

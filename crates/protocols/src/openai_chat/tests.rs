@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::limits::Pass;
+use crate::limits::{Pass, Priced};
 use crate::offer::TOOLS_TOKENS_MAX;
 use crate::pieces;
 
@@ -400,5 +400,49 @@ fn what_an_upstream_says_that_an_answer_costs_is_read() {
         let report = WireChatUsage::report(usage.as_bytes()).expect(usage);
         assert_eq!(report.cost, nano.map(Nanousd::new), "{usage}");
         assert_eq!((report.usage.input_tokens, report.usage.output_tokens), (5, 1), "{usage}");
+    }
+}
+
+/// Of a model that thinks unasked and reports no tokens of it, what it shows tells.
+#[test]
+fn thoughts_that_are_shown_decide_on_the_price_where_no_tokens_of_them_are_reported() {
+    let priced = Priced { thinking: true, ..Priced::default() };
+    let limits = ModelLimits {
+        input_tokens_max: 1000,
+        output_tokens_max: 100,
+        priced,
+        ..ModelLimits::default()
+    };
+    let request = br#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+    let body = Object::parse(request).expect("JSON");
+    let call = OpenaiChat.read(&Request::Json(body), &limits).expect("valid");
+    let thinks = |message: &str, details: &str, framing: Framing, size: usize| {
+        let usage = format!(r#"{{"prompt_tokens":5,"completion_tokens":9{details}}}"#);
+        let answer = match framing {
+            Framing::Sse => format!(
+                "data: {{\"choices\":[{{\"delta\":{message},\"finish_reason\":\"stop\"}}]}}\n\n\
+                 data: {{\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]\n\n"
+            ),
+            _ => format!(r#"{{"id":"c","choices":[{{"message":{message}}}],"usage":{usage}}}"#),
+        };
+        let (_, meter) = pieces::relay(call.meter(framing), &answer, size);
+        meter.served().thinking
+    };
+    let told =
+        |tokens: u64| format!(r#","completion_tokens_details":{{"reasoning_tokens":{tokens}}}"#);
+    for (message, details, expected) in [
+        (r#"{"reasoning_content":"well","content":"x"}"#, String::new(), Some(true)),
+        (r#"{"content":"x", "reasoning" : "\u0077ell"}"#, String::new(), Some(true)),
+        (r#"{"reasoning_content":"","reasoning":null,"content":"x"}"#, String::new(), None),
+        (r#"{"content":"{\"reasoning_content\":\"no\"}"}"#, String::new(), None),
+        (r#"{"content":"x"}"#, told(7), Some(true)),
+        (r#"{"reasoning_content":"well","content":"x"}"#, told(0), Some(false)),
+    ] {
+        for framing in [Framing::Json, Framing::Sse] {
+            for size in [1, 7, 1000] {
+                let found = thinks(message, &details, framing, size);
+                assert_eq!(found, expected, "{message} {details} {framing:?} by {size}");
+            }
+        }
     }
 }

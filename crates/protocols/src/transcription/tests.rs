@@ -277,7 +277,7 @@ fn a_stream_is_metered_word_by_word_and_charged_as_its_end_says() {
     assert_eq!(meter.measure(), (used, UsageSource::Upstream));
     assert!(meter.is_complete());
     let call = read(&fields(9, &stream), &by_seconds()).expect("valid");
-    assert!(call.is_all_shown(), "seconds are known before the first word");
+    assert!(!call.is_all_shown(), "its end has the upstream's own figures");
     let mut meter = call.meter(Framing::Sse);
     let _relayed = meter.relay(Bytes::from_static(b"data: {\"error\":{\"message\":\"no\"}}\n\n"));
     assert!(meter.has_failed() && meter.is_complete() && meter.relayed() == Usage::ZERO);

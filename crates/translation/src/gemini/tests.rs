@@ -171,6 +171,7 @@ fn models_are_told_to_think_as_they_take_it() {
         (ThinkingStyle::Effort, high, json!({"includeThoughts": true, "thinkingLevel": "high"})),
         (ThinkingStyle::Effort, Adaptive, json!({"includeThoughts": true})),
         (ThinkingStyle::Effort, Off, Value::Null),
+        (ThinkingStyle::None, high, Value::Null),
         (ThinkingStyle::Budget, Off, json!({"thinkingBudget": 0})),
         (ThinkingStyle::Budget, Adaptive, json!({"includeThoughts": true, "thinkingBudget": -1})),
         (

@@ -172,12 +172,16 @@ impl ContentSettings<'_> {
     }
 
     /// Models since Gemini 3 are told a level, and cannot be told to think nothing; those before it a
-    /// budget.
+    /// budget. One that is told neither is none of Gemini's that think.
     fn thinking(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
-        let is_leveled = self.target.thinking == ThinkingStyle::Effort;
-        if is_leveled && thinking == Thinking::Off {
-            return self.drop_hint("thinking");
-        }
+        let is_leveled = match self.target.thinking {
+            ThinkingStyle::Effort if thinking == Thinking::Off => {
+                return self.drop_hint("thinking");
+            }
+            ThinkingStyle::None => return self.drop_hint("thinking"),
+            ThinkingStyle::Effort => true,
+            ThinkingStyle::Budget => false,
+        };
         self.members.key(self.out, "thinkingConfig");
         let mut config = Members::object(self.out);
         if thinking != Thinking::Off {
