@@ -56,6 +56,7 @@ mod stored;
 pub mod limits;
 mod metering;
 mod counts;
+mod base_resp;
 pub mod sse;
 pub mod task;
 mod media_url;
