@@ -264,6 +264,7 @@ impl Call for BridgedCall {
                 customers,
                 upstreams,
                 is_translated: false,
+                refusal: None,
             }),
             Framing::Sse => Box::new(BridgedStream {
                 inner,
@@ -329,6 +330,8 @@ struct BridgedDocument {
     customers: &'static dyn Translate,
     upstreams: &'static dyn Translate,
     is_translated: bool,
+    /// What the upstream said in the place of an answer.
+    refusal: Option<UpstreamFailure>,
 }
 
 impl Meter for BridgedDocument {
@@ -346,6 +349,10 @@ impl Meter for BridgedDocument {
             return Bytes::new();
         }
         let Ok(answer) = self.upstreams.read_answer(&text) else { return Bytes::new() };
+        if let Some(AnswerPart::Error(failure)) = answer.last() {
+            self.refusal = Some(failure.clone());
+            return Bytes::new();
+        }
         let answer: Vec<AnswerPart<'_>> =
             answer.into_iter().map(|piece| metered(piece, self.inner.as_ref())).collect();
         self.is_translated = true;
@@ -358,6 +365,10 @@ impl Meter for BridgedDocument {
 
     fn has_failed(&self) -> bool {
         self.inner.has_failed()
+    }
+
+    fn refusal(&self) -> Option<GatewayError> {
+        self.refusal.clone().map(in_our_words)
     }
 
     fn held_bytes(&self) -> usize {

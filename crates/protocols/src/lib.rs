@@ -414,6 +414,12 @@ pub trait Meter: Send + Sync {
         false
     }
 
+    /// What the upstream said in the place of an answer, with a good status, where the customer reads it
+    /// as a refusal in their own dialect.
+    fn refusal(&self) -> Option<GatewayError> {
+        None
+    }
+
     /// Bytes of the response that are held back, until the end or until more has come.
     fn held_bytes(&self) -> usize {
         0

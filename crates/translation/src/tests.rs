@@ -13,6 +13,8 @@ use crate::part::{
 use crate::seal::{self, Maker};
 use crate::{Chat, Messages, Responses};
 
+mod providers;
+
 const DIALECTS: [&dyn Dialect; 3] = [&Chat, &Messages, &Responses];
 
 fn target() -> TranslationTarget {
@@ -657,7 +659,7 @@ fn imitators_of_chat_completions_lose_nothing() {
                 chunk(json!({"reasoning_content": "b"}), Value::Null),
                 chunk(json!({"content": "c"}), json!("stop")),
             ],
-            vec!["thought ab", "Seal(\"tg1.c.\")", "text c", "Stop(Done)"],
+            vec!["thought ab", "Seal(\"tg1.c.reasoning\")", "text c", "Stop(Done)"],
         ),
         (
             "whole calls that are all numbered 0",
@@ -689,7 +691,7 @@ fn imitators_of_chat_completions_lose_nothing() {
                     {"type": "text", "text": "b"}]}),
                 json!("stop"),
             )],
-            vec!["thought a", "Seal(\"tg1.c.\")", "text b", "Stop(Done)"],
+            vec!["thought a", "Seal(\"tg1.c.blocks\")", "text b", "Stop(Done)"],
         ),
     ];
     for (what, chunks, expected) in rows {
