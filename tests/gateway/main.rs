@@ -24,6 +24,7 @@ mod moderations;
 mod money;
 mod odd_upstreams;
 mod overload;
+mod recipes;
 mod relay;
 mod rerank;
 mod responses;

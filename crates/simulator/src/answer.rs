@@ -99,7 +99,15 @@ impl Answer {
         behaviour: &Behaviour,
     ) -> Self {
         let code = behaviour.error_code.as_deref();
-        Self::with_error(status, &envelope.error(status, code, message), behaviour)
+        let own = behaviour.provider.refusal(status, code, message);
+        let Some(own) = own.filter(|_| envelope == Envelope::Openai) else {
+            return Self::with_error(status, &envelope.error(status, code, message), behaviour);
+        };
+        Self {
+            content_type: own.content_type,
+            steps: vec![BodyStep::Write(own.text.into())],
+            ..Self::with_error(own.status, &Value::Null, behaviour)
+        }
     }
 
     /// An error with a body of the caller's.
