@@ -125,7 +125,7 @@ fn models_are_in_one_of_two_files() {
     fs::remove_file(&models).expect("removed");
     let routes = file("routes.yaml", &wrong);
     let output = check(&routes, &[]);
-    let line = wrong.lines().position(|line| line.contains("perhaps")).expect("the line") + 1;
+    let line = wrong.lines().position(|line| line == "    free: perhaps").expect("the line") + 1;
     assert!(said(&output).contains(&format!("routes.yaml:{line}:")), "{}", said(&output));
 
     let routes = file("routes.yaml", upstreams);
