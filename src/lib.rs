@@ -21,6 +21,7 @@ pub use tollgate_ledger as ledger;
 // What it is told, and what it tells.
 use tollgate_catalogue as catalogue;
 pub use tollgate_config as config;
+pub use tollgate_credentials as credentials;
 use tollgate_reconcile as reconcile;
 pub mod reload;
 mod web;

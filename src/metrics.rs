@@ -23,6 +23,7 @@ use crate::request_log;
 
 mod configuration;
 mod cost;
+mod credentials;
 mod fleet;
 mod keeping;
 mod load;
@@ -36,6 +37,8 @@ mod upstreams;
 
 use configuration::ConfigurationFigures;
 use cost::CostMetrics;
+pub use credentials::CredentialFigures;
+use credentials::CredentialMetrics;
 use fleet::FleetMetrics;
 use keeping::KeepingMetrics;
 use load::Load;
@@ -78,6 +81,7 @@ pub struct Metrics {
     commit_duration: Histogram,
     keeping: KeepingMetrics,
     costs: CostMetrics,
+    credentials: CredentialMetrics,
     commit_records: Histogram,
     certificates: IntGaugeVec,
     configuration: ConfigurationFigures,
@@ -152,6 +156,7 @@ impl Metrics {
             rate_limited: rate_limited(r),
             keeping: KeepingMetrics::new(r),
             costs: CostMetrics::new(r),
+            credentials: CredentialMetrics::new(r),
             commit_duration: histogram(
                 r,
                 "tollgate_journal_commit_duration_seconds",

@@ -3,44 +3,63 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use tollgate_outbound::{CONNECT_TIMEOUT, client};
+use tollgate_outbound::{CONNECT_TIMEOUT, FormClient, client};
 pub use tollgate_outbound::{OutboundError, OutboundResponse};
 use url::Url;
 
-use crate::config::snapshot::{Upstream, WebhookHost};
+use crate::config::snapshot::{Credential, CredentialKind, Upstream, WebhookHost};
+use crate::credentials::{Credentials, Token, Unavailable, UnsignedRequest};
+use crate::ids::AccountId;
+use crate::metrics::Metrics;
 use crate::public_url;
 
 /// The longest silence of such a machine.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The clients for such calls. Cheap to clone.
+/// The clients for such calls, and what upstreams are shown that the gateway signs in to. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Outbound {
     /// For addresses that the operator has configured.
     configured: Client,
     /// For URLs that come from outside: they lead to public addresses only.
     public: Client,
+    /// What was issued for the operator's credentials, for these calls and for those that are relayed.
+    pub credentials: Arc<Credentials>,
+}
+
+/// What shows an upstream who asks.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// The headers that are sent for it.
+    pub headers: Vec<(&'static str, String)>,
+    /// The token in them, if there is one.
+    pub token: Option<Token>,
 }
 
 impl Outbound {
-    /// Clients without any connection yet.
+    /// Clients without any connection yet; `metrics` counts the calls to those that issue tokens.
     ///
     /// # Errors
     /// When TLS cannot be spoken at all.
-    pub fn new() -> anyhow::Result<Self> {
+    pub fn new(metrics: &Arc<Metrics>) -> anyhow::Result<Self> {
         let configured = client()?.build()?;
         // Each of a customer's receivers may have a name of its own: connections that are kept for the
         // next one would be as many as they like.
         let public = client()?.pool_max_idle_per_host(0);
         let public = public.https_only(true).dns_resolver(PublicOnly).build()?;
-        Ok(Self { configured, public })
+        let metrics = Arc::clone(metrics);
+        let observer =
+            move |upstream: &str, outcome| metrics.credential_refreshed(upstream, outcome);
+        let credentials = Arc::new(Credentials::new(FormClient::new()?, Arc::new(observer)));
+        Ok(Self { configured, public, credentials })
     }
 
     /// Sends a JSON request to an upstream, and waits for the head of its answer.
@@ -69,11 +88,53 @@ impl Outbound {
         &self,
         upstream: &Upstream,
         path: &str,
-        credential: Option<(&'static str, String)>,
+        credential: Vec<(&'static str, String)>,
+    ) -> Result<OutboundResponse, OutboundError> {
+        self.ask(Method::GET, upstream, path, credential).await
+    }
+
+    /// What shows an upstream who asks, in a request without a body: with one of its credentials, for an
+    /// account's sake. It may have to be fetched.
+    ///
+    /// # Errors
+    /// The gateway signs in to the upstream, and cannot now.
+    pub async fn show(
+        &self,
+        upstream: &Upstream,
+        credential: Option<&Credential>,
+        account: AccountId,
+        (method, path): (&Method, &str),
+    ) -> Result<Shown, Unavailable> {
+        let auth = match credential.map(|credential| &credential.kind) {
+            None => return Ok(Shown::default()),
+            Some(CredentialKind::Key(key)) => {
+                let headers = vec![upstream.key_header(key.expose())];
+                return Ok(Shown { headers, token: None });
+            }
+            Some(CredentialKind::Auth(auth)) => auth,
+        };
+        let token = self.credentials.token(auth, account).await?;
+        let (method, authority) = (method.as_str(), upstream.authority.as_str());
+        let signed = token.headers(&UnsignedRequest { method, authority, path, body: &[] });
+        let mut headers = signed.more;
+        headers.push(("authorization", signed.authorization));
+        Ok(Shown { headers, token: Some(token) })
+    }
+
+    /// Sends an upstream a request without a body, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub async fn ask(
+        &self,
+        method: Method,
+        upstream: &Upstream,
+        path: &str,
+        credential: Vec<(&'static str, String)>,
     ) -> Result<OutboundResponse, OutboundError> {
         let url = format!("{}{path}", origin(upstream));
-        let mut call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
-        if let Some((name, value)) = credential {
+        let mut call = self.configured.request(method, url).header(ACCEPT_ENCODING, "identity");
+        for (name, value) in credential {
             call = call.header(name, value);
         }
         let timeouts = &upstream.timeouts;

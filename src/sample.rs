@@ -13,6 +13,7 @@ pub(crate) fn upstream() -> Upstream {
     Upstream {
         name: "a".to_owned(),
         dialect: Dialect::Openai,
+        azure: None,
         tls: false,
         host: "127.0.0.1".to_owned(),
         port: 1,

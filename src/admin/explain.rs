@@ -31,6 +31,8 @@ pub(super) struct ExplainQuery {
 pub(super) struct Explained {
     pub(super) model: String,
     pub(super) operations: Vec<&'static str>,
+    /// Operations whose requests are translated for its upstreams.
+    pub(super) translated: Vec<&'static str>,
     /// Why the key would not get so far.
     pub(super) refused: Option<&'static str>,
     pub(super) affinity: &'static str,
@@ -108,6 +110,7 @@ pub(super) fn explain(state: &AdminState, asked: &ExplainQuery) -> ApiResult<Exp
     Ok(Explained {
         model: model.id.to_string(),
         operations: model.operations.iter().map(|one| one.as_str()).collect(),
+        translated: model.translated.iter().map(|one| one.as_str()).collect(),
         refused: refusal,
         affinity: snapshot.balancing.affinity.as_str(),
         targets: targets(model),

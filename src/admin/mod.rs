@@ -49,6 +49,7 @@ use axum::middleware::{from_fn_with_state, map_response};
 
 use crate::balance::Balancer;
 use crate::config::ConfigHandle;
+use crate::credentials::Credentials;
 use crate::ledger::{Actor, Ledger};
 use crate::metrics::Metrics;
 use crate::password::Passwords;
@@ -76,6 +77,8 @@ pub struct AdminState {
     pub config: Arc<ConfigHandle>,
     /// How the targets are doing.
     pub balancer: Arc<Balancer>,
+    /// What was issued for the operator's credentials.
+    pub credentials: Arc<Credentials>,
     /// Whether the gateway wants requests, as `/readyz` says.
     pub readiness: Arc<Readiness>,
     /// The bearer token of everything under `/admin/`, and of the operator `admin`.

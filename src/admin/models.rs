@@ -26,6 +26,8 @@ struct ModelView {
     id: String,
     owned_by: String,
     operations: Vec<&'static str>,
+    /// Operations whose requests are translated for its upstreams.
+    translated: Vec<&'static str>,
     /// Where it is served, best first.
     targets: Vec<ModelTarget>,
     prices: PricesView,
@@ -119,6 +121,7 @@ impl ModelView {
             id: model.id.to_string(),
             owned_by: model.owned_by.clone(),
             operations: model.operations.iter().map(|one| one.as_str()).collect(),
+            translated: model.translated.iter().map(|one| one.as_str()).collect(),
             targets: model.targets.iter().map(|target| ModelTarget::from_config(target)).collect(),
             prices: PricesView::from_prices(&model.prices.list.base),
             price_version: pricing::version(model, &model.prices),

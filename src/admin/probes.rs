@@ -98,6 +98,7 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counte
         let open_tasks = state.tasks.open();
         let (upstreams, circuits) = upstreams::figures(&state);
         state.metrics.show_targets(&upstreams, &circuits);
+        state.metrics.show_credentials(&upstreams::credential_figures(&state));
         let projection = state.ledger.projection_state();
         let ledger =
             LedgerFigures { open_holds, open_tasks, debt, written_off, losses, projection };

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::AdminState;
 use super::value::Time;
 use crate::balance::{Channel, CircuitStanding as Standing};
-use crate::config::snapshot::{Model, Snapshot, Target};
-use crate::metrics::{CircuitFigures, UpstreamFigures};
+use crate::config::snapshot::{Credential, Model, Snapshot, Target};
+use crate::metrics::{CircuitFigures, CredentialFigures, UpstreamFigures};
 
 /// Every upstream, by its name.
 #[derive(Serialize, JsonSchema)]
@@ -53,6 +53,8 @@ pub(super) struct TargetView {
     /// Accounts that get no calls because their own failed, of those that called last.
     pub(super) accounts_shut_out: usize,
     pub(super) in_flight: u32,
+    /// How much longer the token is used that was issued last for the credential; absent where none is.
+    pub(super) token_seconds: Option<u64>,
     pub(super) last_failure: Option<LastFailure>,
 }
 
@@ -92,12 +94,15 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
         let targets = targets_at(&snapshot, name)
             .flat_map(|(model, target)| {
                 let channels = table.channels(target).iter();
-                channels.map(|channel| shown(&snapshot, model, target, channel, now))
+                channels.map(|channel| {
+                    let view = shown(&snapshot, model, target, channel, now);
+                    TargetView { token_seconds: token_seconds(state, channel), ..view }
+                })
             })
             .collect();
         Some(UpstreamView {
             name: name.clone(),
-            protocol: upstream.dialect.as_str(),
+            protocol: upstream.protocol(),
             authority: upstream.authority.to_string(),
             healthy: known.is_healthy(),
             in_flight: known.in_flight(),
@@ -106,6 +111,23 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
         })
     };
     UpstreamsView { upstreams: names.into_iter().filter_map(one).collect() }
+}
+
+/// How long the tokens last with which the gateway signs in, as metrics name them.
+pub(super) fn credential_figures(state: &AdminState) -> Vec<CredentialFigures> {
+    let snapshot = state.config.load();
+    let all = snapshot.upstreams.values().flat_map(|upstream| {
+        let auths = upstream.credentials.iter().filter_map(Credential::auth);
+        auths.filter(|auth| auth.is_issued()).map(|auth| {
+            let left = state.credentials.standing(auth).and_then(|standing| standing.left);
+            CredentialFigures {
+                upstream: auth.upstream.clone(),
+                credential: auth.credential.clone(),
+                left_seconds: i64::try_from(left.unwrap_or_default().as_secs()).unwrap_or(i64::MAX),
+            }
+        })
+    });
+    all.collect()
 }
 
 /// The states of circuits, as metrics name them.
@@ -151,6 +173,12 @@ fn credential(channel: &Channel) -> &str {
     channel.credential.as_ref().map_or("", |credential| &credential.name)
 }
 
+/// How much longer the token is used that was issued last for a channel's credential.
+fn token_seconds(state: &AdminState, channel: &Channel) -> Option<u64> {
+    let auth = channel.credential.as_ref()?.auth()?;
+    Some(state.credentials.standing(auth)?.left?.as_secs())
+}
+
 fn shown(
     snapshot: &Snapshot,
     model: &Model,
@@ -182,6 +210,7 @@ fn shown(
         share,
         accounts_shut_out: channel.accounts_shut_out(now, &snapshot.balancing.circuit),
         in_flight: channel.in_flight(),
+        token_seconds: None,
         last_failure,
     }
 }

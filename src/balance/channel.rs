@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tollgate_options::auth::Auth;
 
 use super::choose::View;
 use super::circuit::{Change, Circuit, CircuitStanding, Probe, Verdict};
 use super::stored::Home;
 use crate::clock::UnixMs;
 use crate::config::snapshot::{CircuitRules, Credential, Target};
+use crate::credentials::Token;
 
 /// What came of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +201,9 @@ pub struct Candidate {
     pub rank: usize,
     /// Whether another try came before.
     pub is_retry: bool,
+    /// What the upstream is shown, where the gateway signs in to it: it is there before a request is
+    /// written.
+    pub token: Option<Token>,
     pub(super) slot: usize,
     /// Whose call it is.
     account: u64,
@@ -221,13 +226,20 @@ impl Candidate {
         let probes = [begin(&channel.circuit), begin(&channel.account)];
         channel.in_flight.fetch_add(1, Ordering::Relaxed);
         channel.upstream.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self { target, channel, rank, is_retry, slot, account, rules, probes }
+        let token = None;
+        Self { target, channel, rank, is_retry, token, slot, account, rules, probes }
     }
 
     /// The name of the credential; empty where the upstream has only one.
     #[must_use]
     pub fn credential_name(&self) -> &str {
         self.channel.credential.as_ref().map_or("", |credential| &credential.name)
+    }
+
+    /// How the gateway signs in to the upstream; `None` where that takes a key, or nothing.
+    #[must_use]
+    pub fn auth(&self) -> Option<&Arc<Auth>> {
+        self.channel.credential.as_ref()?.auth()
     }
 
     /// The name of the upstream, and of the credential behind a slash where it has one.

@@ -48,7 +48,7 @@ pub use stored::{Home, Keeper};
 use unknown::UnknownNames;
 pub use ways::Way;
 
-use crate::config::snapshot::{Credential, Snapshot, Target};
+use crate::config::snapshot::{Credential, CredentialKind, Snapshot, Target, Upstream};
 
 /// The state of all targets of a gateway. It outlives reloads for what stays the same.
 #[derive(Debug)]
@@ -68,6 +68,15 @@ pub struct CandidateQuery<'a> {
     pub name: Option<&'a str>,
     /// Where that is kept which the request refers to.
     pub home: Option<Home>,
+}
+
+/// Where an upstream keeps something, and how it is asked for that.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Who keeps it.
+    pub upstream: Arc<Upstream>,
+    /// The credential with which it was made; `None` for an upstream that asks for none.
+    pub credential: Option<Credential>,
 }
 
 /// The state of the targets of one configuration.
@@ -118,6 +127,20 @@ impl Balancer {
     #[must_use]
     pub fn home(&self, account: u64, id: &str) -> Option<Home> {
         self.stored.home(account, id, Instant::now())
+    }
+
+    /// The upstream and the credential that are this home in the configuration `snapshot`; `None` where
+    /// they are not configured any more.
+    #[must_use]
+    pub fn keeps(&self, snapshot: &Arc<Snapshot>, home: Home) -> Option<Kept> {
+        let table = self.table(snapshot);
+        let mut targets = snapshot.models.iter().flat_map(|model| &model.targets);
+        targets.find_map(|target| {
+            let mut channels = table.channels(target).iter();
+            let channel = channels.find(|channel| channel.home == home)?;
+            let credential = channel.credential.clone();
+            Some(Kept { upstream: Arc::clone(&target.upstream), credential })
+        })
     }
 
     /// What a request may try of `targets`, which come with the ranks of their models: those of a
@@ -238,7 +261,10 @@ impl Table {
 
 fn hash(credential: &Credential) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&credential.name, credential.secret.expose()).hash(&mut hasher);
+    match &credential.kind {
+        CredentialKind::Key(key) => (&credential.name, key.expose()).hash(&mut hasher),
+        CredentialKind::Auth(auth) => (&credential.name, auth.id()).hash(&mut hasher),
+    }
     hasher.finish()
 }
 

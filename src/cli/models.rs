@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -11,6 +12,7 @@ use super::files::Files;
 use super::serve;
 use crate::catalogue::{self, LIST_BYTES_MAX, NamedCatalogue, OwnModel, OwnTarget};
 use crate::config::{self, TypedModel};
+use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 
 /// The exit code when something differs; that of `diff`.
@@ -128,7 +130,7 @@ fn list_bytes(from: &str) -> anyhow::Result<Vec<u8>> {
 fn fetched(url: &str) -> anyhow::Result<Vec<u8>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let answer = Outbound::new()?.fetch_named(url).await?;
+        let answer = Outbound::new(&Arc::new(Metrics::new()))?.fetch_named(url).await?;
         let status = answer.status();
         if status != 200 {
             bail!("it answers with status {status}");

@@ -83,6 +83,10 @@ fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
         all.iter().map(text).collect::<Vec<_>>().join(", ")
     };
     writeln!(out, "{}: {}", text(&answer["model"]), words(&answer["operations"]))?;
+    let translated = words(&answer["translated"]);
+    if !translated.is_empty() {
+        writeln!(out, "translated: {translated}")?;
+    }
     if let Some(refused) = answer["refused"].as_str() {
         writeln!(out, "refused: {refused}")?;
     }

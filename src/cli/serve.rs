@@ -240,7 +240,8 @@ async fn serve(
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
     let readiness = Arc::new(Readiness::default());
     let (stop, stopped) = watch::channel(false);
-    let outbound = Outbound::new().context("cannot prepare calls to upstreams")?;
+    let outbound = Outbound::new(&metrics).context("cannot prepare calls to upstreams")?;
+    let credentials = Arc::clone(&outbound.credentials);
     let tasks = start_tasks(&handle, &ledger, &outbound, &metrics, &requests)?;
     let passwords = Passwords::default();
     let parts =
@@ -255,6 +256,7 @@ async fn serve(
         requests: Arc::clone(&requests),
         config: Arc::clone(&handle),
         balancer,
+        credentials,
         readiness: Arc::clone(&readiness),
         token: admin_token.clone(),
         passwords,

@@ -220,6 +220,7 @@ pub(super) const UPSTREAMS: Sheet = Sheet {
         ("priority", "/priority", Figure),
         ("weight", "/weight", Figure),
         ("in flight", "/in_flight", Figure),
+        ("token s", "/token_seconds", Figure),
         ("last failure", "/last_failure/outcome", Text),
         ("at", "/last_failure/at", Text),
     ],

@@ -41,10 +41,12 @@ pub(super) fn path_of(config: &Snapshot, operation: Operation) -> Option<&str> {
     routes.find(|route| route.operation == operation).map(|route| route.path.as_str())
 }
 
-/// The first model that does it, in the order of `models.yaml`.
+/// The first model that does it, in the order of `models.yaml`: better one whose upstream is asked as the
+/// customer asks than one that is translated.
 fn model_of(config: &Snapshot, operation: Operation) -> Option<&str> {
-    let mut models = config.models.iter().filter(|model| !model.is_wildcard());
-    models.find(|model| model.operations.contains(&operation)).map(|model| &*model.id)
+    let named = || config.models.iter().filter(|model| !model.is_wildcard());
+    let speaks = named().find(|model| model.operations.contains(&operation));
+    speaks.or_else(|| named().find(|model| model.serves(operation))).map(|model| &*model.id)
 }
 
 fn curl(url: &str, key: &str, model: &str) -> String {

@@ -7,6 +7,7 @@
 //! | `local` | what is answered without an upstream, and services below paths of their own |
 //! | `call` | what asks upstreams |
 //! | `answer` | what goes to the customer: headers, bodies, errors |
+//! | `websocket` | turns over one connection, each of which is a request of its own |
 
 mod chunk_scan;
 mod patience;
@@ -15,6 +16,7 @@ mod receive;
 mod local;
 mod call;
 mod answer;
+mod websocket;
 mod proxy;
 mod exchange;
 mod record;

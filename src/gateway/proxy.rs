@@ -87,6 +87,9 @@ pub struct Gateway {
     pub(super) balancer: Arc<Balancer>,
     pub(super) limits: Arc<Limits>,
     pub(super) hosted: Arc<[Hosted]>,
+    /// The way to the gateway from a connection that has one request after the other; it leads nowhere
+    /// for those that come that way.
+    pub(super) inward: Inward,
     pub(super) deadline: Arc<Deadline>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) upstreams: Arc<Upstreams>,
@@ -129,13 +132,14 @@ impl Gateway {
             balancer,
             limits,
             hosted: Arc::default(),
+            inward: Inward::default(),
             deadline: Arc::clone(&deadline),
             addresses: Arc::default(),
             upstreams: Arc::new(Upstreams::new(connectors, descriptors.idle_upstream)),
             open: Arc::new(open),
         };
         inward.lead_to(inner.clone(), deadline);
-        Self { hosted: hosted.into(), ..inner }
+        Self { hosted: hosted.into(), inward, ..inner }
     }
 
     /// The gateway behind a listener. `h2c` says whether HTTP/2 is spoken without TLS.

@@ -34,7 +34,7 @@ pub(super) async fn models(
     let mut models = Vec::new();
     for usable in usable(&caller.snapshot, &caller.key, &Operation::ALL) {
         let operations: Vec<&str> =
-            usable.model.operations.iter().map(|operation| operation.as_str()).collect();
+            usable.model.served().map(|operation| operation.as_str()).collect();
         lines.push_str(&format!("{}: {}\n", usable.name, operations.join(", ")));
         models.push(json!({
             "id": usable.name,

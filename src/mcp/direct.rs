@@ -152,3 +152,61 @@ fn answered(id: RequestId, result: CallToolResult) -> HttpAnswer {
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     answer
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The call of a tool with what a client says of itself, and the headers that say the same.
+    fn call_of(version: &'static str) -> (HeaderMap, Value) {
+        let headers = [(VERSION, version), (METHOD, TOOLS_CALL), (NAME, "chat")];
+        let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": TOOLS_CALL, "params": {
+            "name": "chat",
+            "arguments": {"model": "m", "prompt": "Hi"},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": version,
+                "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+            },
+        }});
+        (HeaderMap::from_iter(headers), message)
+    }
+
+    fn is_direct(headers: &HeaderMap, message: &Value) -> bool {
+        read(headers, message.to_string().as_bytes()).is_some()
+    }
+
+    #[test]
+    fn the_usual_call_is_answered_without_the_library() {
+        let (headers, message) = call_of("2026-07-28");
+        assert!(is_direct(&headers, &message));
+        let earlier = json!({"jsonrpc": "2.0", "id": "a", "method": TOOLS_CALL,
+            "params": {"name": "get_balance"}});
+        assert!(is_direct(&HeaderMap::new(), &earlier));
+    }
+
+    #[test]
+    fn what_is_not_exactly_a_call_is_left_to_the_library() {
+        let (headers, message) = call_of("2026-07-28");
+        for (path, value) in [
+            ("/method", json!("tools/list")),
+            ("/params/name", json!("nothing")),
+            ("/params/_meta/progressToken", json!(1)),
+            ("/params/task", json!({})),
+            ("/jsonrpc", json!("1.0")),
+        ] {
+            let mut message = message.clone();
+            let (parent, name) = path.rsplit_once('/').expect("a member");
+            message.pointer_mut(parent).expect("an object")[name] = value;
+            assert!(!is_direct(&headers, &message), "{path}");
+        }
+        for name in [VERSION, METHOD, NAME] {
+            let mut headers = headers.clone();
+            headers.remove(&name);
+            assert!(!is_direct(&headers, &message), "{name}");
+        }
+    }
+}

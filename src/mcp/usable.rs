@@ -23,9 +23,7 @@ pub(super) fn usable<'a>(
     let has_path =
         |operation: &Operation| snapshot.routes.iter().any(|route| route.operation == *operation);
     let does = |model: &Model| {
-        operations
-            .iter()
-            .any(|operation| model.operations.contains(operation) && has_path(operation))
+        operations.iter().any(|operation| model.serves(*operation) && has_path(operation))
     };
     let mut found = Vec::new();
     for model in snapshot.models.iter().filter(|model| does(model)) {

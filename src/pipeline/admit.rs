@@ -7,7 +7,7 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Pricing};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
-use crate::money::Nanousd;
+use crate::money::{Nanousd, Rate};
 use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
@@ -248,11 +248,14 @@ fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
     (most(quote.dearest(), call), floor)
 }
 
-/// The most that the call can cost: every input token billed in the dearest way that it allows.
+/// The most that the call can cost: every token billed in the dearest way that it allows.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
+    let or = |can_be: bool, rate: Rate| if can_be { rate } else { prices.output };
+    let sound = or(call.sounds(), prices.audio_output);
+    let picture = or(call.makes_pictures(), prices.image_output);
     let dearest = Prices {
         input: prices.input_dearest(call.input_ways()),
-        output: if call.sounds() { prices.output.max(prices.audio_output) } else { prices.output },
+        output: prices.output.max(sound).max(picture),
         ..*prices
     };
     dearest.cost(&Usage { requests: 1, ..call.bound() })
@@ -264,6 +267,7 @@ fn cheaper(operation: Operation) -> &'static str {
         Operation::Chat | Operation::Messages => ", or lower `max_tokens`",
         Operation::Responses => ", or lower `max_output_tokens`",
         Operation::CountTokens
+        | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank
         | Operation::Moderations

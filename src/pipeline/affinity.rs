@@ -1,6 +1,8 @@
 //! Which requests belong together: so that they go to the target that has their beginning in its
 //! prompt cache. And which can be answered at one place only, because they refer to what is kept there.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 
@@ -11,15 +13,23 @@ use crate::ledger::AccountId;
 use crate::pipeline::Validated;
 use crate::protocols::{Reference, Request};
 
-/// The header with which clients such as opencode name their session.
-const SESSION_AFFINITY: &str = "x-session-affinity";
+/// The headers with which clients name their session, of which the first that is there counts:
+/// opencode's, Claude Code's, and those of Codex from its latest version to its first.
+const SESSION_HEADERS: [&str; 5] = [
+    "x-session-affinity",
+    "x-claude-code-session-id",
+    "session-id",
+    "session_id",
+    "conversation_id",
+];
 /// A conversation is told by its instructions and its first message from a user. Where that does not
 /// come within so many messages, by those.
 const MESSAGES_MAX: usize = 4;
 /// The bytes of each message that count: providers' caches begin with a thousand tokens.
 const BYTES_MAX: usize = 4096;
 
-/// What requests have in common that belong together; `None` for one that stands alone.
+/// What requests have in common that belong together; `None` for one that stands alone. It is the
+/// account's own: whoever knows the name of another account's session shares nothing with it.
 #[must_use]
 pub fn affinity(
     mode: Affinity,
@@ -28,23 +38,37 @@ pub fn affinity(
     request: &Request<'_>,
 ) -> Option<u64> {
     let mut hasher = Sha256::new().chain_update(account.number().to_be_bytes());
-    let named = headers.get(SESSION_AFFINITY).filter(|name| !name.is_empty());
+    let named = SESSION_HEADERS.into_iter().find_map(|name| {
+        let value = headers.get(name)?.as_bytes();
+        (!value.is_empty()).then_some(value)
+    });
     match (mode, named) {
         (Affinity::None, _) | (Affinity::Header, None) => return None,
-        (_, Some(name)) => hasher.update(name.as_bytes()),
-        (Affinity::Conversation, None) => {
-            let mut is_any = false;
-            for part in beginning(request)? {
-                is_any = true;
-                hasher.update(part.get(..BYTES_MAX).unwrap_or(part));
-                hasher.update([0]);
+        (_, Some(name)) => hasher.update(name),
+        (Affinity::Conversation, None) => match session(request) {
+            Some(name) => hasher.update(name.as_bytes()),
+            None => {
+                let beginning = beginning(request)?;
+                if beginning.is_empty() {
+                    return None;
+                }
+                for part in beginning {
+                    hasher.update(part.get(..BYTES_MAX).unwrap_or(part));
+                    hasher.update([0]);
+                }
             }
-            if !is_any {
-                return None;
-            }
-        }
+        },
     }
     Some(first_64_bits(hasher))
+}
+
+/// The name that a request gives to its session in its body: OpenAI's key for the cache, or Anthropic's
+/// id of a user, in which Claude Code has its session.
+fn session<'a>(request: &Request<'a>) -> Option<Cow<'a, str>> {
+    let object = request.json().ok()?;
+    let key = object.get_non_null("prompt_cache_key").and_then(|key| key.as_str());
+    let user = || object.get_non_null("metadata")?.as_object().ok()?.get("user_id")?.as_str();
+    key.or_else(user).filter(|name| !name.is_empty())
 }
 
 /// Where all that is kept which the request refers to; `None` when it refers to nothing. Upstreams know
@@ -121,12 +145,21 @@ mod tests {
     use crate::protocols::json::Object;
 
     fn affinity_of(mode: Affinity, name: Option<&'static str>, body: &str) -> Option<u64> {
+        affinity_by(7, mode, name.map(|name| (SESSION_HEADERS[0], name)), body)
+    }
+
+    fn affinity_by(
+        account: u64,
+        mode: Affinity,
+        header: Option<(&'static str, &'static str)>,
+        body: &str,
+    ) -> Option<u64> {
         let mut headers = HeaderMap::new();
-        if let Some(name) = name {
-            headers.insert(SESSION_AFFINITY, http::HeaderValue::from_static(name));
+        if let Some((name, value)) = header {
+            headers.insert(name, http::HeaderValue::from_static(value));
         }
         let object = Object::parse(body.as_bytes()).expect("JSON");
-        affinity(mode, AccountId::from_number(7), &headers, &Request::Json(object))
+        affinity(mode, AccountId::from_number(account), &headers, &Request::Json(object))
     }
 
     #[test]
@@ -154,5 +187,38 @@ mod tests {
         }
         assert_eq!(affinity_of(Affinity::Header, None, body), None);
         assert_eq!(affinity_of(Affinity::None, Some("s-1"), body), None);
+    }
+
+    #[test]
+    fn a_session_has_its_name_in_any_header_of_its_client_or_in_a_field() {
+        let by = |header: Option<(&'static str, &'static str)>, body: &str| {
+            affinity_by(7, Affinity::Conversation, header, body)
+        };
+        let plain = r#"{"messages":[{"role":"user","content":"a"}]}"#;
+        let named = by(Some((SESSION_HEADERS[0], "s-1")), plain);
+        for header in SESSION_HEADERS {
+            assert_eq!(by(Some((header, "s-1")), plain), named, "{header}");
+            assert_ne!(by(Some((header, "s-2")), plain), named, "{header}");
+            assert_eq!(by(Some((header, "")), plain), by(None, plain), "{header} is empty");
+        }
+        for body in [
+            r#"{"input":"a","prompt_cache_key":"s-1"}"#,
+            r#"{"input":[{"role":"user","content":"b"}],"prompt_cache_key":"s-1"}"#,
+            r#"{"messages":[],"prompt_cache_key":"s\u002d1"}"#,
+            r#"{"messages":[{"role":"user","content":"a"}],"metadata":{"user_id":"s-1"}}"#,
+        ] {
+            assert_eq!(by(None, body), named, "{body}");
+        }
+        let unnamed = r#"{"messages":[{"role":"user","content":"a"}],"prompt_cache_key":"","metadata":{"user_id":7}}"#;
+        assert_eq!(by(None, unnamed), by(None, plain), "what is no name is none");
+        let field = r#"{"input":"a","prompt_cache_key":"s-1"}"#;
+        assert_eq!(affinity_by(7, Affinity::Header, None, field), None, "it is no header");
+    }
+
+    #[test]
+    fn whoever_guesses_the_name_of_anothers_session_shares_nothing_with_it() {
+        let body = r#"{"input":"a","prompt_cache_key":"s-1"}"#;
+        let of = |account| affinity_by(account, Affinity::Conversation, None, body);
+        assert_ne!(of(1), of(2));
     }
 }

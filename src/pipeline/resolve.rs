@@ -137,7 +137,8 @@ fn fallbacks(
     operation: Operation,
     model: &Model,
 ) -> Vec<Arc<Model>> {
-    if !operation.is_billed() {
+    // What one model has summed up no other can read.
+    if !operation.is_billed() || operation == Operation::Compact {
         return Vec::new();
     }
     let listed = model.fallbacks.iter().filter_map(|id| snapshot.model(id));

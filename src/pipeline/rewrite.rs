@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::balance::Candidate;
-use crate::config::snapshot::PassedHeaders;
+use crate::config::snapshot::{CredentialKind, PassedHeaders};
+use crate::credentials::UnsignedRequest;
 use crate::pipeline::Admitted;
 use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
@@ -25,6 +26,8 @@ pub struct UpstreamRequest {
     pub authority: String,
     /// The header with the operator's credential, if the upstream asks for one.
     pub credential: Option<(&'static str, String)>,
+    /// The headers that a signature in that one needs beside it.
+    pub signed: Vec<(&'static str, String)>,
     /// Headers that the upstream needs, and that customers of its dialect send themselves.
     pub headers: &'static [(&'static str, &'static str)],
     /// The body to send.
@@ -50,9 +53,12 @@ pub fn rewrite(
     let codec = codec_for(admitted, candidate)?;
     let splice = admitted.call.splice(admitted.resolved.name_at(target));
     let query = query.filter(|_| codec.forwards_query());
-    let (mark, query) = query.map_or(("", ""), |query| ("?", query));
-    let path = format!("{}{mark}{query}", path(admitted, candidate, codec));
-    let request = UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body));
+    let mut path = path(admitted, candidate, codec)?;
+    if let Some(query) = query {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        path = format!("{path}{mark}{query}").into();
+    }
+    let request = UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body))?;
     Some(request.without(&target.upstream.leave_out_fields))
 }
 
@@ -62,13 +68,17 @@ fn codec_for(admitted: &Admitted, candidate: &Candidate) -> Option<&'static dyn 
     admitted.is_for(candidate.rank, dialect).then_some(admitted.codec)
 }
 
-/// Where the target is asked, below its upstream's prefix.
-fn path(admitted: &Admitted, candidate: &Candidate, codec: &dyn Codec) -> Cow<'static, str> {
-    codec.path_to(&PathAsked {
-        dialect: candidate.target.upstream.dialect,
-        model: admitted.resolved.name_at(&candidate.target),
-        streams: admitted.call.streams(),
-    })
+/// Where the target is asked, below its upstream's prefix; `None` where it has no path for the request.
+fn path(
+    admitted: &Admitted,
+    candidate: &Candidate,
+    codec: &dyn Codec,
+) -> Option<Cow<'static, str>> {
+    let upstream = &candidate.target.upstream;
+    let model = admitted.resolved.name_at(&candidate.target);
+    let streams = admitted.call.streams();
+    let path = codec.path_to(&PathAsked { dialect: upstream.dialect, model, streams });
+    upstream.path_for(path, model)
 }
 
 /// The requests to a target for a call whose answer is put together from theirs. Where other targets
@@ -85,9 +95,9 @@ pub fn rewrite_collected(
         Some(call) => call.bodies(name, body).into_iter().map(EditedBody::from).collect(),
         None => vec![admitted.call.splice(name).apply(body).into()],
     };
-    let path = path(admitted, candidate, codec);
+    let path = path(admitted, candidate, codec)?;
     let request = |body| UpstreamRequest::new(candidate, codec, &path, body);
-    Some(bodies.into_iter().map(request).collect())
+    bodies.into_iter().map(request).collect()
 }
 
 /// Puts the answers to [`rewrite_collected`] together.
@@ -121,25 +131,37 @@ pub fn rewrite_submit(
     let target = &candidate.target;
     let codec = codec_for(admitted, candidate)?;
     let body = admitted.call.submit()?.body(admitted.resolved.name_at(target), body);
-    let path = path(admitted, candidate, codec);
-    Some(UpstreamRequest::new(candidate, codec, &path, body.into()))
+    let path = path(admitted, candidate, codec)?;
+    UpstreamRequest::new(candidate, codec, &path, body.into())
 }
 
 impl UpstreamRequest {
-    fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: EditedBody) -> Self {
+    /// `None` where the gateway signs in to the upstream and has not.
+    fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: EditedBody) -> Option<Self> {
         let upstream = &candidate.target.upstream;
-        let credential = candidate.channel.credential.as_ref();
-        Self {
-            path: format!("{}{path}", upstream.path_prefix),
+        let path = format!("{}{path}", upstream.path_prefix);
+        let (credential, signed) = match candidate.channel.credential.as_ref().map(|one| &one.kind)
+        {
+            None => (None, Vec::new()),
+            Some(CredentialKind::Key(key)) => (Some(upstream.key_header(key.expose())), Vec::new()),
+            Some(CredentialKind::Auth(_)) => {
+                let (authority, body) = (upstream.authority.as_str(), body.pieces());
+                let unsigned = UnsignedRequest { method: "POST", authority, path: &path, body };
+                let headers = candidate.token.as_ref()?.headers(&unsigned);
+                (Some(("authorization", headers.authorization)), headers.more)
+            }
+        };
+        Some(Self {
+            path,
             authority: upstream.authority.clone(),
-            credential: credential
-                .map(|one| upstream.dialect.credential_header(one.secret.expose())),
+            credential,
+            signed,
             headers: codec.headers(),
             body,
             is_form: codec.operation().takes_form(),
             pass_headers: Arc::clone(&candidate.target.pass_headers),
             left_out: Vec::new(),
-        }
+        })
     }
 
     /// Takes top-level `fields` out of the body. Of those that the gateway puts in itself nobody is told.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::config::snapshot::Target;
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline::Resolved;
-use crate::protocols::{Call, Codec, Dialect, Request};
+use crate::protocols::openai_compact::not_translated;
+use crate::protocols::{Call, Codec, Dialect, Operation, Request};
 
 /// A request that was found valid.
 #[derive(Debug)]
@@ -48,6 +49,9 @@ pub fn validate(resolved: Resolved, request: &Request<'_>) -> Result<Validated, 
     }
     let Some(ProtocolReading { codec, call, .. }) = first else {
         return Err(refused.unwrap_or_else(|| {
+            if resolved.operation == Operation::Compact {
+                return not_translated(&resolved.model.id);
+            }
             let message = "No upstream serves this model at the moment.";
             GatewayError::new(ErrorKind::UpstreamUnavailable, message)
         }));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 
 use super::agenda::{Due, Look, Occasion, Submitter};
 use super::{Tasks, as_ms, codec_of, facts_of, given_up};
@@ -15,7 +15,7 @@ use crate::ledger::{
     Webhook,
 };
 use crate::money::Nanousd;
-use crate::outbound::{OutboundError, retry_after};
+use crate::outbound::{OutboundError, Shown, retry_after};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::task::{Error, Report, TaskState};
 use crate::protocols::{Dialect, Fault};
@@ -211,14 +211,19 @@ impl Tasks {
         if credential.is_none() && !upstream.credentials.is_empty() {
             return Err("its credential is not configured any more".to_owned());
         }
-        let credential =
-            credential.map(|one| upstream.dialect.credential_header(one.secret.expose()));
         let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
         let told = |error: OutboundError| error.to_string();
-        let answer = self.outbound.get(&upstream, &path, credential).await.map_err(told)?;
+        let (account, asked) = (task.intent.account, (&Method::GET, path.as_str()));
+        let shown = self.outbound.show(&upstream, credential, account, asked).await;
+        let Shown { headers, token } = shown.map_err(|error| error.to_string())?;
+        let answer = self.outbound.get(&upstream, &path, headers).await.map_err(told)?;
         let status = answer.status();
         if !(200..300).contains(&status) {
             self.leave_alone(task, answer.headers());
+        }
+        if let (401 | 403, Some(token)) = (status, token) {
+            // The next question is asked with another one.
+            token.give_up();
         }
         let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {

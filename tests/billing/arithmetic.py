@@ -43,6 +43,8 @@ class Units:
     tool_calls: int = 0
     requests: int = 0
     rerank: int = 0
+    image_in: int = 0
+    image_out: int = 0
 
     def __add__(self, other: Units) -> Units:
         return Units(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -73,6 +75,8 @@ class Prices:
     tool_call: Decimal = Decimal(0)
     request: Decimal = Decimal(0)
     rerank: Decimal = Decimal(0)
+    image_in: Decimal | None = None
+    image_out: Decimal | None = None
 
     def cost(self, used: Units) -> Decimal:
         """What `used` costs in nano-dollars, without any rounding."""
@@ -81,6 +85,8 @@ class Prices:
         cache_write_1h = cache_write if self.cache_write_1h is None else self.cache_write_1h
         audio_in = self.input if self.audio_in is None else self.audio_in
         audio_out = self.output if self.audio_out is None else self.audio_out
+        image_in = self.input if self.image_in is None else self.image_in
+        image_out = self.output if self.image_out is None else self.image_out
         with localcontext() as exact:
             exact.prec = 60
             by_the_million = (
@@ -92,6 +98,8 @@ class Prices:
                 + used.characters * self.characters
                 + used.audio_in * audio_in
                 + used.audio_out * audio_out
+                + used.image_in * image_in
+                + used.image_out * image_out
             )
             by_the_thousand = (
                 used.web_searches * self.web_search

@@ -31,6 +31,8 @@ PRICE_FIELDS = {
     "tool_call": "per_1k_tool_calls",
     "request": "per_request",
     "rerank": "per_1k_rerank_units",
+    "image_in": "image_input_per_1m_tokens",
+    "image_out": "image_output_per_1m_tokens",
 }
 
 
@@ -210,11 +212,32 @@ CHAT_FEES = Model(
     TEXT_LIMITS,
 )
 RESPONSES_FEES = Model("responses-fees", ("responses",), FEES, ("openai",), TEXT_LIMITS)
+#: Pictures by their size and quality, as the tool that makes them is asked. The dearest has no conditions.
+RESPONSES_PICTURES = Model(
+    "responses-pictures",
+    ("responses",),
+    replace(TEXT_PRICES, image=Decimal("0.251")),
+    ("openai",),
+    TEXT_LIMITS,
+    when=(
+        ({"quality": "low"}, Prices(image=Decimal("0.0113"))),
+        ({"quality": "medium", "size": "1024x1024"}, Prices(image=Decimal("0.0421"))),
+    ),
+)
 MESSAGES_FEES = Model(
     "messages-fees",
     ("messages",),
     replace(TEXT_PRICES, web_search=Decimal("10.03"), container=Decimal("0.0041")),
     ("anthropic",),
+    TEXT_LIMITS,
+)
+
+#: Answers of text and pictures, of which each has its price.
+CHAT_PICTURES = Model(
+    "chat-pictures",
+    ("chat",),
+    replace(TEXT_PRICES, image_out=Decimal("30.1")),
+    ("openai",),
     TEXT_LIMITS,
 )
 
@@ -307,6 +330,16 @@ IMAGE_TOKENS = Model(
         "qualities": ["low", "medium", "high"],
         "stream": True,
     },
+)
+#: What is seen and what is drawn has other prices than text.
+IMAGE_APART = IMAGE_TOKENS.own(
+    "image-apart",
+    prices=Prices(
+        input=Decimal("5.3"),
+        image_in=Decimal("8.9"),
+        output=Decimal("10.7"),
+        image_out=Decimal("32.3"),
+    ),
 )
 IMAGE_ARK = Model(
     "image-ark",

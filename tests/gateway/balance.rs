@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Answer, Gateway, ask, chat_model, connect, simulator};
 use serde_json::{Value, json};
-use tollgate::sim::{Behaviour, Sim};
+use tollgate::sim::{Behaviour, Recorded, Sim};
 
 fn sims<const N: usize>() -> [Sim; N] {
     std::array::from_fn(|_| simulator(&[]))
@@ -486,4 +486,160 @@ fn the_way_of_a_request_is_explained() {
     let (code, _, error) = explain(&["--model", "unknown"]);
     assert_eq!(code, Some(3));
     assert!(error.contains("No model of `models.yaml` has this name."), "{error}");
+}
+
+/// The share of what the requests asked for, in bytes, that their credential has had before: what a
+/// provider's cache of prompts finds again.
+fn cached_share(requests: &[Recorded]) -> f64 {
+    fn text(request: &Recorded) -> &[u8] {
+        request.body.as_deref().expect("a body that is kept")
+    }
+    let (mut cached, mut all) = (0, 0);
+    for (at, request) in requests.iter().enumerate() {
+        let (key, body) = (request.header("authorization"), text(request));
+        let own = requests[..at].iter().filter(|before| before.header("authorization") == key);
+        let common = |before: &Recorded| {
+            text(before).iter().zip(body).take_while(|(before, now)| before == now).count()
+        };
+        cached += own.map(common).max().unwrap_or(0);
+        all += body.len();
+    }
+    cached as f64 / all as f64
+}
+
+/// How a client names its session: in a header, or in a field.
+#[derive(Clone, Copy, Debug)]
+enum Named {
+    Header(&'static str),
+    CacheKey,
+    UserId,
+    Beginning,
+}
+
+/// Ten turns of a conversation, each with all that was said before.
+fn converse(gateway: &Gateway, path: &str, model: &str, named: Named, session: &str) {
+    let long = format!("{session}: {}", "how is it there? ".repeat(100));
+    let mut turns = Vec::new();
+    for turn in 0..10 {
+        let said = format!("{turn} {long}");
+        turns.push(json!({"role": "user", "content": said}));
+        let list = if path == "/v1/responses" { "input" } else { "messages" };
+        let mut body = json!({"model": model, list: turns});
+        if path == "/v1/messages" {
+            body["max_tokens"] = json!(50);
+        }
+        let mut lines = String::new();
+        match named {
+            Named::Header(name) => lines = format!("{name}: {session}\r\n"),
+            Named::CacheKey => body["prompt_cache_key"] = json!(session),
+            Named::UserId => body["metadata"] = json!({"user_id": session}),
+            Named::Beginning => {}
+        }
+        let body = body.to_string();
+        let lines = format!("{lines}Content-Length: {}\r\n", body.len());
+        let answer = ask(gateway.address, &gateway.post(path, &lines, body));
+        assert_eq!(answer.status(), 200, "{path} {named:?} {turn}: {answer:?}");
+        turns.push(json!({"role": "assistant", "content": format!("answer {turn}")}));
+    }
+}
+
+/// A gateway with a model for chats, messages and responses each, at a simulator with credentials.
+fn pooled(sim: &Sim, credentials: &str) -> Gateway {
+    let at = sim.addr();
+    let upstreams = format!(
+        "  o: {{ protocol: openai, base_url: 'http://{at}/v1', credentials: {{ {credentials} }} }}\n"
+    );
+    let model = |name: &str| {
+        format!(
+            "  {name}:
+    operations: [{name}]
+    targets: [{{ upstream: o }}]
+    prices: {{ input_per_1m_tokens: 1, output_per_1m_tokens: 1 }}
+    limits: {{ context_tokens_max: 1000000, output_tokens_max: 100 }}\n"
+        )
+    };
+    Gateway::serving(&upstreams, &format!("models:\n{}{}", model("chat"), model("responses")))
+}
+
+/// Ten turns over two credentials find as much in the cache as over one, however a client names its
+/// session, translated or not; and sessions spread over both.
+#[test]
+fn a_session_stays_with_the_credential_that_holds_its_cache() {
+    let ways = [
+        ("/v1/responses", "responses", Named::CacheKey),
+        ("/v1/responses", "responses", Named::Header("session-id")),
+        ("/v1/responses", "chat", Named::Header("session_id")),
+        ("/v1/messages", "chat", Named::UserId),
+        ("/v1/messages", "responses", Named::Header("x-claude-code-session-id")),
+        ("/v1/chat/completions", "chat", Named::Header("x-session-affinity")),
+        ("/v1/chat/completions", "responses", Named::Beginning),
+    ];
+    let credentials = ["one: sk-one", "one: sk-one, two: sk-two"];
+    let sims: [Sim; 2] = sims();
+    let gateways = [0, 1].map(|at| pooled(&sims[at], credentials[at]));
+    let mut used = [0; 2];
+    for (path, model, named) in ways {
+        for session in ["s-1", "s-2", "s-3"] {
+            let shares = [0, 1].map(|at| {
+                let before = sims[at].requests().len();
+                converse(&gateways[at], path, model, named, session);
+                let requests = sims[at].requests().split_off(before);
+                assert_eq!(requests.len(), 10, "{path} {model} {named:?}");
+                if at == 1 {
+                    let key = requests[0].header("authorization");
+                    used[usize::from(key == Some("Bearer sk-two"))] += 1;
+                }
+                cached_share(&requests)
+            });
+            assert!(shares[0] > 0.75, "{path} {model} {named:?}: {shares:?}");
+            assert!((shares[0] - shares[1]).abs() < 0.001, "{path} {model} {named:?}: {shares:?}");
+        }
+    }
+    assert!(used.iter().all(|count| *count >= 3), "both are used: {used:?}");
+}
+
+/// A session goes elsewhere when its credential is out of order, and another account that names the same
+/// session is not sent where it is.
+#[test]
+fn a_session_goes_on_elsewhere_and_belongs_to_its_account() {
+    let [sim]: [Sim; 1] = sims();
+    let at = sim.addr();
+    let upstreams = format!(
+        "  o: {{ protocol: openai, base_url: 'http://{at}/sim:key=sk-two/v1', credentials: {{ one: sk-one, two: sk-two }} }}\n"
+    );
+    let gateway =
+        Gateway::serving(&upstreams, &format!("models:\n{}", crate::harness::chat_model("m", "o")));
+    for session in 0..6 {
+        for _ in 0..3 {
+            let lines = format!("session-id: s-{session}\r\n");
+            let answer = chat_with(&gateway, &lines, false, "hi");
+            assert_eq!(answer.status(), 200, "the other credential serves it: {answer:?}");
+        }
+    }
+    let [sim]: [Sim; 1] = sims();
+    let gateway = pooled(&sim, "one: sk-one, two: sk-two");
+    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "other"}));
+    let account = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
+    gateway.admin("POST", &format!("{account}/grants"), &json!({"amount": "1.00", "id": "first"}));
+    let other = gateway.admin("POST", &format!("{account}/keys"), &json!({"name": "other"}));
+    let keys = [gateway.key.as_str(), other["key"].as_str().expect("a key")];
+    let mut apart = 0;
+    for session in 0..16 {
+        for key in keys {
+            let body = json!({"model": "chat", "prompt_cache_key": format!("s-{session}"),
+                "messages": [{"role": "user", "content": "hi"}]})
+            .to_string();
+            let request = format!(
+                "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let answer = ask(gateway.address, request.as_bytes());
+            assert_eq!(answer.status(), 200, "{answer:?}");
+        }
+        let requests = sim.requests();
+        let [.., first, second] = &requests[..] else { panic!("two requests") };
+        apart += usize::from(first.header("authorization") != second.header("authorization"));
+    }
+    assert!((2..=14).contains(&apart), "the name says nothing to another account: {apart} of 16");
 }

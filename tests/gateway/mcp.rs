@@ -401,6 +401,45 @@ async fn another_model_that_serves_a_call_is_named() {
     assert_eq!(told["served_by"], Value::Null, "{told}");
 }
 
+/// An agent finishes its loop with a tool also where its words are translated: the model is sold for
+/// responses, or for messages alone, and is listed for all that it can be asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_chat_with_models_that_are_translated() {
+    let sim = simulator(&[]);
+    let upstreams = format!(
+        "  o: {{ protocol: openai, base_url: 'http://{address}/v1' }}
+  a: {{ protocol: anthropic, base_url: 'http://{address}' }}
+",
+        address = sim.addr()
+    );
+    let responses = chat_model("thinker", "o").replace("[chat]", "[responses]");
+    let messages = chat_model("writer", "a").replace("[chat]", "[messages]");
+    let gateway = Gateway::serving(&upstreams, &format!("models:\n{responses}{messages}"));
+    let client = Client::new(&format!("http://{}", gateway.address), &gateway.key);
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let function =
+        json!({"type": "function", "function": {"name": "weather", "parameters": schema}});
+    let tool = json!({"name": "weather", "input_schema": schema});
+    for (model, tool) in [("thinker", function), ("writer", tool)] {
+        let mut said = vec![json!({"role": "user", "content": "How is it in Rome?"})];
+        let asked = |said: &[Value]| json!({"model": model, "messages": said, "max_tokens": 50, "extra": {"tools": [tool]}});
+        let told = client.done("chat", asked(&said)).await;
+        let calls = told["tool_calls"].as_array().unwrap_or_else(|| panic!("{model}: {told}"));
+        assert_eq!(calls[0]["function"]["name"], "weather", "{model}: {told}");
+        said.push(json!({"role": "assistant", "tool_calls": calls}));
+        let (id, content) = (calls[0]["id"].clone(), "Sunny");
+        said.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+        let told = client.done("chat", asked(&said)).await;
+        assert!(told["tool_calls"].is_null() && told["text"] != "", "{model}: {told}");
+    }
+    let models = client.done("list_models", json!({})).await["models"].clone();
+    assert_eq!(models[0]["operations"], json!(["responses", "chat", "messages"]), "{models}");
+    assert_eq!(models[1]["operations"], json!(["messages", "chat", "responses"]), "{models}");
+    let path = "/admin/v1/route?model=thinker";
+    let explained = gateway.admin("GET", path, &Value::Null);
+    assert_eq!(explained["translated"], json!(["chat", "messages"]), "{explained}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_and_names_are_let_in_as_configured() {
     let settings = "allowed_hosts: [127.0.0.1], allowed_origins: ['https://app.example.com']";

@@ -1,7 +1,8 @@
 //! `POST /v1/responses`: OpenAI's Responses API end to end, on the wire and in the ledger.
 
-use crate::harness::{Admin, Customer, Demo};
+use crate::harness::{Admin, Answer, Customer, Demo, Gateway, ask, simulator};
 use serde_json::{Value, json};
+use tollgate::sim::Sim;
 
 async fn call(demo: &Demo, customer: &Customer, stream: bool, sim: &str) -> reqwest::Response {
     let body = json!({"model": "gpt-4o-mini", "input": "hi", "stream": stream});
@@ -95,4 +96,156 @@ async fn simulated_models_call_tools_and_keep_to_schemas() {
     let answered = ask(json!({"input": "hi", "text": format})).await;
     let answered: Value = serde_json::from_str(&answered).expect("JSON");
     assert_eq!(answered["output"][0]["content"][0]["text"], r#"{"city":"sample"}"#, "{answered}");
+}
+
+/// Upstreams at one simulator with two credentials, and one that speaks Anthropic's protocol.
+fn storing(sim: &Sim) -> Gateway {
+    let at = sim.addr();
+    let upstreams = format!(
+        "  o: {{ protocol: openai, base_url: 'http://{at}/v1', credentials: {{ one: sk-one, two: sk-two }} }}
+  a: {{ protocol: anthropic, base_url: 'http://{at}' }}\n"
+    );
+    let model = |name: &str, operation: &str, upstream: &str| {
+        format!(
+            "  {name}:
+    operations: [{operation}]
+    targets: [{{ upstream: {upstream} }}]
+    prices: {{ input_per_1m_tokens: 3, cached_input_per_1m_tokens: 0.30, output_per_1m_tokens: 15 }}
+    limits: {{ context_tokens_max: 100000, output_tokens_max: 1000 }}\n"
+        )
+    };
+    let models = [model("m", "responses", "o"), model("claude", "messages", "a")].concat();
+    Gateway::serving(&upstreams, &format!("models:\n{models}"))
+}
+
+/// A request with a key.
+fn ask_as(gateway: &Gateway, key: &str, method: &str, path: &str, body: &str) -> Answer {
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    ask(gateway.address, request.as_bytes())
+}
+
+/// A credential of the simulator's, for each request to this path and what is below it.
+fn keys_used(sim: &Sim, path: &str) -> Vec<String> {
+    let all = sim.requests();
+    let asked = all.iter().filter(|request| request.path.starts_with(path));
+    asked.map(|request| request.header("authorization").unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn what_an_upstream_keeps_is_read_by_the_account_that_made_it_with_the_credential_that_did() {
+    let sim = simulator(&[]);
+    let gateway = storing(&sim);
+    let (own, stranger) = (gateway.key.clone(), gateway.stranger());
+    let mut ids = Vec::new();
+    for turn in 0..12 {
+        let body = json!({"model": "m", "input": format!("turn {turn}")}).to_string();
+        let answer = ask_as(&gateway, &own, "POST", "/v1/responses", &body);
+        ids.push(answer.json()["id"].as_str().expect("an id").to_owned());
+    }
+    let spent = gateway.settled()["spent"].clone();
+    for (turn, id) in ids.iter().enumerate() {
+        let path = format!("/v1/responses/{id}");
+        let read = ask_as(&gateway, &own, "GET", &path, "");
+        assert_eq!((read.status(), &read.json()["id"]), (200, &json!(id)), "{read:?}");
+        let made = sim.requests().into_iter().find(|request| {
+            let body = String::from_utf8_lossy(request.body.as_deref().unwrap_or_default());
+            request.path.ends_with("/responses") && body.contains(&format!("turn {turn}\""))
+        });
+        let made = made.and_then(|made| made.header("authorization").map(str::to_owned));
+        assert_eq!(keys_used(&sim, &path), [made.expect("a credential")], "whoever made it");
+        let items = ask_as(&gateway, &own, "GET", &format!("{path}/input_items?limit=1"), "");
+        assert_eq!(items.json()["data"][0]["content"], format!("turn {turn}"), "{items:?}");
+        let cancelled = ask_as(&gateway, &own, "POST", &format!("{path}/cancel"), "");
+        let said = cancelled.json()["error"]["message"].clone();
+        assert_eq!(
+            (cancelled.status(), said),
+            (400, json!("Cannot cancel a synchronous response."))
+        );
+    }
+    let used = keys_used(&sim, "/v1/responses/");
+    assert!(
+        ["Bearer sk-one", "Bearer sk-two"].iter().all(|key| used.iter().any(|used| used == key))
+    );
+    assert_eq!(gateway.settled()["spent"], spent, "it costs nothing");
+
+    // What is another's is as unknown as what is nobody's, and no upstream is asked.
+    let before = sim.requests_total();
+    for (method, below) in
+        [("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")]
+    {
+        let answers = [&ids[0], "resp_sim_none"].map(|id| {
+            let path = format!("/v1/responses/{id}{below}");
+            let answer = ask_as(&gateway, &stranger, method, &path, "");
+            (answer.status(), answer.json().to_string().replace(id, "ID"))
+        });
+        assert_eq!(answers[0].0, 404, "{method} {below}: {answers:?}");
+        let shown = answers.clone().map(|(status, body)| (status, without_id(&body)));
+        assert_eq!(shown[0], shown[1], "{method} {below}");
+    }
+    assert_eq!(sim.requests_total(), before);
+    let unnamed = ask_as(&gateway, "sk-wrong", "GET", &format!("/v1/responses/{}", ids[0]), "");
+    assert_eq!(unnamed.status(), 401);
+
+    let path = format!("/v1/responses/{}", ids[0]);
+    let deleted = ask_as(&gateway, &own, "DELETE", &path, "");
+    assert_eq!((deleted.status(), &deleted.json()["deleted"]), (200, &json!(true)), "{deleted:?}");
+    assert_eq!(ask_as(&gateway, &own, "GET", &path, "").status(), 404, "it is gone");
+    for (method, path, status) in [
+        ("PUT", path.clone(), 405),
+        ("POST", format!("{path}/input_items"), 405),
+        ("GET", format!("{path}/cancel"), 405),
+        ("GET", format!("{path}?stream=true"), 400),
+        ("GET", format!("{path}/other"), 404),
+    ] {
+        let answer = ask_as(&gateway, &own, method, &path, "");
+        assert_eq!(answer.status(), status, "{method} {path}: {answer:?}");
+    }
+}
+
+/// The body of an error without the id of its request.
+fn without_id(body: &str) -> Value {
+    let mut body: Value = serde_json::from_str(body).expect("JSON");
+    if let Some(fields) = body["error"].as_object_mut() {
+        fields.remove("request_id");
+    }
+    body
+}
+
+#[test]
+fn a_conversation_is_summed_up_for_what_that_used_and_nowhere_else_than_at_its_provider() {
+    let sim = simulator(&["usage=prompt=1000,cached=400,completion=20"]);
+    let gateway = storing(&sim);
+    let key = gateway.key.clone();
+    let item = json!({"role": "user", "content": "hi"});
+    let tools = json!([{"type": "function", "name": "f", "parameters": {}}]);
+    let body = json!({"model": "m", "input": [item], "instructions": "Be brief.", "tools": tools});
+    let answer = ask_as(&gateway, &key, "POST", "/v1/responses/compact", &body.to_string());
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    let compacted = answer.json();
+    assert_eq!(compacted["object"], "response.compaction", "{compacted}");
+    // $3 a million for input, $0.30 for what was cached, $15 for output.
+    assert_eq!(gateway.settled()["spent"], "0.00222");
+    // The next request begins with it.
+    let next = json!({"model": "m", "input": [compacted["output"][0], item]}).to_string();
+    let answer = ask_as(&gateway, &key, "POST", "/v1/responses", &next);
+    assert_eq!(answer.status(), 200, "{answer:?}");
+
+    let (before, spent) = (sim.requests_total(), gateway.settled()["spent"].clone());
+    for (field, value, says) in [
+        ("model", json!("claude"), "is not translated"),
+        ("stream", json!(true), "`stream`"),
+        ("previous_response_id", json!("resp_of_another"), "no response"),
+    ] {
+        let mut body = json!({"model": "m", "input": "hi"});
+        body[field] = value;
+        let answer = ask_as(&gateway, &key, "POST", "/v1/responses/compact", &body.to_string());
+        let error = answer.json()["error"].clone();
+        assert_eq!((answer.status(), &error["param"]), (400, &json!(field)), "{answer:?}");
+        assert!(error["message"].as_str().is_some_and(|said| said.contains(says)), "{error}");
+    }
+    assert_eq!((sim.requests_total(), gateway.settled()["spent"].clone()), (before, spent));
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use tollgate::config::snapshot::Snapshot;
+use tollgate::config::snapshot::{Credential, Snapshot};
 use tollgate::config::{self, ConfigHandle, Diagnostic, Overrides, Severity, Sources};
 use tollgate::money::Nanousd;
 use tollgate::price::Usage;
@@ -32,13 +32,17 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An environment in which every variable whose name ends with `_KEY`, `_TOKEN` or `_PG_PASSWORD` is
-/// set, and `TEST_TLS` names the directory of certificates.
+/// An environment in which every variable whose name ends as those of keys and tokens do is set,
+/// `TEST_TLS` names the directory of certificates, and there is a key file of Google's.
 fn env(name: &str) -> Option<String> {
     if name == "TEST_TLS" {
         return Some(root().join("tests/config/tls").display().to_string());
     }
-    let is_set = ["_KEY", "_TOKEN", "_PG_PASSWORD"].iter().any(|ending| name.ends_with(ending));
+    if name == "GOOGLE_SERVICE_ACCOUNT_KEY" {
+        return fs::read_to_string(root().join("tests/fixtures/google/service_account.json")).ok();
+    }
+    let endings = ["_KEY", "_KEY_ID", "_TOKEN", "_SECRET", "_EXTERNAL_ID", "_PG_PASSWORD"];
+    let is_set = endings.iter().any(|ending| name.ends_with(ending));
     is_set.then(|| format!("value-of-{name}"))
 }
 
@@ -199,8 +203,8 @@ fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
     let qwen = &snapshot.upstreams["qwen"];
     assert_eq!((qwen.tls, qwen.host.as_str(), qwen.port), (false, "127.0.0.1", 4321));
     assert_eq!(qwen.path_prefix, "/compatible-mode/v1", "the path prefix is kept");
-    let credential = qwen.credentials.first().map(|one| one.secret.expose().to_owned());
-    assert_eq!(credential.as_deref(), Some("simulated-upstream-credential"));
+    let secrets: Vec<&str> = qwen.credentials.iter().flat_map(Credential::secrets).collect();
+    assert_eq!(secrets, ["simulated-upstream-credential"]);
     assert_eq!(snapshot.store.data_dir, Path::new("/tmp/elsewhere"));
     assert_eq!(snapshot.listeners.len(), 1, "one listener replaces those of the file");
 }
@@ -298,7 +302,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 48, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 50, "the number of files in tests/config/invalid");
 }
 
 #[test]
@@ -523,7 +527,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 33, "the number of examples in docs/configuration.md");
+    assert_eq!(blocks.len(), 38, "the number of examples in docs/configuration.md");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

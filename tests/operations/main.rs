@@ -8,6 +8,7 @@ mod access_log;
 mod backup;
 mod billing;
 mod claude_code;
+mod codex;
 mod cli;
 mod config;
 mod deploy;

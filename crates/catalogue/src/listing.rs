@@ -89,8 +89,9 @@ pub(crate) enum Meaning {
     /// A price for a part of what a unit counts, which is charged as that unit here: right where both
     /// prices are the same, and else nothing that can be said.
     PartOf(Unit, Per),
-    /// That of a part which can be all that there is: the price of the unit where that has none.
-    InPlaceOf(Unit, Per),
+    /// That of a part which can be all that there is: the price of the first unit where that has none,
+    /// and of the second beside it.
+    InPlaceOf(Unit, Unit, Per),
     /// Nothing here counts it.
     Unknown,
 }
@@ -109,7 +110,8 @@ pub(crate) struct EntryReading {
 struct PartPrice {
     key: String,
     figure: String,
-    can_stand_in: bool,
+    /// The unit of the part alone, where there is one.
+    alone: Option<Unit>,
     listed: ListedRate,
 }
 
@@ -118,8 +120,8 @@ impl EntryReading {
     pub(crate) fn price(&mut self, key: &str, value: &Tree<'_>, meaning: Meaning, when: Condition) {
         let (unit, per, part) = match meaning {
             Meaning::Price(unit, per) => (unit, per, None),
-            Meaning::PartOf(unit, per) => (unit, per, Some(false)),
-            Meaning::InPlaceOf(unit, per) => (unit, per, Some(true)),
+            Meaning::PartOf(unit, per) => (unit, per, Some(None)),
+            Meaning::InPlaceOf(unit, alone, per) => (unit, per, Some(Some(alone))),
             Meaning::Unknown => return self.unknown(key, value),
         };
         let figure = match value {
@@ -138,9 +140,9 @@ impl EntryReading {
         match part {
             None => self.add(key, figure, listed),
             Some(_) if listed.rate == Rate::default() => {}
-            Some(can_stand_in) => {
+            Some(alone) => {
                 let (key, figure) = (key.to_owned(), figure.to_owned());
-                self.parts.push(PartPrice { key, figure, can_stand_in, listed });
+                self.parts.push(PartPrice { key, figure, alone, listed });
             }
         }
     }
@@ -195,12 +197,15 @@ impl EntryReading {
             // A tier that has no price of its own for the unit has its base price.
             let whole = listed(when).or_else(|| listed(Condition::default()));
             let whole = whole.map(|listed| listed.rate).filter(|whole| *whole != Rate::default());
-            match whole {
-                None if part.can_stand_in => {
+            match (whole, part.alone) {
+                (None, Some(_)) => {
                     self.rates.retain(|listed| listed.unit != unit || listed.when != when);
                     self.rates.push(part.listed);
                 }
-                Some(whole) if whole == rate => {}
+                (Some(whole), _) if whole == rate => {}
+                (Some(_), Some(alone)) => {
+                    self.add(&part.key, &part.figure, ListedRate { unit: alone, ..part.listed });
+                }
                 _ => {
                     let why = format!("it is charged as `{}` here", unit.info().price);
                     self.unsayable(&part.key, &part.figure, &why);

@@ -11,6 +11,44 @@ use tollgate_protocols::{Dialect, Operation};
 use super::scalar::{Scalar, ScalarError, scalar};
 use super::snapshot::{Affinity, RepeatAfter};
 
+/// What `protocol` says of an upstream: a dialect, or a provider that speaks one in a way of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// A dialect as its maker speaks it.
+    Dialect(Dialect),
+    /// OpenAI's dialect with Azure's paths and headers.
+    Azure,
+}
+
+impl Protocol {
+    /// Every protocol that a file can name.
+    const ALL: [Self; Dialect::ALL.len() + 1] = {
+        let mut all = [Self::Azure; Dialect::ALL.len() + 1];
+        let mut at = 0;
+        while at < Dialect::ALL.len() {
+            all[at] = Self::Dialect(Dialect::ALL[at]);
+            at += 1;
+        }
+        all
+    };
+
+    /// The dialect that requests are written in.
+    pub(super) fn dialect(self) -> Dialect {
+        match self {
+            Self::Dialect(dialect) => dialect,
+            Self::Azure => Dialect::Openai,
+        }
+    }
+
+    /// The word used in YAML.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Dialect(dialect) => dialect.as_str(),
+            Self::Azure => "azure",
+        }
+    }
+}
+
 /// Declares a newtype of an enum with `ALL` and `as_str`, which is written as its word.
 macro_rules! word {
     ($type:ident, $inner:ident, $description:literal) => {
@@ -45,7 +83,7 @@ macro_rules! word {
 }
 
 word!(OperationName, Operation, "an operation");
-word!(DialectName, Dialect, "a protocol");
+word!(ProtocolName, Protocol, "a protocol");
 word!(ResolutionName, Resolution, "a resolution");
 word!(ServiceTierName, ServiceTier, "a service tier");
 word!(SpeedName, Speed, "a speed");

@@ -2,6 +2,7 @@
 //! descriptions in the JSON Schema.
 
 mod admin;
+mod auth;
 mod console;
 mod limits;
 mod listeners;
@@ -17,6 +18,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 pub(super) use admin::*;
+pub(super) use auth::*;
 pub(super) use console::*;
 pub(super) use limits::*;
 pub(super) use listeners::*;

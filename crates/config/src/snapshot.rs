@@ -29,7 +29,8 @@ pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
 pub use models::{Model, OnDisconnect, Target, TargetCost};
 pub use pricing::{LIST, ListedModel, OwnPricing, Pricing};
 pub use upstreams::{
-    Credential, HealthCheck, PassedHeaders, RepeatAfter, Upstream, UpstreamTimeouts,
+    Azure, Credential, CredentialKind, HealthCheck, PassedHeaders, RepeatAfter, Upstream,
+    UpstreamTimeouts,
 };
 
 /// Everything that the two YAML files say.
@@ -372,7 +373,7 @@ words! {
     Affinity {
         /// No affinity: every request is balanced by itself.
         None = "none",
-        /// Those with the same `x-session-affinity`.
+        /// Those whose headers name the same session.
         Header = "header",
         /// Those, and without that header those of one conversation.
         Conversation = "conversation",

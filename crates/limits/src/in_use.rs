@@ -57,6 +57,8 @@ pub struct InUse {
     pub connections: Count,
     /// Bytes that streams over HTTP/2 take.
     pub stream_bytes: Count,
+    /// WebSockets that are open.
+    pub websockets: Count,
 }
 
 impl InUse {

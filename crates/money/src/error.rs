@@ -98,6 +98,8 @@ pub enum Allow {
     Get,
     /// The path takes requests with `POST` only.
     Post,
+    /// It is read, and can be deleted.
+    GetOrDelete,
 }
 
 /// A limit of a key, an account or a model that a request has reached.

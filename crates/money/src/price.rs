@@ -117,6 +117,16 @@ impl Usage {
         self.total(Side::Input)
     }
 
+    /// Of each unit the count of the one that has more.
+    #[must_use]
+    pub fn dearer(self, other: &Self) -> Self {
+        let mut most = self.counts();
+        for (most, other) in most.iter_mut().zip(other.counts()) {
+            *most = (*most).max(other);
+        }
+        Self::from_counts(most)
+    }
+
     /// This and `more` together. Counts past the range stay at its end.
     #[must_use]
     pub fn plus(self, more: &Self) -> Self {

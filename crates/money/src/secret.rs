@@ -18,7 +18,7 @@ pub const CODE_PREFIX: &str = "tg-";
 const CODE_BYTES: usize = 16;
 
 /// A text that `Debug` masks: upstream credentials, the admin token, a new API key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(String);
 
 impl Secret {

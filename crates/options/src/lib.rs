@@ -1,4 +1,5 @@
-//! What an operator decides about the ledger, the database of a fleet and the log of requests.
+//! What an operator decides about the ledger, the database of a fleet, the log of requests, and how the
+//! process signs in to upstreams.
 //!
 //! The configuration builds these values, and those parts take them; neither names the other. A check
 //! stands here when the configuration makes it before anything is opened.
@@ -7,6 +8,8 @@
 #![deny(clippy::expect_used)]
 
 pub mod archive;
+pub mod auth;
+pub mod key_file;
 pub mod ledger;
 pub mod postgres;
 pub mod database_url;

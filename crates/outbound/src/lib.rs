@@ -3,6 +3,7 @@
 //! The gateway calls upstreams with it where it puts an answer together, the ledger its archive in an
 //! object store. What is relayed as it comes goes through Pingora instead.
 
+mod form;
 mod roots;
 
 use std::io;
@@ -14,6 +15,8 @@ use http::{HeaderMap, Method};
 use reqwest::redirect::Policy;
 use reqwest::{Body, Client, ClientBuilder, RequestBuilder};
 use url::Url;
+
+pub use form::{FormAnswer, FormClient};
 
 /// How long an unused connection is kept: as for relayed requests.
 const KEEPALIVE: Duration = Duration::from_secs(50);

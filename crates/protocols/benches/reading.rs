@@ -16,8 +16,8 @@ use std::process::Command;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tollgate_protocols::json::{Object, VALUES_MAX};
-use tollgate_protocols::limits::ModelLimits;
-use tollgate_protocols::{Call, Codec, Dialect, Framing, Operation, Request, codec};
+use tollgate_protocols::limits::{ModelLimits, TranslationTarget};
+use tollgate_protocols::{Call, Codec, Dialect, Framing, Operation, Request, bridge, codec};
 
 /// What the gateway is built with.
 #[global_allocator]
@@ -65,6 +65,13 @@ enum Work {
     Pieces(Operation),
     /// Events are relayed, each by itself, and what was relayed is asked for each time.
     Stream(Operation),
+    /// A request of a customer who speaks the first is judged and written for an upstream that speaks the
+    /// second. They are the same where nothing is translated.
+    Ask(Operation, Operation),
+    /// An answer in one piece comes back from there.
+    AnswerOver(Operation, Operation),
+    /// Events come back from there, each by itself.
+    StreamOver(Operation, Operation),
 }
 
 fn main() -> Result<(), BenchFailure> {
@@ -147,7 +154,7 @@ impl ReadingPart {
     /// What one run is divided by.
     fn steps(&self) -> usize {
         match self.work {
-            Work::Stream(_) => EVENTS,
+            Work::Stream(_) | Work::StreamOver(..) => EVENTS,
             _ => 1,
         }
     }
@@ -174,7 +181,18 @@ impl ReadingPart {
                 }
             }
             Work::Answer(operation) => {
-                meter(operation, times, Framing::Json, std::slice::from_ref(document))?
+                meter(operation, operation, times, Framing::Json, std::slice::from_ref(document))?
+            }
+            Work::Ask(customers, upstreams) => {
+                let (codec, request) = (over(customers, upstreams)?, Request::Json(parse()?));
+                for _ in 0..times {
+                    let call = codec.read(&request, &limits())?;
+                    black_box(call.splice("the-upstream-s-name-for-it").apply(document));
+                }
+            }
+            Work::AnswerOver(customers, upstreams) => {
+                let pieces = std::slice::from_ref(document);
+                meter(customers, upstreams, times, Framing::Json, pieces)?;
             }
             Work::Pieces(operation) => {
                 /// How much the gateway takes from an upstream at one time, in bytes.
@@ -182,15 +200,20 @@ impl ReadingPart {
                 let starts = (0..document.len()).step_by(PIECE_BYTES);
                 let piece = |at: usize| document.slice(at..document.len().min(at + PIECE_BYTES));
                 let pieces: Vec<Bytes> = starts.map(piece).collect();
-                meter(operation, times, Framing::Json, &pieces)?;
+                meter(operation, operation, times, Framing::Json, &pieces)?;
             }
-            Work::Stream(operation) => {
+            Work::Stream(_) | Work::StreamOver(..) => {
+                let (customers, upstreams) = match self.work {
+                    Work::StreamOver(customers, upstreams) => (customers, upstreams),
+                    Work::Stream(operation) => (operation, operation),
+                    _ => return Err("no stream".into()),
+                };
                 let text = std::str::from_utf8(document)?;
                 let events: Vec<Bytes> = text
                     .split_inclusive("\n\n")
                     .map(|event| Bytes::copy_from_slice(event.as_bytes()))
                     .collect();
-                meter(operation, times, Framing::Sse, &events)?;
+                meter(customers, upstreams, times, Framing::Sse, &events)?;
             }
         }
         Ok(())
@@ -199,14 +222,16 @@ impl ReadingPart {
 
 /// Relays an answer as the gateway does, from its first piece to the bill.
 fn meter(
-    operation: Operation,
+    customers: Operation,
+    upstreams: Operation,
     times: usize,
     framing: Framing,
     pieces: &[Bytes],
 ) -> Result<(), BenchFailure> {
-    let asked = asked(operation);
+    let asked = asked(customers, framing == Framing::Sse);
     let request = Object::parse(&asked).map_err(|it| it.to_string())?;
-    let call: Box<dyn Call> = codec_of(operation)?.read(&Request::Json(request), &limits())?;
+    let codec = over(customers, upstreams)?;
+    let call: Box<dyn Call> = codec.read(&Request::Json(request), &limits())?;
     for _ in 0..times {
         let mut meter = call.meter(framing);
         for piece in pieces {
@@ -221,12 +246,24 @@ fn meter(
     Ok(())
 }
 
-fn codec_of(operation: Operation) -> Result<&'static dyn Codec, BenchFailure> {
-    let dialect = match operation {
+fn dialect_of(operation: Operation) -> Dialect {
+    match operation {
         Operation::Messages => Dialect::Anthropic,
         _ => Dialect::Openai,
-    };
-    codec(operation, dialect).ok_or_else(|| "no codec".into())
+    }
+}
+
+fn codec_of(operation: Operation) -> Result<&'static dyn Codec, BenchFailure> {
+    codec(operation, dialect_of(operation)).ok_or_else(|| "no codec".into())
+}
+
+/// What serves customers of one dialect over upstreams of another, or of the same.
+fn over(customers: Operation, upstreams: Operation) -> Result<&'static dyn Codec, BenchFailure> {
+    if customers == upstreams {
+        return codec_of(customers);
+    }
+    let bridge = bridge(customers, dialect_of(upstreams), &[upstreams]);
+    bridge.ok_or_else(|| "no bridge".into())
 }
 
 fn limits() -> ModelLimits {
@@ -234,15 +271,26 @@ fn limits() -> ModelLimits {
         input_tokens_max: 10_000_000,
         output_tokens_max: 16_384,
         reasoning: false,
+        translation: Some(TranslationTarget::default()),
         ..ModelLimits::default()
     }
 }
 
 /// The request whose answer is metered.
-fn asked(operation: Operation) -> Vec<u8> {
+fn asked(operation: Operation, stream: bool) -> Vec<u8> {
     let asked = match operation {
         Operation::Embeddings => json!({"model": "m", "input": "text"}),
-        Operation::Responses => json!({"model": "m", "input": "text", "store": false}),
+        Operation::Responses => {
+            json!({"model": "m", "input": "text", "store": false, "stream": stream})
+        }
+        Operation::Messages => json!({
+            "model": "m", "messages": [{"role": "user", "content": "text"}], "max_tokens": 4096,
+            "stream": stream
+        }),
+        Operation::Chat if stream => json!({
+            "model": "m", "messages": [{"role": "user", "content": "text"}], "max_tokens": 4096,
+            "stream": true, "stream_options": {"include_usage": true}
+        }),
         _ => json!({
             "model": "m", "messages": [{"role": "user", "content": "text"}], "max_tokens": 4096
         }),
@@ -282,7 +330,61 @@ fn parts() -> Vec<ReadingPart> {
         part("event: chinese", || chat_stream("一刻钟"), Work::Stream(Chat)),
         part("event: messages", messages_stream, Work::Stream(Messages)),
         part("event: responses", responses_stream, Work::Stream(Responses)),
+        part("ask: chat", request, Work::Ask(Chat, Chat)),
+        part("ask: chat over messages", request, Work::Ask(Chat, Messages)),
+        part("ask: chat over responses", request, Work::Ask(Chat, Responses)),
+        part("ask: messages over chat", messages_asking, Work::Ask(Messages, Chat)),
+        part("ask: responses over chat", responses_asking, Work::Ask(Responses, Chat)),
+        part("ask: 16 KiB, chat", long, Work::Ask(Chat, Chat)),
+        part("ask: 16 KiB, chat over messages", long, Work::Ask(Chat, Messages)),
+        part("over: chat over messages", messages_answer, Work::AnswerOver(Chat, Messages)),
+        part("over: messages over chat", chat_sentences, Work::AnswerOver(Messages, Chat)),
+        part("over: responses over chat", chat_sentences, Work::AnswerOver(Responses, Chat)),
+        part("event over: chat over messages", messages_stream, Work::StreamOver(Chat, Messages)),
+        part(
+            "event over: chat over responses",
+            responses_stream,
+            Work::StreamOver(Chat, Responses),
+        ),
+        part("event over: messages over chat", hourly, Work::StreamOver(Messages, Chat)),
+        part("event over: responses over chat", hourly, Work::StreamOver(Responses, Chat)),
     ]
+}
+
+fn chat_sentences() -> Bytes {
+    chat_answer(&sentences(12))
+}
+
+fn hourly() -> Bytes {
+    chat_stream(" hour")
+}
+
+/// A chat of 16 KiB with some turns, as agents have it.
+fn long() -> Bytes {
+    let message = |at: usize| {
+        let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
+        json!({"role": role, "content": "Every quarter of an hour, from six to nine. ".repeat(23)})
+    };
+    let messages: Vec<Value> = (0..16).map(message).collect();
+    bytes_of(&json!({"model": "gpt-4o-mini", "messages": messages, "max_tokens": 256}))
+}
+
+fn messages_asking() -> Bytes {
+    let question = "Every quarter of an hour, from six to nine. ".repeat(16);
+    bytes_of(&json!({
+        "model": "gpt-4o-mini", "max_tokens": 256, "temperature": 0.2, "stream": false,
+        "system": "You are a travel assistant. Answer in two sentences, without a greeting.",
+        "messages": [{"role": "user", "content": question}],
+    }))
+}
+
+fn responses_asking() -> Bytes {
+    let question = "Every quarter of an hour, from six to nine. ".repeat(16);
+    bytes_of(&json!({
+        "model": "gpt-4o-mini", "max_output_tokens": 256, "temperature": 0.2, "stream": false,
+        "instructions": "You are a travel assistant. Answer in two sentences, without a greeting.",
+        "input": [{"role": "user", "content": question}], "store": false,
+    }))
 }
 
 fn bytes_of(value: &Value) -> Bytes {

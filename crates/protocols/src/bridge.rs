@@ -15,7 +15,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{InputWays, Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, Losses, ReadStream, TranslationTarget, Untranslatable,
-    WriteStream,
+    UpstreamDialect, WriteStream,
 };
 use tollgate_translation::part::{AnswerPart, Counts, FailureKind, PromptPart, UpstreamFailure};
 use tollgate_translation::{Chat, Messages, Responses};
@@ -35,12 +35,12 @@ const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 /// Every pair that is translated. Of two ways to ask one upstream the first carries more.
 static BRIDGES: &[Bridge] = &[
-    Bridge { customers: &CHAT, upstreams: &RESPONSES },
-    Bridge { customers: &CHAT, upstreams: &MESSAGES },
-    Bridge { customers: &MESSAGES, upstreams: &RESPONSES },
-    Bridge { customers: &MESSAGES, upstreams: &CHAT },
-    Bridge { customers: &RESPONSES, upstreams: &MESSAGES },
-    Bridge { customers: &RESPONSES, upstreams: &CHAT },
+    Bridge { customers: &CHAT, upstreams: RESPONSES.upstreams() },
+    Bridge { customers: &CHAT, upstreams: MESSAGES.upstreams() },
+    Bridge { customers: &MESSAGES, upstreams: RESPONSES.upstreams() },
+    Bridge { customers: &MESSAGES, upstreams: CHAT.upstreams() },
+    Bridge { customers: &RESPONSES, upstreams: MESSAGES.upstreams() },
+    Bridge { customers: &RESPONSES, upstreams: CHAT.upstreams() },
 ];
 
 static CHAT: Spoken = Spoken { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
@@ -78,10 +78,25 @@ struct Spoken {
     codec: &'static dyn Codec,
 }
 
+impl Spoken {
+    const fn upstreams(&self) -> Upstreams {
+        Upstreams { operation: self.operation, words: self.words, codec: self.codec }
+    }
+}
+
+/// One dialect as the upstreams' side of a translation needs it.
+struct Upstreams {
+    /// What a model is said to be for that is best asked in this dialect.
+    operation: Operation,
+    words: &'static dyn UpstreamDialect,
+    /// What reads its requests and meters its answers.
+    codec: &'static dyn Codec,
+}
+
 /// The codec of requests in one dialect for upstreams that speak another.
 struct Bridge {
     customers: &'static Spoken,
-    upstreams: &'static Spoken,
+    upstreams: Upstreams,
 }
 
 impl fmt::Debug for Bridge {
@@ -122,7 +137,7 @@ impl Codec for Bridge {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let translated = self.translate(body, limits)?;
-        let text = Object::parse(translated.body.as_bytes())
+        let text = Object::parse(&translated.body)
             .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
         let inner = self.upstreams.codec.read(&Request::Json(text), limits)?;
         let Translated { body: text, frame, left_out } = translated;
@@ -143,7 +158,7 @@ const UNWRITABLE: &str = "The request could not be translated for this model's p
 
 /// A request in the words of the upstream.
 struct Translated {
-    body: String,
+    body: Vec<u8>,
     frame: AnswerFrame,
     /// Hints that were dropped, with commas between them.
     left_out: String,
@@ -177,12 +192,10 @@ impl Bridge {
         let id = RequestId::new();
         frame.created = id.began_at().seconds();
         frame.nonce = id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "");
-        let written = String::from_utf8(written)
-            .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
         // The model's name goes first, where the upstream's codec writes the upstream's name over it.
-        let members = written.strip_prefix('{').unwrap_or(&written);
-        let comma = if members.starts_with('}') { "" } else { "," };
-        let body = format!("{{\"model\":{}{comma}{members}", json_string(&frame.model));
+        let members = written.strip_prefix(b"{").unwrap_or(&written);
+        let comma: &[u8] = if members.starts_with(b"}") { b"" } else { b"," };
+        let body = [b"{\"model\":", json_string(&frame.model).as_bytes(), comma, members].concat();
         Ok(Translated { body, frame, left_out: losses.fields().join(", ") })
     }
 }
@@ -203,7 +216,7 @@ struct BridgedCall {
     frame: AnswerFrame,
     left_out: Option<String>,
     customers: &'static dyn Translate,
-    upstreams: &'static dyn Translate,
+    upstreams: &'static dyn UpstreamDialect,
 }
 
 impl fmt::Debug for BridgedCall {
@@ -237,6 +250,10 @@ impl Call for BridgedCall {
         self.inner.sounds()
     }
 
+    fn makes_pictures(&self) -> bool {
+        self.inner.makes_pictures()
+    }
+
     fn traits(&self) -> Traits {
         self.inner.traits()
     }
@@ -245,7 +262,7 @@ impl Call for BridgedCall {
         let written = self.inner.splice(upstream_model).apply(&self.body);
         let mut splice = Splice::default();
         // What was UTF-8 before edits that are strings is UTF-8 behind them.
-        splice.replace(0..self.length, String::from_utf8_lossy(&written).into_owned());
+        splice.replace(0..self.length, String::from_utf8(written.into()).unwrap_or_default());
         splice
     }
 
@@ -255,12 +272,15 @@ impl Call for BridgedCall {
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let inner = self.inner.meter(framing);
+        // Where not all is shown, an answer without a report is billed as the most that it can be.
+        let unreported = (!self.inner.is_all_shown()).then(|| self.inner.bound());
         let (customers, upstreams) = (self.customers, self.upstreams);
         match framing {
             Framing::Json | Framing::Binary => Box::new(BridgedDocument {
                 inner,
                 text: BytesMut::new(),
                 frame: self.frame.clone(),
+                unreported,
                 customers,
                 upstreams,
                 is_translated: false,
@@ -270,9 +290,7 @@ impl Call for BridgedCall {
                 inner,
                 events: Events::of_images(),
                 reader: upstreams.stream_reader(),
-                writer: customers.stream_writer(&self.frame),
-                has_ended: false,
-                is_broken: false,
+                passage: Passage::new(customers.stream_writer(&self.frame), unreported),
             }),
         }
     }
@@ -298,27 +316,116 @@ fn in_our_words(failure: UpstreamFailure) -> GatewayError {
 
 /// What was used, as answers of all dialects say it.
 fn counts(usage: &Usage, reasoning: u64) -> Counts {
-    let cached = [usage.cache_read_tokens, usage.cache_write_tokens, usage.cache_write_1h_tokens];
-    let cached = cached.into_iter().fold(0, u64::saturating_add);
-    let output = usage.total(Side::Output);
     Counts {
-        input: usage.input_tokens_total().saturating_sub(cached),
+        input: usage.input_tokens,
         cache_read: usage.cache_read_tokens,
         cache_write: usage.cache_write_tokens,
         cache_write_1h: usage.cache_write_1h_tokens,
-        output,
-        reasoning: reasoning.min(output),
+        audio_input: usage.audio_input_tokens,
+        image_input: usage.image_input_tokens,
+        output: usage.output_tokens,
+        audio_output: usage.audio_output_tokens,
+        web_searches: usage.web_searches,
+        reasoning: reasoning.min(usage.total(Side::Output)),
+    }
+}
+
+/// What the customer reads as the usage of a whole answer: what it is billed by.
+fn billed(meter: &dyn Meter, unreported: Option<&Usage>) -> Usage {
+    let (usage, source) = meter.measure();
+    match unreported {
+        Some(bound)
+            if source == UsageSource::Estimated
+                && bound.total(Side::Output) >= usage.total(Side::Output) =>
+        {
+            *bound
+        }
+        _ => usage,
     }
 }
 
 /// The piece of an answer with what its meter has counted in the place of what its reader left open.
-fn metered<'a>(answer: AnswerPart<'a>, meter: &dyn Meter) -> AnswerPart<'a> {
+/// `unreported` is what a whole answer is billed by whose upstream does not say what it used, unless
+/// that is what was seen of it.
+fn metered<'a>(
+    answer: AnswerPart<'a>,
+    meter: &dyn Meter,
+    unreported: Option<&Usage>,
+) -> AnswerPart<'a> {
     match answer {
         AnswerPart::Begin { id, .. } => {
             AnswerPart::Begin { id, counts: counts(&meter.measure().0, 0) }
         }
-        AnswerPart::End(known) => AnswerPart::End(counts(&meter.measure().0, known.reasoning)),
+        AnswerPart::End(known) => {
+            AnswerPart::End(counts(&billed(meter, unreported), known.reasoning))
+        }
         other => other,
+    }
+}
+
+/// What a writer for a customer keeps of a stream at most, in bytes: some thirty times the longest answer
+/// of any model. What repeats itself at its end would otherwise take memory without end.
+const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
+struct Passage {
+    writer: Box<dyn WriteStream>,
+    unreported: Option<Usage>,
+    has_begun: bool,
+    /// The last piece was a call of a tool, or of its input.
+    is_in_call: bool,
+    /// The end of the answer, or why there is none, has been written.
+    has_ended: bool,
+    /// Something came that no customer could understand: nothing is written behind it.
+    is_broken: bool,
+}
+
+impl Passage {
+    fn new(writer: Box<dyn WriteStream>, unreported: Option<Usage>) -> Self {
+        Self {
+            writer,
+            unreported,
+            has_begun: false,
+            is_in_call: false,
+            has_ended: false,
+            is_broken: false,
+        }
+    }
+
+    /// Writes a piece, with what the meter has counted by now where it says what was used.
+    fn write(&mut self, answer: AnswerPart<'_>, meter: &dyn Meter, out: &mut Vec<u8>) {
+        if self.has_ended || self.is_broken {
+            return;
+        }
+        match &answer {
+            AnswerPart::Begin { .. } if self.has_begun => return,
+            AnswerPart::Begin { .. } | AnswerPart::Error(_) => {}
+            // Some upstreams do not say that they begin.
+            _ if !self.has_begun => {
+                let begin = AnswerPart::Begin { id: Cow::Borrowed(""), counts: Counts::default() };
+                self.writer.write(&metered(begin, meter, None), out);
+            }
+            _ => {}
+        }
+        self.has_begun = true;
+        if is_nowhere(&answer, self.is_in_call) {
+            self.is_broken = true;
+            return;
+        }
+        self.is_in_call = matches!(answer, AnswerPart::ToolCall { .. } | AnswerPart::Input(_));
+        self.has_ended = matches!(answer, AnswerPart::End(_) | AnswerPart::Error(_));
+        self.writer.write(&metered(answer, meter, self.unreported.as_ref()), out);
+        self.is_broken = self.writer.held_bytes() > WRITER_BYTES_MAX;
+    }
+}
+
+/// Whether a piece cannot stand where it stands, or says nothing: a call of a tool without a name, and
+/// input of no call.
+fn is_nowhere(answer: &AnswerPart<'_>, is_in_call: bool) -> bool {
+    match answer {
+        AnswerPart::ToolCall { name, .. } => name.is_empty(),
+        AnswerPart::Input(_) => !is_in_call,
+        _ => false,
     }
 }
 
@@ -327,8 +434,9 @@ struct BridgedDocument {
     inner: Box<dyn Meter>,
     text: BytesMut,
     frame: AnswerFrame,
+    unreported: Option<Usage>,
     customers: &'static dyn Translate,
-    upstreams: &'static dyn Translate,
+    upstreams: &'static dyn UpstreamDialect,
     is_translated: bool,
     /// What the upstream said in the place of an answer.
     refusal: Option<UpstreamFailure>,
@@ -353,8 +461,11 @@ impl Meter for BridgedDocument {
             self.refusal = Some(failure.clone());
             return Bytes::new();
         }
-        let answer: Vec<AnswerPart<'_>> =
-            answer.into_iter().map(|piece| metered(piece, self.inner.as_ref())).collect();
+        if answer.iter().any(|piece| is_nowhere(piece, true)) {
+            return Bytes::new();
+        }
+        let metered = |piece| metered(piece, self.inner.as_ref(), self.unreported.as_ref());
+        let answer: Vec<AnswerPart<'_>> = answer.into_iter().map(metered).collect();
         self.is_translated = true;
         self.customers.write_answer(&answer, &self.frame).into()
     }
@@ -405,64 +516,60 @@ struct BridgedStream {
     inner: Box<dyn Meter>,
     events: Events,
     reader: Box<dyn ReadStream>,
-    writer: Box<dyn WriteStream>,
-    /// The end of the answer, or why there is none, has been written.
-    has_ended: bool,
-    /// Something came that is no event of the upstream's dialect: nothing is written behind it.
-    is_broken: bool,
+    passage: Passage,
 }
 
 impl BridgedStream {
-    /// Translates the events that `text` completes.
-    fn translate(&mut self, text: &Bytes) -> Vec<u8> {
-        let Self { inner, events, reader, writer, has_ended, is_broken } = self;
-        let mut out = Vec::with_capacity(text.len());
-        let mut write = |answer: AnswerPart<'_>| {
-            if !*has_ended {
-                *has_ended = matches!(answer, AnswerPart::End(_) | AnswerPart::Error(_));
-                writer.write(&metered(answer, inner.as_ref()), &mut out);
-            }
-        };
-        let uncut = events.relay(text, |event| {
-            let data = sse::data(event);
-            if !data.is_empty() && !*is_broken {
-                *is_broken = reader.read(&data, &mut write).is_err();
-            }
-            EventAction::Drop
-        });
-        // An event that is too long to be held comes out as it is.
-        *is_broken |= !uncut.is_empty();
-        out
+    /// Meters an event and translates it. What the meter says while it is translated is about it and
+    /// what came before it, however the network has cut the stream.
+    fn pass(
+        event: &[u8],
+        inner: &mut dyn Meter,
+        reader: &mut dyn ReadStream,
+        passage: &mut Passage,
+        out: &mut Vec<u8>,
+    ) {
+        let data = sse::data(event);
+        if data.is_empty() || !inner.take_event(event, &data) || passage.is_broken {
+            return;
+        }
+        let read = reader.read(&data, &mut |answer| passage.write(answer, inner, out));
+        passage.is_broken |= read.is_err();
     }
 }
 
 impl Meter for BridgedStream {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
-        let passed = self.inner.relay(chunk);
-        if passed.is_empty() { passed } else { self.translate(&passed).into() }
+        let Self { inner, events, reader, passage } = self;
+        let mut out = Vec::with_capacity(chunk.len());
+        let uncut = events.relay(&chunk, |event| {
+            Self::pass(event, inner.as_mut(), reader.as_mut(), passage, &mut out);
+            EventAction::Drop
+        });
+        // An event that is too long to be held comes out as it is.
+        passage.is_broken |= !uncut.is_empty();
+        out.into()
     }
 
     fn finish(&mut self) -> Bytes {
-        let rest = self.inner.finish();
-        let mut out = self.translate(&rest);
-        if !self.is_broken {
-            let Self { inner, reader, writer, has_ended, .. } = self;
-            reader.finish(&mut |answer| {
-                if !*has_ended {
-                    *has_ended = matches!(answer, AnswerPart::End(_) | AnswerPart::Error(_));
-                    writer.write(&metered(answer, inner.as_ref()), &mut out);
-                }
-            });
+        let Self { inner, events, reader, passage } = self;
+        let mut out = Vec::new();
+        // Some servers leave out the blank line behind the last event.
+        let rest = events.take_unfinished();
+        Self::pass(&rest, inner.as_mut(), reader.as_mut(), passage, &mut out);
+        drop(inner.finish());
+        if !passage.is_broken {
+            reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
         }
         out.into()
     }
 
     fn held_bytes(&self) -> usize {
-        self.inner.held_bytes() + self.events.held_bytes()
+        self.inner.held_bytes() + self.events.held_bytes() + self.passage.writer.held_bytes()
     }
 
     fn is_complete(&self) -> bool {
-        self.has_ended && self.inner.is_complete()
+        self.passage.has_ended && !self.passage.is_broken && self.inner.is_complete()
     }
 
     fn has_failed(&self) -> bool {
@@ -542,3 +649,6 @@ impl Call for LocalCountCall {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use super::json_cursor::Cursor;
 use super::json_scan::UsageScan;
-use super::limits::{ImageFormat, ImageLimits, ResponseFormat, choose};
+use super::limits::{ImageFormat, ImageLimits, Priced, ResponseFormat, choose};
 use super::metering::{StreamMeter, Tally};
 use super::sse::EventAction;
 use super::{Framing, Meter, Terms};
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{ImageSize, Quality, Traits, Usage, UsageSource};
+use tollgate_money::price::{ImageSize, Quality, Traits, Unit, Usage, UsageSource};
 
 /// Partial images at most: OpenAI's own limit.
 pub(super) const PARTIAL_IMAGES_MAX: u64 = 3;
@@ -42,6 +42,8 @@ pub(super) struct Order {
     images: u32,
     stream: bool,
     partial_images: u64,
+    /// Whether pictures have a price of their own beside other output.
+    is_output_apart: bool,
 }
 
 impl ImageRequest {
@@ -64,6 +66,7 @@ impl ImageRequest {
             images: self.n,
             stream: self.stream,
             partial_images: if self.stream { self.partial_images } else { 0 },
+            is_output_apart: false,
         })
     }
 
@@ -87,6 +90,16 @@ impl ImageRequest {
 }
 
 impl Order {
+    /// What was ordered, of a model with these prices.
+    pub(super) fn priced(self, priced: &Priced) -> Self {
+        Self { is_output_apart: priced.has_unit(Unit::ImageOutputTokens), ..self }
+    }
+
+    /// Whether the tokens of pictures are told from other output.
+    pub(super) fn is_output_apart(&self) -> bool {
+        self.is_output_apart
+    }
+
     /// Whether it is answered by a stream.
     pub(super) fn streams(&self) -> bool {
         self.stream
@@ -116,12 +129,16 @@ impl Order {
     }
 
     /// A meter for an answer to a request with these terms.
-    pub(super) fn meter(framing: Framing, terms: &Terms) -> Box<dyn Meter> {
-        let bound = terms.bound;
+    pub(super) fn meter(&self, framing: Framing, terms: &Terms) -> Box<dyn Meter> {
+        // Of what nobody reports, all is pictures.
+        let bound = Usage { image_output_tokens: terms.bound.output_tokens, ..terms.bound };
+        let is_output_apart = self.is_output_apart;
         match framing {
-            Framing::Sse => Box::new(StreamMeter::of_images(ImageStream::new(bound))),
+            Framing::Sse => {
+                Box::new(StreamMeter::of_images(ImageStream::new(bound, is_output_apart)))
+            }
             Framing::Json | Framing::Binary => {
-                Box::new(ImagesMeter { scan: UsageScan::default(), bound })
+                Box::new(ImagesMeter { scan: UsageScan::default(), bound, is_output_apart })
             }
         }
     }
@@ -183,7 +200,15 @@ struct WireImagesUsage {
     #[serde(default)]
     input_tokens_details: Option<WireImagesInput>,
     #[serde(default)]
+    output_tokens_details: Option<WireImagesOutput>,
+    #[serde(default)]
     generated_images: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+struct WireImagesOutput {
+    #[serde(default)]
+    text_tokens: Option<u64>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -195,6 +220,7 @@ struct WireImagesInput {
 /// What a `usage` reports.
 #[derive(Clone, Copy, Debug)]
 struct Reported {
+    /// Its `output_tokens` are all output, of which `image_output_tokens` are pictures: see [`disjoint`].
     usage: Usage,
     /// It has all images of the answer, and says how many.
     is_total: bool,
@@ -215,21 +241,26 @@ fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
     let seen = wire.input_tokens_details.unwrap_or_default().image_tokens.unwrap_or(0);
     let image_input_tokens = seen.min(input_tokens);
     let input_tokens = input_tokens - image_input_tokens;
-    let usage = Usage { input_tokens, image_input_tokens, output_tokens, images, ..Usage::ZERO };
+    let text = wire.output_tokens_details.unwrap_or_default().text_tokens.unwrap_or(0);
+    let usage = Usage {
+        input_tokens,
+        image_input_tokens,
+        output_tokens,
+        image_output_tokens: output_tokens.saturating_sub(text),
+        images,
+        ..Usage::ZERO
+    };
     let is_total = wire.generated_images.is_some();
     (says_something && (has_tokens || is_total && images == 0))
         .then_some(Reported { usage, is_total })
 }
 
-/// The more of either, figure by figure.
-fn dearer(one: Usage, other: Usage) -> Usage {
-    Usage {
-        input_tokens: one.input_tokens.max(other.input_tokens),
-        image_input_tokens: one.image_input_tokens.max(other.image_input_tokens),
-        output_tokens: one.output_tokens.max(other.output_tokens),
-        images: one.images.max(other.images),
-        ..Usage::ZERO
-    }
+/// The usage in kinds that have nothing in common: pictures are counted apart where they are priced so,
+/// and are output like any other where they are not.
+fn disjoint(usage: Usage, is_output_apart: bool) -> Usage {
+    let image_output_tokens = if is_output_apart { usage.image_output_tokens } else { 0 };
+    let output_tokens = usage.output_tokens.saturating_sub(image_output_tokens);
+    Usage { output_tokens, image_output_tokens, ..usage }
 }
 
 /// Meters an answer that comes whole.
@@ -237,11 +268,33 @@ struct ImagesMeter {
     scan: UsageScan,
     /// What to charge if the answer does not tell.
     bound: Usage,
+    is_output_apart: bool,
 }
 
 impl ImagesMeter {
     fn reported(&self) -> Option<Reported> {
         self.scan.usage().and_then(|usage| read_usage(usage, &self.bound))
+    }
+
+    fn used(&self) -> (Usage, UsageSource) {
+        let images = self.scan.data_items();
+        if !self.scan.is_whole() {
+            // All images are made before the first byte comes.
+            return (self.bound, UsageSource::Estimated);
+        }
+        let by_image = self.bound.output_tokens == 0;
+        match self.reported() {
+            // Ark counts what it has made and bills; in the list are those too that have failed.
+            Some(Reported { usage, is_total: true }) => (usage, UsageSource::Upstream),
+            Some(Reported { usage, .. }) if images > 0 || !by_image => {
+                (Usage { images, ..usage }, UsageSource::Upstream)
+            }
+            // Billed by the image, the images themselves are the report.
+            None if by_image && images > 0 => {
+                (Usage { images, ..self.bound }, UsageSource::Upstream)
+            }
+            _ => (self.bound, UsageSource::Estimated),
+        }
     }
 }
 
@@ -268,24 +321,8 @@ impl Meter for ImagesMeter {
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
-        let images = self.scan.data_items();
-        if !self.scan.is_whole() {
-            // All images are made before the first byte comes.
-            return (self.bound, UsageSource::Estimated);
-        }
-        let by_image = self.bound.output_tokens == 0;
-        match self.reported() {
-            // Ark counts what it has made and bills; in the list are those too that have failed.
-            Some(Reported { usage, is_total: true }) => (usage, UsageSource::Upstream),
-            Some(Reported { usage, .. }) if images > 0 || !by_image => {
-                (Usage { images, ..usage }, UsageSource::Upstream)
-            }
-            // Billed by the image, the images themselves are the report.
-            None if by_image && images > 0 => {
-                (Usage { images, ..self.bound }, UsageSource::Upstream)
-            }
-            _ => (self.bound, UsageSource::Estimated),
-        }
+        let (usage, source) = self.used();
+        (disjoint(usage, self.is_output_apart), source)
     }
 
     fn changes_length(&self) -> bool {
@@ -335,6 +372,7 @@ struct ImageStream {
     failed: bool,
     /// What to charge if the stream does not tell.
     bound: Usage,
+    is_output_apart: bool,
 }
 
 /// An event as far as it counts.
@@ -371,7 +409,7 @@ impl ImageEvent {
 }
 
 impl ImageStream {
-    fn new(bound: Usage) -> Self {
+    fn new(bound: Usage, is_output_apart: bool) -> Self {
         Self {
             images: Vec::new(),
             unnumbered: 0,
@@ -382,6 +420,7 @@ impl ImageStream {
             finished: false,
             failed: false,
             bound,
+            is_output_apart,
         }
     }
 
@@ -392,7 +431,7 @@ impl ImageStream {
             image.is_complete |= is_complete;
             // The same image's usage again: the dearest counts.
             image.usage = match (image.usage, usage) {
-                (Some(one), Some(other)) => Some(dearer(one, other)),
+                (Some(one), Some(other)) => Some(one.dearer(&other)),
                 (one, other) => one.or(other),
             };
         } else if self.images.len() < KEPT_APART_MAX {
@@ -415,6 +454,39 @@ impl ImageStream {
         let count = told.clone().count() as u64;
         (told.fold(self.rest, |sum, one| sum.plus(&one)), count.saturating_add(self.rest.images))
     }
+
+    /// Whatever reports the most counts: all images together, or each. For those of which nobody has
+    /// told, the hold's share is charged, also where they have not come: an upstream that has begun
+    /// makes all of the images.
+    fn used(&self) -> (Usage, UsageSource) {
+        let (told, count) = self.of_images();
+        let complete = self.complete();
+        let has_tokens = self.bound.output_tokens > 0;
+        let total = self.total.filter(|total| {
+            // No tokens beside an image are no report.
+            !has_tokens || total.output_tokens > 0 || complete == 0
+        });
+        if let Some(total) = total {
+            let images = total.images.max(complete);
+            return (Usage { images, ..total.dearer(&told) }, UsageSource::Upstream);
+        }
+        let is_over = (self.ended || self.finished || self.failed) && complete.max(count) > 0;
+        let images = if is_over { complete } else { complete.max(self.bound.images) };
+        let untold = images.saturating_sub(if has_tokens { count } else { complete });
+        if untold == 0 {
+            return (Usage { images, ..told }, UsageSource::Upstream);
+        }
+        let each = self.bound.output_tokens.div_ceil(self.bound.images.max(1));
+        let of_untold = each.saturating_mul(untold);
+        let usage = Usage {
+            input_tokens: told.input_tokens.max(self.bound.input_tokens),
+            output_tokens: told.output_tokens.saturating_add(of_untold),
+            image_output_tokens: told.image_output_tokens.saturating_add(of_untold),
+            images,
+            ..Usage::ZERO
+        };
+        (usage, UsageSource::Estimated)
+    }
 }
 
 impl Tally for ImageStream {
@@ -433,7 +505,7 @@ impl Tally for ImageStream {
             None => (None, None),
         };
         if let Some(total) = total {
-            self.total = Some(self.total.map_or(total, |known| dearer(known, total)));
+            self.total = Some(self.total.map_or(total, |known| known.dearer(&total)));
         }
         // With images in events of their own, the end has none.
         let is_complete = is_part || is_end && !self.has_parts;
@@ -461,35 +533,9 @@ impl Tally for ImageStream {
         Usage::ZERO
     }
 
-    /// Whatever reports the most counts: all images together, or each. For those of which nobody has
-    /// told, the hold's share is charged, also where they have not come: an upstream that has begun
-    /// makes all of the images.
     fn measure(&self) -> (Usage, UsageSource) {
-        let (told, count) = self.of_images();
-        let complete = self.complete();
-        let has_tokens = self.bound.output_tokens > 0;
-        let total = self.total.filter(|total| {
-            // No tokens beside an image are no report.
-            !has_tokens || total.output_tokens > 0 || complete == 0
-        });
-        if let Some(total) = total {
-            let images = total.images.max(complete);
-            return (Usage { images, ..dearer(total, told) }, UsageSource::Upstream);
-        }
-        let is_over = (self.ended || self.finished || self.failed) && complete.max(count) > 0;
-        let images = if is_over { complete } else { complete.max(self.bound.images) };
-        let untold = images.saturating_sub(if has_tokens { count } else { complete });
-        if untold == 0 {
-            return (Usage { images, ..told }, UsageSource::Upstream);
-        }
-        let each = self.bound.output_tokens.div_ceil(self.bound.images.max(1));
-        let usage = Usage {
-            input_tokens: told.input_tokens.max(self.bound.input_tokens),
-            output_tokens: told.output_tokens.saturating_add(each.saturating_mul(untold)),
-            images,
-            ..Usage::ZERO
-        };
-        (usage, UsageSource::Estimated)
+        let (usage, source) = self.used();
+        (disjoint(usage, self.is_output_apart), source)
     }
 
     fn finish(&mut self) {

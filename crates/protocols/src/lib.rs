@@ -23,6 +23,7 @@ use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
 pub mod openai_chat;
 pub mod anthropic_messages;
 pub mod openai_responses;
+pub mod openai_compact;
 pub mod embeddings;
 pub mod rerank;
 pub mod moderations;
@@ -44,6 +45,7 @@ mod server_tools;
 mod bridge;
 
 pub mod audio;
+pub mod azure;
 mod dashscope;
 pub mod estimate;
 mod images;
@@ -89,6 +91,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &anthropic_messages::AnthropicMessages,
     &anthropic_messages::AnthropicCountTokens,
     &openai_responses::OpenaiResponses,
+    &openai_compact::OpenaiCompact,
     &embeddings::OpenaiEmbeddings,
     &embeddings::VoyageEmbeddings,
     &rerank::OpenaiRerank,
@@ -250,6 +253,11 @@ pub trait Call: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether the answer can have pictures of which tokens are counted apart.
+    fn makes_pictures(&self) -> bool {
+        false
+    }
+
     /// What of the request the price can depend on.
     fn traits(&self) -> Traits {
         Traits::default()
@@ -401,6 +409,12 @@ pub enum Fault {
 pub trait Meter: Send + Sync {
     /// Takes a chunk from the upstream; returns what goes to the customer now, possibly nothing.
     fn relay(&mut self, chunk: Bytes) -> Bytes;
+
+    /// Takes one whole event of a stream that somebody else has cut into events, with its data; says
+    /// whether the customer gets it.
+    fn take_event(&mut self, event: &[u8], _data: &[u8]) -> bool {
+        !self.relay(Bytes::copy_from_slice(event)).is_empty()
+    }
 
     /// The upstream ended the response in an orderly way: what is left to send.
     fn finish(&mut self) -> Bytes;

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::estimate::TextSize;
@@ -20,7 +20,7 @@ use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
 use super::{Meter, Terms};
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{ServiceTier, Side, Traits, Usage, UsageSource};
+use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Usage, UsageSource};
 
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
 pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sync>;
@@ -28,6 +28,8 @@ pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sy
 /// How many times what any vocabulary makes of a text an estimate can be: Thai is four times as much in
 /// one as in another.
 const ESTIMATE_OVER_COUNT_MAX: u64 = 4;
+/// xAI's unit of money in a nano-dollar.
+const TICKS_PER_NANOUSD: u64 = 10;
 /// Integers up to here are exact when they are written as floats.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 /// Text that a JSON answer has beside the output, such as types and ids, at most, where there is none.
@@ -74,6 +76,23 @@ pub(super) fn dollars(number: &serde_json::Number) -> Option<Nanousd> {
     i64::try_from(nano).ok().map(Nanousd::new)
 }
 
+/// What an upstream says that an answer costs the operator: in dollars, as OpenRouter does, or in xAI's
+/// ten-billionths of one. `None` where it says neither, or what is no amount.
+pub(super) fn cost(said: Option<&serde_json::Number>, ticks: Option<u64>) -> Option<Nanousd> {
+    let ticks = ticks.map(|ticks| ticks.div_ceil(TICKS_PER_NANOUSD));
+    let ticks = ticks.and_then(|nano| i64::try_from(nano).ok()).map(Nanousd::new);
+    said.and_then(dollars).or(ticks)
+}
+
+/// Reads what no charge depends on: what is written otherwise is not there, and the rest of the usage
+/// counts all the same.
+pub(super) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
+}
+
 /// Makes whole numbers of what means them.
 fn unbend(value: &mut Value) {
     let integer = match &*value {
@@ -114,8 +133,8 @@ impl UsageReport {
         self.usage == Usage::ZERO
     }
 
-    /// Of two reports about one answer the dearer: the larger output, and the input of the one that
-    /// has more. Where both have as much, what a cache has done is known to the one that says so, and
+    /// Of two reports about one answer the dearer: the output of the one that has more, the input of
+    /// the one that has more, and the most of what was made beside them. Where both have as much, what a cache has done is known to the one that says so, and
     /// is the least of what both say.
     fn dearer(self, other: Self) -> Self {
         let rank = |report: &Self| {
@@ -131,11 +150,21 @@ impl UsageReport {
             )
         };
         let input = if rank(&self) > rank(&other) { self } else { other };
-        let output_tokens = self.usage.output_tokens.max(other.usage.output_tokens);
+        let put_out = |report: &Self| report.usage.total(Side::Output);
+        let output = if put_out(&self) > put_out(&other) { self.usage } else { other.usage };
+        let made = self.usage.dearer(&other.usage);
+        let mut usage = input.usage;
+        for info in UNITS {
+            match info.side {
+                Side::Input => {}
+                Side::Output => usage[info.unit] = output[info.unit],
+                Side::Made => usage[info.unit] = made[info.unit],
+            }
+        }
         let rounds = self.rounds.max(other.rounds);
         let served = self.served.as_served(&other.served);
         let cost = self.cost.max(other.cost);
-        Self { usage: Usage { output_tokens, ..input.usage }, rounds, served, cost, ..input }
+        Self { usage, rounds, served, cost, ..input }
     }
 
     /// Adds a report to what is known.
@@ -543,6 +572,10 @@ impl<T: Tally> StreamMeter<T> {
 impl<T: Tally> Meter for StreamMeter<T> {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         self.events.relay(&chunk, |event| self.tally.judge(&sse::data(event)))
+    }
+
+    fn take_event(&mut self, _event: &[u8], data: &[u8]) -> bool {
+        self.tally.judge(data) == EventAction::Keep
     }
 
     fn finish(&mut self) -> Bytes {

@@ -30,7 +30,7 @@ pub(super) use left_out::{LeftOut, searches};
 pub(super) use messages::MESSAGES;
 pub(super) use moderations::MODERATIONS;
 pub(super) use rerank::{OPENAI_RERANK, VOYAGE_RERANK};
-pub(super) use responses::RESPONSES;
+pub(super) use responses::{COMPACT, RESPONSES};
 
 /// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700
 /// tokens, and the definition of a tool that it names itself as many.
@@ -38,6 +38,8 @@ pub(super) const TOOLS_TOKENS_MAX: u64 = 1024;
 /// How often a model may read its whole context within one request: once, or after each call of a
 /// tool that the upstream runs itself. Anthropic stops after ten.
 const ROUNDS_MAX: u64 = 10;
+/// The key of xAI's `search_parameters` that says how many sources an answer may use.
+const SOURCES_MAX_KEY: &str = "max_search_results";
 /// Letters of a customer's name for something that a message repeats.
 const SHOWN_MAX: usize = 64;
 
@@ -67,10 +69,12 @@ pub(super) enum Field {
     Words(&'static [&'static str]),
     /// It says whether the model thinks, or how much. That needs a price.
     Thinking,
-    /// It has the upstream run something, which needs a price.
-    Runs(Unit),
+    /// It has the upstream run something, so often at most unless it says so. That needs a price.
+    Runs(Unit, u64),
     /// It says how the answer sounds, which needs a price.
     Sounds,
+    /// It says what the answer is made of: sound and pictures need a price.
+    Modalities,
     /// What the upstream does with a context that has grown long.
     ContextManagement,
 }
@@ -132,6 +136,8 @@ pub(super) enum ToolKey {
     Tools,
     /// How often the upstream may run it.
     Uses,
+    /// What else it costs, unless it is one of these words or numbers, as they are written.
+    Dearer(&'static [&'static str]),
 }
 
 /// A type of tools that the customer runs.
@@ -276,8 +282,8 @@ struct OfferReader<'a> {
     /// The most calls of tools that the upstream runs, if all of them say so.
     uses: Option<u64>,
     has_server_tools: bool,
-    /// What those are billed as.
-    units: Vec<Unit>,
+    /// What those are billed as, and how many there can be where it is not one after each round.
+    units: Vec<(Unit, Option<u64>)>,
     /// The top-level field that is read.
     param: &'static str,
     /// The first thing that is not offered.
@@ -308,10 +314,11 @@ impl OfferReader<'_> {
     /// Each round but the last ends with a call. All code runs in one container.
     fn ran_max(&self, rounds: u64) -> Usage {
         let mut most = Usage::ZERO;
-        for unit in &self.units {
-            most[*unit] = match unit {
-                Unit::ContainerSessions => 1,
-                _ => rounds.saturating_sub(1).max(1),
+        for (unit, known) in &self.units {
+            most[*unit] = match (unit, known) {
+                (_, Some(known)) => most[*unit].saturating_add(*known),
+                (Unit::ContainerSessions, None) => 1,
+                (_, None) => most[*unit].max(rounds.saturating_sub(1).max(1)),
             };
         }
         most
@@ -325,11 +332,14 @@ impl OfferReader<'_> {
             Field::Plain => {}
             Field::Reference => self.is_bounded &= value.is_null(),
             Field::Words(words) => self.words(name, value, words),
+            Field::Modalities => self.modalities(name, value),
             Field::Thinking if self.priced.thinking || value.is_null() => {}
-            Field::Runs(_) | Field::Sounds if matches!(value.text(), b"null" | b"false") => {}
-            Field::Runs(unit) if self.priced.has_unit(*unit) => self.runs(Some(*unit), Some(1)),
+            Field::Runs(..) | Field::Sounds if matches!(value.text(), b"null" | b"false") => {}
+            Field::Runs(unit, most) if self.priced.has_unit(*unit) => {
+                self.searches(*unit, value, *most);
+            }
             Field::Sounds if self.priced.has_unit(Unit::AudioOutputTokens) => {}
-            Field::Thinking | Field::Runs(_) | Field::Sounds => self.passed_field(name, value),
+            Field::Thinking | Field::Runs(..) | Field::Sounds => self.passed_field(name, value),
             Field::ContextManagement => self.is_compacted |= !only_clears(value.text()),
             Field::Items(table) => self.within(value, |reader, cursor| reader.items(cursor, table)),
             Field::Tools => self.within(value, Self::all_tools),
@@ -392,6 +402,22 @@ impl OfferReader<'_> {
             words.iter().copied().chain(priced).collect::<Vec<_>>().join(" or ")
         );
         self.refuse(GatewayError::invalid(name, message));
+    }
+
+    /// Reads a word, or a list of them.
+    fn modalities(&mut self, name: &'static str, value: &Value<'_>) {
+        let priced = self.priced;
+        let has_price = |word: &str| match word {
+            "text" => true,
+            "audio" => priced.has_unit(Unit::AudioOutputTokens),
+            "image" => priced.has_unit(Unit::ImageOutputTokens),
+            _ => false,
+        };
+        let is_priced = |one: Value<'_>| one.as_str().is_some_and(|word| has_price(&word));
+        if value.elements().is_some_and(|mut all| all.all(is_priced)) {
+            return;
+        }
+        self.words(name, value, &["text"]);
     }
 
     /// Reads text, or one entry, or an array of them.
@@ -612,6 +638,13 @@ impl OfferReader<'_> {
                     read.needed.extend(value.non_null()?.map(|value| (*name, value)));
                 }
                 ToolKey::Uses => read.uses = Value::new(value.raw()?).as_u64(),
+                ToolKey::Dearer(usual) => {
+                    let word = Value::new(value.raw()?);
+                    let is_usual = usual.iter().any(|usual| usual.as_bytes() == word.text());
+                    if !is_usual && !word.is_null() {
+                        read.dearer.get_or_insert(name);
+                    }
+                }
             }
             Some(())
         })?;
@@ -642,16 +675,18 @@ impl OfferReader<'_> {
             return;
         }
         // A larger container costs more, and one that is named may be another customer's.
-        let is_usual = read.needed.iter().all(|(key, value)| {
+        let is_usual = |(key, value): &(&'static str, &[u8])| {
             let container = Value::new(value).as_object();
             let is_new = |value: Value<'_>| value.as_str().as_deref() == Some("auto");
             *key != "container"
                 || container.is_ok_and(|one| {
                     one.members().all(|(name, value)| name == "type" && is_new(value))
                 })
-        });
+        };
+        let unusual = read.needed.iter().find(|needed| !is_usual(needed)).map(|(key, _)| *key);
+        let dearer = unusual.or(read.dearer);
         let runs = |tool: &&ServerTool| {
-            is_usual
+            dearer.is_none()
                 && tool.is_named(name)
                 && tool.unit.is_none_or(|unit| self.priced.has_unit(unit))
         };
@@ -670,17 +705,36 @@ impl OfferReader<'_> {
             name => format!("the tool `{}`", shown(name)),
         };
         let unit = self.offer.server_tools.iter().find(|tool| tool.is_named(name));
-        let price = unit.and_then(|tool| tool.unit).map(|unit| unit.info().price);
-        self.refuse(match price {
-            Some(price) => not_priced("tools", &what, price),
-            None => not_offered("tools", &what, "pass_tools"),
+        let price = unit.and_then(|tool| tool.unit).filter(|unit| !self.priced.has_unit(*unit));
+        self.refuse(match (price, dearer) {
+            (Some(unit), _) => not_priced("tools", &what, unit.info().price),
+            (None, Some(key)) => {
+                not_offered("tools", &format!("such a `{key}` of {what}"), "pass_tools")
+            }
+            (None, None) => not_offered("tools", &what, "pass_tools"),
         });
+    }
+
+    /// The upstream may search for the answer, and use as many sources as the field says, or so many.
+    fn searches(&mut self, unit: Unit, value: &Value<'_>, most: u64) {
+        let asked = value.as_object().ok();
+        let asked = asked.as_ref().and_then(|asked| asked.get_non_null(SOURCES_MAX_KEY));
+        let most = match asked.map(|asked| asked.as_u64()) {
+            None => most,
+            Some(Some(asked)) => asked.max(1),
+            Some(None) => {
+                let message = format!("`{}.{SOURCES_MAX_KEY}` must be a whole number", self.param);
+                return self.refuse(GatewayError::invalid(self.param, message));
+            }
+        };
+        self.runs(None, Some(1));
+        self.units.push((unit, Some(most)));
     }
 
     /// The upstream may run something, so often at most.
     fn runs(&mut self, unit: Option<Unit>, uses: Option<u64>) {
         self.has_server_tools = true;
-        self.units.extend(unit);
+        self.units.extend(unit.map(|unit| (unit, None)));
         self.uses = self.uses.zip(uses).map(|(sum, uses)| sum.saturating_add(uses));
     }
 
@@ -724,6 +778,8 @@ struct ReadTool<'a> {
     needed: Vec<(&'static str, &'a [u8])>,
     /// A key that is not known.
     odd: Option<String>,
+    /// A key with a value that costs more.
+    dearer: Option<&'static str>,
     /// Its type is there twice.
     is_odd: bool,
     uses: Option<u64>,

@@ -16,7 +16,7 @@ use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
 
 mod chunk;
 
@@ -33,8 +33,6 @@ const RANGES: [(&str, RangeInclusive<f64>); 4] = [
 const STOP_MAX: usize = 4;
 /// Choices at most: OpenAI's own limit for `n`.
 const CHOICES_MAX: u64 = 128;
-/// What xAI counts its costs in: ten to a nano-dollar.
-const TICKS_PER_NANOUSD: u64 = 10;
 
 /// The codec of OpenAI's chat completions.
 #[derive(Debug)]
@@ -72,6 +70,8 @@ impl Codec for OpenaiChat {
             1,
             limits,
         )?);
+        // Some models make them unasked.
+        let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
         let output = asked.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
         let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?;
@@ -83,10 +83,12 @@ impl Codec for OpenaiChat {
             },
             is_all_shown: prompt.is_plain()
                 && !limits.reasoning
+                && !makes_pictures
                 && hidden == 0
                 && !asks_for_reasoning(body),
             input_ways: prompt.input_ways(),
             sounds: body.get_non_null("audio").is_some(),
+            makes_pictures,
             traits: Traits {
                 service_tier: super::service_tier(body),
                 thinking: thinking(body),
@@ -226,6 +228,7 @@ struct ChatCall {
     traits: Traits,
     input_ways: InputWays,
     sounds: bool,
+    makes_pictures: bool,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -245,6 +248,10 @@ impl Call for ChatCall {
 
     fn sounds(&self) -> bool {
         self.sounds
+    }
+
+    fn makes_pictures(&self) -> bool {
+        self.makes_pictures
     }
 
     fn traits(&self) -> Traits {
@@ -298,10 +305,10 @@ struct WireChatUsage {
     #[serde(default)]
     num_sources_used: Option<u64>,
     /// What OpenRouter charges the operator, in dollars.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "metering::if_readable")]
     cost: Option<serde_json::Number>,
     /// What xAI charges the operator, in ten-billionths of a dollar.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "metering::if_readable")]
     cost_in_usd_ticks: Option<u64>,
     /// Searches that Qwen's models ran.
     #[serde(default)]
@@ -337,12 +344,15 @@ struct WirePromptDetails {
 struct WireCompletionDetails {
     #[serde(default)]
     audio_tokens: Option<u64>,
+    /// Of pictures, as OpenRouter tells them.
+    #[serde(default)]
+    image_tokens: Option<u64>,
     #[serde(default)]
     reasoning_tokens: Option<u64>,
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [CountPlace; 14] = [
+const COUNTS: [CountPlace; 16] = [
     ("", "prompt_tokens"),
     ("", "completion_tokens"),
     ("", "total_tokens"),
@@ -357,6 +367,8 @@ const COUNTS: [CountPlace; 14] = [
     ("", "cost_in_usd_ticks"),
     ("", "cached_tokens"),
     ("", "reasoning_tokens"),
+    ("", "cost"),
+    ("completion_tokens_details", "image_tokens"),
 ];
 
 impl WireChatUsage {
@@ -382,6 +394,8 @@ impl WireChatUsage {
             cost_in_usd_ticks,
             cached_at_top,
             reasoning_at_top,
+            cost,
+            drawn,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
             prompt_tokens: prompt.unwrap_or(0),
@@ -395,13 +409,14 @@ impl WireChatUsage {
             }),
             completion_tokens_details: Some(WireCompletionDetails {
                 audio_tokens: spoken,
+                image_tokens: drawn,
                 reasoning_tokens,
             }),
             prompt_cache_hit_tokens,
             cached_tokens: cached_at_top,
             reasoning_tokens: reasoning_at_top,
             num_sources_used,
-            cost: None,
+            cost: cost.map(serde_json::Number::from),
             cost_in_usd_ticks,
             plugins: None,
         })
@@ -422,26 +437,24 @@ impl WireChatUsage {
         let output = self.output_tokens();
         let completion = self.completion_tokens_details.as_ref();
         let spoken = completion.and_then(|details| details.audio_tokens).unwrap_or(0).min(output);
+        let rest_of_output = output.saturating_sub(spoken);
+        let drawn = completion.and_then(|details| details.image_tokens).unwrap_or(0);
+        let drawn = drawn.min(rest_of_output);
         let search = self.plugins.as_ref().and_then(|plugins| plugins.search.as_ref());
         let usage = Usage {
             input_tokens: rest.saturating_sub(heard),
             audio_input_tokens: heard,
             cache_read_tokens: read,
             cache_write_tokens: written,
-            output_tokens: output.saturating_sub(spoken),
+            output_tokens: rest_of_output.saturating_sub(drawn),
             audio_output_tokens: spoken,
+            image_output_tokens: drawn,
             web_searches: self.num_sources_used.or(search.map(|search| search.count)).unwrap_or(0),
             ..Usage::ZERO
         };
         let served = Traits { thinking: self.thinks(), ..Traits::default() };
-        UsageReport { usage, has_details, rounds: 1, served, cost: self.cost() }
-    }
-
-    /// What it cost the operator, where it says so.
-    fn cost(&self) -> Option<Nanousd> {
-        let ticks = self.cost_in_usd_ticks.map(|ticks| ticks.div_ceil(TICKS_PER_NANOUSD));
-        let ticks = ticks.and_then(|nano| i64::try_from(nano).ok()).map(Nanousd::new);
-        self.cost.as_ref().and_then(metering::dollars).or(ticks)
+        let cost = metering::cost(self.cost.as_ref(), self.cost_in_usd_ticks);
+        UsageReport { usage, has_details, rounds: 1, served, cost }
     }
 
     /// Whether the model has thought, where it says so.

@@ -67,7 +67,7 @@ impl Codec for OpenaiImageEdits {
             aspect_ratio_max: None,
             ..limits.images.clone()
         };
-        let order = fields.asked(&listed)?.check(&listed)?;
+        let order = fields.asked(&listed)?.check(&listed)?.priced(&limits.priced);
         let bound = order.bound(limits.input_tokens_max, limits.output_tokens_max);
         let floor = order.estimate(input_tokens.min(limits.input_tokens_max), &bound);
         let stream = order.streams();
@@ -229,6 +229,10 @@ impl Call for EditCall {
         &self.terms
     }
 
+    fn makes_pictures(&self) -> bool {
+        self.order.is_output_apart()
+    }
+
     fn traits(&self) -> Traits {
         self.order.traits
     }
@@ -244,7 +248,7 @@ impl Call for EditCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        Order::meter(framing, &self.terms)
+        self.order.meter(framing, &self.terms)
     }
 }
 

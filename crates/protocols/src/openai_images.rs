@@ -182,7 +182,8 @@ fn read(
         stream: super::boolean(body, "stream")?.unwrap_or(false),
         partial_images: partial_images.unwrap_or(0),
     }
-    .check(&limits.images)?;
+    .check(&limits.images)?
+    .priced(&limits.priced);
     let terms = Terms::of_order(body, &order, limits)?;
     // An upstream that answers in one way alone takes no word about it.
     let is_only_way = limits.images.response_formats.as_ref().is_some_and(|ways| ways.len() == 1);
@@ -219,6 +220,10 @@ impl Call for ImagesCall {
         &self.terms
     }
 
+    fn makes_pictures(&self) -> bool {
+        self.order.is_output_apart()
+    }
+
     fn traits(&self) -> Traits {
         self.order.traits
     }
@@ -232,7 +237,7 @@ impl Call for ImagesCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        Order::meter(framing, &self.terms)
+        self.order.meter(framing, &self.terms)
     }
 }
 

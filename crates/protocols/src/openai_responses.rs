@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::counts::{CountPlace, read_counts};
 use super::estimate::TextSize;
+use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
 use super::metering::{
@@ -20,7 +21,10 @@ use super::sse::EventAction;
 use super::stored::{self, Reference, StoredIds};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{InputWays, ServiceTier, Traits, Usage, UsageSource};
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{
+    ImageSize, InputWays, Quality, ServiceTier, Traits, Usage, UsageSource,
+};
 
 /// The codec of OpenAI's Responses API.
 #[derive(Debug)]
@@ -59,7 +63,7 @@ impl Codec for OpenaiResponses {
             is_all_shown: prompt.is_plain()
                 && !limits.reasoning
                 && body.get_non_null("reasoning").is_none(),
-            traits: Traits { service_tier: super::service_tier(body), ..Traits::default() },
+            traits: Traits { service_tier: super::service_tier(body), ..pictures(body) },
             runs_tools: prompt.has_server_tools(),
             input_ways: prompt.input_ways(),
             terms,
@@ -73,6 +77,24 @@ impl Codec for OpenaiResponses {
                 ..Usage::ZERO
             },
         }))
+    }
+}
+
+/// The size and the quality of the pictures that a tool of the request makes, where it says them. Of two
+/// such tools nobody knows which one is used.
+fn pictures(body: &Object<'_>) -> Traits {
+    let tools = body.get_non_null("tools").and_then(|tools| tools.elements());
+    let objects = tools.into_iter().flatten().filter_map(|tool| tool.as_object().ok());
+    let mut makers = objects.filter(|tool| {
+        let kind = tool.get("type").and_then(|kind| kind.as_str());
+        kind.is_some_and(|kind| kind.starts_with("image_generation"))
+    });
+    let (Some(maker), None) = (makers.next(), makers.next()) else { return Traits::default() };
+    let word = |key: &str| maker.get_non_null(key).and_then(|value| value.as_str());
+    Traits {
+        size: word("size").and_then(|word| ImageSize::parse(&word)),
+        quality: word("quality").and_then(|word| Quality::of(&word)),
+        ..Traits::default()
     }
 }
 
@@ -133,7 +155,7 @@ impl Call for ResponsesCall {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
             Framing::Json | Framing::Binary => {
-                let meter = JsonMeter::new(frame, Box::new(WireResponsesUsage::report));
+                let meter = JsonMeter::new(frame, Box::new(report));
                 let items = self.runs_tools.then(|| ItemScan::new("output"));
                 Box::new(meter.noting_ids(self.is_stored).counting(items))
             }
@@ -147,6 +169,11 @@ impl Call for ResponsesCall {
     }
 }
 
+/// What the `usage` object of a response reports.
+pub(super) fn report(usage: &[u8]) -> Option<UsageReport> {
+    WireResponsesUsage::report(usage)
+}
+
 /// The `usage` object. `input_tokens` holds what the cache has read or written, `output_tokens` the
 /// reasoning.
 #[derive(Debug, Default, Deserialize)]
@@ -157,6 +184,12 @@ struct WireResponsesUsage {
     output_tokens: u64,
     output_tokens_details: Option<WireOutputDetails>,
     total_tokens: Option<u64>,
+    /// What OpenRouter charges the operator, in dollars.
+    #[serde(deserialize_with = "metering::if_readable")]
+    cost: Option<serde_json::Number>,
+    /// What xAI charges the operator, in ten-billionths of a dollar.
+    #[serde(deserialize_with = "metering::if_readable")]
+    cost_in_usd_ticks: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -173,13 +206,15 @@ struct WireOutputDetails {
 }
 
 /// Where the counts of a [`WireResponsesUsage`] stand.
-const COUNTS: [CountPlace; 6] = [
+const COUNTS: [CountPlace; 8] = [
     ("", "input_tokens"),
     ("", "output_tokens"),
     ("", "total_tokens"),
     ("input_tokens_details", "cached_tokens"),
     ("output_tokens_details", "reasoning_tokens"),
     ("input_tokens_details", "cache_write_tokens"),
+    ("", "cost_in_usd_ticks"),
+    ("", "cost"),
 ];
 
 impl WireResponsesUsage {
@@ -190,14 +225,24 @@ impl WireResponsesUsage {
 
     /// Reads one that is written as OpenAI writes it; `None` for others.
     fn plain(usage: &[u8]) -> Option<Self> {
-        let [input, output, total_tokens, cached_tokens, reasoning_tokens, cache_write_tokens] =
-            read_counts(usage, &COUNTS)?;
+        let [
+            input,
+            output,
+            total_tokens,
+            cached_tokens,
+            reasoning_tokens,
+            cache_write_tokens,
+            cost_in_usd_ticks,
+            cost,
+        ] = read_counts(usage, &COUNTS)?;
         Some(Self {
             input_tokens: input.unwrap_or(0),
             input_tokens_details: Some(WireInputDetails { cached_tokens, cache_write_tokens }),
             output_tokens: output.unwrap_or(0),
             output_tokens_details: Some(WireOutputDetails { reasoning_tokens }),
             total_tokens,
+            cost: cost.map(serde_json::Number::from),
+            cost_in_usd_ticks,
         })
     }
 
@@ -221,7 +266,8 @@ impl WireResponsesUsage {
             self.output_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
         let thinking = reasoning.map(|tokens| tokens > 0);
         let served = Traits { thinking, ..Traits::default() };
-        UsageReport { usage, has_details, rounds: 1, served, cost: None }
+        let cost = metering::cost(self.cost.as_ref(), self.cost_in_usd_ticks);
+        UsageReport { usage, has_details, rounds: 1, served, cost }
     }
 
     /// All output, also where an imitator counts reasoning beside it, as some do for chat.
@@ -245,6 +291,8 @@ struct ResponsesEvent<'a> {
     usages: Vec<&'a [u8]>,
     /// The tier of that response.
     service_tier: Option<ServiceTier>,
+    /// All of its items.
+    output: Option<&'a [u8]>,
     /// The item that it is about.
     item: Option<&'a [u8]>,
     /// The id of that response, and of an item, with their quotes.
@@ -263,6 +311,7 @@ impl<'a> ResponsesEvent<'a> {
                     match key {
                         b"usage" => event.usages.extend(value.non_null()?),
                         b"id" => event.ids[0] = value.non_null()?,
+                        b"output" => event.output = value.non_null()?,
                         b"service_tier" => {
                             event.service_tier = value.non_null()?.and_then(service_tier);
                         }
@@ -328,6 +377,10 @@ impl Tally for ResponsesTally {
         if self.ended {
             // At the beginning it is what was asked for.
             self.known.service_tier = event.service_tier;
+            if let Some((ran, output)) = self.ran.as_ref().zip(event.output) {
+                // All items are here once more, also those of an upstream that tells of none before.
+                self.known.made = ran.usage().dearer(&RanTools::of_items(output).usage());
+            }
             for report in event.usages.iter().filter_map(|usage| WireResponsesUsage::report(usage))
             {
                 self.known.report(report);
@@ -352,6 +405,10 @@ impl Tally for ResponsesTally {
         self.known.measure()
     }
 
+    fn reported_cost(&self) -> Option<Nanousd> {
+        self.known.reported_cost()
+    }
+
     fn stored_ids(&self) -> &[String] {
         self.ids.as_ref().map_or(&[], StoredIds::all)
     }
@@ -370,10 +427,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::json::Object;
-    use crate::limits::Pass;
+    use crate::limits::{Pass, Priced};
     use crate::offer::TOOLS_TOKENS_MAX;
     use crate::pieces;
+    use tollgate_money::price::Unit;
 
     const REQUEST: &[u8] = include_bytes!("../fixtures/openai_responses/request.json");
     const RESPONSE: &str = include_str!("../fixtures/openai_responses/response.json");
@@ -486,6 +543,95 @@ mod tests {
             let expected = Usage { input_tokens: 4, output_tokens: output, ..Usage::ZERO };
             assert_eq!(meter.measure(), (expected, source), "{usage}");
             assert_eq!(meter.is_above_limits(), output > 16_384, "{usage}");
+        }
+    }
+
+    #[test]
+    fn what_an_upstream_says_that_an_answer_costs_is_read() {
+        for (more, nano) in [
+            (r#","cost":0.00014"#, Some(140_000)),
+            (r#","cost":0"#, Some(0)),
+            (r#","cost_in_usd_ticks":37756"#, Some(3776)),
+            (r#","cost":-1,"cost_in_usd_ticks":-1"#, None),
+            ("", None),
+        ] {
+            let usage = format!(r#"{{"input_tokens":4,"output_tokens":5{more}}}"#);
+            let whole = format!(r#"{{"id":"r","usage":{usage}}}"#);
+            let event =
+                format!(r#"{{"type":"response.completed","response":{{"usage":{usage}}}}}"#);
+            let event = format!("event: x\ndata: {event}\n\n");
+            for (answer, framing) in [(whole, Framing::Json), (event, Framing::Sse)] {
+                let (_, meter) = relay(&answer, framing, 9);
+                assert_eq!(meter.reported_cost(), nano.map(Nanousd::new), "{answer}");
+                let expected = Usage { input_tokens: 4, output_tokens: 5, ..Usage::ZERO };
+                assert_eq!(meter.measure(), (expected, UsageSource::Upstream), "{answer}");
+            }
+        }
+    }
+
+    #[test]
+    fn pictures_are_priced_by_the_tool_that_makes_them() {
+        let traits = |tools: &str| {
+            let pass = Pass { tools: vec!["image_generation*".to_owned()], ..Pass::default() };
+            let limits = ModelLimits {
+                input_tokens_max: 1000,
+                output_tokens_max: 9,
+                pass,
+                ..ModelLimits::default()
+            };
+            let body = with(&format!(r#","tools":[{tools}]"#));
+            let request = Request::Json(Object::parse(body.as_bytes()).expect("JSON"));
+            OpenaiResponses.read(&request, &limits).expect(tools).traits()
+        };
+        let fine = r#"{"type":"image_generation","size":"1536x1024","quality":"high"}"#;
+        let coarse = r#"{"type":"image_generation","quality":"low"}"#;
+        let size = ImageSize::parse("1536x1024");
+        let expected = Traits { size, quality: Some(Quality::High), ..Traits::default() };
+        assert_eq!(traits(fine), expected);
+        assert_eq!(traits(&format!(r#"{{"type":"function","name":"f"}},{fine}"#)), expected);
+        for unknown in [
+            r#"{"type":"image_generation","size":"auto","quality":"auto"}"#.to_owned(),
+            r#"{"type":"function","name":"f","quality":"low"}"#.to_owned(),
+            // Nobody knows which of two is used: not the cheaper one.
+            format!("{coarse},{fine}"),
+            format!("{coarse},{coarse}"),
+        ] {
+            assert_eq!(traits(&unknown), Traits::default(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn what_ran_is_counted_where_the_last_event_alone_tells_of_it() {
+        let item = r#"{"type":"web_search_call","action":{"type":"search"}}"#;
+        let done = format!(
+            "event: x\ndata: {{\"type\":\"response.output_item.done\",\"item\":{item}}}\n\n"
+        );
+        let ended = |items: &str| {
+            let response =
+                format!(r#"{{"output":[{items}],"usage":{{"input_tokens":4,"output_tokens":5}}}}"#);
+            format!(
+                "event: x\ndata: {{\"type\":\"response.completed\",\"response\":{response}}}\n\n"
+            )
+        };
+        let request = with(r#","tools":[{"type":"web_search"}]"#);
+        let priced = Priced { units: vec![Unit::WebSearches], ..Priced::default() };
+        let limits = ModelLimits {
+            input_tokens_max: 1000,
+            output_tokens_max: 9,
+            priced,
+            ..ModelLimits::default()
+        };
+        let body = Object::parse(request.as_bytes()).expect("JSON");
+        let call = OpenaiResponses.read(&Request::Json(body), &limits).expect("valid");
+        for (stream, searches) in [
+            (format!("{done}{}", ended("")), 1),
+            (format!("{done}{}", ended(item)), 1),
+            (ended(item), 1),
+            (ended(&format!("{item},{item}")), 2),
+            (format!("{done}{done}{}", ended(item)), 2),
+        ] {
+            let (_, meter) = pieces::relay(call.meter(Framing::Sse), &stream, 9);
+            assert_eq!(meter.measure().0.web_searches, searches, "{stream}");
         }
     }
 

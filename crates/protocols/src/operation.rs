@@ -13,6 +13,8 @@ pub enum Operation {
     CountTokens,
     /// `POST /v1/responses`
     Responses,
+    /// `POST /v1/responses/compact`: goes with [`Operation::Responses`], and has no name in YAML.
+    Compact,
     /// `POST /v1/embeddings`
     Embeddings,
     /// `POST /v1/rerank`
@@ -49,6 +51,7 @@ impl Operation {
     pub fn granted_by(self) -> Self {
         match self {
             Self::CountTokens => Self::Messages,
+            Self::Compact => Self::Responses,
             other => other,
         }
     }
@@ -79,6 +82,7 @@ impl Operation {
             Self::Messages => "messages",
             Self::CountTokens => "count_tokens",
             Self::Responses => "responses",
+            Self::Compact => "compact",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
             Self::Moderations => "moderations",

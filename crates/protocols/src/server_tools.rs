@@ -49,6 +49,17 @@ impl RanTools {
         Usage { container_sessions: self.containers.len() as u64, ..self.made }
     }
 
+    /// What a list of items shows.
+    pub(super) fn of_items(items: &[u8]) -> Self {
+        let mut ran = Self::default();
+        // Of a list that is cut, what stands before the cut is read.
+        let _is_whole = Cursor::new(items).array(|item| {
+            ran.count(item.raw()?);
+            Some(())
+        });
+        ran
+    }
+
     /// Counts an item of an answer, if the upstream ran something for it.
     pub(super) fn count(&mut self, item: &[u8]) {
         let (mut kind, mut name, mut action, mut container) = (&b""[..], &b""[..], None, None);

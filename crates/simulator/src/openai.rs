@@ -8,6 +8,7 @@ pub(super) mod moderations;
 mod multipart;
 pub(super) mod rerank;
 pub(super) mod responses;
+pub(super) mod stored;
 pub(super) mod speech;
 
 use serde_json::{Value, json};

@@ -27,6 +27,10 @@ enum Endpoint<'a> {
     Rerank,
     Moderations,
     Responses,
+    Compact,
+    Response(&'a str),
+    ResponseItems(&'a str),
+    ResponseCancel(&'a str),
     ImageGenerations,
     ImageEdits,
     Speech,
@@ -59,6 +63,14 @@ impl<'a> Endpoint<'a> {
             ("rerank", _) => Some(Self::Rerank),
             ("moderations", _) => Some(Self::Moderations),
             ("responses", _) => Some(Self::Responses),
+            ("compact", "responses") => Some(Self::Compact),
+            (id, "responses") => Some(Self::Response(id)),
+            ("input_items", id) if segments.next() == Some("responses") => {
+                Some(Self::ResponseItems(id))
+            }
+            ("cancel", id) if segments.next() == Some("responses") => {
+                Some(Self::ResponseCancel(id))
+            }
             ("generations", "images") => Some(Self::ImageGenerations),
             ("edits", "images") => Some(Self::ImageEdits),
             ("speech", "audio") => Some(Self::Speech),
@@ -82,12 +94,13 @@ impl<'a> Endpoint<'a> {
             Self::Requests
             | Self::Tasks
             | Self::DashscopeTask(_)
+            | Self::ResponseItems(_)
             | Self::XaiVideo(_)
             | Self::Models
             | Self::Model(_)
             | Self::Result(_) => is(Method::GET),
             Self::ArkTasks => is(Method::GET) || is(Method::POST),
-            Self::ArkTask(_) => is(Method::GET) || is(Method::DELETE),
+            Self::ArkTask(_) | Self::Response(_) => is(Method::GET) || is(Method::DELETE),
             Self::Messages
             | Self::CountTokens
             | Self::Chat
@@ -95,6 +108,8 @@ impl<'a> Endpoint<'a> {
             | Self::Rerank
             | Self::Moderations
             | Self::Responses
+            | Self::Compact
+            | Self::ResponseCancel(_)
             | Self::ImageGenerations
             | Self::ImageEdits
             | Self::Speech
@@ -128,7 +143,15 @@ impl<'a> Endpoint<'a> {
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Rerank => openai::rerank::answer(asked, behaviour),
             Self::Moderations => openai::moderations::answer(asked, behaviour),
-            Self::Responses => openai::responses::answer(asked, behaviour),
+            Self::Responses => openai::responses::answer(asked, behaviour, &server.responses),
+            Self::Compact => openai::responses::compact(asked, behaviour),
+            Self::Response(id) => openai::stored::whole(id, asked, behaviour, &server.responses),
+            Self::ResponseItems(id) => {
+                openai::stored::input_items(id, asked, behaviour, &server.responses)
+            }
+            Self::ResponseCancel(id) => {
+                openai::stored::cancel(id, asked, behaviour, &server.responses)
+            }
             Self::ImageGenerations => openai::images::generation(asked, behaviour),
             Self::ImageEdits => openai::images::edit(asked, behaviour),
             Self::Speech => openai::speech::answer(asked, behaviour),

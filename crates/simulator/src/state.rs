@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 
 use super::behaviour::Behaviour;
+use super::openai::stored::ResponseStore;
 use super::recorded::Recorder;
 use super::tasks::TaskStore;
 
@@ -15,6 +16,7 @@ pub(super) struct Server {
     pub(super) behaviour: ArcSwap<Behaviour>,
     pub(super) recorder: Recorder,
     pub(super) tasks: Arc<TaskStore>,
+    pub(super) responses: ResponseStore,
     pub(super) in_flight: Arc<AtomicUsize>,
     pub(super) answers: AtomicU64,
 }
@@ -25,6 +27,7 @@ impl Server {
             behaviour: ArcSwap::from_pointee(behaviour),
             recorder: Recorder::default(),
             tasks: Arc::default(),
+            responses: ResponseStore::default(),
             in_flight: Arc::default(),
             answers: AtomicU64::new(0),
         }

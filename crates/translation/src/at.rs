@@ -1,16 +1,15 @@
 //! Reading members of a customer's request, with the path to each of them for refusals.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::{self, Write};
-
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
 
 use crate::dialect::Untranslatable;
 use crate::json;
+pub(crate) use crate::raw::Raw;
 
-/// A value of a request, as it was written.
-pub(crate) type Raw<'a> = &'a RawValue;
+/// Members of an object up to here are compared with each other; of more, a table is made.
+const FEW_MEMBERS: usize = 16;
 
 /// The members of an object, in the order in which they were written.
 pub(crate) type Members<'a> = Vec<(Cow<'a, str>, Raw<'a>)>;
@@ -55,7 +54,7 @@ impl<'p> FieldPath<'p> {
 
     /// The value as a text.
     pub(crate) fn text<'a>(&self, value: Raw<'a>) -> Result<Cow<'a, str>, Untranslatable> {
-        json::string(value).ok_or_else(|| self.malformed("a string"))
+        value.string().ok_or_else(|| self.malformed("a string"))
     }
 
     /// The value as `true` or `false`.
@@ -80,25 +79,21 @@ impl<'p> FieldPath<'p> {
 
     /// The elements of an array.
     pub(crate) fn list<'a>(&self, value: Raw<'a>) -> Result<Vec<Raw<'a>>, Untranslatable> {
-        json::read(value.get()).ok_or_else(|| self.malformed("an array"))
+        value.elements().ok_or_else(|| self.malformed("an array"))
     }
 
     /// The members of an object, of which none is there twice.
     pub(crate) fn object<'a>(&self, value: Raw<'a>) -> Result<Members<'a>, Untranslatable> {
-        let Some(MemberList(members)) = json::read(value.get()) else {
-            return Err(self.malformed("an object"));
-        };
-        for (place, (key, _)) in members.iter().enumerate() {
-            if members.iter().take(place).any(|(earlier, _)| earlier == key) {
-                return Err(self.key(key).malformed("there once"));
-            }
+        let members = value.members().ok_or_else(|| self.malformed("an object"))?;
+        match repeated_key(&members) {
+            None => Ok(members),
+            Some(key) => Err(self.key(key).malformed("there once")),
         }
-        Ok(members)
     }
 
     /// A JSON object as text, byte for byte.
     pub(crate) fn json_object<'a>(&self, value: Raw<'a>) -> Result<Cow<'a, str>, Untranslatable> {
-        if is_object(value.get()) {
+        if value.get().starts_with('{') {
             Ok(Cow::Borrowed(value.get()))
         } else {
             Err(self.malformed("an object"))
@@ -109,7 +104,7 @@ impl<'p> FieldPath<'p> {
     pub(crate) fn kind<'a>(&self, members: &Members<'a>) -> Result<Cow<'a, str>, Untranslatable> {
         let kind = members.iter().find(|(key, _)| key == "type");
         let (_, kind) = kind.ok_or_else(|| self.key("type").malformed("a string"))?;
-        self.key("type").text(kind)
+        self.key("type").text(*kind)
     }
 
     /// Reads something that must be there.
@@ -144,40 +139,28 @@ pub(crate) fn is_given(value: Raw<'_>) -> bool {
 
 /// Whether a text is one JSON object.
 pub(crate) fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{') && json::read::<Raw<'_>>(text).is_some()
+    text.trim_start().starts_with('{') && json::read::<&serde_json::value::RawValue>(text).is_some()
 }
 
 /// The text of a request as the value that it is.
 pub(crate) fn document(body: &[u8]) -> Result<Raw<'_>, Untranslatable> {
     let text = std::str::from_utf8(body).ok();
-    text.and_then(json::read).ok_or_else(|| Untranslatable {
+    text.and_then(Raw::document).ok_or_else(|| Untranslatable {
         field: Cow::Borrowed("body"),
         message: "The request body must be a JSON object.".to_owned(),
     })
 }
 
-struct MemberList<'a>(Members<'a>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for MemberList<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CollectMembers;
-        impl<'de> Visitor<'de> for CollectMembers {
-            type Value = MemberList<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(json::Borrowed(key)) = map.next_key()? {
-                    members.push((key, map.next_value()?));
-                }
-                Ok(MemberList(members))
-            }
-        }
-        deserializer.deserialize_map(CollectMembers)
+/// A key that is there twice, if there is one.
+fn repeated_key<'m>(members: &'m Members<'_>) -> Option<&'m str> {
+    if members.len() <= FEW_MEMBERS {
+        let mut rest = members.iter();
+        return std::iter::from_fn(|| rest.next().map(|(key, _)| (key, rest.clone())))
+            .find(|(key, rest)| rest.clone().any(|(later, _)| later == *key))
+            .map(|(key, _)| &**key);
     }
+    let mut known = HashSet::with_capacity(members.len());
+    members.iter().map(|(key, _)| &**key).find(|key| !known.insert(*key))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod write;
 
 use crate::dialect::{
     AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
-    Untranslatable, WriteStream,
+    Untranslatable, UpstreamDialect, WriteStream,
 };
 use crate::kit;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
@@ -24,11 +24,7 @@ const DETAIL_FORMAT: &str = "tollgate";
 #[derive(Debug)]
 pub struct Chat;
 
-impl Dialect for Chat {
-    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
-        read::request(body)
-    }
-
+impl UpstreamDialect for Chat {
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
@@ -42,19 +38,25 @@ impl Dialect for Chat {
         answer::read(body)
     }
 
-    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
-        answer::write(answer, frame)
-    }
-
     fn stream_reader(&self) -> Box<dyn ReadStream> {
         Box::new(stream::ChatReader::default())
     }
 
-    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
-        Box::new(stream::ChatWriter::new(frame))
-    }
-
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
         kit::failure(status, body)
+    }
+}
+
+impl Dialect for Chat {
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
+        read::request(body)
+    }
+
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+        answer::write(answer, frame)
+    }
+
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
+        Box::new(stream::ChatWriter::new(frame))
     }
 }

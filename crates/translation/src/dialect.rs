@@ -5,15 +5,9 @@ use std::fmt;
 
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
-/// One protocol for talking to language models, on both of its sides: the customers' (it reads requests
-/// and writes answers) and the upstreams' (it writes requests and reads answers).
-pub trait Dialect: Sync + fmt::Debug {
-    /// Reads a customer's request.
-    ///
-    /// # Errors
-    /// The field that is malformed, or that means or costs something which no other dialect can say.
-    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable>;
-
+/// One protocol for talking to language models, on the side of upstreams: it writes requests, and reads
+/// answers.
+pub trait UpstreamDialect: Sync + fmt::Debug {
     /// Writes a request for an upstream. What it cannot carry is a loss: hints go into `losses`,
     /// anything else is refused.
     ///
@@ -32,17 +26,32 @@ pub trait Dialect: Sync + fmt::Debug {
     /// It is not an answer of this dialect.
     fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed>;
 
-    /// Writes a whole answer for a customer.
-    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8>;
-
     /// What reads an upstream's stream.
     fn stream_reader(&self) -> Box<dyn ReadStream>;
 
-    /// What writes a stream for a customer.
-    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream>;
-
     /// Reads what an upstream says with a status of 400 or above.
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure;
+
+    /// Reads the same where a header names the failure, as those of Amazon's services do.
+    fn read_named_failure(&self, status: u16, _name: &str, body: &[u8]) -> UpstreamFailure {
+        self.read_failure(status, body)
+    }
+}
+
+/// One protocol for talking to language models, on both of its sides: on the customers' it reads
+/// requests, and writes answers.
+pub trait Dialect: UpstreamDialect {
+    /// Reads a customer's request, of which somebody has checked that it is JSON.
+    ///
+    /// # Errors
+    /// The field that is malformed, or that means or costs something which no other dialect can say.
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable>;
+
+    /// Writes a whole answer for a customer.
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8>;
+
+    /// What writes a stream for a customer.
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream>;
 }
 
 /// A request as its dialect reads it.
@@ -116,6 +125,8 @@ pub enum ThinkingStyle {
     Effort,
     /// By `budget_tokens`, as models before them have it.
     Budget,
+    /// Not at all: it is none of Anthropic's models.
+    None,
 }
 
 /// Which chat completions an upstream speaks.
@@ -236,4 +247,9 @@ pub trait ReadStream: Send + Sync {
 pub trait WriteStream: Send + Sync {
     /// Writes the events for one piece of the answer behind what `out` has, each ended by a blank line.
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>);
+
+    /// Bytes of the answer that are kept because a later event repeats them.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }

@@ -10,6 +10,14 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
+/// Reads a document of this type. That it is UTF-8 is checked once, and not again with each text in it.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
+    match std::str::from_utf8(text) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(text),
+    }
+}
+
 /// The text of a value that is a string.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     read::<Borrowed<'_>>(value.get()).map(|text| text.0)
@@ -21,8 +29,22 @@ pub(crate) struct Borrowed<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// Writes a string with its quotes.
 pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
+    if !needs_escapes(text.as_bytes()) {
+        out.reserve(text.len() + 2);
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+        return;
+    }
     // A string is always valid JSON, and a vector takes all.
     drop(serde_json::to_writer(out, text));
+}
+
+/// Whether something in a text cannot stand between quotes as it is. All of it is looked at, without a
+/// branch: so it takes many bytes at a time.
+fn needs_escapes(text: &[u8]) -> bool {
+    text.iter()
+        .fold(false, |found, byte| found | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'))
 }
 
 /// Writes a number as short as it can be read back.

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
 use crate::dialect::Untranslatable;
 use crate::json::{self, Members};
 use crate::part::{
-    AnswerFormat, AnswerPart, Cache, Effort, FailureKind, PromptPart, Reasoning, Source, Tool,
-    ToolCall, UpstreamFailure,
+    AnswerFormat, AnswerPart, Cache, Counts, Effort, FailureKind, PromptPart, Reasoning, Source,
+    Tool, ToolCall, UpstreamFailure,
 };
 use crate::seal::{self, Maker};
 
@@ -126,7 +125,7 @@ pub(crate) fn source_of_url<'a>(
 /// How long a prompt is cached, by Anthropic's `cache_control`.
 pub(crate) fn cache_control(
     at: &FieldPath<'_>,
-    value: &RawValue,
+    value: Raw<'_>,
 ) -> Result<Option<Cache>, Untranslatable> {
     if !is_given(value) {
         return Ok(None);
@@ -228,7 +227,7 @@ pub(crate) fn schema_format<'a>(
 }
 
 /// The signature of a call that Gemini's compatible API puts beside it.
-pub(crate) fn thought_signature(value: &RawValue) -> Option<Cow<'_, str>> {
+pub(crate) fn thought_signature(value: &str) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Extra<'a> {
         #[serde(borrow)]
@@ -239,7 +238,7 @@ pub(crate) fn thought_signature(value: &RawValue) -> Option<Cow<'_, str>> {
         #[serde(borrow)]
         thought_signature: Cow<'a, str>,
     }
-    json::read::<Extra<'_>>(value.get()).map(|extra| extra.google.thought_signature)
+    json::read::<Extra<'_>>(value).map(|extra| extra.google.thought_signature)
 }
 
 /// What an upstream says with a status of 400 or above, in any of the shapes that are in use.
@@ -272,6 +271,8 @@ pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFail
     let has = |all: &[&str]| all.iter().any(|one| words.contains(one) || lower.contains(one));
     let kind = match status {
         401..=403 => FailureKind::Denied,
+        // Google says so with 400 of a credential that it does not know.
+        400 if has(&["api key not valid", "api key expired"]) => FailureKind::Denied,
         404 => FailureKind::NotFound,
         429 => FailureKind::Busy,
         500.. => FailureKind::Upstream,
@@ -291,6 +292,12 @@ pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFail
 /// An id of a customer's dialect, such as `msg_` with a random word behind it.
 pub(crate) fn id(prefix: &str, nonce: &str) -> String {
     [prefix, nonce].concat()
+}
+
+/// An id for a call whose upstream gives none, which is the same on no other turn.
+pub(crate) fn call_id(answer: &str, place: usize) -> String {
+    let word: String = answer.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("call_{}_{place}", word.get(word.len().saturating_sub(24)..).unwrap_or(&word))
 }
 
 /// The name of a schema where a dialect needs one and the customer's has none.
@@ -382,4 +389,53 @@ pub(crate) fn attach_seals(parts: &mut Vec<PromptPart<'_>>) {
 pub(crate) fn marked_output(text: &str, is_error: bool) -> Cow<'_, str> {
     let says_so = text.trim_start().to_ascii_lowercase().starts_with("error");
     if is_error && !says_so { format!("Error: {text}").into() } else { text.into() }
+}
+
+/// A count that is shown only where there is something to count.
+pub(crate) fn counted(members: &mut Members, key: &str, count: u64, out: &mut Vec<u8>) {
+    if count > 0 {
+        members.integer(out, key, count);
+    }
+}
+
+/// What was written to a cache, by how long it is kept, in Anthropic's words.
+pub(crate) fn cache_creation(counts: &Counts, out: &mut Vec<u8>) {
+    let mut creation = Members::object(out);
+    creation.integer(out, "ephemeral_5m_input_tokens", counts.cache_write);
+    creation.integer(out, "ephemeral_1h_input_tokens", counts.cache_write_1h);
+    creation.end(out);
+}
+
+/// What was written to a cache, in dialects that know one period only: where something is kept for an
+/// hour, which has a price of its own, Anthropic's words follow.
+pub(crate) fn cache_writes(
+    details: &mut Members,
+    counts: &Counts,
+    is_always_shown: bool,
+    out: &mut Vec<u8>,
+) {
+    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
+    if written > 0 || is_always_shown {
+        details.integer(out, "cache_write_tokens", written);
+    }
+    if counts.cache_write_1h > 0 {
+        details.key(out, "cache_creation");
+        cache_creation(counts, out);
+    }
+}
+
+/// Which part of the input is sound, and which is pictures that are counted apart.
+pub(crate) fn media_input(details: &mut Members, counts: &Counts, out: &mut Vec<u8>) {
+    counted(details, "audio_tokens", counts.audio_input, out);
+    counted(details, "image_tokens", counts.image_input, out);
+}
+
+/// Searches in the web that the upstream ran, in Anthropic's words, as OpenAI has none in `usage`.
+pub(crate) fn searches(usage: &mut Members, counts: &Counts, out: &mut Vec<u8>) {
+    if counts.web_searches > 0 {
+        usage.key(out, "server_tool_use");
+        let mut tools = Members::object(out);
+        tools.integer(out, "web_search_requests", counts.web_searches);
+        tools.end(out);
+    }
 }

@@ -12,12 +12,19 @@ pub mod dialect;
 pub mod seal;
 pub mod kit;
 mod json;
+mod raw;
 mod at;
+mod turns;
+mod claude;
 
 mod chat;
+mod gemini;
 mod messages;
 mod responses;
+mod converse;
 pub use chat::Chat;
+pub use converse::Converse;
+pub use gemini::Gemini;
 pub use messages::Messages;
 pub use responses::Responses;
 #[cfg(test)]

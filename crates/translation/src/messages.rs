@@ -10,7 +10,7 @@ mod write;
 
 use crate::dialect::{
     AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
-    Untranslatable, WriteStream,
+    Untranslatable, UpstreamDialect, WriteStream,
 };
 use crate::kit;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
@@ -19,11 +19,7 @@ use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 #[derive(Debug)]
 pub struct Messages;
 
-impl Dialect for Messages {
-    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
-        read::request(body)
-    }
-
+impl UpstreamDialect for Messages {
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
@@ -37,19 +33,25 @@ impl Dialect for Messages {
         answer::read(body)
     }
 
-    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
-        answer::write(answer, frame)
-    }
-
     fn stream_reader(&self) -> Box<dyn ReadStream> {
         Box::new(stream::MessageReader::default())
     }
 
-    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
-        Box::new(stream::MessageWriter::new(frame))
-    }
-
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
         kit::failure(status, body)
+    }
+}
+
+impl Dialect for Messages {
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
+        read::request(body)
+    }
+
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+        answer::write(answer, frame)
+    }
+
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
+        Box::new(stream::MessageWriter::new(frame))
     }
 }

@@ -350,19 +350,38 @@ pub struct Counts {
     pub cache_write: u64,
     /// Tokens of input that were written to a cache for an hour.
     pub cache_write_1h: u64,
-    /// Tokens of output, with those of thoughts.
+    /// Tokens of input that are sound, in no other kind.
+    pub audio_input: u64,
+    /// Tokens of input that are pictures, where the upstream counts them apart; in no other kind then.
+    pub image_input: u64,
+    /// Tokens of output, with those of thoughts, but for those of sound.
     pub output: u64,
+    /// Tokens of output that are sound.
+    pub audio_output: u64,
+    /// Searches in the web that the upstream ran, asked for or not.
+    pub web_searches: u64,
     /// Of the tokens of output, those of thoughts, as far as the upstream tells.
     pub reasoning: u64,
 }
 
 impl Counts {
-    /// All input, whatever a cache did with it.
+    /// All input, whatever it is and whatever a cache did with it.
     #[must_use]
     pub fn input_total(&self) -> u64 {
-        [self.input, self.cache_read, self.cache_write, self.cache_write_1h]
-            .into_iter()
-            .fold(0, u64::saturating_add)
+        let cached = [self.cache_read, self.cache_write, self.cache_write_1h];
+        cached.into_iter().fold(self.input_uncached(), u64::saturating_add)
+    }
+
+    /// All input that no cache had to do with.
+    #[must_use]
+    pub fn input_uncached(&self) -> u64 {
+        [self.audio_input, self.image_input].into_iter().fold(self.input, u64::saturating_add)
+    }
+
+    /// All output.
+    #[must_use]
+    pub fn output_total(&self) -> u64 {
+        self.output.saturating_add(self.audio_output)
     }
 }
 

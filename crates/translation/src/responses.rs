@@ -12,7 +12,7 @@ mod write_stream;
 
 use crate::dialect::{
     AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
-    Untranslatable, WriteStream,
+    Untranslatable, UpstreamDialect, WriteStream,
 };
 use crate::kit;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
@@ -21,11 +21,7 @@ use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 #[derive(Debug)]
 pub struct Responses;
 
-impl Dialect for Responses {
-    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
-        read::request(body)
-    }
-
+impl UpstreamDialect for Responses {
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
@@ -39,19 +35,25 @@ impl Dialect for Responses {
         answer::read(body)
     }
 
-    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
-        answer::write(answer, frame)
-    }
-
     fn stream_reader(&self) -> Box<dyn ReadStream> {
         Box::new(read_stream::ResponseReader::default())
     }
 
-    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
-        Box::new(write_stream::ResponseWriter::new(frame))
-    }
-
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
         kit::failure(status, body)
+    }
+}
+
+impl Dialect for Responses {
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
+        read::request(body)
+    }
+
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+        answer::write(answer, frame)
+    }
+
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
+        Box::new(write_stream::ResponseWriter::new(frame))
     }
 }

@@ -23,6 +23,10 @@ pub enum Maker {
     Responses,
     /// Gemini's `thoughtSignature` of a part.
     Gemini,
+    /// The `signature` of a `reasoningText` of Amazon Bedrock's Converse API.
+    Converse,
+    /// The `redactedContent` of a `reasoningContent` of Amazon Bedrock's Converse API.
+    ConverseRedacted,
 }
 
 impl Maker {
@@ -33,6 +37,8 @@ impl Maker {
             Self::MessagesRedacted => "x",
             Self::Responses => "r",
             Self::Gemini => "g",
+            Self::Converse => "b",
+            Self::ConverseRedacted => "bx",
         }
     }
 }

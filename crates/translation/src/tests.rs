@@ -5,17 +5,20 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::dialect::{AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget};
+use crate::dialect::{
+    AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget, UpstreamDialect,
+};
 use crate::part::{
     AnswerFormat, AnswerPart, ContentPart, Counts, MediaPart, PromptPart, Reasoning, Sampling,
     Source, Speaker, Stop, Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
-use crate::{Chat, Messages, Responses};
+use crate::{Chat, Gemini, Messages, Responses};
 
+mod converse;
 mod providers;
 
-const DIALECTS: [&dyn Dialect; 3] = [&Chat, &Messages, &Responses];
+const DIALECTS: [&dyn Dialect; 4] = [&Chat, &Messages, &Responses, &Gemini];
 
 fn target() -> TranslationTarget {
     TranslationTarget { chat: ChatStyle::Openai, ..TranslationTarget::default() }
@@ -163,9 +166,14 @@ fn list_said(parts: &[PromptPart<'_>]) -> Vec<String> {
 
 /// What is asked for beside that, in one order.
 fn asked(parts: &[PromptPart<'_>]) -> Vec<String> {
+    let must_call = parts.contains(&PromptPart::ToolChoice(ToolChoice::Any));
     let mut asked: Vec<String> = parts
         .iter()
         .filter_map(|part| match part {
+            // Gemini has one word for calls that must come and for calls that fit their schemas.
+            PromptPart::Tool(tool) if must_call => {
+                Some(format!("{:?}", Tool { is_strict: None, ..tool.clone() }))
+            }
             PromptPart::Tool(_) | PromptPart::ToolChoice(_) | PromptPart::Sampling(_) => {
                 Some(format!("{part:?}"))
             }
@@ -214,7 +222,7 @@ proptest! {
         for dialect in DIALECTS {
             let [short, long] = [&parts, &longer].map(|parts| {
                 let body: Value = serde_json::from_slice(&write(dialect, parts)).expect("JSON");
-                let turns = ["messages", "input"].into_iter().find_map(|key| body[key].as_array());
+                let turns = ["messages", "input", "contents"].into_iter().find_map(|key| body[key].as_array());
                 turns.expect("turns").iter().map(Value::to_string).collect::<Vec<_>>()
             });
             // The last turn of the shorter one may go on in the longer one.
@@ -224,9 +232,9 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_a_reader_panic(text in "[\\[\\]{}\":,a-z0-9\\\\ ]{0,80}", place in 0..6_usize) {
-        let keys = ["messages", "input", "tools", "system", "content", "thinking"];
-        let nested = format!("{{\"{}\":[{{\"role\":\"user\",\"content\":[{text}]}}]}}", keys[place]);
+    fn nothing_makes_a_reader_panic(text in "[\\[\\]{}\":,a-z0-9\\\\ ]{0,80}", place in 0..8_usize) {
+        let keys = ["messages", "input", "tools", "system", "content", "thinking", "contents", "candidates"];
+        let nested = format!("{{\"{}\":[{{\"role\":\"user\",\"content\":[{text}],\"parts\":[{text}]}}]}}", keys[place]);
         for dialect in DIALECTS {
             for body in [&text, &nested] {
                 drop(dialect.read_request(body.as_bytes()));
@@ -247,7 +255,8 @@ fn any_answer() -> impl Strategy<Value = Vec<AnswerPart<'static>>> {
     let counts = (0..1000_u64, 0..1000_u64, 0..1000_u64, 0..1000_u64, 100..1000_u64, 0..100_u64);
     (pieces, calls, counts).prop_map(|(pieces, calls, counts)| {
         let (input, cache_read, cache_write, cache_write_1h, output, reasoning) = counts;
-        let counts = Counts { input, cache_read, cache_write, cache_write_1h, output, reasoning };
+        let known = Counts { input, cache_read, cache_write, cache_write_1h, ..Counts::default() };
+        let counts = Counts { output, reasoning, ..known };
         let mut answer = vec![AnswerPart::Begin { id: "up".into(), counts: Counts::default() }];
         answer.extend(pieces.into_iter().map(|text| AnswerPart::Text(text.into())));
         let stop = if calls.is_empty() { Stop::Done } else { Stop::Tools };
@@ -330,6 +339,12 @@ fn usage_of(place: usize, usage: &Value) -> [u64; 4] {
             number("/cache_creation_input_tokens"),
             number("/output_tokens"),
         ],
+        3 => {
+            let (read, written) =
+                (number("/cachedContentTokenCount"), number("/cacheWriteTokenCount"));
+            let output = number("/candidatesTokenCount") + number("/thoughtsTokenCount");
+            [number("/promptTokenCount") - read - written, read, written, output]
+        }
         _ => {
             let (input, output) = match place {
                 0 => ("prompt_tokens", "completion_tokens"),
@@ -366,12 +381,14 @@ proptest! {
         for (place, dialect) in DIALECTS.into_iter().enumerate() {
             let document = dialect.write_answer(&answer, &frame());
             let document: Value = serde_json::from_slice(&document).expect("JSON");
-            prop_assert_eq!(usage_of(place, &document["usage"]), expected);
+            let usage = [&document["usage"], &document["usageMetadata"]];
+            let usage = usage.into_iter().find(|usage| usage.is_object()).expect("usage");
+            prop_assert_eq!(usage_of(place, usage), expected);
             let events = String::from_utf8(write_events(dialect, &answer)).expect("text");
             let data = events.lines().filter_map(|line| line.strip_prefix("data: "));
             let mut reported = data.filter_map(|data| {
                 let event: Value = serde_json::from_str(data).ok()?;
-                let usage = [&event["usage"], &event["response"]["usage"]];
+                let usage = [&event["usage"], &event["response"]["usage"], &event["usageMetadata"]];
                 usage.into_iter().find(|usage| usage.is_object()).cloned()
             });
             prop_assert_eq!(usage_of(place, &reported.next_back().expect("usage")), expected);
@@ -401,6 +418,7 @@ fn sent_back(place: usize, document: &Value) -> Value {
     match place {
         0 => json!({"messages": [document["choices"][0]["message"]]}),
         1 => json!({"messages": [{"role": "assistant", "content": document["content"]}]}),
+        3 => json!({"contents": [document["candidates"][0]["content"]]}),
         _ => json!({"input": document["output"]}),
     }
 }
@@ -408,11 +426,17 @@ fn sent_back(place: usize, document: &Value) -> Value {
 #[test]
 fn thoughts_come_back_to_their_maker_through_every_dialect() {
     let item = r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"}"#;
-    let makers: [(Maker, &str, &dyn Dialect, &str); 4] = [
+    let makers: [(Maker, &str, &dyn Dialect, &str); 5] = [
         (Maker::Messages, "c2ln", &Messages, r#""signature":"c2ln""#),
         (Maker::MessagesRedacted, "cmVk", &Messages, r#""data":"cmVk""#),
         (Maker::Responses, item, &Responses, item),
         (Maker::Chat, "", &Chat, r#""reasoning_content":"I see.""#),
+        (
+            Maker::Gemini,
+            "Z2Vt",
+            &Gemini,
+            r#""text":"I see.","thought":true,"thoughtSignature":"Z2Vt""#,
+        ),
     ];
     for (maker, token, upstream, expected) in makers {
         let thought = if maker == Maker::MessagesRedacted { "" } else { "I see." };
@@ -464,6 +488,8 @@ fn calls_that_gemini_signed_keep_their_signatures() {
         let read = customer.read_request(request.as_bytes()).expect("read");
         let body = String::from_utf8(write(&Chat, &read.parts)).expect("text");
         assert!(body.contains(r#""thought_signature":"sgn""#), "{customer:?}: {body}");
+        let body = String::from_utf8(write(&Gemini, &read.parts)).expect("text");
+        assert!(body.contains(r#""thoughtSignature":"sgn""#), "{customer:?}: {body}");
         let streamed = String::from_utf8(write_events(customer, &answer)).expect("text");
         assert!(streamed.contains("sgn"), "{customer:?}: {streamed}");
     }

@@ -37,7 +37,13 @@ fn models_for(
 ) -> Vec<Value> {
     let Some(path) = path_of(config, operation) else { return Vec::new() };
     let named = config.models.iter().filter(|model| !model.is_wildcard());
-    let doing = named.filter(|model| model.operations.contains(&operation));
+    let doing = named.filter(|model| {
+        // A model of messages is listed as one, and asked as one.
+        let speaks = |operation| model.operations.contains(&operation);
+        let is_translated =
+            operation == Operation::Chat && model.serves(operation) && !speaks(Operation::Messages);
+        speaks(operation) || is_translated
+    });
     let asked = |model: &Arc<Model>| {
         let mut asked = asked(model, operation)?;
         asked["id"] = json!(model.id);

@@ -37,7 +37,7 @@ impl Envelope {
     pub(crate) fn for_request(operation: Option<Operation>, headers: &HeaderMap) -> Self {
         match operation {
             Some(Operation::Messages | Operation::CountTokens) => Self::Anthropic,
-            Some(Operation::Responses) => Self::Responses,
+            Some(Operation::Responses | Operation::Compact) => Self::Responses,
             // Until the body tells who is asking: the one shape has the other in it.
             Some(Operation::ImageGeneration) => Self::Dashscope,
             Some(_) => Self::Openai,

@@ -5,10 +5,9 @@
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, TRANSFER_ENCODING};
 
-use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head;
 use crate::gateway::answer::respond::{NO_SNIFFING, REQUEST_ID, X_REQUEST_ID};
-use crate::gateway::answer::secrets::is_told;
+use crate::gateway::answer::secrets::{Hidden, is_told};
 use crate::ledger::RequestId;
 use crate::protocols::limits::has;
 
@@ -47,7 +46,8 @@ fn goes_on(name: &str) -> bool {
 }
 
 /// Turns the headers of an upstream's answer into the customer's.
-pub(crate) fn to_customer(headers: &mut HeaderMap, upstream: Option<&Upstream>, id: RequestId) {
+pub(crate) fn to_customer(headers: &mut HeaderMap, hidden: Option<Hidden<'_>>, id: RequestId) {
+    let upstream = hidden.map(|hidden| hidden.upstream);
     let stays = |name: &HeaderName, value: &[u8]| {
         if frames(name) {
             return false;
@@ -55,7 +55,7 @@ pub(crate) fn to_customer(headers: &mut HeaderMap, upstream: Option<&Upstream>, 
         let text = name.as_str();
         let is_passed =
             goes_on(text) || upstream.is_some_and(|one| has(&one.pass_response_headers, text));
-        !is_passed || upstream.is_some_and(|upstream| is_told(value, upstream))
+        !is_passed || hidden.is_some_and(|hidden| is_told(value, hidden))
     };
     let lines = headers.iter().filter(|(name, value)| stays(name, value.as_bytes()));
     let staying: Vec<HeaderName> = lines.map(|(name, _)| name.clone()).collect();
@@ -76,7 +76,7 @@ pub(crate) fn upstreams_id(header: &HeaderMap) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::snapshot::Credential;
+    use crate::config::snapshot::{Credential, Upstream};
     use crate::gateway::answer::secrets::tests::upstream;
     use crate::secret::Secret;
 
@@ -85,7 +85,8 @@ mod tests {
         for (name, value) in lines {
             headers.append(*name, http::HeaderValue::from_static(value));
         }
-        to_customer(&mut headers, Some(upstream), RequestId::new());
+        let hidden = Hidden { upstream, token: None };
+        to_customer(&mut headers, Some(hidden), RequestId::new());
         let names = headers.keys().map(|name| name.as_str().to_owned());
         let names = names.filter(|name| lines.iter().any(|(sent, _)| sent == name));
         let mut names: Vec<String> = names.collect();
@@ -117,7 +118,7 @@ mod tests {
         let mut upstream = upstream(&[]);
         for credential in ["x", "t", "text", "json", "12"] {
             let secret = Secret::new(credential.to_owned());
-            upstream.credentials = vec![Credential { name: String::new(), secret }];
+            upstream.credentials = vec![Credential::key("", secret)];
             let lines = [
                 ("content-type", "text/event-stream"),
                 ("content-length", "12"),

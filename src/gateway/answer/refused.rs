@@ -2,7 +2,6 @@
 //! passed on: what they tell of the operator's credential or account stays here.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -15,7 +14,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer::Customer;
 use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::answer::relay;
-use crate::gateway::answer::secrets;
+use crate::gateway::answer::secrets::{self, Hidden};
 use crate::gateway::call::failure::{CallFailure, is_json};
 use crate::gateway::call::peer;
 use crate::gateway::call::upstream::UpstreamCall;
@@ -41,8 +40,8 @@ pub(crate) async fn answer(
 ) -> Result<()> {
     let status = header.status.as_u16();
     let read = read(session, exchange, customer, call).await?;
-    let upstream = exchange.attempt().map(|tried| Arc::clone(&tried.candidate.target.upstream));
-    let may_be_shown = |words: &Bytes| !secrets::hides(words, &header.headers, upstream.as_deref());
+    let hidden = exchange.attempt().map(|tried| Hidden::at(&tried.candidate));
+    let may_be_shown = |words: &Bytes| !secrets::hides(words, &header.headers, hidden);
     let Some(words) = read.filter(may_be_shown) else {
         return Err(exchange.fail(own_words(status)));
     };

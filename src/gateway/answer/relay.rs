@@ -14,6 +14,7 @@ use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::answer::head::{self, AnswerHead};
 use crate::gateway::answer::kind::{self, ShownFraming};
 use crate::gateway::answer::respond::{ACCEL_BUFFERING, REQUEST_ID};
+use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{customer, headers, respond, secrets};
 use crate::gateway::call::failure::{CallFailure, Consequence};
 use crate::gateway::call::orphan::Orphan;
@@ -40,10 +41,9 @@ pub(crate) fn failure_of(header: &AnswerHead, exchange: &mut Exchange) -> Option
     let status = header.status.as_u16();
     if status >= 400 {
         let id = headers::upstreams_id(&header.headers);
-        let upstream = exchange.attempt().map(|tried| &*tried.candidate.target.upstream);
+        let hidden = exchange.attempt().map(|tried| Hidden::at(&tried.candidate));
         // It goes to the log.
-        let tells =
-            |id: &str| upstream.is_some_and(|upstream| secrets::is_told(id.as_bytes(), upstream));
+        let tells = |id: &str| hidden.is_some_and(|hidden| secrets::is_told(id.as_bytes(), hidden));
         exchange.upstreams_id = id.filter(|id| !tells(id));
     }
     let RequestStage::Sending(sending) = &mut exchange.stage else { return None };
@@ -76,8 +76,8 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     let id = exchange.id;
     let attempt = exchange.attempt();
     let framing = attempt.as_ref().and_then(|attempt| attempt.framing);
-    let upstream = attempt.map(|attempt| &*attempt.candidate.target.upstream);
-    headers::to_customer(&mut header.headers, upstream, id);
+    let hidden = attempt.map(|attempt| Hidden::at(&attempt.candidate));
+    headers::to_customer(&mut header.headers, hidden, id);
     if exchange.envelope == Envelope::Anthropic {
         header.headers.insert(REQUEST_ID, head::id(id));
     }
@@ -172,7 +172,7 @@ pub(crate) fn piece(
         return Err(exchange.fail(GatewayError::new(ErrorKind::BadGateway, message)));
     }
     if response.framing != Framing::Binary {
-        out = secrets::masked(out, &response.candidate.target.upstream);
+        out = secrets::masked(out, Hidden::at(&response.candidate));
     }
     if end_of_stream && response.cut.is_none() {
         out = ended(exchange, out)?;
@@ -220,8 +220,8 @@ fn ended(exchange: &mut Exchange, out: Bytes) -> Result<Bytes> {
     if response.relaying.is_complete() || response.framing == Framing::Binary {
         return Ok(out);
     }
-    let upstream = &response.candidate.target.upstream;
-    let is_shown = |error: &GatewayError| !secrets::is_told(error.message.as_bytes(), upstream);
+    let hidden = Hidden::at(&response.candidate);
+    let is_shown = |error: &GatewayError| !secrets::is_told(error.message.as_bytes(), hidden);
     if let Some(refusal) = response.relaying.refusal().filter(is_shown) {
         let outcome = match refusal.kind {
             ErrorKind::InvalidRequest => Outcome::Refused,

@@ -230,6 +230,7 @@ pub(crate) async fn error(
         let methods = match allow {
             Allow::Get => "GET, HEAD",
             Allow::Post => "POST",
+            Allow::GetOrDelete => "GET, HEAD, DELETE",
         };
         headers.insert(ALLOW, HeaderValue::from_static(methods));
     }

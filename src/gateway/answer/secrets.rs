@@ -8,7 +8,9 @@ use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use memchr::memmem;
 
-use crate::config::snapshot::Upstream;
+use crate::balance::Candidate;
+use crate::config::snapshot::{Credential, Upstream};
+use crate::credentials::Token;
 
 /// A shorter text stands in others by chance, and is looked for as a word of its own.
 const CERTAIN_BYTES_MIN: usize = 8;
@@ -21,27 +23,45 @@ const WHOSE: [&str; 5] = [
     "x-dashscope-workspace",
 ];
 
+/// What nobody may read of what an upstream says: all of its credentials, and the token of this try.
+#[derive(Clone, Copy)]
+pub(crate) struct Hidden<'a> {
+    pub(crate) upstream: &'a Upstream,
+    pub(crate) token: Option<&'a Token>,
+}
+
+impl<'a> Hidden<'a> {
+    /// What is hidden of an answer to a try.
+    pub(crate) fn at(candidate: &'a Candidate) -> Self {
+        Self { upstream: &candidate.target.upstream, token: candidate.token.as_ref() }
+    }
+
+    fn secrets(self) -> impl Iterator<Item = &'a str> {
+        let configured = self.upstream.credentials.iter().flat_map(Credential::secrets);
+        configured.chain(self.token.into_iter().flat_map(Token::secrets))
+    }
+}
+
 /// Whether a text holds one of the upstream's credentials.
-pub(crate) fn is_told(text: &[u8], upstream: &Upstream) -> bool {
-    let mut secrets = upstream.credentials.iter();
-    secrets.any(|credential| stands_in(text, credential.secret.expose().as_bytes()))
+pub(crate) fn is_told(text: &[u8], hidden: Hidden<'_>) -> bool {
+    hidden.secrets().any(|secret| stands_in(text, secret.as_bytes()))
 }
 
 /// Whether the body of a refusal cannot be shown: it tells a credential, also where JSON writes a letter
 /// as an escape, or what its own `headers` say of the operator's account; or nobody can see what it tells,
 /// because it is compressed, in another encoding than UTF-8, or nothing at all.
-pub(crate) fn hides(body: &[u8], headers: &HeaderMap, upstream: Option<&Upstream>) -> bool {
+pub(crate) fn hides(body: &[u8], headers: &HeaderMap, hidden: Option<Hidden<'_>>) -> bool {
     let is_plain =
         headers.get(CONTENT_ENCODING).is_none_or(|coding| coding.as_bytes() == b"identity");
     let is_text = std::str::from_utf8(body).is_ok_and(|text| !text.contains('\0'));
     let is_readable = is_plain && is_text && !body.is_empty();
-    !is_readable || upstream.is_some_and(|upstream| is_told_in(body, headers, upstream))
+    !is_readable || hidden.is_some_and(|hidden| is_told_in(body, headers, hidden))
 }
 
-fn is_told_in(body: &[u8], headers: &HeaderMap, upstream: &Upstream) -> bool {
+fn is_told_in(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> bool {
     let whose = || WHOSE.into_iter().flat_map(|name| headers.get_all(name));
     let tells = |text: &[u8]| {
-        is_told(text, upstream) || whose().any(|value| stands_in(text, value.as_bytes()))
+        is_told(text, hidden) || whose().any(|value| stands_in(text, value.as_bytes()))
     };
     let mut text = Cow::Borrowed(body);
     loop {
@@ -56,14 +76,13 @@ fn is_told_in(body: &[u8], headers: &HeaderMap, upstream: &Upstream) -> bool {
 
 /// What a stream or document says of an error, with asterisks in the place of the upstream's credentials.
 /// What has no error in it is the customer's own text, and stays as it is.
-pub(crate) fn masked(piece: Bytes, upstream: &Upstream) -> Bytes {
+pub(crate) fn masked(piece: Bytes, hidden: Hidden<'_>) -> Bytes {
     // Within a text the quotation marks are escaped.
     if memmem::find(&piece, b"\"error\"").is_none() {
         return piece;
     }
-    let secrets = upstream.credentials.iter().map(|credential| credential.secret.expose());
     // A shorter one stands in a customer's text by chance.
-    let certain = secrets.filter(|secret| secret.len() >= CERTAIN_BYTES_MIN);
+    let certain = hidden.secrets().filter(|secret| secret.len() >= CERTAIN_BYTES_MIN);
     certain.fold(piece, |piece, secret| {
         let piece = without(piece, secret.as_bytes());
         // Some writers escape every slash.
@@ -142,18 +161,18 @@ fn stands_in(text: &[u8], secret: &[u8]) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::config::snapshot::Credential;
     use crate::sample;
     use crate::secret::Secret;
 
     /// An upstream with these credentials.
     pub(in crate::gateway) fn upstream(credentials: &[&str]) -> Upstream {
-        let credential = |secret: &&str| Credential {
-            name: String::new(),
-            secret: Secret::new((*secret).to_owned()),
-        };
+        let credential = |secret: &&str| Credential::key("", Secret::new((*secret).to_owned()));
         let credentials = credentials.iter().map(credential).collect();
         Upstream { credentials, ..sample::upstream() }
+    }
+
+    fn hidden(upstream: &Upstream) -> Hidden<'_> {
+        Hidden { upstream, token: None }
     }
 
     #[test]
@@ -180,12 +199,12 @@ pub(crate) mod tests {
             r#"{"a":"{\"b\":\"\\u0073k-a/b+c-canary\"}"}"#,
             r"\\\\u0073k-a\\/b+c-canary",
         ] {
-            assert!(is_told_in(body.as_bytes(), &headers, &upstream), "{body}");
+            assert!(is_told_in(body.as_bytes(), &headers, hidden(&upstream)), "{body}");
         }
         for body in
             ["", "{}", "sk-a/b+c", "words", "password", "{\"a\\n\":\"swords\"}", r"\", r"\u0"]
         {
-            assert!(!is_told_in(body.as_bytes(), &headers, &upstream), "{body}");
+            assert!(!is_told_in(body.as_bytes(), &headers, hidden(&upstream)), "{body}");
         }
     }
 
@@ -193,7 +212,7 @@ pub(crate) mod tests {
     fn an_error_is_told_without_the_credential_and_other_texts_stay() {
         let upstream = upstream(&["sk-a/b-canary", "word"]);
         let masked = |text: &str| {
-            let masked = masked(Bytes::copy_from_slice(text.as_bytes()), &upstream);
+            let masked = masked(Bytes::copy_from_slice(text.as_bytes()), hidden(&upstream));
             String::from_utf8(masked.to_vec()).expect("text")
         };
         let told = r#"data: {"error":{"message":"no sk-a/b-canary, nor sk-a\/b-canary: word"}}"#;
@@ -209,7 +228,8 @@ pub(crate) mod tests {
     #[test]
     fn the_search_takes_what_no_parser_takes() {
         let upstream = upstream(&["sk-canary-of-ours"]);
-        let is_told = |body: &str| is_told_in(body.as_bytes(), &HeaderMap::new(), &upstream);
+        let is_told =
+            |body: &str| is_told_in(body.as_bytes(), &HeaderMap::new(), hidden(&upstream));
         let told = r"\u0073k-canary-of-ours";
         for body in [
             format!("{}{told}", "[".repeat(500_000)),
@@ -229,7 +249,8 @@ pub(crate) mod tests {
             headers
         };
         let upstream = upstream(&["sk-canary-of-ours"]);
-        let hides = |body: &[u8], headers: &HeaderMap| hides(body, headers, Some(&upstream));
+        let hides =
+            |body: &[u8], headers: &HeaderMap| hides(body, headers, Some(hidden(&upstream)));
         assert!(!hides(b"{}", &HeaderMap::new()) && !hides(b"{}", &with("identity")));
         assert!(hides(b"{}", &with("gzip")) && hides(b"{}", &with("br")));
         assert!(hides(b"", &HeaderMap::new()) && hides(b"\x1f\x8b\x08", &HeaderMap::new()));

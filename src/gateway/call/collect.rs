@@ -15,6 +15,7 @@ use crate::balance::{Candidate, Outcome};
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::relay::unrecorded;
+use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
@@ -124,7 +125,8 @@ impl CollectFrom<'_> {
         for request in &requests {
             headers.push(headers::to_upstream(self.headers, request, id)?);
         }
-        let upstream = Arc::clone(&candidate.target.upstream);
+        let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
+        let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
             return Err(exchange.fail(unrecorded(&error)));
         }
@@ -132,7 +134,7 @@ impl CollectFrom<'_> {
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
         let lacks_model = sending.lacks(404);
         let (outbound, offload) = (&gateway.outbound, gateway.offload.as_ref());
-        let caller = PartsCall { outbound, offload, upstream: &upstream, lacks_model };
+        let caller = PartsCall { outbound, offload, hidden, lacks_model };
         let requests: Vec<_> = requests.iter().zip(headers).collect();
         let asked = ask_all(&caller, sending, requests, budget).await;
         if asked.is_ok() {
@@ -146,7 +148,8 @@ impl CollectFrom<'_> {
 struct PartsCall<'a> {
     outbound: &'a Outbound,
     offload: &'a Offload,
-    upstream: &'a Upstream,
+    /// The upstream, and what nobody may read of its answers.
+    hidden: Hidden<'a>,
     /// What the target does not have if it answers 404; `None` where that is a failure of its own.
     lacks_model: Option<Lack>,
 }
@@ -203,7 +206,7 @@ async fn ask_all(
         let (is_error, headers) = (answers.iter().all(is_error), HeaderMap::new());
         let failure = CallFailure::from_success(&fault, is_error, &headers);
         let failed = FailedCall::read(failure, Delivery::Collect, fault);
-        failed.without_secrets(&headers, caller.upstream)
+        failed.without_secrets(&headers, caller.hidden)
     })
 }
 
@@ -217,7 +220,7 @@ async fn ask_one(
 ) -> std::result::Result<Bytes, FailedCall> {
     let delivery = Delivery::Collect;
     let (path, body) = (request.path.as_str(), request.body.clone().into_whole());
-    let sent = caller.outbound.post(caller.upstream, path, headers, body).await;
+    let sent = caller.outbound.post(caller.hidden.upstream, path, headers, body).await;
     let answer = sent.map_err(|error| {
         FailedCall::unanswered(CallFailure::from_outbound(&error), delivery, &error)
     })?;
@@ -255,7 +258,7 @@ async fn ask_one(
             failure => FailedCall::by_table(failure, delivery),
         },
     };
-    Err(failed.without_secrets(&headers, caller.upstream))
+    Err(failed.without_secrets(&headers, caller.hidden))
 }
 
 /// Audio on its way to the customer.

@@ -37,6 +37,8 @@ pub(crate) enum CallFailure {
     RefusedRequest,
     /// The upstream refused the operator's credential, or the account behind it: 401 or 402.
     RefusedCredential,
+    /// The upstream refused a token that was issued for the operator, and there is another one to try.
+    RefusedToken,
     /// The upstream answered with this status, which says that nothing was done.
     NotDone(u16),
     /// The upstream failed and says so with this status, which providers do not bill.
@@ -119,6 +121,7 @@ impl CallFailure {
     /// | `Busy` | 429 | busy | yes (c) | nothing |
     /// | `RefusedRequest` | its words | refused | never | nothing |
     /// | `RefusedCredential` | 502 | credential | yes | nothing |
+    /// | `RefusedToken` | 502 | – | the same again | nothing |
     /// | `NotDone` | 502 | failed | yes (c) | nothing |
     /// | `NotBilled` | 502 | failed | yes (c) | nothing |
     /// | `Doubtful` | 502; 504 for 408 and 504 | failed | if allowed (a) | nothing; the operator's loss |
@@ -164,6 +167,7 @@ impl CallFailure {
             }
             Self::RefusedRequest => (Reads::ItsWords, refused, Never, Refused),
             Self::RefusedCredential => (Reads::Unavailable, credential, Another, Refused),
+            Self::RefusedToken => (Reads::Unavailable, None, Same, Refused),
             Self::NotDone(status) => (Reads::Unavailable, failed, unless(status >= 500), Refused),
             Self::NotBilled(_) => (Reads::Unavailable, failed, unless(true), Refused),
             Self::Doubtful(status) => {
@@ -215,7 +219,7 @@ impl CallFailure {
             Self::TimedOut | Self::BodyTimedOut => "it did not answer in time",
             Self::ConnectionLost | Self::BodyBroken => "the connection broke",
             Self::RefusedRequest => "it refused the request",
-            Self::RefusedCredential => "it refused the operator's credential",
+            Self::RefusedCredential | Self::RefusedToken => "it refused the operator's credential",
             Self::Busy { status, .. }
             | Self::NotDone(status)
             | Self::NotBilled(status)

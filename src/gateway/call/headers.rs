@@ -157,6 +157,8 @@ fn each_field(
             || *name == CONTENT_TYPE && !request.is_form
             || *name == ANTHROPIC_BETA
             || credential.as_ref().is_some_and(|(own, _)| own == name)
+            // AWS refuses what has such a header outside of its signature.
+            || !request.signed.is_empty() && name.as_str().starts_with("x-amz-")
             || !goes_on(name.as_str()) && !has(&passed.names, name.as_str())
             || nominated.contains(name)
     };
@@ -181,6 +183,9 @@ fn each_field(
     // What is compressed cannot be metered as it passes.
     put(&ACCEPT_ENCODING, b"identity")?;
     put(&X_REQUEST_ID, id.to_string().as_bytes())?;
+    for (name, value) in &request.signed {
+        put(&HeaderName::from_static(name), value.as_bytes())?;
+    }
     match credential {
         Some((name, value)) => put(&name, value.as_bytes()),
         None => Ok(()),
@@ -232,6 +237,7 @@ mod tests {
             path: "/v1/chat/completions".to_owned(),
             authority: "api.example.com".to_owned(),
             credential: Some(("authorization", "Bearer operator".to_owned())),
+            signed: Vec::new(),
             headers: &[],
             body: bytes::Bytes::from_static(b"{}").into(),
             is_form: false,

@@ -5,10 +5,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
-use crate::config::snapshot::Upstream;
 use crate::error::{GatewayError, Words};
 use crate::gateway::answer::refused;
-use crate::gateway::answer::secrets::{hides, is_told};
+use crate::gateway::answer::secrets::{Hidden, hides, is_told};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::peer;
 use crate::gateway::call::targets::Otherwise;
@@ -85,12 +84,12 @@ impl FailedCall {
         self,
         error: GatewayError,
         headers: &HeaderMap,
-        upstream: &Upstream,
+        hidden: Hidden<'_>,
     ) -> Self {
         if self.failure == CallFailure::RefusedRequest {
             return self;
         }
-        let is_secret = |words: &Words| hides(&words.body, headers, Some(upstream));
+        let is_secret = |words: &Words| hides(&words.body, headers, Some(hidden));
         let words = error.words.clone().filter(|words| !is_secret(words));
         let error = GatewayError { words, ..error };
         match self.failure {
@@ -103,17 +102,17 @@ impl FailedCall {
 
     /// What customers may read of an answer with these `headers`: nothing that only the operator may
     /// know, or that nobody can read.
-    pub(crate) fn without_secrets(self, headers: &HeaderMap, upstream: &Upstream) -> Self {
+    pub(crate) fn without_secrets(self, headers: &HeaderMap, hidden: Hidden<'_>) -> Self {
         let is_refused = self.failure == CallFailure::RefusedRequest;
-        let hidden = match &self.answer {
+        let status = match &self.answer {
             FailureAnswer::Words(status, words) => {
-                hides(words, headers, Some(upstream)).then_some(*status)
+                hides(words, headers, Some(hidden)).then_some(*status)
             }
             FailureAnswer::Error(error) => {
-                (is_refused && is_told(error.message.as_bytes(), upstream)).then_some(400)
+                (is_refused && is_told(error.message.as_bytes(), hidden)).then_some(400)
             }
         };
-        match hidden {
+        match status {
             Some(status) => Self::new(self.failure, refused::own_words(status)),
             None => self,
         }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::balance::{Candidate, Candidates, Outcome, Retry};
 use crate::config::snapshot::RepeatAfter;
+use crate::credentials::{Token, Unavailable};
 use crate::error::GatewayError;
 use crate::gateway::call::failure::{CallFailure, Consequence, NextTarget};
 use crate::gateway::call::peer;
@@ -30,6 +31,8 @@ pub(crate) struct Sending {
     candidates: Candidates,
     /// Tries that ended because the upstream had closed an idle connection.
     stale_tries: u8,
+    /// A token was refused, and another one taken in its place.
+    has_renewed: bool,
     /// What the customer reads of the last try that failed.
     last_failure: Option<GatewayError>,
 }
@@ -126,8 +129,16 @@ impl Sending {
         mark: Option<Mark>,
         candidates: Candidates,
     ) -> Self {
-        let (attempt, stale_tries, last_failure) = (None, 0, None);
-        Self { admitted, body, mark, candidates, attempt, stale_tries, last_failure }
+        Self {
+            admitted,
+            body,
+            mark,
+            candidates,
+            attempt: None,
+            stale_tries: 0,
+            has_renewed: false,
+            last_failure: None,
+        }
     }
 
     /// Ends the tries: what was admitted, the body, the try that was answered, and the other targets.
@@ -223,6 +234,36 @@ impl Sending {
             }
             NextTarget::Never => false,
         }
+    }
+
+    /// There is no token to ask a target with: that counts against its credential, and the request goes
+    /// on as far as there are retries.
+    pub(crate) fn pass_by(
+        &mut self,
+        mut candidate: Candidate,
+        began: Instant,
+        cause: &Unavailable,
+        metrics: &Metrics,
+    ) {
+        report(&mut candidate, began, Outcome::Credential, metrics);
+        self.set_last_failure(peer::unavailable().cause(cause));
+    }
+
+    /// What a failure of the try under way really is, where its token may have ended before its time:
+    /// then the target is asked again with another one, once.
+    pub(crate) fn refine_by_token(&mut self, failure: CallFailure) -> CallFailure {
+        let is_refused = match failure {
+            CallFailure::RefusedCredential => true,
+            // As AWS calls a session that has ended.
+            CallFailure::NotDone(status) => status == 403,
+            _ => false,
+        };
+        let token = self.attempt.as_ref().and_then(|attempt| attempt.candidate.token.as_ref());
+        if !is_refused || self.has_renewed || !token.is_some_and(Token::give_up) {
+            return failure;
+        }
+        self.has_renewed = true;
+        CallFailure::RefusedToken
     }
 
     /// The customer has nothing to do with the try under way any more: what it may have cost is a loss.

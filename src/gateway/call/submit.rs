@@ -9,8 +9,8 @@ use pingora::Result;
 use pingora_proxy::Session;
 
 use crate::balance::{Candidate, Outcome};
-use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
@@ -189,13 +189,14 @@ impl SubmitTo<'_> {
             return Err(internal("the request could not be written for the upstream"));
         };
         let headers = with_own(headers, call);
-        let upstream = Arc::clone(&candidate.target.upstream);
+        let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
+        let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         let (path, body) = (request.path.clone(), request.body.clone().into_whole());
         sending.attempt = Some(Attempt::begin(candidate, request));
         let lack = sending.lacks(404);
         gateway.ledger.note_submit(task.intent.hold);
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
-        let caller = SubmitCall { gateway, call, upstream: &upstream, lacks_model: lack };
+        let caller = SubmitCall { gateway, call, hidden, lacks_model: lack };
         let failed = match ask(&caller, &path, headers, body).await {
             Ok((id, answer)) => {
                 sending.report(Outcome::Ok, &gateway.metrics);
@@ -237,7 +238,8 @@ fn with_own(mut headers: http::HeaderMap, call: &(dyn Submit + Sync)) -> http::H
 struct SubmitCall<'a> {
     gateway: &'a Gateway,
     call: &'a (dyn Submit + Sync),
-    upstream: &'a Upstream,
+    /// The upstream, and what nobody may read of its answers.
+    hidden: Hidden<'a>,
     /// What the target does not have if it answers 404; `None` where that is a failure of its own.
     lacks_model: Option<Lack>,
 }
@@ -249,9 +251,9 @@ async fn ask(
     headers: http::HeaderMap,
     body: Bytes,
 ) -> std::result::Result<(String, Bytes), FailedCall> {
-    let SubmitCall { gateway, call, upstream, lacks_model } = *caller;
+    let SubmitCall { gateway, call, hidden, lacks_model } = *caller;
     let delivery = Delivery::Submit;
-    let sent = gateway.outbound.post(upstream, path, headers, body).await;
+    let sent = gateway.outbound.post(hidden.upstream, path, headers, body).await;
     let answer = sent.map_err(|error| {
         FailedCall::unanswered(CallFailure::from_outbound(&error), delivery, &error)
     })?;
@@ -274,7 +276,7 @@ async fn ask(
             Err(fault) => {
                 let failure = CallFailure::from_success(&fault, is_error(&answer), &headers);
                 let failed = FailedCall::read(failure, delivery, fault);
-                Err(failed.without_secrets(&headers, upstream))
+                Err(failed.without_secrets(&headers, hidden))
             }
         };
     }
@@ -288,10 +290,10 @@ async fn ask(
     let failure = CallFailure::from_words(&fault, status, &headers);
     let failed = FailedCall::read(failure, delivery, fault);
     let failed = match call.failure(status, &answer) {
-        Some(error) => failed.in_its_words(error, &headers, upstream),
+        Some(error) => failed.in_its_words(error, &headers, hidden),
         None => failed,
     };
-    Err(failed.without_secrets(&headers, upstream))
+    Err(failed.without_secrets(&headers, hidden))
 }
 
 fn too_many_unpaid(pause: Duration) -> GatewayError {

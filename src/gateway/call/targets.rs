@@ -5,6 +5,7 @@
 //! from a failure is in the table of [`CallFailure::consequence`] for all of them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use pingora::Result;
 
@@ -64,10 +65,22 @@ pub(crate) async fn ask_targets<W: AskTarget>(
     let delivery = exchange.delivery();
     loop {
         let sending = exchange.sending()?;
-        let Some(candidate) = sending.next(&gateway.metrics) else {
+        let Some(mut candidate) = sending.next(&gateway.metrics) else {
             let failure = sending.give_up();
             return Err(exchange.fail(failure));
         };
+        if let Some(auth) = candidate.auth().cloned() {
+            let (began, account) = (Instant::now(), sending.admitted.resolved.key.account);
+            // Most upstreams take a key, and their requests have no room for this.
+            let token = Box::pin(gateway.outbound.credentials.token(&auth, account)).await;
+            match token {
+                Ok(token) => candidate.token = Some(token),
+                Err(cause) => {
+                    sending.pass_by(candidate, began, &cause, &gateway.metrics);
+                    continue;
+                }
+            }
+        }
         let tried = way.ask(exchange, candidate).await;
         if let Some(answer) = exchange.conclude(tried, delivery)? {
             return Ok(answer);
@@ -93,11 +106,17 @@ impl Exchange {
         };
         let (metrics, is_orphan) = (Arc::clone(&self.metrics), self.orphan.is_some());
         let sending = self.sending()?;
+        let failure = sending.refine_by_token(failure);
         let goes_on = sending.fail_try(failure, delivery, &metrics);
         match (failure, otherwise) {
             // Nobody pays for a try without a customer.
             _ if goes_on && is_orphan => Err(gone()),
-            (CallFailure::NotOffered(_) | CallFailure::ClosedWhileIdle, _) if goes_on => Ok(None),
+            (
+                CallFailure::NotOffered(_)
+                | CallFailure::ClosedWhileIdle
+                | CallFailure::RefusedToken,
+                _,
+            ) if goes_on => Ok(None),
             (_, otherwise) if goes_on => {
                 sending.set_last_failure(match otherwise {
                     Otherwise::Answer(_) => failure.error(delivery),

@@ -25,6 +25,7 @@ use crate::gateway::listen::wrapped::tells_of_inner;
 pub struct Deadline {
     is_near: AtomicBool,
     is_over: AtomicBool,
+    told_near: watch::Sender<bool>,
     told: watch::Sender<bool>,
 }
 
@@ -32,6 +33,12 @@ impl Deadline {
     /// From now on connections are closed behind each answer, since there will be no further one.
     pub fn approach(&self) {
         self.is_near.store(true, Ordering::Release);
+        self.told_near.send_replace(true);
+    }
+
+    /// Waits until connections are to be closed behind each answer.
+    pub(crate) fn approached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
+        waits(&self.told_near)
     }
 
     /// Whether connections are to be closed behind each answer.
@@ -61,12 +68,17 @@ impl Deadline {
 
     /// Waits until they must.
     pub(crate) fn reached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
-        let mut told = self.told.subscribe();
-        async move {
-            // A deadline that is gone is not reached any more.
-            if told.wait_for(|is_over| *is_over).await.is_err() {
-                std::future::pending::<()>().await;
-            }
+        waits(&self.told)
+    }
+}
+
+/// Waits until it is told.
+fn waits(told: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + Sync + 'static {
+    let mut told = told.subscribe();
+    async move {
+        // A deadline that is gone is not reached any more.
+        if told.wait_for(|is_told| *is_told).await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -24,7 +24,9 @@ use crate::gateway::client;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::metrics::{ConnectionShed, Metrics};
 
-pub(crate) use member::{CONNECTION, Member, hold, is_authenticated, is_known, is_turned_away};
+pub(crate) use member::{
+    CONNECTION, Member, goes_on, hold, is_authenticated, is_known, is_turned_away, rests,
+};
 pub(crate) use streams::{StreamPlace, Streams, stream_bytes};
 use table::Table;
 

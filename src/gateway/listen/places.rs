@@ -201,6 +201,26 @@ impl Places {
         })
     }
 
+    /// A place among the WebSockets that are open, for who has `place`: each can have a request in flight.
+    ///
+    /// # Errors
+    /// `RateLimited` when the account has its share of them.
+    pub(crate) fn websocket(
+        &self,
+        place: Option<&Place>,
+        limits: &Limits,
+    ) -> Result<Option<Entered>, GatewayError> {
+        let Some(account) = place.and_then(Place::account) else { return Ok(None) };
+        let max = limits.per_account.requests_in_flight_max;
+        account.enter(|in_use| &in_use.websockets, max).map(Some).ok_or_else(|| {
+            let message = format!(
+                "This account has {max} WebSockets open, all that one account may have here. Close \
+                 those that are not needed."
+            );
+            self.too_many(Shed::AccountConnections, message)
+        })
+    }
+
     /// A turn at reading much, for who has `place`.
     ///
     /// # Errors

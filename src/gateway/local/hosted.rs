@@ -307,7 +307,10 @@ fn customers_head(
 }
 
 /// What `work` comes to, unless the customer leaves before.
-async fn while_here<T>(
+///
+/// # Errors
+/// `ClientGone`.
+pub(super) async fn while_here<T>(
     session: &mut Session,
     work: impl Future<Output = T>,
 ) -> Result<T, GatewayError> {
@@ -325,10 +328,10 @@ fn left_early() -> GatewayError {
     GatewayError::new(ErrorKind::ClientGone, "The customer went away.")
 }
 
-fn gone(error: &pingora::Error) -> GatewayError {
+pub(super) fn gone(error: &pingora::Error) -> GatewayError {
     left_early().cause(describe_error(error))
 }
 
-fn broken() -> GatewayError {
+pub(super) fn broken() -> GatewayError {
     GatewayError::new(ErrorKind::Internal, "The answer broke off.")
 }

@@ -3,13 +3,11 @@
 pub(super) mod usage;
 pub(super) mod hosted;
 pub(super) mod inward;
+pub(super) mod stored;
 
 use std::sync::Arc;
 
-use http::Method;
-use http::header::UPGRADE;
 use percent_encoding::percent_decode_str;
-use pingora::http::RequestHeader;
 use serde_json::{Value, json};
 
 use crate::clock::UnixMs;
@@ -186,6 +184,8 @@ pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
         snapshot.routes.iter().map(|route| format!("POST {}", route.path)).collect();
     let videos = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
     paths.extend(videos.map(|route| format!("GET {}/{{id}}", route.path)));
+    let responses = snapshot.routes.iter().filter(|route| route.operation == Operation::Responses);
+    paths.extend(responses.map(|route| format!("GET {}/{{id}}", route.path)));
     let local = ["GET /v1/models", "GET /v1/models/{id}", "GET /v1/balance", "GET /v1/usage"];
     paths.extend(local.map(str::to_owned));
     if snapshot.mcp.enabled {
@@ -216,15 +216,8 @@ fn nearest<'a>(paths: &'a [String], asked: &str) -> Option<&'a str> {
     paths.iter().map(String::as_str).find(|path| path.ends_with(meant))
 }
 
-/// Whether a request asks for WebSockets in the place of HTTP.
-pub(crate) fn asks_for_websocket(head: &RequestHeader) -> bool {
-    let mut protocols = head.headers.get_all(UPGRADE).iter();
-    head.method == Method::GET
-        && protocols.any(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
-}
-
-/// The answer to such a request. Codex goes on over HTTP at once when it reads this status, and tries
-/// for seconds after any other.
+/// The answer to a request for a WebSocket where there is none. Clients go on over HTTP at once when they
+/// read this status, and try for seconds after any other.
 pub(crate) fn no_websocket() -> GatewayError {
     let message = "WebSockets are not spoken here. Send the same request with POST over HTTP.";
     GatewayError::new(ErrorKind::UpgradeRequired, message)
@@ -235,6 +228,7 @@ pub(crate) fn wrong_method(allow: Allow) -> GatewayError {
     let message = match allow {
         Allow::Get => "This path takes GET requests.",
         Allow::Post => "This path takes POST requests.",
+        Allow::GetOrDelete => "This path takes GET and DELETE requests.",
     };
     let error = GatewayError::new(ErrorKind::MethodNotAllowed, message);
     GatewayError { allow: Some(allow), ..error }

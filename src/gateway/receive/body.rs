@@ -271,6 +271,11 @@ impl ReadLimits {
         }
     }
 
+    /// A share of the budget that is empty so far.
+    pub(crate) fn share(&self, budget: &Arc<BodyBudget>) -> BudgetShare {
+        BudgetShare { budget: Arc::clone(budget), account: self.account.clone(), bytes: 0 }
+    }
+
     /// What would have no room for this many bytes more.
     fn full_for(&self, length: usize, budget: &BodyBudget) -> Option<Full> {
         let has_room = |taken: usize, max| taken.saturating_add(length) <= max;
@@ -311,8 +316,7 @@ pub(crate) async fn read(
         session.write_continue_response().await.map_err(|error| unreadable(&error))?;
         session.req_header_mut().remove_header(&EXPECT);
     }
-    let account = limits.account;
-    let mut share = BudgetShare { budget: Arc::clone(budget), account, bytes: 0 };
+    let mut share = limits.share(budget);
     let mut bytes = BytesMut::new();
     let all = async {
         loop {

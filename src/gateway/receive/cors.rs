@@ -16,7 +16,7 @@ const EXPOSED: &str = "x-request-id, request-id, retry-after, retry-after-ms, x-
     x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
     x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
     x-tollgate-left-out, x-tollgate-model";
-const METHODS: &str = "GET, HEAD, POST, OPTIONS";
+const METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
 /// How long a browser may remember the answer, in seconds. Chromium caps it at two hours.
 const MAX_AGE: &str = "7200";
 

@@ -24,8 +24,10 @@ use crate::gateway::call::{repeat, submit, task_record};
 use crate::gateway::describe_error;
 use crate::gateway::exchange::{Exchange, RequestStage};
 use crate::gateway::local::hosted;
+use crate::gateway::local::stored::{self, StoredResponse};
 use crate::gateway::local::{self, Local};
 use crate::gateway::proxy::Gateway;
+use crate::gateway::websocket;
 use crate::ledger::Key;
 use crate::pipeline::{self, Validated};
 use crate::protocols::{Operation, Request};
@@ -62,8 +64,15 @@ pub(crate) async fn receive(
         respond::preflight(session).await.map_err(|error| gone(&error))?;
         return Ok(Received::Answered);
     }
-    if local::asks_for_websocket(head) {
-        return Err(local::no_websocket());
+    if websocket::is_asked_for(head) {
+        let can_be_had = websocket::can_be_had(head);
+        let is_spoken = |route: &Route| can_be_had && route.operation == Operation::Responses;
+        let Some(route) = exchange.route.clone().filter(|route| is_spoken(route)) else {
+            return Err(local::no_websocket());
+        };
+        // It is large, and most requests do without it.
+        Box::pin(websocket::serve(gateway, session, exchange, &route)).await?;
+        return Ok(Received::Answered);
     }
     let snapshot = Arc::clone(&exchange.snapshot);
     let Some(route) = exchange.route.clone() else {
@@ -215,6 +224,12 @@ async fn answer_here(
     }
     // What is looked for outlives the session's part in it.
     let uri = head.uri.clone();
+    if let Some(asked) = StoredResponse::at(&exchange.snapshot, uri.path()) {
+        exchange.local_route = asked.route();
+        // It is large, and most requests do without it.
+        Box::pin(stored::answer(gateway, session, exchange, asked, uri.query())).await?;
+        return Ok(Received::Answered);
+    }
     let Some(local) = Local::at(uri.path()) else {
         return Err(local::not_found(&exchange.snapshot, path));
     };

@@ -52,6 +52,7 @@ OF_CHAT: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("a web search", {"web_search_options": {}}, "web_search_options"),
     ("audio", {"audio": {"voice": "alloy", "format": "wav"}, "modalities": ["text", "audio"]}, ""),
     ("audio among the modalities", {"modalities": ["text", "audio"]}, "modalities"),
+    ("a picture among the modalities", {"modalities": ["image", "text"]}, "modalities"),
     ("a priority tier", {"service_tier": "priority"}, "service_tier"),
     ("an automatic tier", {"service_tier": "auto"}, "service_tier"),
     ("a tier of scale", {"service_tier": "scale"}, "service_tier"),

@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..arithmetic import Units
-from ..catalogue import CHAT_FEES, MESSAGES_FEES, RESPONSES_FEES
+from ..catalogue import (
+    CHAT_FEES,
+    CHAT_PICTURES,
+    MESSAGES_FEES,
+    RESPONSES_FEES,
+    RESPONSES_PICTURES,
+)
 from ..dialects import (
     chat,
     chat_document,
@@ -84,7 +90,7 @@ def with_events(answer: Answer, items: list[dict[str, Any]]) -> Answer:
 
 
 def vectors() -> list[Vector]:
-    return [*of_responses(), *of_messages(), *of_chat(), *refused()]
+    return [*of_responses(), *of_pictures(), *of_messages(), *of_chat(), *refused()]
 
 
 def of_responses() -> list[Vector]:
@@ -112,6 +118,45 @@ def of_responses() -> list[Vector]:
                 )
             )
     return made
+
+
+def of_pictures() -> list[Vector]:
+    """Pictures of a tool cost what their size and quality cost, and without a word the most."""
+    model = RESPONSES_PICTURES
+    made = {"type": "image_generation_call", "result": "iVBORw0KGgo="}
+    rows: tuple[tuple[str, list[dict[str, Any]], dict[str, Any]], ...] = (
+        ("nothing said", [{}], {}),
+        ("whatever fits", [{"quality": "auto", "size": "auto"}], {}),
+        ("coarse", [{"quality": "low", "size": "1536x1024"}], {"quality": "low"}),
+        ("medium", [{"quality": "medium", "size": "1024x1024"}],
+         {"quality": "medium", "size": "1024x1024"}),
+        ("medium and wide", [{"quality": "medium", "size": "1536x1024"}], {}),
+        ("one of two", [{"quality": "low"}, {"quality": "high"}], {}),
+    )  # fmt: skip
+    used = Units(input=900, output=95, images=2)
+    reported = responses_usage(900, 95)
+    return [
+        Vector(
+            f"fees / responses, pictures, {name}, {shape}",
+            model,
+            asking.ask(
+                asking.RESPONSES,
+                model,
+                responses(tools=[{"type": "image_generation", **tool} for tool in tools], **fields),
+            ),
+            Script((answer,)),
+            Exact(),
+            prices=model.priced(**traits),
+            status=200,
+        )
+        for name, tools, traits in rows
+        for shape, fields, answer in (
+            ("json", {}, with_items(responses_document(reported, used), [made, made])),
+            ("stream", {"stream": True}, with_events(responses_stream(reported, used), [made, made])),
+            # Some upstreams tell of what ran with their last event alone.
+            ("stream, at its end", {"stream": True}, with_items(responses_stream(reported, used), [made, made])),
+        )
+    ]
 
 
 def of_messages() -> list[Vector]:
@@ -167,8 +212,7 @@ def of_messages() -> list[Vector]:
 
 
 def of_chat() -> list[Vector]:
-    model = CHAT_FEES
-    spoken = {"audio": {"voice": "alloy", "format": "wav"}}
+    spoken = {"audio": {"voice": "alloy", "format": "wav"}, "modalities": ["text", "audio"]}
     rows: tuple[tuple[str, dict[str, Any], dict[str, Any], Units], ...] = (
         ("a request", {}, chat_usage(50, 60), Units(input=50, output=60)),
         ("xAI's sources", {"search_parameters": {"mode": "on"}},
@@ -183,16 +227,29 @@ def of_chat() -> list[Vector]:
          chat_usage(50, 260, completion_tokens_details={"audio_tokens": 200}),
          Units(input=50, output=60, audio_out=200)),
     )  # fmt: skip
+    drawn = {"completion_tokens_details": {"image_tokens": 200, "reasoning_tokens": 10}}
+    pictures: tuple[tuple[str, dict[str, Any], dict[str, Any], Units], ...] = (
+        ("what is drawn", {"modalities": ["image", "text"]}, chat_usage(50, 260, **drawn),
+         Units(input=50, output=60, image_out=200)),
+        ("what is drawn unasked", {}, chat_usage(50, 260, **drawn),
+         Units(input=50, output=60, image_out=200)),
+        ("more drawn than put out", {"modalities": ["image"]},
+         chat_usage(50, 90, completion_tokens_details={"image_tokens": 200}),
+         Units(input=50, image_out=90)),
+    )  # fmt: skip
     return [
         Vector(
             f"fees / chat, {name}, {shape}",
             model,
             asking.ask(asking.CHAT, model, chat(**fields, **more)),
-            Script((make(reported, replace(used, requests=1)),)),
+            Script((make(reported, used),)),
             Exact(),
             status=200,
         )
-        for name, fields, reported, used in rows
+        for model, name, fields, reported, used in (
+            *((CHAT_FEES, *head, replace(used, requests=1)) for *head, used in rows),
+            *((CHAT_PICTURES, *row) for row in pictures),
+        )
         for shape, more, make in (
             ("json", {}, chat_document),
             ("stream", {"stream": True}, chat_stream),
@@ -205,7 +262,47 @@ def refused() -> list[Vector]:
     answer = responses_document(responses_usage(50, 60), Units(input=50, output=60))
     # A search may read 128,000 tokens in each of two rounds, and put out 100 in each: $0.266.
     body = responses(tools=[{"type": "web_search"}], max_tool_calls=1, max_output_tokens=100)
+    # The context twice as sound, output and the request come to $10.48 at most, and 50 sources to $1.25.
+    sources = chat(search_parameters={"max_search_results": 50}, max_tokens=100)
+    found = Units(input=50, output=60, requests=1, web_searches=50)
+    heard_of = chat_document(chat_usage(50, 60, num_sources_used=50), found)
+    dearer = {
+        "a model": {"model": "gpt-image-2"},
+        "what is half done": {"partial_images": 3},
+        "faithfulness": {"input_fidelity": "high"},
+    }
     return [
+        *(
+            Vector(
+                f"fees / pictures with {name}",
+                RESPONSES_PICTURES,
+                asking.ask(
+                    asking.RESPONSES,
+                    RESPONSES_PICTURES,
+                    responses(tools=[{"type": "image_generation", **more}]),
+                ),
+                Script((answer,)),
+                Refused(400, names=next(iter(more))),
+            )
+            for name, more in dearer.items()
+        ),
+        Vector(
+            "fees / sources that cannot be paid",
+            CHAT_FEES,
+            asking.ask(asking.CHAT, CHAT_FEES, sources),
+            Script((heard_of,)),
+            Refused(402),
+            credit="11.5",
+        ),
+        Vector(
+            "fees / sources that can be paid",
+            CHAT_FEES,
+            asking.ask(asking.CHAT, CHAT_FEES, sources),
+            Script((heard_of,)),
+            Exact(),
+            credit="12",
+            status=200,
+        ),
         Vector(
             "fees / a search that cannot be paid",
             RESPONSES_FEES,

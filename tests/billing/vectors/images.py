@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..arithmetic import Units
-from ..catalogue import IMAGE_ARK, IMAGE_COUNTED, IMAGE_QWEN, IMAGE_SIZED, IMAGE_TOKENS, Model
+from ..catalogue import (
+    IMAGE_APART,
+    IMAGE_ARK,
+    IMAGE_COUNTED,
+    IMAGE_QWEN,
+    IMAGE_SIZED,
+    IMAGE_TOKENS,
+    Model,
+)
 from ..customer import FIRST_TEXT, Customer, Request
 from ..dialects import (
     PNG,
@@ -15,7 +23,7 @@ from ..dialects import (
     in_pieces,
 )
 from ..script import Answer, Script
-from ..vector import AtLeastBill, Exact, Expectation, Vector
+from ..vector import AtLeastBill, Exact, Expectation, Refused, Vector
 from .asking import EDITS, IMAGES, ask, ask_form
 
 
@@ -54,7 +62,7 @@ def vector(
 
 
 def vectors() -> list[Vector]:
-    return by_the_image() + by_tokens() + streams() + of_ark() + of_qwen() + edits() + leaving()
+    return by_the_image() + by_tokens() + apart() + streams() + of_ark() + of_qwen() + edits() + leaving()
 
 
 def by_the_image() -> list[Vector]:
@@ -122,6 +130,40 @@ def by_tokens() -> list[Vector]:
         request = ask(IMAGES, IMAGE_TOKENS, image(quality="high"))
         name = f"a usage that cannot be: {told.get('output_tokens')}"
         made.append(vector(name, IMAGE_TOKENS, request, answer, AtLeastBill()))
+    return made
+
+
+def apart() -> list[Vector]:
+    """Pictures and text are told apart, on their way in and on their way out."""
+    drawn = {"output_tokens_details": {"text_tokens": 44, "image_tokens": 1056}}
+    seen = {"input_tokens_details": {"text_tokens": 20, "image_tokens": 30}}
+    rows: tuple[tuple[str, dict[str, Any], Units], ...] = (
+        ("text beside a picture", usage(50, 1100, **drawn), Units(input=50, output=44, image_out=1056)),
+        ("no details", usage(50, 1100), Units(input=50, image_out=1100)),
+        ("a picture seen", usage(50, 1100, **seen, **drawn),
+         Units(input=20, image_in=30, output=44, image_out=1056)),
+        ("more text than output", usage(50, 30, output_tokens_details={"text_tokens": 44}),
+         Units(input=50, output=30)),
+        ("null details", usage(50, 1100, output_tokens_details=None), Units(input=50, image_out=1100)),
+    )  # fmt: skip
+    made = []
+    for name, told, used in rows:
+        for shape, streams, answer in (
+            ("whole", {}, images_document(told, used)),
+            ("a stream", {"stream": True}, images_stream((told,), used)),
+        ):
+            request = ask(IMAGES, IMAGE_APART, image(quality="high", **streams))
+            made.append(vector(f"apart, {name} / {shape}", IMAGE_APART, request, answer, status=200))
+        request = edit(IMAGE_APART, quality="high")
+        answer = images_document(told, used)
+        made.append(vector(f"apart, {name} / an edit", IMAGE_APART, request, answer, status=200))
+    # Nobody tells: all of it is pictures, and the dearest that can be.
+    untold = images_document(None, Units(input=13, image_out=6208))
+    request = ask(IMAGES, IMAGE_APART, image())
+    made.append(vector("apart, without a usage", IMAGE_APART, request, untold, AtLeastBill()))
+    # 6,240 tokens of a picture cost $0.20, and as text $0.07.
+    poor = Refused(402)
+    made.append(vector("apart, poor", IMAGE_APART, request, untold, poor, credit="0.15"))
     return made
 
 

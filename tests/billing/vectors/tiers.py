@@ -63,6 +63,10 @@ SERVED: tuple[tuple[str | None, str | None, str], ...] = (
     ("auto", "priority", "priority"),
     ("auto", "flex", "flex"),
     ("auto", "default", "default"),
+    # Words for tiers that nobody knows: the one that was asked for counts.
+    (None, "tier_of_tomorrow", "default"),
+    ("priority", "tier_of_tomorrow", "priority"),
+    ("flex", "", "flex"),
 )
 EDGES = (EDGE_TOKENS - 1, EDGE_TOKENS, EDGE_TOKENS + 1)
 

@@ -112,11 +112,12 @@ tasks: {{ repeat_window: none, poll_min: 50ms, poll_max: 100ms, webhook_hosts: [
     let loaded = tollgate::config::load(&sources, &overrides);
     let (snapshot, _) = loaded.unwrap_or_else(|errors| panic!("{errors:?}"));
     let config = Arc::new(ConfigHandle::new(snapshot, sources, overrides));
+    let metrics = Arc::new(Metrics::new());
     let tasks = Tasks::start(
         Arc::clone(&member.ledger),
         config,
-        Outbound::new().expect("a client"),
-        Arc::new(Metrics::new()),
+        Outbound::new(&metrics).expect("a client"),
+        metrics,
         RequestLog::off(),
         dir.path(),
     );

@@ -42,8 +42,11 @@ const COSTS: &[(&str, Meaning)] = &[
     ("cache_creation_input_audio_token_cost", Meaning::PartOf(Unit::CacheWriteTokens, Per::One)),
     ("input_cost_per_video_token", Meaning::PartOf(Unit::InputTokens, Per::One)),
     ("output_cost_per_reasoning_token", Meaning::PartOf(Unit::OutputTokens, Per::One)),
-    // Of models that put out nothing else.
-    ("output_cost_per_image_token", Meaning::InPlaceOf(Unit::OutputTokens, Per::One)),
+    // Some models put out nothing else.
+    (
+        "output_cost_per_image_token",
+        Meaning::InPlaceOf(Unit::OutputTokens, Unit::ImageOutputTokens, Per::One),
+    ),
 ];
 
 /// Ends of names, and the tier whose price it is.
@@ -302,6 +305,17 @@ mod tests {
         assert_eq!(output.as_deref(), Some("40.00"));
         let pictures = dollars(&listing, Unit::ImageInputTokens, Condition::default());
         assert_eq!(pictures.as_deref(), Some("10.00"));
+    }
+
+    #[test]
+    fn images_beside_text_have_a_price_of_their_own() {
+        let text = r#"{"draws": {"litellm_provider": "gemini", "input_cost_per_token": 3e-07,
+            "output_cost_per_token": 2.5e-06, "output_cost_per_image_token": 3e-05}}"#;
+        let listing = listings(&Tree::parse(text).expect("JSON")).remove(0);
+        let price = |unit| dollars(&listing, unit, Condition::default());
+        assert_eq!(price(Unit::OutputTokens).as_deref(), Some("2.50"));
+        assert_eq!(price(Unit::ImageOutputTokens).as_deref(), Some("30.00"));
+        assert!(listing.unsayable.is_empty(), "{:?}", listing.unsayable);
     }
 
     #[test]

@@ -22,6 +22,7 @@ const COSTS: &[(&str, Meaning)] = &[
     ("audio", Meaning::Price(Unit::AudioInputTokens, Per::One)),
     ("audio_output", Meaning::Price(Unit::AudioOutputTokens, Per::One)),
     ("image_token", Meaning::Price(Unit::ImageInputTokens, Per::One)),
+    ("image_output", Meaning::Price(Unit::ImageOutputTokens, Per::One)),
     ("web_search", Meaning::Price(Unit::WebSearches, Per::One)),
     ("request", Meaning::Price(Unit::Requests, Per::One)),
     ("image", Meaning::PartOf(Unit::InputTokens, Per::One)),

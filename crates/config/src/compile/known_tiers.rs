@@ -37,26 +37,64 @@ const KNOWN: &[(&str, &[u64])] = &[
     ("qwen3.7-plus", &[256_000]),
 ];
 
-/// Notes a model whose provider asks more for long prompts than its prices do.
+/// Notes a model whose provider asks more for long prompts than its prices do, at each length from
+/// which it does.
 pub(super) fn check(document: &mut Document, at: &Path, id: &str, raw: &raw::Model) {
-    let is_long = |above: u64| raw.limits.context_tokens_max.is_some_and(|most| most > above);
-    let has_tiers = raw.prices_when.iter().any(|one| one.when.input_tokens_above.is_some());
-    if raw.free || has_tiers {
+    if raw.free {
         return;
     }
     let names = raw.targets.iter().map(|target| target.model.as_deref().unwrap_or(id));
-    let known = |name: &str| KNOWN.iter().find(|(known, _)| *known == name);
-    let mut known = names.filter_map(|name| Some((name, known(name)?.1.first().copied()?)));
-    if let Some((name, above)) = known.find(|(_, above)| is_long(*above)) {
-        let message =
-            format!("`{name}` costs more above {above} input tokens, and no price here says so");
-        let help = format!(
-            "`prices_when: [{{ when: {{ input_tokens_above: {above} }}, prices: {{ {}: … }} }}]`, or \
-             a lower `context_tokens_max`",
-            field(Unit::InputTokens)
-        );
-        document.note(Fault::at_key(&at.key("prices"), message).help(help));
-    }
+    let found = names.filter_map(|name| {
+        let (_, known) = known(name)?;
+        Some((name, missing(known, raw)))
+    });
+    let Some((name, missing)) = found.max_by_key(|(_, missing)| missing.len()) else { return };
+    let Some(first) = missing.first() else { return };
+    let lengths: Vec<String> = missing.iter().map(u64::to_string).collect();
+    let lengths = lengths.join(" and ");
+    let message =
+        format!("`{name}` costs more above {lengths} input tokens, and no price here says so");
+    let help = format!(
+        "`prices_when: [{{ when: {{ input_tokens_above: {first} }}, prices: {{ {}: … }} }}]`, or \
+         a lower `context_tokens_max`",
+        field(Unit::InputTokens)
+    );
+    document.note(Fault::at_key(&at.key("prices"), message).help(help));
+}
+
+/// What is known of a provider's model: of the name itself, with a list's prefix or a release's date
+/// around it, or of a name that a pattern fits.
+fn known(name: &str) -> Option<&'static (&'static str, &'static [u64])> {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let is_date = |text: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_digit() || byte == b'-';
+        text.starts_with("-20") && text.bytes().all(is_plain)
+    };
+    KNOWN.iter().find(|(known, _)| match name.strip_suffix('*') {
+        Some(beginning) => {
+            (!beginning.is_empty() && known.starts_with(beginning))
+                || beginning.strip_prefix(known).is_some_and(is_date)
+        }
+        None => name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || is_date(rest)),
+    })
+}
+
+/// The known lengths that prompts can exceed and that no price is for: each needs one from there on, or
+/// from a shorter length that is above the one before.
+fn missing(known: &[u64], raw: &raw::Model) -> Vec<u64> {
+    // Of a price for one tier alone, those of the others are still missing.
+    let is_general = |when: &raw::When| {
+        when.service_tier.is_none() && when.speed.is_none() && when.inference_geo.is_none()
+    };
+    let all = raw.prices_when.iter().map(|one| &one.when).filter(|when| is_general(when));
+    let typed: Vec<u64> = all.filter_map(|when| when.input_tokens_above).collect();
+    let longest = raw.limits.context_tokens_max.unwrap_or(0);
+    let mut before = 0;
+    let is_missing = |above: &&u64| {
+        let from = std::mem::replace(&mut before, **above);
+        longest > **above && !typed.iter().any(|typed| (from < *typed) && *typed <= **above)
+    };
+    known.iter().filter(is_missing).copied().collect()
 }
 
 #[cfg(test)]
@@ -86,5 +124,23 @@ mod tests {
         let known: BTreeMap<String, Vec<u64>> =
             KNOWN.iter().map(|(name, above)| ((*name).to_owned(), above.to_vec())).collect();
         assert_eq!(known, listed, "KNOWN, and models.yaml");
+    }
+
+    #[test]
+    fn a_name_is_known_by_its_beginning_and_by_what_stands_around_it() {
+        for (name, expected) in [
+            ("gpt-5.4", Some("gpt-5.4")),
+            ("gpt-5.4-2026-03-05", Some("gpt-5.4")),
+            ("openai/gpt-5.4", Some("gpt-5.4")),
+            ("gpt-5.4-20*", Some("gpt-5.4")),
+            ("gpt-5.4*", Some("gpt-5.4")),
+            ("gemini-2.5*", Some("gemini-2.5-pro")),
+            ("gpt-5.4-mini", None),
+            ("gpt-5.4-mini*", None),
+            ("*", None),
+            ("gpt-5", None),
+        ] {
+            assert_eq!(known(name).map(|(known, _)| *known), expected, "{name}");
+        }
     }
 }

@@ -82,6 +82,7 @@ fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static st
         }
         Operation::Video => &["seconds_max"],
         Operation::CountTokens
+        | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank
         | Operation::Moderations

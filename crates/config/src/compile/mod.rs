@@ -15,6 +15,8 @@ use tollgate_money::limit::Rates;
 
 mod admin;
 mod archive;
+mod auth;
+mod azure;
 mod bodies;
 mod console;
 mod cost;
@@ -38,6 +40,9 @@ pub(super) use typed::typed_models;
 
 /// The unit of times that are typed as a number of days.
 const DAY: Duration = Duration::from_millis(tollgate_money::clock::MS_PER_DAY);
+
+/// The fields of an upstream that say who asks.
+const CREDENTIAL_FIELDS: [&str; 4] = ["credential", "credentials", "auth", "auths"];
 
 /// The upstreams of `routes.yaml`, in whatever state they are.
 struct Upstreams {
@@ -138,7 +143,7 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
         };
         let is_credential = matches!(
             field,
-            [Step::Key(field), ..] if field == "credential" || field == "credentials"
+            [Step::Key(field), ..] if CREDENTIAL_FIELDS.contains(&field.as_str())
         );
         if is_credential && overrides.every_upstream_at.is_some() {
             continue;

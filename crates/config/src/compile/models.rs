@@ -8,7 +8,9 @@ use super::{Upstreams, check_name, cost, known_tiers, limits, pass, prices};
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::snapshot::{MODEL_PUNCTUATION, Model, OnDisconnect, OwnPricing, Pricing, Target};
+use crate::snapshot::{
+    MODEL_PUNCTUATION, Model, OnDisconnect, OwnPricing, Pricing, Target, Upstream,
+};
 use crate::spans::Path;
 use tollgate_money::price::PriceList;
 use tollgate_protocols::limits::ModelLimits;
@@ -205,6 +207,7 @@ fn targets(
             let sold = (prices, operations);
             let cost = raw.cost.as_ref();
             let cost = cost.and_then(|cost| cost::compile(document, &at.key("cost"), cost, sold));
+            check_paths(document, &at.key("upstream"), &upstream, operations);
             check_speech(document, &at.key("upstream"), upstream.dialect, operations, &targets);
             placed.push(PlacedTarget { at: at.key("upstream"), dialect: upstream.dialect });
             let pass_headers = Arc::default();
@@ -232,6 +235,22 @@ fn targets(
         cost::rank(&mut targets);
     }
     targets
+}
+
+/// Notes operations that an upstream has no path for although its dialect has them.
+fn check_paths(document: &mut Document, at: &Path, upstream: &Upstream, operations: &[Operation]) {
+    let is_missing = |operation: &&Operation| {
+        tollgate_protocols::is_served(**operation, upstream.dialect)
+            && !upstream.offers(**operation)
+    };
+    let missing: Vec<&str> =
+        operations.iter().filter(is_missing).map(|operation| operation.as_str()).collect();
+    if !missing.is_empty() {
+        let names = missing.join(", ");
+        let message = format!("Azure's deployments have no path for {names}");
+        let help = "name an upstream whose URL ends with `/openai/v1`, without an `api_version`";
+        document.note(Fault::at_value(at, message).help(help));
+    }
 }
 
 /// A target where it is typed, and what its upstream speaks.

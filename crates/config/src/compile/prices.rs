@@ -12,7 +12,9 @@ use tollgate_money::price::{Condition, PriceList, Prices, ServiceTier, Unit};
 use tollgate_protocols::limits::Priced;
 use tollgate_protocols::{Dialect, Operation};
 
-/// Nobody sells a token of text for less: a tenth of a cent for a million.
+/// Units that a price of tokens or characters is for.
+const MILLION: u64 = 1_000_000;
+/// Nobody sells a token or a character for less: a tenth of a cent for a million.
 const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
 
 /// The units that operations are billed by: one of these sets must have a price for each.
@@ -22,7 +24,7 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
         Operation::Chat | Operation::Messages | Operation::Responses => {
             &[&[InputTokens, OutputTokens]]
         }
-        Operation::CountTokens => &[],
+        Operation::CountTokens | Operation::Compact => &[],
         Operation::Embeddings => &[&[InputTokens]],
         Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
         Operation::Moderations => &[&[InputTokens], &[Requests]],
@@ -47,9 +49,11 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::ImageGeneration
         | Operation::ImageEdit
         | Operation::Speech => &[Requests],
-        Operation::CountTokens | Operation::Rerank | Operation::Moderations | Operation::Video => {
-            &[]
-        }
+        Operation::CountTokens
+        | Operation::Compact
+        | Operation::Rerank
+        | Operation::Moderations
+        | Operation::Video => &[],
     }
 }
 
@@ -84,7 +88,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
         break;
     }
     without_effect(document, &prices_at, &typed, &operations);
-    suspicious(document, &prices_at, raw, &operations);
+    suspicious(document, at, raw, &operations);
     let when = (raw.prices_when.as_slice(), &raw.prices);
     let when = prices_when::compile(document, &at.key("prices_when"), when, &operations);
     PriceList { base: prices(&raw.prices), when }
@@ -146,28 +150,47 @@ fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations
     }
 }
 
-/// Warns of prices of text that look like another figure than the one that is asked for.
+/// Warns of prices that look like another figure than the one that is asked for, under conditions too.
 fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
     let is_text =
         |op: &Operation| matches!(op, Operation::Chat | Operation::Messages | Operation::Responses);
-    if !operations.iter().any(is_text) {
-        return;
+    let is_text = operations.iter().any(is_text);
+    let prices_at = at.key("prices");
+    suspicious_prices(document, &prices_at, (&raw.prices, &raw.prices), is_text);
+    for (index, one) in raw.prices_when.iter().enumerate() {
+        let at = at.key("prices_when").index(index).key("prices");
+        suspicious_prices(document, &at, (&one.prices, &one.prices.over(&raw.prices)), is_text);
     }
-    let rate = |unit: Unit| raw.prices.rate(unit).filter(|rate| *rate > Rate::default());
-    let (input, output) = (rate(Unit::InputTokens), rate(Unit::OutputTokens));
-    for (unit, rate) in [(Unit::InputTokens, input), (Unit::OutputTokens, output)] {
-        if rate.is_some_and(|rate| rate < LEAST_RATE) {
-            let message = "a million tokens for less than a tenth of a cent";
-            let help = "is this the price of one token? It is asked for a million";
-            let fault = Fault::at_key(&at.key(field(unit)), message).help(help).warning();
-            document.note(fault);
-        }
+}
+
+/// Warns of those that were `typed` at one place, where `whole` are the prices that hold with them.
+fn suspicious_prices(
+    document: &mut Document,
+    at: &Path,
+    (typed_here, whole): (&raw::Prices, &raw::Prices),
+    is_text: bool,
+) {
+    let is_small = |unit: &Unit| {
+        let rate = typed_here.rate(*unit).filter(|rate| *rate > Rate::default());
+        unit.info().per == MILLION && rate.is_some_and(|rate| rate < LEAST_RATE)
+    };
+    for unit in Unit::ALL.iter().copied().filter(is_small) {
+        let [_, units] = unit.info().words;
+        let counted = if unit == Unit::Characters { units } else { "tokens" };
+        let message = format!("a million {counted} for less than a tenth of a cent");
+        let help = "is this the price of a single one? It is asked for a million";
+        document.note(Fault::at_key(&at.key(field(unit)), message).help(help).warning());
     }
-    if let Some((input, output)) = input.zip(output)
+    let rate = |unit: Unit| whole.rate(unit).filter(|rate| *rate > Rate::default());
+    let is_typed = |unit: Unit| typed_here.rate(unit).is_some();
+    if let Some((input, output)) = rate(Unit::InputTokens).zip(rate(Unit::OutputTokens))
+        && is_text
         && output < input
+        && let Some(unit) =
+            [Unit::OutputTokens, Unit::InputTokens].into_iter().find(|unit| is_typed(*unit))
     {
         let message = "output costs less than input, which no provider asks";
-        let fault = Fault::at_key(&at.key(field(Unit::OutputTokens)), message);
+        let fault = Fault::at_key(&at.key(field(unit)), message);
         document.note(fault.help("are the two swapped?").warning());
     }
 }

@@ -92,7 +92,8 @@ fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
     };
     const PROMPTS: &[Operation] = &[Chat, Messages, Responses];
     const WITH_TOKENS: &[Operation] = &[Chat, Messages, Responses, Embeddings, Rerank, Moderations];
-    const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit];
+    // Of responses what the tool for images is asked for.
+    const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit, Responses];
     let typed = [
         ("input_tokens_above", WITH_TOKENS, when.input_tokens_above.is_some()),
         ("service_tier", PROMPTS, when.service_tier.is_some()),

@@ -210,6 +210,7 @@ fn default_path(operation: Operation) -> &'static str {
         Operation::Messages => "/v1/messages",
         Operation::CountTokens => "/v1/messages/count_tokens",
         Operation::Responses => "/v1/responses",
+        Operation::Compact => "/v1/responses/compact",
         Operation::Embeddings => "/v1/embeddings",
         Operation::Rerank => "/v1/rerank",
         Operation::Moderations => "/v1/moderations",
@@ -246,7 +247,7 @@ fn routes(
             Arc::new(Route { path, operation, body_bytes_max, json_values_max })
         };
         let routes = Operation::ALL.into_iter().filter(|op| is_served(*op)).map(route).collect();
-        return with_counting(routes);
+        return with_paths_below(routes);
     };
     let mut seen = HashSet::new();
     let mut routes = Vec::with_capacity(raw.len());
@@ -282,20 +283,24 @@ fn routes(
             document.note(Fault::at_value(&at.key("operation"), message).warning());
         }
     }
-    with_counting(routes)
+    with_paths_below(routes)
 }
 
-/// Adds the paths on which Anthropic's clients have the tokens of a message counted.
-fn with_counting(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
-    let messages = routes.iter().filter(|route| route.operation == Operation::Messages);
-    let counting: Vec<_> = messages
-        .map(|route| {
-            let path = format!("{}/count_tokens", route.path);
-            Arc::new(Route { path, operation: Operation::CountTokens, ..Route::clone(route) })
-        })
-        .collect();
+/// Adds the paths on which Anthropic's clients have the tokens of a message counted, and OpenAI's have a
+/// conversation summed up.
+fn with_paths_below(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
+    let below = routes.iter().filter_map(|route| {
+        let (segment, operation) = match route.operation {
+            Operation::Messages => ("count_tokens", Operation::CountTokens),
+            Operation::Responses => ("compact", Operation::Compact),
+            _ => return None,
+        };
+        let path = format!("{}/{segment}", route.path);
+        Some(Arc::new(Route { path, operation, ..Route::clone(route) }))
+    });
+    let below: Vec<_> = below.collect();
     // A path that is there already was asked for: it comes first.
-    routes.extend(counting);
+    routes.extend(below);
     routes
 }
 

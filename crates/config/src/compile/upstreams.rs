@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::auth::AuthFor;
 use super::routes::check_secret;
-use super::{check_name, pass};
+use super::{auth, azure, check_name, pass};
 use crate::document::{Document, Fault};
 use crate::scalar::SecretText;
-use crate::snapshot::{Credential, HealthCheck, PassedHeaders, Upstream, UpstreamTimeouts};
+use crate::snapshot::{
+    Credential, CredentialKind, HealthCheck, PassedHeaders, Upstream, UpstreamTimeouts,
+};
 use crate::spans::Path;
 use crate::{Overrides, raw};
 use tollgate_money::secret::Secret;
@@ -54,9 +57,21 @@ pub(super) fn compile(
         }
         let at = path.key("leave_out_fields");
         let leave_out_fields = pass::left_out_fields(document, &at, &raw.leave_out_fields);
+        let azure = azure::compile(document, &path, &raw);
+        let credentials = match overrides.every_upstream_at {
+            None => credentials(document, &path, &name, &raw),
+            Some(_) => vec![Credential::key("", Secret::new(SIMULATED_CREDENTIAL.to_owned()))],
+        };
         let typed = upstream(&name, raw, overrides);
-        let upstream =
-            Upstream { pass, pass_headers, pass_response_headers, leave_out_fields, ..typed };
+        let upstream = Upstream {
+            azure,
+            credentials,
+            pass,
+            pass_headers,
+            pass_response_headers,
+            leave_out_fields,
+            ..typed
+        };
         upstreams.insert(name, Arc::new(upstream));
     }
     upstreams
@@ -72,13 +87,14 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
     };
     let typed = Upstream {
         name: name.to_owned(),
-        dialect: raw.protocol.0,
+        dialect: raw.protocol.0.dialect(),
+        azure: None,
         tls: url.tls,
         host: url.host,
         port: url.port,
         authority: url.authority,
         path_prefix: url.path_prefix,
-        credentials: credentials(raw.credential, raw.credentials.0),
+        credentials: Vec::new(),
         health_check: raw.health_check.map(health_check),
         timeouts,
         repeat_after: raw.retries.on.into_iter().map(|after| after.0).collect(),
@@ -94,10 +110,6 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
             host: address.ip().to_string(),
             port: address.port(),
             authority: address.to_string(),
-            credentials: vec![Credential {
-                name: String::new(),
-                secret: Secret::new(SIMULATED_CREDENTIAL.to_owned()),
-            }],
             health_check: None,
             ..typed
         },
@@ -105,11 +117,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
 }
 
 fn check_credentials(document: &mut Document, path: &Path, raw: &raw::Upstream) {
-    if raw.credential.is_some() && !raw.credentials.0.is_empty() {
-        let message = "there is a `credential` beside `credentials`";
-        let help = "give it a name and put it among `credentials`";
-        document.note(Fault::at_key(&path.key("credential"), message).help(help));
-    }
+    check_one_kind(document, path, raw);
     let one = raw.credential.iter().map(|secret| (path.key("credential"), secret));
     let pool = path.key("credentials");
     let named = raw.credentials.0.iter().map(|(name, secret)| (pool.key(name), secret));
@@ -128,20 +136,60 @@ fn check_credentials(document: &mut Document, path: &Path, raw: &raw::Upstream) 
             document.note(Fault::at_value(&path, message).warning().help(help));
         }
     }
-    let has_one = raw.credential.is_some() || !raw.credentials.0.is_empty();
+    let has_one = !kinds(raw).is_empty();
     if has_one && !raw.base_url.tls && !is_loopback(&raw.base_url.host) {
         let message = "the credential goes over the network in clear text";
         let help =
             "begin the URL with `https://`, or see to it that nobody else is on that network";
         document.note(Fault::at_value(&path.key("base_url"), message).warning().help(help));
     }
-    for (name, _) in &raw.credentials.0 {
-        check_name(document, &pool.key(name), name, "-_.");
+    let names = raw.credentials.0.iter().map(|(name, _)| (pool.key(name), name));
+    let auths = raw.auths.0.iter().map(|(name, _)| (path.key("auths").key(name), name));
+    for (path, name) in names.chain(auths) {
+        check_name(document, &path, name, "-_.");
+    }
+}
+
+/// The fields that say who asks, of those that were typed.
+fn kinds(raw: &raw::Upstream) -> Vec<&'static str> {
+    let typed = [
+        ("credential", raw.credential.is_some()),
+        ("credentials", !raw.credentials.0.is_empty()),
+        ("auth", raw.auth.is_some()),
+        ("auths", !raw.auths.0.is_empty()),
+    ];
+    typed.into_iter().filter(|(_, is_typed)| *is_typed).map(|(field, _)| field).collect()
+}
+
+/// Notes fields that say twice who asks.
+fn check_one_kind(document: &mut Document, path: &Path, raw: &raw::Upstream) {
+    let kinds = kinds(raw);
+    let [first, others @ ..] = kinds.as_slice() else { return };
+    for other in others {
+        let (at, message, help) = match (*first, *other) {
+            ("credential", "credentials") => (
+                "credential",
+                "there is a `credential` beside `credentials`".to_owned(),
+                "give it a name and put it among `credentials`",
+            ),
+            ("auth", "auths") => (
+                "auth",
+                "there is an `auth` beside `auths`".to_owned(),
+                "give it a name and put it among `auths`",
+            ),
+            (first, other) => (
+                other,
+                format!("there is `{other}` beside `{first}`"),
+                "an upstream takes keys or has you sign in: keep one, and make another upstream for \
+                 the other",
+            ),
+        };
+        document.note(Fault::at_key(&path.key(at), message).help(help));
     }
 }
 
 /// Whether a host is this machine.
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.parse::<std::net::IpAddr>();
     address.map_or(host == "localhost", |address| address.to_canonical().is_loopback())
 }
@@ -159,10 +207,28 @@ fn check_health_check(document: &mut Document, path: &Path, raw: Option<&raw::He
     }
 }
 
-fn credentials(one: Option<SecretText>, named: Vec<(String, SecretText)>) -> Vec<Credential> {
-    let one = one.map(|secret| (String::new(), secret));
-    let all = one.into_iter().chain(named);
-    all.map(|(name, secret)| Credential { name, secret: secret.0 }).collect()
+/// What the upstream is shown, of what is in order.
+fn credentials(
+    document: &mut Document,
+    path: &Path,
+    upstream: &str,
+    raw: &raw::Upstream,
+) -> Vec<Credential> {
+    let key = |(name, secret): (&str, &SecretText)| Credential::key(name, secret.0.clone());
+    let one = raw.credential.iter().map(|secret| ("", secret));
+    let named = raw.credentials.0.iter().map(|(name, secret)| (name.as_str(), secret));
+    let mut credentials: Vec<Credential> = one.chain(named).map(key).collect();
+    let one = raw.auth.iter().map(|auth| (path.key("auth"), "", auth));
+    let pool = path.key("auths");
+    let named = raw.auths.0.iter().map(|(name, auth)| (pool.key(name), name.as_str(), auth));
+    for (at, name, raw_auth) in one.chain(named) {
+        let whose = AuthFor { upstream, host: &raw.base_url.host, credential: name };
+        if let Some(auth) = auth::compile(document, &at, raw_auth, whose) {
+            let (name, kind) = (name.to_owned(), CredentialKind::Auth(Arc::new(auth)));
+            credentials.push(Credential { name, kind });
+        }
+    }
+    credentials
 }
 
 fn health_check(raw: raw::HealthCheck) -> HealthCheck {

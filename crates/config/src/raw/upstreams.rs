@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::Entries;
-use crate::names::{DialectName, RepeatAfterName};
+use super::{Auth, Entries};
+use crate::names::{ProtocolName, RepeatAfterName};
 use crate::scalar::{Period, SecretText};
 use crate::url::BaseUrl;
 
@@ -14,10 +14,15 @@ use crate::url::BaseUrl;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
     /// The protocol that it speaks.
-    pub(crate) protocol: DialectName,
+    pub(crate) protocol: ProtocolName,
     /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai` and
-    /// `voyage` this ends with the version; the others add their own paths in full.
+    /// `voyage` this ends with the version; for `azure` with `/openai/v1`, or with the host beside an
+    /// `api_version`; the others add their own paths in full.
     pub(crate) base_url: BaseUrl,
+    /// The version of Azure's API in whose paths deployments are named, such as `2024-10-21`: for the
+    /// protocol `azure`. Leave it out where the URL ends with `/openai/v1`.
+    #[serde(default)]
+    pub(crate) api_version: Option<String>,
     /// Your key at the provider. Leave it out for a server that asks for none.
     #[serde(default)]
     pub(crate) credential: Option<SecretText>,
@@ -25,6 +30,14 @@ pub(crate) struct Upstream {
     /// spread over them, and one that is refused or busy is left to the others.
     #[serde(default)]
     pub(crate) credentials: Entries<SecretText>,
+    /// How the gateway signs in, in the place of `credential`: with tokens of Microsoft Entra or Google,
+    /// or with AWS's signatures.
+    #[serde(default)]
+    pub(crate) auth: Option<Auth>,
+    /// Several ways to sign in, by names of your own, in the place of `auth`. Calls are spread over them
+    /// as over `credentials`.
+    #[serde(default)]
+    pub(crate) auths: Entries<Auth>,
     /// Asks regularly whether the upstream works. Default: only calls show it.
     #[serde(default)]
     pub(crate) health_check: Option<HealthCheck>,

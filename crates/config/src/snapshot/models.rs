@@ -104,6 +104,12 @@ impl Model {
         self.operations.contains(&operation.granted_by()) || self.is_translated(operation)
     }
 
+    /// All that it can be asked for: what its upstreams speak, then what is translated.
+    pub fn served(&self) -> impl Iterator<Item = Operation> {
+        let is_new = |operation: &&Operation| !self.operations.contains(operation);
+        self.operations.iter().chain(self.translated.iter().filter(is_new)).copied()
+    }
+
     /// Whether requests of the operation are translated for it.
     #[must_use]
     pub fn is_translated(&self, operation: Operation) -> bool {

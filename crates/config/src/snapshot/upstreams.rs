@@ -1,10 +1,13 @@
 //! The providers' APIs, and how they are reached.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_money::secret::Secret;
-use tollgate_protocols::Dialect;
+use tollgate_options::auth::Auth;
 use tollgate_protocols::limits::Pass;
+use tollgate_protocols::{Dialect, Operation};
 
 /// A provider's API, as requests are sent to it.
 #[derive(Debug)]
@@ -13,6 +16,8 @@ pub struct Upstream {
     pub name: String,
     /// The protocol that it speaks.
     pub dialect: Dialect,
+    /// What it wants in Azure's way; `None` for everybody else's.
+    pub azure: Option<Azure>,
     /// Whether it is reached over TLS.
     pub tls: bool,
     /// DNS name or IP address, without brackets.
@@ -24,7 +29,8 @@ pub struct Upstream {
     /// What the base URL's path adds before a protocol's own path: empty, or `/v1` and the like,
     /// without a slash at its end.
     pub path_prefix: String,
-    /// The operator's keys at the provider; none for a server that asks for none.
+    /// The operator's keys at the provider, or how the gateway signs in there; none for a server that
+    /// asks for neither.
     pub credentials: Vec<Credential>,
     /// How to find out whether it works, beside what calls show.
     pub health_check: Option<HealthCheck>,
@@ -41,6 +47,15 @@ pub struct Upstream {
     /// Names of headers of its answers that are passed on beside those that always are, in small
     /// letters; a `*` at the end stands for any ending.
     pub pass_response_headers: Vec<String>,
+}
+
+/// What an upstream of Azure's wants otherwise than OpenAI does: its key goes into the header
+/// `api-key`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Azure {
+    /// The version of the API in whose paths deployments are named; `None` for the API below
+    /// `/openai/v1`, whose paths are OpenAI's.
+    pub api_version: Option<String>,
 }
 
 /// What happened to a try whose work may have been done.
@@ -89,6 +104,41 @@ impl Upstream {
         })
     }
 
+    /// The word for what it speaks in `routes.yaml`.
+    #[must_use]
+    pub fn protocol(&self) -> &'static str {
+        if self.azure.is_some() { "azure" } else { self.dialect.as_str() }
+    }
+
+    /// The header that carries one of its keys, and the header's value.
+    #[must_use]
+    pub fn key_header(&self, key: &str) -> (&'static str, String) {
+        match &self.azure {
+            Some(_) => ("api-key", key.to_owned()),
+            None => self.dialect.credential_header(key),
+        }
+    }
+
+    /// Its own path, below its prefix, for what its dialect has at `path`; `None` where it has none. The
+    /// path has a query where the upstream wants one.
+    #[must_use]
+    pub fn path_for(&self, path: Cow<'static, str>, model: &str) -> Option<Cow<'static, str>> {
+        match self.azure.as_ref().and_then(|azure| azure.api_version.as_deref()) {
+            None => Some(path),
+            Some(version) => {
+                tollgate_protocols::azure::deployment_path(&path, model, version).map(Cow::from)
+            }
+        }
+    }
+
+    /// Whether it has a path for an operation that its dialect has.
+    #[must_use]
+    pub fn offers(&self, operation: Operation) -> bool {
+        let has_version = self.azure.as_ref().is_some_and(|azure| azure.api_version.is_some());
+        let codec = tollgate_protocols::codec(operation, self.dialect);
+        !has_version || codec.is_some_and(|codec| tollgate_protocols::azure::has_path(codec.path()))
+    }
+
     /// The credential of this name; the only one has none.
     #[must_use]
     pub fn credential(&self, name: &str) -> Option<&Credential> {
@@ -96,13 +146,48 @@ impl Upstream {
     }
 }
 
-/// One of the operator's keys at a provider.
+/// One of the operator's ways to show a provider who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     /// Its name in `routes.yaml`; empty for one that has none because it is the only one.
     pub name: String,
-    /// The key that is sent with requests.
-    pub secret: Secret,
+    /// A key, or how the gateway signs in.
+    pub kind: CredentialKind,
+}
+
+/// What a provider is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// A key that is sent with requests as it is.
+    Key(Secret),
+    /// What is issued for the operator, or a signature.
+    Auth(Arc<Auth>),
+}
+
+impl Credential {
+    /// A key of the operator's by this name.
+    #[must_use]
+    pub fn key(name: &str, key: Secret) -> Self {
+        Self { name: name.to_owned(), kind: CredentialKind::Key(key) }
+    }
+
+    /// How the gateway signs in with it; `None` for a key.
+    #[must_use]
+    pub fn auth(&self) -> Option<&Arc<Auth>> {
+        match &self.kind {
+            CredentialKind::Key(_) => None,
+            CredentialKind::Auth(auth) => Some(auth),
+        }
+    }
+
+    /// What it was configured with and nobody may read.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let (key, auth) = match &self.kind {
+            CredentialKind::Key(key) => (Some(key.expose()), None),
+            CredentialKind::Auth(auth) => (None, Some(auth.secrets())),
+        };
+        key.into_iter().chain(auth.into_iter().flatten())
+    }
 }
 
 /// How to find out whether an upstream works.

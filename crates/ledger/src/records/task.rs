@@ -67,6 +67,7 @@ pub struct Repeat {
 
 /// How far a task is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "nearly all tasks there are have ended")]
 pub enum Stage {
     /// The upstream is about to be asked, or has been and has not answered. Found at a start, it is in
     /// doubt: the upstream may be at work.

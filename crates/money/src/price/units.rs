@@ -177,6 +177,16 @@ macro_rules! each_unit {
             per_1k_rerank_units: PerThousand,
             { side: Made, priced_as: None, shown_as: RerankUnits, label: "Rerank units",
               words: ["rerank unit", "rerank units"], metric: None, column: None };
+
+            /// Output tokens that are pictures, of models that put out text beside them.
+            ImageOutputTokens: image_output_tokens,
+            /// Per output token of a picture.
+            image_output,
+            /// A million output tokens of pictures. Default: the output price.
+            image_output_per_1m_tokens: PerMillion,
+            { side: Output, priced_as: Some(Unit::OutputTokens), shown_as: ImageOutputTokens,
+              label: "Image output tokens", words: ["image token made", "image tokens made"],
+              metric: Some("image_output"), column: None };
         }
     };
 }
@@ -340,6 +350,7 @@ mod tests {
             ("tool_calls", "per_1k_tool_calls"),
             ("requests", "per_request"),
             ("rerank_units", "per_1k_rerank_units"),
+            ("image_output_tokens", "image_output_per_1m_tokens"),
         ];
         assert_eq!(found[PLACED..], numbered);
     }

@@ -9,6 +9,12 @@
 use super::Field::Plain;
 use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey, Unit};
 
+/// Searches at most of one answer of Qwen's, which takes a question apart. It says nowhere how far.
+const QWEN_SEARCHES_MAX: u64 = 5;
+/// Sources that xAI's search uses at most where `max_search_results` says nothing: 15 or 20, by what its
+/// clients say of the default.
+const XAI_SOURCES_DEFAULT: u64 = 20;
+
 pub(in super::super) static CHAT: Offer = Offer {
     fields: &[
         ("model", Plain),
@@ -44,10 +50,10 @@ pub(in super::super) static CHAT: Offer = Offer {
         ("verbosity", Plain),
         // Tiers that cost no more than the prices in `models.yaml`.
         ("service_tier", Field::Words(&["default", "flex"])),
-        ("modalities", Field::Words(&["text"])),
+        ("modalities", Field::Modalities),
         ("audio", Field::Sounds),
-        ("enable_search", Field::Runs(Unit::WebSearches)),
-        ("search_parameters", Field::Runs(Unit::WebSearches)),
+        ("enable_search", Field::Runs(Unit::WebSearches, QWEN_SEARCHES_MAX)),
+        ("search_parameters", Field::Runs(Unit::WebSearches, XAI_SOURCES_DEFAULT)),
         ("enable_thinking", Field::Thinking),
         ("thinking_budget", Field::Thinking),
         ("top_k", Plain),

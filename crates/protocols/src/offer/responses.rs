@@ -41,15 +41,7 @@ pub(in super::super) static RESPONSES: Offer = Offer {
         // Refused where it is asked for.
         ("background", Plain),
     ],
-    tools: &[
-        bounded("function", None),
-        bounded("custom", None),
-        bounded("local_shell", None),
-        bounded("apply_patch", None),
-        bounded("shell", Some(("environment", "local"))),
-        bounded("namespace", Some(("tools", ""))),
-        bounded("tool_search", Some(("execution", "client"))),
-    ],
+    tools: TOOLS,
     server_tools: &[
         server_tool("web_search", Unit::WebSearches),
         server_tool("web_search_preview", Unit::WebSearches),
@@ -59,22 +51,61 @@ pub(in super::super) static RESPONSES: Offer = Offer {
         server_tool("image_generation", Unit::Images),
         server_tool("mcp", Unit::ToolCalls),
     ],
-    tool_keys: &[
-        ("type", ToolKey::Type),
-        ("container", ToolKey::Needed),
-        ("name", ToolKey::Plain),
-        ("description", ToolKey::Plain),
-        ("parameters", ToolKey::Plain),
-        ("strict", ToolKey::Plain),
-        ("format", ToolKey::Plain),
-        ("defer_loading", ToolKey::Plain),
-        ("allowed_callers", ToolKey::Plain),
-        ("output_schema", ToolKey::Plain),
-        ("environment", ToolKey::Needed),
-        ("execution", ToolKey::Needed),
-        ("tools", ToolKey::Tools),
-    ],
+    tool_keys: TOOL_KEYS,
 };
+
+/// What a request to sum a conversation up may have: OpenAI's API reference, "Compact a response", and
+/// what Codex sends beside that. It has tools so that the prompt is found in the cache; none is run.
+pub(in super::super) static COMPACT: Offer = Offer {
+    fields: &[
+        ("model", Plain),
+        ("input", Field::Items(&ITEMS)),
+        ("instructions", Field::Items(&ITEMS)),
+        ("previous_response_id", Field::Reference),
+        ("prompt_cache_key", Plain),
+        ("prompt_cache_retention", Plain),
+        ("tools", Field::Tools),
+        ("parallel_tool_calls", Plain),
+        ("reasoning", Plain),
+        ("text", Plain),
+        ("service_tier", Field::Words(&["default", "flex"])),
+    ],
+    tools: TOOLS,
+    server_tools: &[],
+    tool_keys: TOOL_KEYS,
+};
+
+const TOOLS: &[Tool] = &[
+    bounded("function", None),
+    bounded("custom", None),
+    bounded("local_shell", None),
+    bounded("apply_patch", None),
+    bounded("shell", Some(("environment", "local"))),
+    bounded("namespace", Some(("tools", ""))),
+    bounded("tool_search", Some(("execution", "client"))),
+];
+
+const TOOL_KEYS: &[(&str, ToolKey)] = &[
+    ("type", ToolKey::Type),
+    ("container", ToolKey::Needed),
+    ("name", ToolKey::Plain),
+    ("description", ToolKey::Plain),
+    ("parameters", ToolKey::Plain),
+    ("strict", ToolKey::Plain),
+    ("format", ToolKey::Plain),
+    ("defer_loading", ToolKey::Plain),
+    ("allowed_callers", ToolKey::Plain),
+    ("output_schema", ToolKey::Plain),
+    ("environment", ToolKey::Needed),
+    ("execution", ToolKey::Needed),
+    ("tools", ToolKey::Tools),
+    // Of the pictures that a tool makes. Their size and quality are what prices can depend on.
+    ("size", ToolKey::Plain),
+    ("quality", ToolKey::Plain),
+    ("model", ToolKey::Dearer(&[])),
+    ("partial_images", ToolKey::Dearer(&["0"])),
+    ("input_fidelity", ToolKey::Dearer(&["\"low\""])),
+];
 
 const fn server_tool(name: &'static str, unit: Unit) -> ServerTool {
     ServerTool { name, is_dated: true, unit: Some(unit) }

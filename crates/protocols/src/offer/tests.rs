@@ -268,7 +268,6 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
             searches(5),
         ),
         (&MESSAGES, r#""tools":[{"type":"code_execution_20250825","name":"c"}]"#, 10, code),
-        (&CHAT, r#""enable_search":true"#, 2, searches(1)),
         (
             &CHAT,
             r#""messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]"#,
@@ -295,6 +294,59 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     ] {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
         assert_refused(read_with(offer, &body, Pass::default()), "pass_fields");
+    }
+}
+
+/// A model that makes pictures, and more of them or finer ones than usual, has other prices.
+#[test]
+fn pictures_are_made_as_their_price_says() {
+    let priced = Priced { units: vec![Unit::Images], ..Priced::default() };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    for (more, refused) in [
+        ("", None),
+        (r#","size":"1536x1024","quality":"high","background":"opaque""#, None),
+        (r#","partial_images":0,"input_fidelity":"low","model":null"#, None),
+        (r#","partial_images":3"#, Some("partial_images")),
+        (r#","input_fidelity":"high""#, Some("input_fidelity")),
+        (r#","model":"gpt-image-2""#, Some("model")),
+        (r#","m\u006fdel":"gpt-image-2""#, Some("model")),
+    ] {
+        let body = format!(r#"{{"model":"m","tools":[{{"type":"image_generation"{more}}}]}}"#);
+        let object = Object::parse(body.as_bytes()).expect(more);
+        let read = read(&object, &RESPONSES, &limits);
+        let Some(key) = refused else {
+            read.expect(more);
+            continue;
+        };
+        let message = read.expect_err(more).message;
+        assert!(message.contains(&format!("`{key}` of the tool `image_generation`")), "{message}");
+    }
+    // Tools that the customer runs may have such words in them.
+    let own = r#"{"type":"function","name":"f","parameters":{},"model":"x"}"#;
+    with_tool(&RESPONSES, own, Pass::default()).expect("a function");
+}
+
+#[test]
+fn every_source_that_a_search_can_use_is_held() {
+    let priced = Priced { units: vec![Unit::WebSearches], ..Priced::default() };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let read = |fields: &str| {
+        let body = format!(r#"{{"model":"m",{fields}}}"#);
+        let object = Object::parse(body.as_bytes()).expect(fields);
+        read(&object, &CHAT, &limits).map(|prompt| (prompt.rounds, prompt.ran_max.web_searches))
+    };
+    for (fields, rounds, sources) in [
+        (r#""enable_search":true"#, 2, 5),
+        (r#""search_parameters":{"mode":"on"}"#, 2, 20),
+        (r#""search_parameters":{"max_search_results":50}"#, 2, 50),
+        (r#""search_parameters":{"max_search_results":0}"#, 2, 1),
+        (r#""search_parameters":{"max_search_results":3},"enable_search":true"#, 3, 8),
+    ] {
+        assert_eq!(read(fields).expect(fields), (rounds, sources), "{fields}");
+    }
+    for most in ["\"50\"", "1.5", "-1", "[9]"] {
+        let fields = format!(r#""search_parameters":{{"max_search_results":{most}}}"#);
+        assert!(read(&fields).is_err(), "{most}: what cannot be read bounds nothing");
     }
 }
 

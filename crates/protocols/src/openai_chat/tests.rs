@@ -388,7 +388,15 @@ fn what_an_upstream_says_that_an_answer_costs_is_read() {
         (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":0.00014}"#, Some(140_000)),
         (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":1.5e-7}"#, Some(150)),
         (r#"{"prompt_tokens":5,"completion_tokens":1,"cost_in_usd_ticks":37756}"#, Some(3776)),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":0}"#, Some(0)),
         (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":null}"#, None),
+        // What is no amount takes nothing of what is to be charged.
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":-0.5}"#, None),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":"free"}"#, None),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":{"total":1}}"#, None),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost":9e99}"#, None),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost_in_usd_ticks":-7}"#, None),
+        (r#"{"prompt_tokens":5,"completion_tokens":1,"cost_in_usd_ticks":1.5}"#, None),
         (r#"{"prompt_tokens":5,"completion_tokens":1}"#, None),
     ] {
         let report = WireChatUsage::report(usage.as_bytes()).expect(usage);

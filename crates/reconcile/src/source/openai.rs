@@ -113,6 +113,7 @@ fn read_completions(
     let read = cached_text.checked_add(cached_audio).and_then(|sum| sum.checked_add(cached_image));
     let read = read.ok_or_else(|| fields.refuse("has counts beyond the range"))?;
     let spoken = fields.take_count("output_audio_tokens")?;
+    let drawn = fields.take_count("output_image_tokens")?;
     for (unit, count) in [
         (Unit::InputTokens, text),
         (Unit::CacheReadTokens, read),
@@ -120,6 +121,7 @@ fn read_completions(
         (Unit::ImageInputTokens, image),
         (Unit::OutputTokens, output),
         (Unit::AudioOutputTokens, spoken),
+        (Unit::ImageOutputTokens, drawn),
     ] {
         statement.add_quantity(key, Measure::Of(unit), count);
     }

@@ -11,6 +11,8 @@ use crate::behaviour::{Behaviour, Refusal, UsageForm};
 use crate::reply::Reply;
 use crate::script::{EventStream, Protocol};
 
+use super::stored::ResponseStore;
+
 /// How many bytes of a prompt make a token, about.
 const BYTES_PER_TOKEN: usize = 4;
 
@@ -30,6 +32,8 @@ struct ResponsesRequest {
     tool_choice: Value,
     #[serde(default)]
     text: Value,
+    #[serde(default)]
+    store: Option<bool>,
 }
 
 impl ResponsesRequest {
@@ -63,7 +67,11 @@ impl ResponsesRequest {
 }
 
 /// Answers a request for a response: `…/responses`.
-pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+pub(crate) fn answer(
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+    store: &ResponseStore,
+) -> Answer {
     let request = match serde_json::from_slice::<ResponsesRequest>(asked.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
@@ -79,11 +87,35 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
         usage: usage(asked.body.len(), &reply, behaviour),
         reply,
     };
+    if request.store != Some(false) {
+        store.keep(asked, response.whole(), &request.input);
+    }
     if is_stream {
         response.streamed(behaviour)
     } else {
         Answer::json(response.whole().to_string(), behaviour)
     }
+}
+
+/// Answers a request to sum a conversation up: `…/responses/compact`.
+pub(crate) fn compact(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+        return Answer::garbage(false);
+    }
+    let number = asked.number;
+    let summary = json!({
+        "type": "compaction",
+        "id": format!("cmp_sim_{number}"),
+        "encrypted_content": "c3VtbWFyeQ==",
+    });
+    let answer = json!({
+        "id": format!("resp_sim_{number}"),
+        "object": "response.compaction",
+        "created_at": 1_700_000_000,
+        "output": [summary],
+        "usage": usage(asked.body.len(), &Reply::words(behaviour, u64::MAX), behaviour),
+    });
+    Answer::json(answer.to_string(), behaviour)
 }
 
 struct Response {

@@ -20,8 +20,8 @@ pub(super) struct WireCompletion<'a> {
     id: Option<Borrowed<'a>>,
     #[serde(borrow, default)]
     choices: Option<Vec<WholeChoice<'a>>>,
-    #[serde(default)]
-    usage: Option<WireUsage>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -76,25 +76,24 @@ pub(super) struct WireFunction<'a> {
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireUsage {
-    completion_tokens_details: Option<WireDetails>,
-    /// SGLang's.
-    reasoning_tokens: Option<u64>,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct WireDetails {
-    reasoning_tokens: Option<u64>,
-}
-
-impl WireUsage {
-    pub(super) fn reasoning(self) -> u64 {
-        let details = self.completion_tokens_details;
-        details.and_then(|details| details.reasoning_tokens).or(self.reasoning_tokens).unwrap_or(0)
+/// Of the tokens of output, those of thoughts. `usage` is the meter's matter, which understands more ways
+/// of writing it: one that does not parse here says nothing of thoughts, and is no fault of the answer.
+pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Usage {
+        completion_tokens_details: Option<Details>,
+        /// SGLang's.
+        reasoning_tokens: Option<u64>,
     }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Details {
+        reasoning_tokens: Option<u64>,
+    }
+    let usage = json::read::<Usage>(usage.get())?;
+    let details = usage.completion_tokens_details.and_then(|details| details.reasoning_tokens);
+    details.or(usage.reasoning_tokens)
 }
 
 impl<'a> WireFunction<'a> {
@@ -108,7 +107,7 @@ impl<'a> WireFunction<'a> {
 impl<'a> WireCall<'a> {
     /// What Gemini's compatible API signs its calls with.
     pub(super) fn seal(&self) -> Option<Cow<'a, str>> {
-        let signature = kit::thought_signature(self.extra_content?)?;
+        let signature = kit::thought_signature(self.extra_content?.get())?;
         Some(seal::wrap(Maker::Gemini, &signature).into())
     }
 }
@@ -150,15 +149,9 @@ pub(super) fn stop(word: &str, has_calls: bool) -> Stop<'static> {
     }
 }
 
-/// An id for a call whose upstream gives none, which is the same on no other turn.
-pub(super) fn call_id(answer: &str, place: usize) -> String {
-    let word: String = answer.chars().filter(char::is_ascii_alphanumeric).collect();
-    format!("call_{}_{place}", word.get(word.len().saturating_sub(24)..).unwrap_or(&word))
-}
-
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
-    let wire: WireCompletion<'_> = serde_json::from_slice(body)
-        .map_err(|error| Malformed(format!("no chat completion: {error}")))?;
+    let wire: WireCompletion<'_> =
+        json::parse(body).map_err(|error| Malformed(format!("no chat completion: {error}")))?;
     let id = wire.id.unwrap_or_default().0;
     let mut out = vec![AnswerPart::Begin { id: id.clone(), counts: Counts::default() }];
     if let Some(failure) = failure(wire.error, wire.base_resp) {
@@ -193,34 +186,35 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
         }
         let (seal, input) = (call.seal(), call.function.input());
         let own = call.id.map(|id| id.0).filter(|id| !id.is_empty());
-        let id = own.unwrap_or_else(|| call_id(&id, place).into());
+        let id = own.unwrap_or_else(|| kit::call_id(&id, place).into());
         out.push(AnswerPart::ToolCall { id, name, seal });
         out.extend(input.filter(|input| !input.is_empty()).map(AnswerPart::Input));
     }
     out.push(AnswerPart::Stop(stop(&word.0, has_calls)));
-    let reasoning = wire.usage.unwrap_or_default().reasoning();
+    let reasoning = wire.usage.and_then(reasoning).unwrap_or(0);
     out.push(AnswerPart::End(Counts { reasoning, ..Counts::default() }));
     Ok(out)
 }
 
 /// What was used, in chat completions' words.
 pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let (input, output) = (counts.input_total(), counts.output_total());
     let mut usage = Members::object(out);
-    usage.integer(out, "prompt_tokens", counts.input_total());
-    usage.integer(out, "completion_tokens", counts.output);
-    usage.integer(out, "total_tokens", counts.input_total().saturating_add(counts.output));
+    usage.integer(out, "prompt_tokens", input);
+    usage.integer(out, "completion_tokens", output);
+    usage.integer(out, "total_tokens", input.saturating_add(output));
     usage.key(out, "prompt_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "cached_tokens", counts.cache_read);
-    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
-    if written > 0 {
-        details.integer(out, "cache_write_tokens", written);
-    }
+    kit::cache_writes(&mut details, counts, false, out);
+    kit::media_input(&mut details, counts, out);
     details.end(out);
     usage.key(out, "completion_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "reasoning_tokens", counts.reasoning);
+    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
     details.end(out);
+    kit::searches(&mut usage, counts, out);
     usage.end(out);
 }
 

@@ -121,7 +121,7 @@ fn response_format<'a>(
             let at = at.key("json_schema");
             let schema = members.iter().find(|(key, _)| key == "json_schema");
             let (_, schema) = schema.ok_or_else(|| at.malformed("an object"))?;
-            Ok(Some(PromptPart::Format(kit::schema_format(&at, at.object(schema)?)?)))
+            Ok(Some(PromptPart::Format(kit::schema_format(&at, at.object(*schema)?)?)))
         }
         _ => Err(at.key("type").uncarried()),
     }
@@ -175,7 +175,7 @@ fn tool_choice<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ToolChoice<'a>,
         members.iter().find(|(key, _)| *key == kind && (key == "function" || key == "custom"));
     let Some((key, value)) = named else { return Err(at.key("type").uncarried()) };
     let at = at.key(key);
-    let name = at.object(value)?.into_iter().find(|(key, _)| key == "name");
+    let name = at.object(*value)?.into_iter().find(|(key, _)| key == "name");
     let (_, name) = at.needed("name", name)?;
     Ok(ToolChoice::Named(at.key("name").text(name)?))
 }
@@ -191,7 +191,7 @@ fn messages<'a>(
         let members = at.object(value)?;
         let role = members.iter().find(|(key, _)| key == "role");
         let (_, role) = at.needed("role", role)?;
-        let role = at.key("role").text(role)?;
+        let role = at.key("role").text(*role)?;
         let is_result = role == "tool";
         match &*role {
             "system" | "developer" => instruction(&at, members, parts)?,
@@ -378,7 +378,7 @@ fn tool_call<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ToolCall<'a>, Unt
                     }
                 }
             }
-            "extra_content" => seal = kit::thought_signature(value).or(seal),
+            "extra_content" => seal = kit::thought_signature(value.get()).or(seal),
             _ => return Err(at.uncarried()),
         }
     }

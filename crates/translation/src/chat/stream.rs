@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::chat::answer::{self, WireCall, WireMessage, WireUsage, call_id, detail, finish_reason};
+use crate::chat::answer::{self, WireCall, WireMessage, detail, finish_reason};
 use crate::chat::thoughts::ThoughtReader;
 use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
 use crate::json::{self, Borrowed, Members};
@@ -16,8 +16,8 @@ struct WireChunk<'a> {
     id: Option<Borrowed<'a>>,
     #[serde(borrow, default)]
     choices: Option<Vec<WireChoice<'a>>>,
-    #[serde(default)]
-    usage: Option<WireUsage>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -42,8 +42,10 @@ pub(super) struct ChatReader {
     /// The upstream's id of the answer, once there is one.
     id: Option<String>,
     thoughts: ThoughtReader,
-    /// The ids of the calls that have begun, by the upstream's index.
-    calls: Vec<StartedCall>,
+    /// The call that is open.
+    open: Option<StartedCall>,
+    /// How many have begun.
+    calls: usize,
     stop: Option<Stop<'static>>,
     reasoning: u64,
     has_ended: bool,
@@ -63,7 +65,7 @@ impl ReadStream for ChatReader {
             self.end(out);
             return Ok(());
         }
-        let chunk: WireChunk<'_> = serde_json::from_slice(data)
+        let chunk: WireChunk<'_> = json::parse(data)
             .map_err(|error| Malformed(format!("no chunk of a chat completion: {error}")))?;
         if self.id.is_none() {
             let id = chunk.id.as_ref().map(|id| id.0.clone()).unwrap_or_default();
@@ -73,7 +75,7 @@ impl ReadStream for ChatReader {
         if let Some(failure) = answer::failure(chunk.error, chunk.base_resp) {
             return self.fail(failure, out);
         }
-        let tokens = chunk.usage.map(WireUsage::reasoning);
+        let tokens = chunk.usage.and_then(answer::reasoning);
         self.reasoning = tokens.unwrap_or(self.reasoning);
         for choice in chunk.choices.into_iter().flatten() {
             if choice.index.unwrap_or(0) > 0 {
@@ -88,7 +90,7 @@ impl ReadStream for ChatReader {
                 return self.fail(failure, out);
             }
             if let Some(word) = word {
-                self.stop = Some(answer::stop(word, !self.calls.is_empty()));
+                self.stop = Some(answer::stop(word, self.calls > 0));
             }
         }
         Ok(())
@@ -149,9 +151,8 @@ impl ChatReader {
     ) -> Result<(), Malformed> {
         let id = call.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty());
         let name = call.function.name.as_ref().map(|name| &*name.0).filter(|name| !name.is_empty());
-        let open = self.calls.last();
         // Some upstreams number all calls 0, and others none at all.
-        let is_open = open.is_some_and(|open| match (call.index, id) {
+        let is_open = self.open.as_ref().is_some_and(|open| match (call.index, id) {
             (_, Some(id)) => open.id == id || name.is_none() && call.index == Some(open.index),
             (Some(index), None) => open.index == index,
             (None, None) => name.is_none(),
@@ -160,17 +161,18 @@ impl ChatReader {
             let Some(name) = name else {
                 return Err(Malformed("a piece of a tool call that is not open".to_owned()));
             };
-            let place = self.calls.len();
+            let place = self.calls;
+            self.calls += 1;
             let id = match id {
                 Some(id) => id.to_owned(),
-                None => call_id(self.id.as_deref().unwrap_or_default(), place),
+                None => kit::call_id(self.id.as_deref().unwrap_or_default(), place),
             };
             out(AnswerPart::ToolCall {
                 id: id.clone().into(),
                 name: name.into(),
                 seal: call.seal(),
             });
-            self.calls.push(StartedCall { index: call.index.unwrap_or(place), id });
+            self.open = Some(StartedCall { index: call.index.unwrap_or(place), id });
         }
         if let Some(input) = call.function.input().filter(|input| !input.is_empty()) {
             out(AnswerPart::Input(input));
@@ -362,5 +364,9 @@ impl WriteStream for ChatWriter {
                 out.extend_from_slice(b"\n\n");
             }
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.free.as_ref().map_or(0, String::len)
     }
 }

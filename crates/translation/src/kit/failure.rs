@@ -5,12 +5,13 @@ use serde_json::Value;
 use crate::part::{FailureKind, UpstreamFailure};
 
 /// What says that a prompt is too long: OpenAI's code, and the words of others.
-pub(super) const TOO_LONG: [&str; 10] = [
+pub(super) const TOO_LONG: [&str; 11] = [
     "context_length",
     "context length",
     "prompt is too long",
     "context window",
     "maximum context",
+    "input token count",
     // llama.cpp
     "exceed_context_size",
     "context size",

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::at::is_object;
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
@@ -66,7 +67,7 @@ pub(super) fn stop<'a>(reason: &str, sequence: Option<Borrowed<'a>>) -> Stop<'a>
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     let wire: WireMessageAnswer<'_> =
-        serde_json::from_slice(body).map_err(|error| Malformed(format!("no message: {error}")))?;
+        json::parse(body).map_err(|error| Malformed(format!("no message: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: wire.id.0, counts: Counts::default() }];
     if let Some(error) = wire.error.filter(|error| error.get() != "null") {
         out.push(AnswerPart::Error(failure(error)));
@@ -114,16 +115,26 @@ pub(super) fn failure(error: &RawValue) -> UpstreamFailure {
 /// What was used, in the words of messages.
 pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     let mut usage = Members::object(out);
-    usage.integer(out, "input_tokens", counts.input);
+    usage.integer(out, "input_tokens", counts.input_uncached());
     let written = counts.cache_write.saturating_add(counts.cache_write_1h);
     usage.integer(out, "cache_creation_input_tokens", written);
     usage.integer(out, "cache_read_input_tokens", counts.cache_read);
     usage.key(out, "cache_creation");
-    let mut creation = Members::object(out);
-    creation.integer(out, "ephemeral_5m_input_tokens", counts.cache_write);
-    creation.integer(out, "ephemeral_1h_input_tokens", counts.cache_write_1h);
-    creation.end(out);
-    usage.integer(out, "output_tokens", counts.output);
+    kit::cache_creation(counts, out);
+    usage.integer(out, "output_tokens", counts.output_total());
+    if counts.audio_input > 0 || counts.image_input > 0 {
+        usage.key(out, "input_tokens_details");
+        let mut details = Members::object(out);
+        kit::media_input(&mut details, counts, out);
+        details.end(out);
+    }
+    if counts.audio_output > 0 {
+        usage.key(out, "output_tokens_details");
+        let mut details = Members::object(out);
+        details.integer(out, "audio_tokens", counts.audio_output);
+        details.end(out);
+    }
+    kit::searches(&mut usage, counts, out);
     usage.end(out);
 }
 
@@ -161,6 +172,11 @@ pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
     out
 }
 
+/// The member in which an input stands that is no JSON object, as models write them, and as an answer
+/// leaves them that reaches its limit. It is the name that Anthropic's documentation of tool streaming
+/// has for it.
+const INVALID_INPUT: &str = "INVALID_JSON";
+
 /// A message that is being written, block by block.
 struct Blocks {
     list: Members,
@@ -194,8 +210,16 @@ impl Blocks {
                 block.text(out, "type", "tool_use");
                 block.text(out, "id", &id);
                 block.text(out, "name", &name);
-                let input = if input.trim().is_empty() { "{}" } else { &input };
-                block.raw(out, "input", input);
+                block.key(out, "input");
+                match input.trim() {
+                    "" => out.extend_from_slice(b"{}"),
+                    object if is_object(object) => out.extend_from_slice(input.as_bytes()),
+                    _ => {
+                        let mut wrapped = Members::object(out);
+                        wrapped.text(out, INVALID_INPUT, &input);
+                        wrapped.end(out);
+                    }
+                }
                 block.end(out);
             }
         }

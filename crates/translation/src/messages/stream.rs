@@ -21,6 +21,8 @@ struct WireEvent<'a> {
     content_block: Option<WireBlock<'a>>,
     #[serde(borrow, default)]
     delta: Option<WireDelta<'a>>,
+    #[serde(default)]
+    index: Option<u64>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -49,9 +51,15 @@ struct WireDelta<'a> {
     stop_sequence: Option<Borrowed<'a>>,
 }
 
+/// A signature at most, in bytes: it is kept until it is whole, and those of long thoughts have some ten
+/// thousand.
+const SIGNATURE_BYTES_MAX: usize = 1024 * 1024;
+
 /// Reads the events of an upstream.
 #[derive(Default)]
 pub(super) struct MessageReader {
+    /// The number of the block that began last, where the upstream says it.
+    index: Option<u64>,
     /// The signature of the open block of thoughts, as far as it has come.
     signature: Option<String>,
     stop: Option<Stop<'static>>,
@@ -60,14 +68,20 @@ pub(super) struct MessageReader {
 
 impl ReadStream for MessageReader {
     fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
-        let event: WireEvent<'_> = serde_json::from_slice(data)
+        let event: WireEvent<'_> = json::parse(data)
             .map_err(|error| Malformed(format!("no event of a message: {error}")))?;
         match &*event.kind.0 {
             "message_start" => {
                 let id = event.message.map(|message| message.id.0).unwrap_or_default();
                 out(AnswerPart::Begin { id, counts: Counts::default() });
             }
-            "content_block_start" => self.begin(event.content_block.unwrap_or_default(), out)?,
+            "content_block_start" => {
+                self.index = event.index;
+                self.begin(event.content_block.unwrap_or_default(), out)?;
+            }
+            "content_block_delta" if event.index != self.index && self.index.is_some() => {
+                return Err(Malformed("a piece of a block that is not open".to_owned()));
+            }
             "content_block_delta" => self.delta(event.delta.unwrap_or_default(), out)?,
             "content_block_stop" => {
                 if let Some(signature) = self.signature.take() {
@@ -144,7 +158,11 @@ impl MessageReader {
         } else if let Some(text) = delta.thinking {
             out(AnswerPart::Reasoning(text.0));
         } else if let Some(text) = delta.signature {
-            self.signature.get_or_insert_default().push_str(&text.0);
+            let signature = self.signature.get_or_insert_default();
+            if signature.len() + text.0.len() > SIGNATURE_BYTES_MAX {
+                return Err(Malformed("a signature that has no end".to_owned()));
+            }
+            signature.push_str(&text.0);
         } else {
             return Err(Malformed("a delta that nobody asked for".to_owned()));
         }

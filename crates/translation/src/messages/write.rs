@@ -2,29 +2,27 @@
 
 use std::borrow::Cow;
 
-use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
+use crate::claude::{self, Thinks};
+use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
 use crate::part::{
-    AnswerFormat, Cache, ContentPart, Effort, MediaPart, PromptPart, Reasoning, Sampling, Source,
-    Speaker, Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
+    AnswerFormat, Cache, ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Source, Speaker,
+    Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
+use crate::turns::{self, Block, CacheMarks, Conversation};
 
-/// The least that a model can be told to think, in tokens.
-const BUDGET_MIN: u64 = 1024;
 /// The longest name of a customer's user, in bytes.
 const USER_BYTES_MAX: usize = 256;
-/// The least `top_p` with which a model thinks.
-const THINKING_TOP_P_MIN: f64 = 0.95;
 
 pub(super) fn request(
     parts: &[PromptPart<'_>],
     target: &TranslationTarget,
     losses: &mut Losses,
 ) -> Result<Vec<u8>, Untranslatable> {
-    let conversation = Conversation::gather(parts);
-    let marks = Marks::new(parts, &conversation, target);
+    let conversation = Conversation::gather(parts, |one| own_seal(one).is_some());
+    let marks = CacheMarks::new(parts, &conversation, target);
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
     let asked = parts.iter().find_map(|part| match part {
@@ -33,7 +31,7 @@ pub(super) fn request(
     });
     let output_max = asked.unwrap_or(target.output_max);
     members.integer(&mut out, "max_tokens", output_max);
-    let thinks = thinking(parts, output_max, target, losses, &conversation)?;
+    let thinks = claude::thinking(parts, output_max, target, losses, &conversation)?;
     tools(parts, &marks, &mut members, &mut out);
     if !conversation.system.is_empty() {
         members.key(&mut out, "system");
@@ -52,7 +50,7 @@ pub(super) fn request(
         losses,
         members: &mut members,
         out: &mut out,
-        thinks: thinks.is_some(),
+        thinks: thinks.is_some_and(Thinks::is_on),
     };
     settings.write(parts, thinks)?;
     if target.streams {
@@ -60,98 +58,6 @@ pub(super) fn request(
     }
     members.end(&mut out);
     Ok(out)
-}
-
-/// What is said, in turns of changing roles.
-struct Conversation<'p> {
-    /// The instructions before the first turn.
-    system: Vec<&'p Text<'p>>,
-    turns: Vec<MergedTurn<'p>>,
-}
-
-struct MergedTurn<'p> {
-    role: Speaker,
-    /// Its blocks, with the results of tools before all else.
-    blocks: Vec<Block<'p>>,
-}
-
-enum Block<'p> {
-    Part(&'p PromptPart<'p>),
-    /// An instruction in the middle of a conversation: only a user can give it there.
-    Instruction(&'p Text<'p>),
-}
-
-impl<'p> Conversation<'p> {
-    fn gather(parts: &'p [PromptPart<'p>]) -> Self {
-        let mut conversation = Self { system: Vec::new(), turns: Vec::new() };
-        for part in parts {
-            match part {
-                PromptPart::Instruction(text) if conversation.turns.is_empty() => {
-                    conversation.system.push(text);
-                }
-                PromptPart::Instruction(text) => {
-                    conversation.turn(Speaker::User).blocks.push(Block::Instruction(text));
-                }
-                PromptPart::Turn(role) => drop(conversation.turn(*role)),
-                PromptPart::ToolResult(_) => {
-                    let blocks = &mut conversation.turn(Speaker::User).blocks;
-                    let is_result =
-                        |block: &Block<'_>| matches!(block, Block::Part(PromptPart::ToolResult(_)));
-                    let place = blocks.iter().take_while(|block| is_result(block)).count();
-                    blocks.insert(place, Block::Part(part));
-                }
-                // What another model thought is no part of the prompt, and an empty text is refused.
-                PromptPart::Reasoning(one) if own_seal(one).is_none() => {}
-                PromptPart::Content(ContentPart::Text(one)) if one.text.is_empty() => {}
-                PromptPart::Content(_) | PromptPart::ToolCall(_) | PromptPart::Reasoning(_) => {
-                    if let Some(turn) = conversation.turns.last_mut() {
-                        turn.blocks.push(Block::Part(part));
-                    }
-                }
-                _ => {}
-            }
-        }
-        conversation.turns.retain(|turn| !turn.blocks.is_empty());
-        conversation.merge();
-        conversation
-    }
-
-    /// The open turn, if this role speaks in it, or a new one.
-    fn turn(&mut self, role: Speaker) -> &mut MergedTurn<'p> {
-        if self.turns.last().is_none_or(|turn| turn.role != role) {
-            self.turns.push(MergedTurn { role, blocks: Vec::new() });
-        }
-        let last = self.turns.len() - 1;
-        &mut self.turns[last]
-    }
-
-    /// Turns of one role that stand together become one.
-    fn merge(&mut self) {
-        let mut merged: Vec<MergedTurn<'p>> = Vec::with_capacity(self.turns.len());
-        for turn in self.turns.drain(..) {
-            match merged.last_mut() {
-                Some(last) if last.role == turn.role => last.blocks.extend(turn.blocks),
-                _ => merged.push(turn),
-            }
-        }
-        self.turns = merged;
-    }
-
-    /// Whether the last that the assistant did was to call tools without a thought of its own that this
-    /// dialect has sealed.
-    fn has_unsealed_calls(&self) -> bool {
-        let last = self.turns.iter().rev().find(|turn| turn.role == Speaker::Assistant);
-        let ends_in_result = self.turns.last().is_some_and(|turn| {
-            turn.blocks.iter().any(|block| matches!(block, Block::Part(PromptPart::ToolResult(_))))
-        });
-        ends_in_result
-            && last.is_some_and(|turn| {
-                !turn.blocks.iter().any(|block| match block {
-                    Block::Part(PromptPart::Reasoning(one)) => own_seal(one).is_some(),
-                    _ => false,
-                })
-            })
-    }
 }
 
 /// The token of a thought that Anthropic sealed.
@@ -164,47 +70,6 @@ fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<OwnSeal<'s>> {
 enum OwnSeal<'s> {
     Signature(&'s str),
     Redacted(&'s str),
-}
-
-/// Up to where the prompt is marked for the cache where the customer's dialect has no marks.
-#[derive(Default)]
-struct Marks {
-    tools: bool,
-    /// The place of an instruction.
-    system: Option<usize>,
-    /// The places of turns, whose last block is marked.
-    turns: Vec<usize>,
-}
-
-impl Marks {
-    fn new(
-        parts: &[PromptPart<'_>],
-        conversation: &Conversation<'_>,
-        target: &TranslationTarget,
-    ) -> Self {
-        let is_marked = |part: &PromptPart<'_>| match part {
-            PromptPart::Instruction(text) | PromptPart::Content(ContentPart::Text(text)) => {
-                text.cache.is_some()
-            }
-            PromptPart::Content(ContentPart::Image(media) | ContentPart::File(media)) => {
-                media.cache.is_some()
-            }
-            PromptPart::Tool(tool) => tool.cache.is_some(),
-            PromptPart::ToolCall(call) => call.cache.is_some(),
-            PromptPart::ToolResult(result) => result.cache.is_some(),
-            _ => false,
-        };
-        if !target.caches || parts.iter().any(is_marked) {
-            return Self::default();
-        }
-        let users = conversation.turns.iter().enumerate().rev();
-        let users = users.filter(|(_, turn)| turn.role == Speaker::User).take(2);
-        Self {
-            tools: true,
-            system: conversation.system.len().checked_sub(1),
-            turns: users.map(|(place, _)| place).collect(),
-        }
-    }
 }
 
 fn cache_control(cache: Option<Cache>, object: &mut Members, out: &mut Vec<u8>) {
@@ -225,7 +90,7 @@ fn text(text: &str, cache: Option<Cache>, out: &mut Vec<u8>) {
     object.end(out);
 }
 
-fn tools(parts: &[PromptPart<'_>], marks: &Marks, members: &mut Members, out: &mut Vec<u8>) {
+fn tools(parts: &[PromptPart<'_>], marks: &CacheMarks, members: &mut Members, out: &mut Vec<u8>) {
     let all: Vec<&Tool<'_>> = parts
         .iter()
         .filter_map(|part| match part {
@@ -262,30 +127,13 @@ fn tools(parts: &[PromptPart<'_>], marks: &Marks, members: &mut Members, out: &m
     let is_single = parts.iter().any(|part| matches!(part, PromptPart::ParallelTools(false)));
     if choice.is_some() || is_single {
         members.key(out, "tool_choice");
-        tool_choice(choice.unwrap_or(&ToolChoice::Auto), is_single, out);
+        claude::tool_choice(choice.unwrap_or(&ToolChoice::Auto), is_single, out);
     }
-}
-
-fn tool_choice(choice: &ToolChoice<'_>, is_single: bool, out: &mut Vec<u8>) {
-    let mut object = Members::object(out);
-    match choice {
-        ToolChoice::Auto => object.text(out, "type", "auto"),
-        ToolChoice::None => object.text(out, "type", "none"),
-        ToolChoice::Any => object.text(out, "type", "any"),
-        ToolChoice::Named(name) => {
-            object.text(out, "type", "tool");
-            object.text(out, "name", name);
-        }
-    }
-    if is_single && *choice != ToolChoice::None {
-        object.boolean(out, "disable_parallel_tool_use", true);
-    }
-    object.end(out);
 }
 
 fn messages(
     conversation: &Conversation<'_>,
-    marks: &Marks,
+    marks: &CacheMarks,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
     let mut list = Members::array(out);
@@ -350,23 +198,6 @@ fn write_block(
     Ok(())
 }
 
-/// An id as Anthropic takes it: other dialects know more letters.
-fn id(id: &str) -> Cow<'_, str> {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    if !id.is_empty() && id.chars().all(fits) {
-        return id.into();
-    }
-    // Each other byte is written so that no two ids become one.
-    let mut written = String::from("enc_");
-    for byte in id.bytes() {
-        match char::from(byte) {
-            letter if letter.is_ascii_alphanumeric() => written.push(letter),
-            _ => written.push_str(&format!("-{byte:02x}")),
-        }
-    }
-    written.into()
-}
-
 fn tool_use(
     call: &ToolCall<'_>,
     mark: Option<Cache>,
@@ -374,7 +205,7 @@ fn tool_use(
 ) -> Result<(), Untranslatable> {
     let mut object = Members::object(out);
     object.text(out, "type", "tool_use");
-    object.text(out, "id", &id(&call.id));
+    object.text(out, "id", &turns::id(&call.id));
     object.text(out, "name", &call.name);
     object.raw(out, "input", &kit::object_input(call)?);
     cache_control(call.cache.or(mark), &mut object, out);
@@ -389,7 +220,7 @@ fn tool_result(
 ) -> Result<(), Untranslatable> {
     let mut object = Members::object(out);
     object.text(out, "type", "tool_result");
-    object.text(out, "tool_use_id", &id(&result.id));
+    object.text(out, "tool_use_id", &turns::id(&result.id));
     if !result.content.is_empty() {
         object.key(out, "content");
         let mut list = Members::array(out);
@@ -471,59 +302,6 @@ fn write_media(
     Ok(())
 }
 
-/// How the model is told to think, if it is.
-#[derive(Clone, Copy)]
-enum Thinks {
-    Adaptive(Option<Effort>),
-    Budget(u64),
-    Off,
-}
-
-fn thinking(
-    parts: &[PromptPart<'_>],
-    output_max: u64,
-    target: &TranslationTarget,
-    losses: &mut Losses,
-    conversation: &Conversation<'_>,
-) -> Result<Option<Thinks>, Untranslatable> {
-    let asked = parts.iter().rev().find_map(|part| match part {
-        PromptPart::Thinking(thinking) => Some(*thinking),
-        _ => None,
-    });
-    let wanted = match (asked, target.thinking) {
-        (None, _) => return Ok(None),
-        (Some(Thinking::Off), _) => return Ok(Some(Thinks::Off)),
-        (Some(Thinking::Adaptive), ThinkingStyle::Effort) => Thinks::Adaptive(None),
-        (Some(Thinking::Effort(effort)), ThinkingStyle::Effort) => Thinks::Adaptive(Some(effort)),
-        (Some(Thinking::Budget(tokens)), ThinkingStyle::Effort) => {
-            Thinks::Adaptive(Some(kit::effort_of(tokens)))
-        }
-        (Some(Thinking::Adaptive), ThinkingStyle::Budget) => {
-            Thinks::Budget(kit::budget_of(Effort::Medium))
-        }
-        (Some(Thinking::Effort(effort)), ThinkingStyle::Budget) => {
-            Thinks::Budget(kit::budget_of(effort))
-        }
-        (Some(Thinking::Budget(tokens)), ThinkingStyle::Budget) => Thinks::Budget(tokens),
-    };
-    let is_forced = parts
-        .iter()
-        .any(|part| matches!(part, PromptPart::ToolChoice(ToolChoice::Any | ToolChoice::Named(_))));
-    let wanted = match wanted {
-        Thinks::Budget(tokens) => Thinks::Budget(tokens.min(output_max.saturating_sub(1))),
-        other => other,
-    };
-    let is_refused = match wanted {
-        Thinks::Budget(tokens) => tokens < BUDGET_MIN || conversation.has_unsealed_calls(),
-        _ => false,
-    };
-    if is_forced || is_refused {
-        losses.drop_hint(target.mode, "reasoning_effort")?;
-        return Ok(None);
-    }
-    Ok(Some(wanted))
-}
-
 /// Top-level fields beside tools and what is said.
 struct MessageSettings<'w> {
     target: &'w TranslationTarget,
@@ -539,24 +317,9 @@ impl MessageSettings<'_> {
         parts: &[PromptPart<'_>],
         thinks: Option<Thinks>,
     ) -> Result<(), Untranslatable> {
-        let mut effort = None;
-        match thinks {
-            Some(Thinks::Adaptive(word)) => {
-                self.members.raw(self.out, "thinking", r#"{"type":"adaptive"}"#);
-                effort = word;
-            }
-            Some(Thinks::Budget(tokens)) => {
-                self.members.key(self.out, "thinking");
-                let mut object = Members::object(self.out);
-                object.text(self.out, "type", "enabled");
-                object.integer(self.out, "budget_tokens", tokens);
-                object.end(self.out);
-            }
-            Some(Thinks::Off) => {
-                self.thinks = false;
-                self.members.raw(self.out, "thinking", r#"{"type":"disabled"}"#);
-            }
-            None => {}
+        if let Some(thinks) = thinks {
+            self.members.key(self.out, "thinking");
+            thinks.write(self.out);
         }
         let has_temperature =
             parts.iter().any(|part| matches!(part, PromptPart::Sampling(Sampling::Temperature(_))));
@@ -578,7 +341,7 @@ impl MessageSettings<'_> {
                 _ => {}
             }
         }
-        self.output_config(effort, format)
+        self.output_config(thinks.and_then(Thinks::effort), format)
     }
 
     fn drop_hint(&mut self, field: &'static str) -> Result<(), Untranslatable> {
@@ -600,7 +363,7 @@ impl MessageSettings<'_> {
 
     fn output_config(
         &mut self,
-        effort: Option<Effort>,
+        effort: Option<&str>,
         format: Option<&AnswerFormat<'_>>,
     ) -> Result<(), Untranslatable> {
         if effort.is_none() && format.is_none() {
@@ -609,13 +372,7 @@ impl MessageSettings<'_> {
         self.members.key(self.out, "output_config");
         let mut object = Members::object(self.out);
         if let Some(effort) = effort {
-            let word = match effort {
-                Effort::Minimal | Effort::Low => "low",
-                Effort::Medium => "medium",
-                Effort::High | Effort::ExtraHigh => "high",
-                Effort::Max => "max",
-            };
-            object.text(self.out, "effort", word);
+            object.text(self.out, "effort", effort);
         }
         match format {
             None => {}
@@ -638,18 +395,8 @@ impl MessageSettings<'_> {
         has_temperature: bool,
     ) -> Result<(), Untranslatable> {
         let field = sampling.field();
-        let is_taken = self.target.takes_sampling
-            && match sampling {
-                Sampling::Temperature(number) => {
-                    number <= 1.0 && (!self.thinks || (number - 1.0).abs() < f64::EPSILON)
-                }
-                // The newest models take one of the two.
-                Sampling::TopP(number) => {
-                    !has_temperature && (!self.thinks || number >= THINKING_TOP_P_MIN)
-                }
-                Sampling::TopK(_) => !self.thinks,
-                _ => false,
-            };
+        let is_taken =
+            self.target.takes_sampling && claude::takes(sampling, self.thinks, has_temperature);
         if !is_taken {
             return self.drop_hint(field);
         }

@@ -21,7 +21,8 @@ pub(super) struct WireResponse<'a> {
     incomplete_details: Option<WireIncomplete>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
-    usage: Option<WireUsage>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -30,13 +31,13 @@ struct WireIncomplete {
     reason: Option<String>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireUsage {
     output_tokens_details: Option<WireDetails>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireDetails {
     reasoning_tokens: Option<u64>,
@@ -45,7 +46,9 @@ struct WireDetails {
 impl WireResponse<'_> {
     /// Of the tokens of output, those of thoughts.
     pub(super) fn reasoning(&self) -> u64 {
-        let details = self.usage.and_then(|usage| usage.output_tokens_details);
+        // `usage` is the meter's matter: one that does not parse here is no fault of the answer.
+        let usage = self.usage.and_then(|usage| json::read::<WireUsage>(usage.get()));
+        let details = usage.and_then(|usage| usage.output_tokens_details);
         details.and_then(|details| details.reasoning_tokens).unwrap_or(0)
     }
 
@@ -75,7 +78,7 @@ pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     let wire: WireResponse<'_> =
-        serde_json::from_slice(body).map_err(|error| Malformed(format!("no response: {error}")))?;
+        json::parse(body).map_err(|error| Malformed(format!("no response: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: wire.id.0.clone(), counts: Counts::default() }];
     if wire.error.is_some_and(|error| error.get() != "null") {
         out.push(AnswerPart::Error(failure(wire.error)));
@@ -95,20 +98,23 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
 
 /// What was used, in the words of responses.
 pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let (input, output) = (counts.input_total(), counts.output_total());
     let mut usage = Members::object(out);
-    usage.integer(out, "input_tokens", counts.input_total());
+    usage.integer(out, "input_tokens", input);
     usage.key(out, "input_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "cached_tokens", counts.cache_read);
-    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
-    details.integer(out, "cache_write_tokens", written);
+    kit::cache_writes(&mut details, counts, true, out);
+    kit::media_input(&mut details, counts, out);
     details.end(out);
-    usage.integer(out, "output_tokens", counts.output);
+    usage.integer(out, "output_tokens", output);
     usage.key(out, "output_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "reasoning_tokens", counts.reasoning);
+    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
     details.end(out);
-    usage.integer(out, "total_tokens", counts.input_total().saturating_add(counts.output));
+    usage.integer(out, "total_tokens", input.saturating_add(output));
+    kit::searches(&mut usage, counts, out);
     usage.end(out);
 }
 
@@ -221,6 +227,15 @@ impl OpenItem {
             Self::Reasoning { .. } => "rs_",
             Self::Call { is_free: true, .. } => "ctc_",
             Self::Call { .. } => "fc_",
+        }
+    }
+
+    /// Bytes of what has come of it.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Message { text, refusal } => text.len() + refusal.len(),
+            Self::Reasoning { text, seal } => text.len() + seal.as_ref().map_or(0, String::len),
+            Self::Call { input, .. } => input.len(),
         }
     }
 

@@ -91,7 +91,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
 fn repeated(members: &Members<'_>) -> String {
     let mut out = Vec::new();
     for (field, otherwise) in REPEATED {
-        let given = members.iter().find(|(key, value)| key == field && is_given(value));
+        let given = members.iter().find(|(key, value)| key == field && is_given(*value));
         let value = given.map_or(otherwise, |(_, value)| value.get());
         for piece in ["\"", field, "\":", value, ","] {
             out.extend_from_slice(piece.as_bytes());

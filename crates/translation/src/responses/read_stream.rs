@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::dialect::{Malformed, ReadStream};
-use crate::json::Borrowed;
+use crate::json::{self, Borrowed};
 use crate::part::{AnswerPart, Counts};
 use crate::responses::answer::{self, WireResponse};
 use crate::responses::item::{self, WireItem};
@@ -44,7 +44,7 @@ impl ReadStream for ResponseReader {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        let event: WireEvent<'_> = serde_json::from_slice(data)
+        let event: WireEvent<'_> = json::parse(data)
             .map_err(|error| Malformed(format!("no event of a response: {error}")))?;
         match &*event.kind.0 {
             "response.created" | "response.in_progress" | "response.queued" => {

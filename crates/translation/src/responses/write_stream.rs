@@ -324,4 +324,8 @@ impl WriteStream for ResponseWriter {
             AnswerPart::Error(failure) => self.fail(failure, out),
         }
     }
+
+    fn held_bytes(&self) -> usize {
+        self.output.len() + self.open.as_ref().map_or(0, OpenItem::held_bytes)
+    }
 }

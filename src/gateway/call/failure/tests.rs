@@ -58,6 +58,7 @@ fn table() -> Vec<TableRow> {
         row(busy(503), was_busy, refused, r429, Another, r429, Never),
         row(F::RefusedRequest, Some(Outcome::Refused), refused, words, Never, words, Never),
         row(F::RefusedCredential, credential, refused, r502, Another, r502, Another),
+        row(F::RefusedToken, None, refused, r502, Same, r502, Same),
         row(F::NotDone(404), failed, refused, r502, Another, r502, Another),
         row(F::NotDone(503), failed, refused, r502, Another, r502, Never),
         row(F::NotBilled(500), failed, refused, r502, Another, r502, Never),
@@ -86,15 +87,16 @@ fn place(failure: CallFailure) -> usize {
         CallFailure::Busy { .. } => 6,
         CallFailure::RefusedRequest => 7,
         CallFailure::RefusedCredential => 8,
-        CallFailure::NotDone(_) => 9,
-        CallFailure::NotBilled(_) => 10,
-        CallFailure::Doubtful(_) => 11,
-        CallFailure::NotOffered(_) => 12,
-        CallFailure::FailedWithSuccess => 13,
-        CallFailure::Unreadable => 14,
-        CallFailure::TooLarge => 15,
-        CallFailure::BodyTimedOut => 16,
-        CallFailure::BodyBroken => 17,
+        CallFailure::RefusedToken => 9,
+        CallFailure::NotDone(_) => 10,
+        CallFailure::NotBilled(_) => 11,
+        CallFailure::Doubtful(_) => 12,
+        CallFailure::NotOffered(_) => 13,
+        CallFailure::FailedWithSuccess => 14,
+        CallFailure::Unreadable => 15,
+        CallFailure::TooLarge => 16,
+        CallFailure::BodyTimedOut => 17,
+        CallFailure::BodyBroken => 18,
     }
 }
 
@@ -115,7 +117,7 @@ fn every_failure_has_the_consequences_that_the_table_says() {
         }
     }
     places.dedup();
-    assert_eq!(places, Vec::from_iter(0..18), "each failure once, in the order of the table");
+    assert_eq!(places, Vec::from_iter(0..19), "each failure once, in the order of the table");
 }
 
 /// Work that may have been done is not sent again unless the operator says so; a submit, and an answer

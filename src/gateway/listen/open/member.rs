@@ -48,6 +48,17 @@ pub(crate) fn is_turned_away() {
     let _is_over_a_connection = CONNECTION.try_with(|member| member.end()).is_ok();
 }
 
+/// Nothing is under way on the connection that the task serves, which may give way to others until
+/// [`goes_on`]. Only for one that has its connection for itself.
+pub(crate) fn rests() {
+    let _is_over_a_connection = CONNECTION.try_with(|member| member.end()).is_ok();
+}
+
+/// Something is under way again on the connection that the task serves; false where it has to give way.
+pub(crate) fn goes_on() -> bool {
+    CONNECTION.try_with(|member| member.begin()).unwrap_or(true)
+}
+
 /// The account's part in the connection that the task serves, which all of its requests over it share;
 /// `enter` takes one. `None` within when the request comes over none.
 ///

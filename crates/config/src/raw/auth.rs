@@ -1,0 +1,100 @@
+//! The fields `auth` and `auths` of an upstream.
+
+use schemars::JsonSchema;
+
+use crate::scalar::SecretText;
+use crate::url::BaseUrl;
+
+/// How the gateway signs in to the provider where a key in a header is not enough: one of these.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Auth {
+    /// Tokens of Microsoft Entra, for an application with a client secret.
+    #[serde(default)]
+    pub(crate) entra: Option<Entra>,
+    /// Tokens of Google, for a service account.
+    #[serde(default)]
+    pub(crate) google: Option<Google>,
+    /// Requests that are signed with an access key of AWS's, or with those of a role.
+    #[serde(default)]
+    pub(crate) aws: Option<Aws>,
+}
+
+/// An application of Microsoft Entra's.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Entra {
+    /// The directory (tenant): its id, or one of its domains.
+    pub(crate) tenant_id: String,
+    /// The application (client) id.
+    pub(crate) client_id: String,
+    /// The value of a client secret, not its id.
+    pub(crate) client_secret: SecretText,
+    /// What tokens are for. Default: `https://cognitiveservices.azure.com/.default`, which is Azure
+    /// OpenAI and Foundry.
+    #[serde(default)]
+    pub(crate) scope: Option<String>,
+    /// Where tokens are issued, for clouds that are not Azure's public one. Default:
+    /// `https://login.microsoftonline.com/TENANT_ID/oauth2/v2.0/token`.
+    #[serde(default)]
+    pub(crate) token_url: Option<BaseUrl>,
+}
+
+/// A service account of Google's.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Google {
+    /// The text of the account's key file, in JSON: `{file: PATH}`, or out of `${VAR}`.
+    pub(crate) service_account_key: SecretText,
+    /// What tokens are for. Default: `https://www.googleapis.com/auth/cloud-platform`.
+    #[serde(default)]
+    pub(crate) scope: Option<String>,
+    /// Where tokens are issued. Default: the key file's `token_uri`.
+    #[serde(default)]
+    pub(crate) token_url: Option<BaseUrl>,
+}
+
+/// An access key of AWS's.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Aws {
+    /// The id of the access key, such as `AKIA…`.
+    pub(crate) access_key_id: SecretText,
+    /// The secret part of the access key.
+    pub(crate) secret_access_key: SecretText,
+    /// The session token of a key that is temporary, whose id begins with `ASIA`. When it ends, calls
+    /// fail until the file has another one.
+    #[serde(default)]
+    pub(crate) session_token: Option<SecretText>,
+    /// The region that requests are signed for: that of the upstream's host.
+    pub(crate) region: String,
+    /// The name that the service has in signatures. Default: `bedrock`.
+    #[serde(default)]
+    pub(crate) service: Option<String>,
+    /// The role that is assumed with the key before anything is asked. Default: none, and requests are
+    /// signed with the key.
+    #[serde(default)]
+    pub(crate) assume_role: Option<AssumeRole>,
+}
+
+/// A role of AWS's.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AssumeRole {
+    /// The role, such as `arn:aws:iam::123456789012:role/tollgate`.
+    pub(crate) role_arn: String,
+    /// What the role's trust policy asks of whoever assumes it from another account.
+    #[serde(default)]
+    pub(crate) external_id: Option<SecretText>,
+    /// How sessions are called in CloudTrail. Default: `tollgate`.
+    #[serde(default)]
+    pub(crate) session_name: Option<String>,
+    /// The key of a session tag whose value is the id of the customer's account: each account then has
+    /// a session of its own, and AWS's bills can be split by it. The role's trust policy must allow
+    /// `sts:TagSession`. Default: one session for all.
+    #[serde(default)]
+    pub(crate) account_tag: Option<String>,
+    /// Where roles are assumed. Default: `https://sts.REGION.amazonaws.com`.
+    #[serde(default)]
+    pub(crate) sts_url: Option<BaseUrl>,
+}

@@ -1,0 +1,103 @@
+//! Where one thing that was issued is kept, and who waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tollgate_money::clock::uptime;
+
+use crate::issued::Issued;
+
+/// How long after a token was given up the next one is kept although an upstream refuses it: one that
+/// refuses all of them must not make a call out of each request.
+const GIVE_UP_PAUSE: Duration = Duration::from_secs(60);
+
+/// Keeps what was issued. Of many who find that there is nothing, one has it fetched.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    state: Mutex<CellState>,
+    /// Counts the fetches that are over.
+    fetched: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct CellState {
+    issued: Option<Arc<Issued>>,
+    is_fetching: bool,
+    /// When a token was given up last.
+    given_up_at: Option<Duration>,
+}
+
+/// What is there for somebody who asks.
+pub(crate) enum CellStanding {
+    /// It can be used. The fetch is to be begun that renews it, if there is one.
+    Good(Arc<Issued>, Option<Fetch>),
+    /// A fetch is under way, or is to be begun, and can be waited for.
+    Waiting(watch::Receiver<u64>, Option<Fetch>),
+    /// There is nothing, and none may be begun now.
+    Nothing,
+}
+
+/// The one fetch that is under way for a cell, until it is dropped.
+pub(crate) struct Fetch(Arc<Cell>);
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self { state: Mutex::default(), fetched: watch::Sender::new(0) }
+    }
+}
+
+impl Cell {
+    /// Looks what is there; `may_fetch` says whether a fetch may be begun.
+    pub(crate) fn find(self: &Arc<Self>, may_fetch: impl FnOnce() -> bool) -> CellStanding {
+        let now = uptime();
+        let mut state = self.state.lock();
+        let good = state.issued.clone().filter(|issued| now < issued.ends_at);
+        let is_wanted = good.as_ref().is_none_or(|issued| now >= issued.renew_at);
+        let begins = is_wanted && !state.is_fetching && may_fetch();
+        state.is_fetching |= begins;
+        let fetch = begins.then(|| Fetch(Arc::clone(self)));
+        match good {
+            Some(issued) => CellStanding::Good(issued, fetch),
+            // Whoever waits has subscribed before the fetch can be over.
+            None if state.is_fetching => CellStanding::Waiting(self.fetched.subscribe(), fetch),
+            None => CellStanding::Nothing,
+        }
+    }
+
+    /// What can be used now.
+    pub(crate) fn good(&self) -> Option<Arc<Issued>> {
+        let issued = self.state.lock().issued.clone();
+        issued.filter(|issued| uptime() < issued.ends_at)
+    }
+
+    /// Gives up what an upstream has refused, unless the one before it was given up just now. Says
+    /// whether what is there now, or will be fetched, is another one.
+    pub(crate) fn give_up(&self, refused: &Arc<Issued>) -> bool {
+        let now = uptime();
+        let mut state = self.state.lock();
+        if !state.issued.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, refused)) {
+            return true;
+        }
+        if state.given_up_at.is_some_and(|at| now.saturating_sub(at) < GIVE_UP_PAUSE) {
+            return false;
+        }
+        (state.issued, state.given_up_at) = (None, Some(now));
+        true
+    }
+}
+
+impl Fetch {
+    /// Puts in place what was fetched.
+    pub(crate) fn put(&self, issued: Issued) {
+        self.0.state.lock().issued = Some(Arc::new(issued));
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.0.state.lock().is_fetching = false;
+        self.0.fetched.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}

@@ -1,0 +1,53 @@
+//! Tokens of Google for a service account, which signs what it asks for with its key.
+//!
+//! Source: "Using OAuth 2.0 for Server to Server Applications"; RFC 7523 section 2.1.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use ring::rand::SystemRandom;
+use ring::signature::RSA_PKCS1_SHA256;
+use serde_json::json;
+use tollgate_money::clock::UnixMs;
+use tollgate_options::auth::GoogleAuth;
+use tollgate_options::key_file;
+use url::form_urlencoded::Serializer;
+
+use crate::question::TokenRequest;
+
+/// How long what is signed can be used, in seconds: the most that Google takes.
+const ASSERTION_SECONDS: u64 = 3600;
+/// What the form asks for.
+const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// Asks for a token, at this moment by the other side's clock.
+pub(crate) fn request(google: &GoogleAuth, now: UnixMs) -> Result<TokenRequest<'_>, &'static str> {
+    let assertion = assertion(google, now)?;
+    let form = Serializer::new(String::new())
+        .append_pair("grant_type", GRANT_TYPE)
+        .append_pair("assertion", &assertion)
+        .finish();
+    Ok(TokenRequest { url: &google.token_url, form, headers: HeaderMap::new() })
+}
+
+/// A JSON web token that says who asks for what (RFC 7519), signed with RS256.
+fn assertion(google: &GoogleAuth, now: UnixMs) -> Result<String, &'static str> {
+    let mut header = json!({ "alg": "RS256", "typ": "JWT" });
+    if let Some(id) = &google.private_key_id {
+        header["kid"] = id.as_str().into();
+    }
+    let claims = json!({
+        "iss": google.client_email,
+        "scope": google.scope,
+        "aud": google.token_url.as_str(),
+        "iat": now.seconds(),
+        "exp": now.seconds().saturating_add(ASSERTION_SECONDS),
+    });
+    let part = |document: serde_json::Value| URL_SAFE_NO_PAD.encode(document.to_string());
+    let text = [part(header), part(claims)].join(".");
+    let key = key_file::signer(google.private_key.expose()).ok_or("its key does not sign")?;
+    let mut signature = vec![0; key.public().modulus_len()];
+    let signed = key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature);
+    signed.map_err(|_| "its key does not sign")?;
+    Ok([text, URL_SAFE_NO_PAD.encode(&signature)].join("."))
+}

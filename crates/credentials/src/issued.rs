@@ -1,0 +1,88 @@
+//! What was issued for an upstream: a token, or keys that sign.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tollgate_money::clock::UnixMs;
+use tollgate_money::secret::Secret;
+use tollgate_options::auth::{AwsAuth, AwsKeys};
+
+use crate::sigv4::{self, Scope, Signable};
+
+/// What was issued for an account, or for all of them.
+#[derive(Debug)]
+pub(crate) struct Issued {
+    pub(crate) proof: Proof,
+    /// From here on it is renewed, while it is still used: by [`tollgate_money::clock::uptime`].
+    pub(crate) renew_at: Duration,
+    /// From here on it is not used any more, by the same clock.
+    pub(crate) ends_at: Duration,
+}
+
+/// The two ways to show who asks.
+#[derive(Debug)]
+pub(crate) enum Proof {
+    /// The value of `Authorization`.
+    Bearer(Secret),
+    /// What requests are signed with.
+    Signer(Signer),
+}
+
+/// What requests to AWS are signed with.
+#[derive(Debug)]
+pub(crate) struct Signer {
+    pub(crate) keys: AwsKeys,
+    pub(crate) region: String,
+    pub(crate) service: String,
+    /// How far the clock of whoever issued the keys is ahead of ours, in milliseconds.
+    pub(crate) ahead_ms: i64,
+}
+
+/// A request before it is signed.
+#[derive(Clone, Copy, Debug)]
+pub struct UnsignedRequest<'a> {
+    /// The method, in capital letters.
+    pub method: &'a str,
+    /// The value of `Host`.
+    pub authority: &'a str,
+    /// The path as it is sent, with its query.
+    pub path: &'a str,
+    /// All of the body, in pieces.
+    pub body: &'a [Bytes],
+}
+
+/// The headers that make a request the operator's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedHeaders {
+    /// The value of `Authorization`.
+    pub authorization: String,
+    /// What else the signature needs: names in small letters, with their values.
+    pub more: Vec<(&'static str, String)>,
+}
+
+impl Signer {
+    /// A signer with these keys, in the place of those that are configured.
+    pub(crate) fn new(aws: &AwsAuth, keys: AwsKeys, ahead_ms: i64) -> Self {
+        let (region, service) = (aws.region.clone(), aws.service.clone());
+        Self { keys, region, service, ahead_ms }
+    }
+
+    /// The headers of a request that is sent now, by our clock.
+    pub(crate) fn sign(&self, request: &UnsignedRequest<'_>, now: UnixMs) -> SignedHeaders {
+        let Self { keys, region, service, ahead_ms } = self;
+        let at = sigv4::timestamp(UnixMs(now.0.saturating_add_signed(*ahead_ms)));
+        let body_sha256 = sigv4::pieces_sha256(request.body);
+        let session = keys.session_token.as_ref().map(|token| token.expose().to_owned());
+        let mut more =
+            vec![("x-amz-content-sha256", body_sha256.clone()), ("x-amz-date", at.clone())];
+        more.extend(session.map(|token| ("x-amz-security-token", token)));
+        let own = more.iter().map(|(name, value)| (*name, value.as_str()));
+        let headers: Vec<(&str, &str)> =
+            std::iter::once(("host", request.authority)).chain(own).collect();
+        let UnsignedRequest { method, path, .. } = *request;
+        let signable = Signable { method, path, headers: &headers, body_sha256: &body_sha256 };
+        let authorization =
+            sigv4::authorization(keys, &signable, &Scope { region, service, at: &at });
+        SignedHeaders { authorization, more }
+    }
+}

@@ -1,0 +1,178 @@
+//! How the process signs in to upstreams that take no key of long standing: Microsoft Entra's tokens,
+//! Google's for service accounts, AWS's signatures and roles.
+//!
+//! [`Credentials::token`] gives the [`Token`] with which a try is made, and [`Token::headers`] what
+//! stands in its head. What was issued is kept and renewed before it ends; of many requests that find
+//! nothing, one has it fetched. Whoever issues tokens is asked within a time, a size and a number of calls,
+//! and after a failure is left alone for a while.
+//!
+//! | File | What it knows |
+//! |---|---|
+//! | `token` | what a request shows to its upstream |
+//! | `issued` | what that was made of: a token, or keys that sign |
+//! | `cell` | what was issued, and who waits for it |
+//! | `source` | a credential's cells, and how whoever issues its tokens is doing |
+//! | `fetch` | one call to whoever issues tokens |
+//! | `question`, `entra`, `google`, `sts` | what each of them is asked, and answers |
+//! | `sigv4` | AWS's signatures |
+
+// Tests fail by panicking; the product does not.
+#![deny(clippy::expect_used)]
+
+mod sigv4;
+mod issued;
+mod cell;
+mod token;
+mod source;
+mod question;
+mod entra;
+mod google;
+mod sts;
+mod fetch;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tollgate_money::ids::AccountId;
+use tollgate_options::auth::Auth;
+use tollgate_outbound::FormClient;
+
+use cell::{CellStanding, Fetch};
+pub use issued::{SignedHeaders, UnsignedRequest};
+pub use source::RefreshOutcome;
+use source::TokenSource;
+pub use token::Token;
+
+/// Credentials of earlier configurations that are kept beside those in force: what is in flight may
+/// still need them.
+const SOURCES_MAX: usize = 512;
+
+/// Where it is told what came of a call to whoever issues tokens, for an upstream of this name.
+pub type Observer = Arc<dyn Fn(&str, RefreshOutcome) + Send + Sync>;
+
+/// What was issued for all credentials of a process. It outlives reloads for what stays the same.
+pub struct Credentials {
+    sources: RwLock<HashMap<u64, Arc<TokenSource>>>,
+    client: FormClient,
+    observer: Observer,
+}
+
+/// Why there is no token: what the operator's log says, without anything secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unavailable(Arc<str>);
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no token for it: {}", self.0)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// How a credential stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CredentialStanding {
+    /// How long what was issued last is still used; `None` where nothing is.
+    pub left: Option<Duration>,
+    /// Accounts that have something of their own, or 1 for all together.
+    pub sessions: usize,
+    /// Calls in a row that came to nothing.
+    pub failures: u32,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("sources", &self.sources.read().len()).finish()
+    }
+}
+
+impl Credentials {
+    /// Nothing is issued yet.
+    #[must_use]
+    pub fn new(client: FormClient, observer: Observer) -> Self {
+        Self { sources: RwLock::default(), client, observer }
+    }
+
+    /// The token with which an account's request asks the upstream. It is there at once as a rule; else it
+    /// is waited for, for [some seconds](fetch::CALL_TIMEOUT) at most.
+    ///
+    /// # Errors
+    /// Nothing is there and nothing can be had now.
+    pub async fn token(&self, auth: &Arc<Auth>, account: AccountId) -> Result<Token, Unavailable> {
+        let source = self.source(auth);
+        if let Some(issued) = &source.configured {
+            return Ok(Token { issued: Arc::clone(issued), cell: None });
+        }
+        let account = source.account_tag().map(|_| account);
+        let cell = source.cell(account.map_or(0, AccountId::number));
+        let found = match cell.find(|| source.may_call()) {
+            CellStanding::Waiting(mut fetched, fetch) => {
+                self.begin(&source, account, fetch);
+                // A fetch that is dropped says so as well.
+                let _counted = fetched.changed().await;
+                cell.good()
+            }
+            CellStanding::Good(issued, fetch) => {
+                self.begin(&source, account, fetch);
+                Some(issued)
+            }
+            CellStanding::Nothing => None,
+        };
+        match found {
+            Some(issued) => Ok(Token { issued, cell: Some(cell) }),
+            None => Err(Unavailable(source.failures().1)),
+        }
+    }
+
+    /// How a credential stands; `None` for one that nothing is issued for.
+    #[must_use]
+    pub fn standing(&self, auth: &Auth) -> Option<CredentialStanding> {
+        let source = Arc::clone(self.sources.read().get(&auth.id())?);
+        if source.configured.is_some() {
+            return None;
+        }
+        let (left, sessions) = (source.left(), source.good_count());
+        Some(CredentialStanding { left, sessions, failures: source.failures().0 })
+    }
+
+    fn source(&self, auth: &Arc<Auth>) -> Arc<TokenSource> {
+        if let Some(known) = self.sources.read().get(&auth.id()) {
+            return Arc::clone(known);
+        }
+        let mut sources = self.sources.write();
+        if sources.len() >= SOURCES_MAX {
+            sources.clear();
+        }
+        let made = || Arc::new(TokenSource::new(Arc::clone(auth)));
+        Arc::clone(sources.entry(auth.id()).or_insert_with(made))
+    }
+
+    /// Has a token fetched beside the requests that want it: none of them ends it by leaving.
+    fn begin(&self, source: &Arc<TokenSource>, account: Option<AccountId>, fetch: Option<Fetch>) {
+        let Some(fetch) = fetch else { return };
+        let (client, observer) = (self.client.clone(), Arc::clone(&self.observer));
+        let source = Arc::clone(source);
+        tokio::spawn(async move {
+            let account = account.map(|account| account.to_string()).unwrap_or_default();
+            let fetched = fetch::fetch(&client, &source, &account).await;
+            let outcome = match fetched {
+                Ok(issued) => {
+                    source.note_success();
+                    fetch.put(issued);
+                    RefreshOutcome::Ok
+                }
+                Err(failure) => {
+                    source.note_failure(&failure);
+                    failure.outcome
+                }
+            };
+            observer(&source.auth.upstream, outcome);
+            drop(fetch);
+        });
+    }
+}

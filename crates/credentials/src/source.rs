@@ -1,0 +1,213 @@
+//! Whoever issues tokens for one credential: what they have issued, and how they are doing.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tollgate_money::clock::uptime;
+use tollgate_options::auth::{Auth, AuthKind};
+
+use crate::cell::Cell;
+use crate::issued::{Issued, Proof, Signer};
+
+/// Accounts that have a session of their own at one time, for one credential: the one that has not been
+/// used for longest gives way to another. Each takes some two kilobytes.
+pub(crate) const ACCOUNTS_MAX: usize = 4096;
+/// Calls at one time to whoever issues tokens.
+const CALLS_MAX: usize = 16;
+/// The first pause after a call that has failed; each further failure doubles it.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause between two calls that fail.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// What a pause that was asked for may be at most.
+const ASKED_PAUSE_MAX: Duration = Duration::from_secs(300);
+
+/// One credential, and what was issued for it.
+#[derive(Debug)]
+pub(crate) struct TokenSource {
+    pub(crate) auth: Arc<Auth>,
+    /// What requests are signed with where nobody is asked.
+    pub(crate) configured: Option<Arc<Issued>>,
+    accounts: Mutex<Accounts>,
+    health: Mutex<Health>,
+    /// How far the other side's clock is ahead of ours, in milliseconds, as far as it was found out.
+    ahead_ms: AtomicI64,
+    pub(crate) calls: Semaphore,
+}
+
+/// The cells of accounts, by the account's number: 0 is everybody's.
+#[derive(Debug, Default)]
+struct Accounts {
+    cells: HashMap<u64, (Arc<Cell>, u64)>,
+    /// Counts the looks, which says who was used last.
+    looks: u64,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    /// Failures in a row.
+    failures: u32,
+    /// When it may be called again.
+    not_before: Duration,
+    /// Why the last call failed.
+    cause: Arc<str>,
+}
+
+/// Why a call to whoever issues tokens came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FetchFailure {
+    pub(crate) outcome: RefreshOutcome,
+    /// For the operator; without anything secret.
+    pub(crate) cause: String,
+    /// How long it wants to be left alone, if it says so.
+    pub(crate) pause: Option<Duration>,
+}
+
+/// What came of a call to whoever issues tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefreshOutcome {
+    /// A token was issued.
+    Ok,
+    /// The credential was refused.
+    Refused,
+    /// The other side has failed, or is busy.
+    Failed,
+    /// No connection came about, or it broke.
+    Unreachable,
+    /// There was no answer in time.
+    TimedOut,
+    /// What was answered is no token.
+    Unreadable,
+}
+
+impl RefreshOutcome {
+    /// Its word in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timeout",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl TokenSource {
+    pub(crate) fn new(auth: Arc<Auth>) -> Self {
+        let configured = match &auth.kind {
+            AuthKind::Aws(aws) if !auth.is_issued() => {
+                let proof = Proof::Signer(Signer::new(aws, aws.keys.clone(), 0));
+                Some(Arc::new(Issued { proof, renew_at: Duration::MAX, ends_at: Duration::MAX }))
+            }
+            _ => None,
+        };
+        Self {
+            auth,
+            configured,
+            accounts: Mutex::default(),
+            health: Mutex::default(),
+            ahead_ms: AtomicI64::new(0),
+            calls: Semaphore::new(CALLS_MAX),
+        }
+    }
+
+    /// The key of the session tag that has the account for its value, if accounts are told apart.
+    pub(crate) fn account_tag(&self) -> Option<&str> {
+        let AuthKind::Aws(aws) = &self.auth.kind else { return None };
+        aws.assume_role.as_ref()?.account_tag.as_deref()
+    }
+
+    /// Where that is kept which was issued for the account of this number.
+    pub(crate) fn cell(&self, account: u64) -> Arc<Cell> {
+        let mut accounts = self.accounts.lock();
+        accounts.looks += 1;
+        let look = accounts.looks;
+        if let Some((cell, last)) = accounts.cells.get_mut(&account) {
+            *last = look;
+            return Arc::clone(cell);
+        }
+        if accounts.cells.len() >= ACCOUNTS_MAX
+            && let Some(oldest) = accounts
+                .cells
+                .iter()
+                .min_by_key(|(_, (_, last))| *last)
+                .map(|(account, _)| *account)
+        {
+            accounts.cells.remove(&oldest);
+        }
+        let cell = Arc::new(Cell::default());
+        accounts.cells.insert(account, (Arc::clone(&cell), look));
+        cell
+    }
+
+    /// How long what was issued last is still good, of all accounts.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let accounts = self.accounts.lock();
+        let ends = accounts.cells.values().filter_map(|(cell, _)| Some(cell.good()?.ends_at));
+        ends.max().map(|end| end.saturating_sub(uptime()))
+    }
+
+    /// How many accounts, or everybody as one, have something that is good.
+    pub(crate) fn good_count(&self) -> usize {
+        let accounts = self.accounts.lock();
+        accounts.cells.values().filter(|(cell, _)| cell.good().is_some()).count()
+    }
+
+    /// Whether it may be called now.
+    pub(crate) fn may_call(&self) -> bool {
+        uptime() >= self.health.lock().not_before
+    }
+
+    /// Failures in a row, and why the last call failed.
+    pub(crate) fn failures(&self) -> (u32, Arc<str>) {
+        let health = self.health.lock();
+        (health.failures, Arc::clone(&health.cause))
+    }
+
+    pub(crate) fn ahead_ms(&self) -> i64 {
+        self.ahead_ms.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_ahead_ms(&self, ahead_ms: i64) {
+        self.ahead_ms.store(ahead_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_success(&self) {
+        let was_failing = std::mem::take(&mut *self.health.lock()).failures > 0;
+        if was_failing {
+            log::info!("{self} gets tokens again");
+        }
+    }
+
+    /// Notes a failure; the next call comes after a pause.
+    pub(crate) fn note_failure(&self, failure: &FetchFailure) {
+        let mut health = self.health.lock();
+        let doubled = PAUSE_MIN.saturating_mul(1 << health.failures.min(10));
+        let pause = doubled.min(PAUSE_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
+        let asked = failure.pause.unwrap_or_default().min(ASKED_PAUSE_MAX);
+        let pause = pause.max(asked);
+        health.failures = health.failures.saturating_add(1);
+        health.not_before = uptime().saturating_add(pause);
+        health.cause = failure.cause.as_str().into();
+        let seconds = pause.as_secs_f64();
+        log::warn!("{self} got no token, and asks again in {seconds:.1} s: {}", failure.cause);
+    }
+}
+
+/// For the log: the credential of the upstream.
+impl fmt::Display for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Auth { upstream, credential, .. } = &*self.auth;
+        match credential.as_str() {
+            "" => write!(f, "the credential of {upstream}"),
+            name => write!(f, "the credential of {upstream}/{name}"),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What an upstream is shown instead of a key.
+
+use std::sync::Arc;
+
+use tollgate_money::clock::UnixMs;
+use tollgate_money::secret::Secret;
+
+use crate::cell::Cell;
+use crate::issued::{Issued, Proof, SignedHeaders, UnsignedRequest};
+
+/// The right to ask an upstream, for one try.
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub(crate) issued: Arc<Issued>,
+    /// Where it is kept; `None` where requests are signed with what the operator has configured.
+    pub(crate) cell: Option<Arc<Cell>>,
+}
+
+impl Token {
+    /// The headers with which this very request is sent, now.
+    #[must_use]
+    pub fn headers(&self, request: &UnsignedRequest<'_>) -> SignedHeaders {
+        match &self.issued.proof {
+            Proof::Bearer(value) => {
+                SignedHeaders { authorization: value.expose().to_owned(), more: Vec::new() }
+            }
+            Proof::Signer(signer) => signer.sign(request, UnixMs::now()),
+        }
+    }
+
+    /// What of it nobody may read: an upstream may repeat it.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let secrets = match &self.issued.proof {
+            Proof::Bearer(value) => [value.expose().strip_prefix("Bearer "), None],
+            Proof::Signer(signer) => [
+                Some(signer.keys.secret_access_key.expose()),
+                signer.keys.session_token.as_ref().map(Secret::expose),
+            ],
+        };
+        secrets.into_iter().flatten()
+    }
+
+    /// Gives it up, as the upstream has refused it, unless the one before it was given up within the last
+    /// minute. Says whether asking once more is worth it, with another one.
+    pub fn give_up(&self) -> bool {
+        self.cell.as_ref().is_some_and(|cell| cell.give_up(&self.issued))
+    }
+}

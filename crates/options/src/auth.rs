@@ -1,0 +1,139 @@
+//! How the process signs in to upstreams that take no key of long standing in a header: what operators
+//! say about it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tollgate_money::secret::Secret;
+use url::Url;
+
+/// One way to sign in to an upstream: what `auth` says in `routes.yaml`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// The name of the upstream that it is for.
+    pub upstream: String,
+    /// The name of the credential; empty for the only one.
+    pub credential: String,
+    /// Who is asked, as whom.
+    pub kind: AuthKind,
+    id: u64,
+}
+
+/// Who is asked for what is shown to an upstream.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AuthKind {
+    /// Microsoft Entra, for a client with a secret.
+    Entra(EntraAuth),
+    /// Google, for a service account.
+    Google(GoogleAuth),
+    /// Nobody, or AWS's security token service: requests are signed.
+    Aws(Box<AwsAuth>),
+}
+
+/// A client of Microsoft Entra's that signs in with a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EntraAuth {
+    /// Where tokens are issued.
+    pub token_url: Url,
+    /// The id of the application.
+    pub client_id: String,
+    /// The value of one of the application's secrets.
+    pub client_secret: Secret,
+    /// What the token is for.
+    pub scope: String,
+}
+
+/// A service account of Google's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GoogleAuth {
+    /// Where tokens are issued.
+    pub token_url: Url,
+    /// The account, as an e-mail address.
+    pub client_email: String,
+    /// Which of its keys signs.
+    pub private_key_id: Option<String>,
+    /// The key, as PEM.
+    pub private_key: Secret,
+    /// What the token is for.
+    pub scope: String,
+}
+
+/// A key of AWS's, with which requests are signed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AwsAuth {
+    /// The key and its secret part.
+    pub keys: AwsKeys,
+    /// The region that requests are signed for.
+    pub region: String,
+    /// The service that requests are signed for.
+    pub service: String,
+    /// The role that is assumed with the key before anything is asked.
+    pub assume_role: Option<AssumeRole>,
+}
+
+/// What requests to AWS are signed with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AwsKeys {
+    /// The id of the key, which is sent with every request.
+    pub access_key_id: Secret,
+    /// The key, which is not.
+    pub secret_access_key: Secret,
+    /// What is sent beside the id of a key that is temporary.
+    pub session_token: Option<Secret>,
+}
+
+/// A role of AWS's that is assumed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AssumeRole {
+    /// The role that is assumed, by its ARN.
+    pub role_arn: String,
+    /// What the role's trust policy asks of a stranger.
+    pub external_id: Option<Secret>,
+    /// How the session is called in AWS's logs.
+    pub session_name: String,
+    /// The key of the session tag that has the customer's account for its value. With one, each account
+    /// has a session of its own.
+    pub account_tag: Option<String>,
+    /// Where roles are assumed.
+    pub sts_url: Url,
+}
+
+impl Auth {
+    /// The way to sign in to `upstream` that its credential of this name is.
+    #[must_use]
+    pub fn new(upstream: &str, credential: &str, kind: AuthKind) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (upstream, credential, &kind).hash(&mut hasher);
+        let id = hasher.finish();
+        Self { upstream: upstream.to_owned(), credential: credential.to_owned(), kind, id }
+    }
+
+    /// A number that differs where anything of it does: after a reload it tells whether what was issued
+    /// is still good.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether somebody is asked for what is shown; else requests are signed with what is configured.
+    #[must_use]
+    pub fn is_issued(&self) -> bool {
+        match &self.kind {
+            AuthKind::Entra(_) | AuthKind::Google(_) => true,
+            AuthKind::Aws(aws) => aws.assume_role.is_some(),
+        }
+    }
+
+    /// What it was configured with and nobody may read.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let secrets = match &self.kind {
+            AuthKind::Entra(entra) => [Some(&entra.client_secret), None, None, None],
+            AuthKind::Google(google) => [Some(&google.private_key), None, None, None],
+            AuthKind::Aws(aws) => {
+                let AwsKeys { access_key_id, secret_access_key, session_token } = &aws.keys;
+                let external = aws.assume_role.as_ref().and_then(|role| role.external_id.as_ref());
+                [Some(access_key_id), Some(secret_access_key), session_token.as_ref(), external]
+            }
+        };
+        secrets.into_iter().flatten().map(Secret::expose)
+    }
+}

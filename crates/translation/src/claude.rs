@@ -1,0 +1,142 @@
+//! What Anthropic's models are told in the same words, whichever API they are reached by: how much to
+//! think, which tool to call, and how to choose words.
+
+use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
+use crate::json::Members;
+use crate::kit;
+use crate::part::{Effort, PromptPart, Sampling, Thinking, ToolChoice};
+use crate::turns::Conversation;
+
+/// The least that a model can be told to think, in tokens.
+const BUDGET_MIN: u64 = 1024;
+/// The least `top_p` with which a model thinks.
+const THINKING_TOP_P_MIN: f64 = 0.95;
+
+/// How the model is told to think, if it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Thinks {
+    /// As much as it likes, or what the word stands for.
+    Adaptive(Option<Effort>),
+    /// At most so many tokens.
+    Budget(u64),
+    /// Not at all.
+    Off,
+}
+
+/// How the model is told to think by what was asked for, as far as its protocol and the conversation
+/// allow it.
+///
+/// # Errors
+/// What is asked for and cannot be, where nothing may be dropped.
+pub(crate) fn thinking(
+    parts: &[PromptPart<'_>],
+    output_max: u64,
+    target: &TranslationTarget,
+    losses: &mut Losses,
+    conversation: &Conversation<'_>,
+) -> Result<Option<Thinks>, Untranslatable> {
+    let asked = parts.iter().rev().find_map(|part| match part {
+        PromptPart::Thinking(thinking) => Some(*thinking),
+        _ => None,
+    });
+    let wanted = match (asked, target.thinking) {
+        (None, _) => return Ok(None),
+        (Some(Thinking::Off), ThinkingStyle::None) => return Ok(None),
+        (Some(Thinking::Off), _) => return Ok(Some(Thinks::Off)),
+        (Some(_), ThinkingStyle::None) => {
+            losses.drop_hint(target.mode, "reasoning_effort")?;
+            return Ok(None);
+        }
+        (Some(Thinking::Adaptive), ThinkingStyle::Effort) => Thinks::Adaptive(None),
+        (Some(Thinking::Effort(effort)), ThinkingStyle::Effort) => Thinks::Adaptive(Some(effort)),
+        (Some(Thinking::Budget(tokens)), ThinkingStyle::Effort) => {
+            Thinks::Adaptive(Some(kit::effort_of(tokens)))
+        }
+        (Some(Thinking::Adaptive), ThinkingStyle::Budget) => {
+            Thinks::Budget(kit::budget_of(Effort::Medium))
+        }
+        (Some(Thinking::Effort(effort)), ThinkingStyle::Budget) => {
+            Thinks::Budget(kit::budget_of(effort))
+        }
+        (Some(Thinking::Budget(tokens)), ThinkingStyle::Budget) => Thinks::Budget(tokens),
+    };
+    let is_forced = parts
+        .iter()
+        .any(|part| matches!(part, PromptPart::ToolChoice(ToolChoice::Any | ToolChoice::Named(_))));
+    let wanted = match wanted {
+        Thinks::Budget(tokens) => Thinks::Budget(tokens.min(output_max.saturating_sub(1))),
+        other => other,
+    };
+    let is_refused = match wanted {
+        Thinks::Budget(tokens) => tokens < BUDGET_MIN || conversation.has_unsealed_calls(),
+        _ => false,
+    };
+    if is_forced || is_refused {
+        losses.drop_hint(target.mode, "reasoning_effort")?;
+        return Ok(None);
+    }
+    Ok(Some(wanted))
+}
+
+impl Thinks {
+    /// Writes the object `thinking`.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        let mut object = Members::object(out);
+        match self {
+            Self::Adaptive(_) => object.text(out, "type", "adaptive"),
+            Self::Budget(tokens) => {
+                object.text(out, "type", "enabled");
+                object.integer(out, "budget_tokens", tokens);
+            }
+            Self::Off => object.text(out, "type", "disabled"),
+        }
+        object.end(out);
+    }
+
+    /// The word of `output_config.effort`, where one is to be said.
+    pub(crate) fn effort(self) -> Option<&'static str> {
+        let Self::Adaptive(Some(effort)) = self else { return None };
+        Some(match effort {
+            Effort::Minimal | Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High | Effort::ExtraHigh => "high",
+            Effort::Max => "max",
+        })
+    }
+
+    /// Whether anything is thought.
+    pub(crate) fn is_on(self) -> bool {
+        !matches!(self, Self::Off)
+    }
+}
+
+/// Whether a model takes the setting beside what else it is told.
+pub(crate) fn takes(sampling: Sampling, thinks: bool, has_temperature: bool) -> bool {
+    match sampling {
+        Sampling::Temperature(number) => {
+            number <= 1.0 && (!thinks || (number - 1.0).abs() < f64::EPSILON)
+        }
+        // The newest models take one of the two.
+        Sampling::TopP(number) => !has_temperature && (!thinks || number >= THINKING_TOP_P_MIN),
+        Sampling::TopK(_) => !thinks,
+        _ => false,
+    }
+}
+
+/// Writes the object `tool_choice`.
+pub(crate) fn tool_choice(choice: &ToolChoice<'_>, is_single: bool, out: &mut Vec<u8>) {
+    let mut object = Members::object(out);
+    match choice {
+        ToolChoice::Auto => object.text(out, "type", "auto"),
+        ToolChoice::None => object.text(out, "type", "none"),
+        ToolChoice::Any => object.text(out, "type", "any"),
+        ToolChoice::Named(name) => {
+            object.text(out, "type", "tool");
+            object.text(out, "name", name);
+        }
+    }
+    if is_single && *choice != ToolChoice::None {
+        object.boolean(out, "disable_parallel_tool_use", true);
+    }
+    object.end(out);
+}

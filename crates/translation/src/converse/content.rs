@@ -1,0 +1,308 @@
+//! What is said in a turn, as content of the Converse API.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::dialect::Untranslatable;
+use crate::json::Members;
+use crate::kit;
+use crate::part::{
+    Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, ToolCall, ToolResult,
+};
+use crate::seal::{self, Maker};
+use crate::turns::{self, Block};
+
+/// The longest id of a call, in letters.
+const CALL_ID_CHARS_MAX: usize = 64;
+/// The longest name of a document, in letters, with room for the number that tells two of one name
+/// apart: the API takes 200.
+const DOCUMENT_NAME_CHARS_MAX: usize = 180;
+/// The name of a document that has none.
+const DOCUMENT_NAME: &str = "document";
+
+/// The token of a thought that a model behind this API sealed.
+pub(super) fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<OwnSeal<'s>> {
+    let seal = one.seal.as_deref()?;
+    let signature = seal::open(Maker::Converse, seal).map(OwnSeal::Signature);
+    signature.or_else(|| seal::open(Maker::ConverseRedacted, seal).map(OwnSeal::Redacted))
+}
+
+/// A token, by the field in which it stands.
+pub(super) enum OwnSeal<'s> {
+    /// Beside the text of the thought.
+    Signature(&'s str),
+    /// In the place of the thought.
+    Redacted(&'s str),
+}
+
+/// Writes contents, and remembers the names of documents: a request has each of them once.
+#[derive(Default)]
+pub(super) struct ContentWriter {
+    /// The names that were written, without the numbers that tell two apart.
+    documents: Vec<String>,
+}
+
+impl ContentWriter {
+    /// Writes what a block of a turn says, and the mark for the cache behind it.
+    ///
+    /// # Errors
+    /// What the API has no words for.
+    pub(super) fn block(
+        &mut self,
+        block: &Block<'_>,
+        mark: Option<Cache>,
+        list: &mut Members,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Untranslatable> {
+        let cache = match block {
+            Block::Instruction(one) => {
+                text(&one.text, list, out);
+                one.cache
+            }
+            Block::Part(PromptPart::Reasoning(one)) => {
+                reasoning(one, list, out);
+                None
+            }
+            Block::Part(PromptPart::ToolCall(call)) => {
+                list.next(out);
+                tool_use(call, out)?;
+                call.cache
+            }
+            Block::Part(PromptPart::ToolResult(result)) => {
+                list.next(out);
+                self.tool_result(result, out)?;
+                // There are no marks inside of a result.
+                result.cache.or_else(|| result.content.iter().find_map(cache_of))
+            }
+            Block::Part(PromptPart::Content(one)) => {
+                self.content(one, list, out)?;
+                cache_of(one)
+            }
+            Block::Part(_) => None,
+        };
+        cache_point(cache.or(mark), list, out);
+        Ok(())
+    }
+
+    fn tool_result(
+        &mut self,
+        result: &ToolResult<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Untranslatable> {
+        let mut object = Members::object(out);
+        object.key(out, "toolResult");
+        let mut inner = Members::object(out);
+        inner.text(out, "toolUseId", &call_id(&result.id)?);
+        inner.key(out, "content");
+        let mut list = Members::array(out);
+        for one in &result.content {
+            self.content(one, &mut list, out)?;
+        }
+        list.end(out);
+        if result.is_error {
+            inner.text(out, "status", "error");
+        }
+        inner.end(out);
+        object.end(out);
+        Ok(())
+    }
+
+    fn content(
+        &mut self,
+        content: &ContentPart<'_>,
+        list: &mut Members,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Untranslatable> {
+        match content {
+            ContentPart::Text(one) => text(&one.text, list, out),
+            ContentPart::Refusal(one) => text(one, list, out),
+            ContentPart::Image(media) => {
+                let Source::Inline { media_type, data } = &media.source else {
+                    return Err(Untranslatable::uncarried("messages.content: an image by URL"));
+                };
+                let format = image_format(media_type)?;
+                list.next(out);
+                media_block("image", format, None, data, out);
+            }
+            ContentPart::File(media) => {
+                let (format, data) = document(media)?;
+                let name = self.document_name(media.name.as_deref().unwrap_or(DOCUMENT_NAME));
+                list.next(out);
+                media_block("document", format, Some(&name), &data, out);
+            }
+            ContentPart::Audio(_) => {
+                return Err(Untranslatable::uncarried("messages.content: audio"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The name in letters that the API takes. Of two documents of one name the second gets a number,
+    /// which it has in every later request of the conversation too.
+    fn document_name(&mut self, name: &str) -> String {
+        let mut written = String::with_capacity(name.len());
+        for letter in name.chars() {
+            let letter = match letter {
+                letter if letter.is_ascii_alphanumeric() || "-()[]".contains(letter) => letter,
+                letter if letter.is_whitespace() => ' ',
+                _ => '-',
+            };
+            if letter != ' ' || !written.ends_with(' ') {
+                written.push(letter);
+            }
+        }
+        let mut written: String = written.trim().chars().take(DOCUMENT_NAME_CHARS_MAX).collect();
+        if written.is_empty() {
+            DOCUMENT_NAME.clone_into(&mut written);
+        }
+        let earlier = self.documents.iter().filter(|known| **known == written).count();
+        self.documents.push(written.clone());
+        if earlier == 0 { written } else { format!("{} [{}]", written.trim_end(), earlier + 1) }
+    }
+}
+
+/// Writes up to where the prompt is cached.
+pub(super) fn cache_point(cache: Option<Cache>, list: &mut Members, out: &mut Vec<u8>) {
+    let Some(cache) = cache else { return };
+    list.next(out);
+    out.extend_from_slice(match cache {
+        Cache::Short => br#"{"cachePoint":{"type":"default"}}"#,
+        Cache::Long => br#"{"cachePoint":{"type":"default","ttl":"1h"}}"#,
+    });
+}
+
+/// Writes a text, unless it is empty: the API refuses such, and they say nothing.
+pub(super) fn text(text: &str, list: &mut Members, out: &mut Vec<u8>) {
+    if text.is_empty() {
+        return;
+    }
+    list.next(out);
+    let mut object = Members::object(out);
+    object.text(out, "text", text);
+    object.end(out);
+}
+
+fn cache_of(content: &ContentPart<'_>) -> Option<Cache> {
+    match content {
+        ContentPart::Text(text) => text.cache,
+        ContentPart::Image(media) | ContentPart::File(media) | ContentPart::Audio(media) => {
+            media.cache
+        }
+        ContentPart::Refusal(_) => None,
+    }
+}
+
+fn reasoning(one: &Reasoning<'_>, list: &mut Members, out: &mut Vec<u8>) {
+    let Some(own) = own_seal(one) else { return };
+    list.next(out);
+    let mut object = Members::object(out);
+    object.key(out, "reasoningContent");
+    let mut inner = Members::object(out);
+    match own {
+        OwnSeal::Signature(signature) => {
+            inner.key(out, "reasoningText");
+            let mut text = Members::object(out);
+            text.text(out, "text", &one.text);
+            text.text(out, "signature", signature);
+            text.end(out);
+        }
+        OwnSeal::Redacted(data) => inner.text(out, "redactedContent", data),
+    }
+    inner.end(out);
+    object.end(out);
+}
+
+fn tool_use(call: &ToolCall<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+    let mut object = Members::object(out);
+    object.key(out, "toolUse");
+    let mut inner = Members::object(out);
+    inner.text(out, "toolUseId", &call_id(&call.id)?);
+    inner.text(out, "name", &call.name);
+    inner.raw(out, "input", &kit::object_input(call)?);
+    inner.end(out);
+    object.end(out);
+    Ok(())
+}
+
+fn call_id(id: &str) -> Result<Cow<'_, str>, Untranslatable> {
+    let id = turns::id(id);
+    if id.len() > CALL_ID_CHARS_MAX {
+        return Err(Untranslatable::malformed("tool_call_id", "64 letters at most for this model"));
+    }
+    Ok(id)
+}
+
+/// A picture or a document, whose words need no escapes but for the data of whoever asks.
+fn media_block(kind: &str, format: &str, name: Option<&str>, data: &str, out: &mut Vec<u8>) {
+    let mut object = Members::object(out);
+    object.key(out, kind);
+    let mut inner = Members::object(out);
+    inner.text(out, "format", format);
+    if let Some(name) = name {
+        inner.text(out, "name", name);
+    }
+    inner.key(out, "source");
+    let mut source = Members::object(out);
+    source.text(out, "bytes", data);
+    source.end(out);
+    inner.end(out);
+    object.end(out);
+}
+
+fn image_format(media_type: &str) -> Result<&'static str, Untranslatable> {
+    Ok(match media_type {
+        "image/png" => "png",
+        "image/jpeg" | "image/jpg" => "jpeg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        _ => return Err(Untranslatable::uncarried("messages.content: an image of this type")),
+    })
+}
+
+/// The format of a document, and its bytes in base64.
+fn document<'m>(media: &'m MediaPart<'_>) -> Result<(&'static str, Cow<'m, str>), Untranslatable> {
+    match &media.source {
+        Source::Url(_) => Err(Untranslatable::uncarried("messages.content: a document by URL")),
+        Source::Plain(text) => Ok(("txt", STANDARD.encode(text.as_bytes()).into())),
+        Source::Inline { media_type, data } => {
+            let format = match &**media_type {
+                "application/pdf" => "pdf",
+                "text/plain" => "txt",
+                "text/markdown" => "md",
+                "text/html" => "html",
+                "text/csv" => "csv",
+                "application/msword" => "doc",
+                "application/vnd.ms-excel" => "xls",
+                "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
+                "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+                _ => {
+                    let field = "messages.content: a document of this type";
+                    return Err(Untranslatable::uncarried(field));
+                }
+            };
+            Ok((format, Cow::Borrowed(data)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_have_names_that_the_api_takes_and_each_its_own() {
+        let mut writer = ContentWriter::default();
+        for (name, written) in [
+            ("Report (final) [2].pdf", "Report (final) [2]-pdf"),
+            ("a \t b/c\u{e9}.txt", "a b-c--txt"),
+            ("  ", "document"),
+            ("Report (final) [2].pdf", "Report (final) [2]-pdf [2]"),
+            ("", "document [2]"),
+        ] {
+            assert_eq!(writer.document_name(name), written, "{name:?}");
+        }
+        assert_eq!(writer.document_name(&"x".repeat(500)).len(), DOCUMENT_NAME_CHARS_MAX);
+    }
+}

@@ -1,0 +1,104 @@
+//! Google's Gemini API: `generateContent` and `streamGenerateContent`.
+//!
+//! Fields have two names there, `systemInstruction` and `system_instruction`, and either is read. The
+//! model and whether the answer is streamed stand in the path, and not in the body. Seals travel as the
+//! `thoughtSignature` of a part: in base64, as SDKs decode it and encode it anew.
+
+mod answer;
+mod calls;
+mod read;
+mod schema;
+mod settings;
+mod stream;
+mod write;
+mod write_settings;
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{DecodePaddingMode, general_purpose};
+
+use crate::dialect::{
+    AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
+    Untranslatable, UpstreamDialect, WriteStream,
+};
+use crate::kit;
+use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
+use crate::seal::{self, Maker};
+
+/// What Gemini 3 takes in the place of a signature for a call that another model has made: without
+/// any it refuses the call (Gemini API docs, "Thought signatures").
+const FOREIGN_CALL_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// Reads base64 with padding or without it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The dialect of Google's Gemini API.
+#[derive(Debug)]
+pub struct Gemini;
+
+impl UpstreamDialect for Gemini {
+    fn write_request(
+        &self,
+        parts: &[PromptPart<'_>],
+        target: &TranslationTarget,
+        losses: &mut Losses,
+    ) -> Result<Vec<u8>, Untranslatable> {
+        write::request(parts, target, losses)
+    }
+
+    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {
+        answer::read(body)
+    }
+
+    fn stream_reader(&self) -> Box<dyn ReadStream> {
+        Box::new(stream::ContentReader::default())
+    }
+
+    fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
+        kit::failure(status, body)
+    }
+}
+
+impl Dialect for Gemini {
+    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
+        read::request(body)
+    }
+
+    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+        answer::write(answer, frame)
+    }
+
+    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
+        Box::new(stream::ContentWriter::new(frame))
+    }
+}
+
+/// The seal that a customer sends back as a signature: one of another maker that travelled in base64,
+/// or Gemini's own. `None` for the word that stands for none.
+fn seal_of_signature(signature: &str) -> Option<Cow<'static, str>> {
+    if signature.is_empty() || signature == FOREIGN_CALL_SIGNATURE {
+        return None;
+    }
+    // Python's SDK encodes with the alphabet for URLs what it has decoded with the other one.
+    let standard = signature.replace('-', "+").replace('_', "/");
+    let travelled = BASE64.decode(standard).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let seal = travelled.filter(|text| seal::is_wrapped(text));
+    Some(seal.unwrap_or_else(|| seal::wrap(Maker::Gemini, signature)).into())
+}
+
+/// A seal as a customer's signature. Empty where Gemini has thought without signing it.
+fn signature_of_seal(seal: &str) -> Cow<'_, str> {
+    match seal::open(Maker::Gemini, seal) {
+        Some(own) => own.into(),
+        None => general_purpose::STANDARD.encode(seal).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,477 @@
+//! A whole answer: from an upstream, and for a customer.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::at;
+use crate::dialect::{AnswerFrame, Malformed};
+use crate::gemini::signature_of_seal;
+use crate::json::{self, Borrowed, Members};
+use crate::kit;
+use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
+use crate::seal::{self, Maker};
+
+/// An answer, or a chunk of one.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireContentAnswer<'a> {
+    #[serde(borrow, default)]
+    response_id: Option<Borrowed<'a>>,
+    #[serde(borrow, default)]
+    candidates: Option<Vec<WireCandidate<'a>>>,
+    #[serde(borrow, default)]
+    prompt_feedback: Option<WireFeedback<'a>>,
+    #[serde(default)]
+    usage_metadata: Option<WireThoughts>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCandidate<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    content: Option<WireContent<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Borrowed<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WireContent<'a> {
+    #[serde(borrow, default)]
+    parts: Option<Vec<WirePart<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireFeedback<'a> {
+    #[serde(borrow, default)]
+    block_reason: Option<Borrowed<'a>>,
+}
+
+/// Of the usage nothing is read but how much was thought: the rest is whoever's who meters it.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireThoughts {
+    #[serde(default)]
+    thoughts_token_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WirePart<'a> {
+    #[serde(borrow, default)]
+    text: Option<Borrowed<'a>>,
+    #[serde(default)]
+    thought: Option<bool>,
+    #[serde(borrow, default)]
+    thought_signature: Option<Borrowed<'a>>,
+    #[serde(borrow, default)]
+    function_call: Option<WireFunctionCall<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WireFunctionCall<'a> {
+    #[serde(borrow, default)]
+    id: Option<Borrowed<'a>>,
+    #[serde(borrow, default)]
+    name: Borrowed<'a>,
+    #[serde(borrow, default)]
+    args: Option<&'a RawValue>,
+}
+
+/// Why a model stopped, by its `finishReason`.
+fn stop(reason: &str, has_calls: bool) -> Stop<'static> {
+    match reason {
+        "MAX_TOKENS" => Stop::Length,
+        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+        | "IMAGE_SAFETY" => Stop::Refused,
+        _ if has_calls => Stop::Tools,
+        _ => Stop::Done,
+    }
+}
+
+/// What has come of an answer.
+#[derive(Default)]
+pub(super) struct ContentState {
+    /// The upstream's id of the answer, once there is one.
+    id: Option<String>,
+    /// Thoughts have come that no signature has ended.
+    is_thinking: bool,
+    calls: usize,
+    stop: Option<Stop<'static>>,
+    /// Tokens of thoughts, as they were told last.
+    reasoning: u64,
+    has_ended: bool,
+}
+
+impl ContentState {
+    /// Hands on what an answer, or a chunk of one, says.
+    ///
+    /// # Errors
+    /// It says what has no words in other dialects.
+    pub(super) fn take(
+        &mut self,
+        wire: WireContentAnswer<'_>,
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), Malformed> {
+        if self.has_ended {
+            return Ok(());
+        }
+        if self.id.is_none() {
+            let id = wire.response_id.unwrap_or_default().0;
+            self.id = Some(id.clone().into_owned());
+            out(AnswerPart::Begin { id, counts: Counts::default() });
+        }
+        if let Some(error) = wire.error.filter(|error| error.get() != "null") {
+            self.has_ended = true;
+            out(AnswerPart::Error(failure(error)));
+            return Ok(());
+        }
+        let thought = wire.usage_metadata.and_then(|usage| usage.thoughts_token_count);
+        self.reasoning = thought.unwrap_or(self.reasoning);
+        let blocked = wire.prompt_feedback.and_then(|feedback| feedback.block_reason);
+        if let Some(reason) = blocked.filter(|reason| !reason.0.is_empty()) {
+            out(AnswerPart::Refusal(format!("The prompt was blocked: {}.", reason.0).into()));
+            self.stop = Some(Stop::Refused);
+        }
+        for candidate in wire.candidates.into_iter().flatten() {
+            if candidate.index.unwrap_or(0) > 0 {
+                return Err(Malformed("a second candidate, which nobody asked for".to_owned()));
+            }
+            let parts = candidate.content.and_then(|content| content.parts);
+            for part in parts.into_iter().flatten() {
+                self.part(part, out)?;
+            }
+            let reason = candidate.finish_reason.filter(|reason| !reason.0.is_empty());
+            if let Some(reason) = reason {
+                self.stop = Some(stop(&reason.0, self.calls > 0));
+            }
+        }
+        Ok(())
+    }
+
+    fn part(
+        &mut self,
+        part: WirePart<'_>,
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), Malformed> {
+        let signature = part.thought_signature.filter(|one| !one.0.is_empty());
+        let seal = signature.map(|one| seal::wrap(Maker::Gemini, &one.0));
+        if let Some(call) = part.function_call {
+            self.end_thoughts(out);
+            return self.call(&call, seal, out);
+        }
+        let Some(text) = part.text else {
+            // A part can have nothing but a signature.
+            return match seal {
+                Some(seal) => {
+                    self.seal(seal, out);
+                    Ok(())
+                }
+                None => Err(Malformed("a part of a kind that nobody asked for".to_owned())),
+            };
+        };
+        if part.thought == Some(true) {
+            self.is_thinking = true;
+            if !text.0.is_empty() {
+                out(AnswerPart::Reasoning(text.0));
+            }
+        } else if !text.0.is_empty() {
+            self.end_thoughts(out);
+            out(AnswerPart::Text(text.0));
+        }
+        if let Some(seal) = seal {
+            self.seal(seal, out);
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        call: &WireFunctionCall<'_>,
+        seal: Option<String>,
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), Malformed> {
+        if call.name.0.is_empty() {
+            return Err(Malformed("a function call without a name".to_owned()));
+        }
+        let own = call.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty());
+        let id = match own {
+            Some(id) => id.into(),
+            None => kit::call_id(self.id.as_deref().unwrap_or_default(), self.calls).into(),
+        };
+        self.calls += 1;
+        let (name, seal) = (call.name.0.clone(), seal.map(Into::into));
+        out(AnswerPart::ToolCall { id, name, seal });
+        let input = call.args.filter(|args| args.get() != "null").map_or("{}", RawValue::get);
+        out(AnswerPart::Input(input.into()));
+        Ok(())
+    }
+
+    fn seal(&mut self, seal: String, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        self.is_thinking = false;
+        out(AnswerPart::Seal(seal.into()));
+    }
+
+    /// Ends thoughts that were not signed.
+    fn end_thoughts(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        if std::mem::take(&mut self.is_thinking) {
+            out(AnswerPart::Seal(seal::wrap(Maker::Gemini, "").into()));
+        }
+    }
+
+    /// The upstream has said all: hands on why, if it has said that.
+    pub(super) fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        if self.has_ended {
+            return;
+        }
+        let Some(stop) = self.stop.take() else { return };
+        self.has_ended = true;
+        self.end_thoughts(out);
+        out(AnswerPart::Stop(stop));
+        out(AnswerPart::End(Counts { reasoning: self.reasoning, ..Counts::default() }));
+    }
+}
+
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
+    let wire: WireContentAnswer<'_> = serde_json::from_slice(body)
+        .map_err(|error| Malformed(format!("no generated content: {error}")))?;
+    let mut state = ContentState::default();
+    let mut answer = Vec::new();
+    state.take(wire, &mut |piece| answer.push(kit::owned(piece)))?;
+    state.end(&mut |piece| answer.push(kit::owned(piece)));
+    match answer.last() {
+        Some(AnswerPart::End(_) | AnswerPart::Error(_)) => Ok(answer),
+        _ => Err(Malformed("generated content without an end".to_owned())),
+    }
+}
+
+/// What an error says that comes with a good status.
+fn failure(error: &RawValue) -> UpstreamFailure {
+    let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
+    let status = value["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+    kit::failure_of(status.filter(|code| *code >= 400).unwrap_or(500), &value)
+}
+
+/// The word for why the model stopped.
+fn finish_reason(stop: &Stop<'_>) -> &'static str {
+    match stop {
+        Stop::Done | Stop::Sequence(_) | Stop::Tools | Stop::Paused => "STOP",
+        Stop::Length => "MAX_TOKENS",
+        Stop::Refused => "SAFETY",
+    }
+}
+
+/// What was used, in Gemini's words: the prompt with what a cache has read, and thoughts beside the
+/// rest of the output. What was written to a cache has a field of its own here.
+fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let reasoning = counts.reasoning.min(counts.output);
+    let mut usage = Members::object(out);
+    usage.integer(out, "promptTokenCount", counts.input_total());
+    usage.integer(out, "candidatesTokenCount", counts.output - reasoning);
+    usage.integer(out, "totalTokenCount", counts.input_total().saturating_add(counts.output));
+    if counts.cache_read > 0 {
+        usage.integer(out, "cachedContentTokenCount", counts.cache_read);
+    }
+    let written = counts.cache_write.saturating_add(counts.cache_write_1h);
+    if written > 0 {
+        usage.integer(out, "cacheWriteTokenCount", written);
+    }
+    if reasoning > 0 {
+        usage.integer(out, "thoughtsTokenCount", reasoning);
+    }
+    usage.end(out);
+}
+
+/// A failure as Google's error document.
+pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut document = Members::object(&mut out);
+    document.key(&mut out, "error");
+    let mut error = Members::object(&mut out);
+    let (code, status) = match failure.kind {
+        FailureKind::Invalid | FailureKind::TooLong | FailureKind::Filtered => {
+            (400, "INVALID_ARGUMENT")
+        }
+        FailureKind::NotFound => (404, "NOT_FOUND"),
+        FailureKind::Busy => (429, "RESOURCE_EXHAUSTED"),
+        FailureKind::Denied | FailureKind::Upstream => (502, "UNAVAILABLE"),
+    };
+    error.integer(&mut out, "code", code);
+    error.text(&mut out, "message", &failure.message);
+    error.text(&mut out, "status", status);
+    error.end(&mut out);
+    document.end(&mut out);
+    out
+}
+
+/// Writes documents: whole answers, or chunks of one.
+pub(super) struct ContentFrame {
+    model: String,
+    id: String,
+}
+
+impl ContentFrame {
+    pub(super) fn new(frame: &AnswerFrame) -> Self {
+        Self { model: frame.model.clone(), id: kit::id("gen-", &frame.nonce) }
+    }
+
+    /// A document with these parts, which `write` writes; with an end, the last.
+    pub(super) fn write(
+        &self,
+        end: Option<(&Stop<'_>, &Counts)>,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        out.extend_from_slice(b"{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[");
+        write(out);
+        out.extend_from_slice(b"]}");
+        if let Some((stop, _)) = end {
+            out.extend_from_slice(b",\"finishReason\":");
+            json::push_string(out, finish_reason(stop));
+        }
+        out.extend_from_slice(b",\"index\":0}]");
+        if let Some((_, counts)) = end {
+            out.extend_from_slice(b",\"usageMetadata\":");
+            usage(counts, out);
+        }
+        out.extend_from_slice(b",\"modelVersion\":");
+        json::push_string(out, &self.model);
+        out.extend_from_slice(b",\"responseId\":");
+        json::push_string(out, &self.id);
+        out.push(b'}');
+    }
+}
+
+/// A text, or a thought with what seals it.
+pub(super) fn text(text: &str, is_thought: bool, seal: Option<&str>, out: &mut Vec<u8>) {
+    let mut part = Members::object(out);
+    part.text(out, "text", text);
+    if is_thought {
+        part.boolean(out, "thought", true);
+    }
+    signature(seal, &mut part, out);
+    part.end(out);
+}
+
+fn signature(seal: Option<&str>, part: &mut Members, out: &mut Vec<u8>) {
+    let signature = seal.map(signature_of_seal).filter(|signature| !signature.is_empty());
+    if let Some(signature) = signature {
+        part.text(out, "thoughtSignature", &signature);
+    }
+}
+
+/// A call of a tool, as far as it has come.
+pub(super) struct WrittenCall {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) input: String,
+    pub(super) seal: Option<String>,
+}
+
+impl WrittenCall {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let mut part = Members::object(out);
+        part.key(out, "functionCall");
+        let mut call = Members::object(out);
+        call.text(out, "id", &self.id);
+        call.text(out, "name", &self.name);
+        call.key(out, "args");
+        match self.input.trim() {
+            "" => out.extend_from_slice(b"{}"),
+            input if at::is_object(input) => out.extend_from_slice(self.input.as_bytes()),
+            // A model that was cut off, or wrote no object: nothing of it is lost.
+            _ => out.extend_from_slice(kit::wrap_free(&self.input).as_bytes()),
+        }
+        call.end(out);
+        signature(self.seal.as_deref(), &mut part, out);
+        part.end(out);
+    }
+}
+
+/// What an answer says, gathered before it is written.
+#[derive(Default)]
+struct WrittenAnswer {
+    parts: Vec<WrittenPart>,
+    /// Whether more of what is said begins a part of its own.
+    is_closed: bool,
+}
+
+enum WrittenPart {
+    Text(String),
+    Thought { text: String, seal: Option<String> },
+    Call(WrittenCall),
+}
+
+impl WrittenAnswer {
+    fn take(&mut self, piece: &AnswerPart<'_>) {
+        let is_closed = std::mem::take(&mut self.is_closed);
+        let last = self.parts.last_mut().filter(|_| !is_closed);
+        match (piece, last) {
+            (AnswerPart::Text(more) | AnswerPart::Refusal(more), Some(WrittenPart::Text(text))) => {
+                text.push_str(more);
+            }
+            (AnswerPart::Text(more) | AnswerPart::Refusal(more), _) => {
+                self.parts.push(WrittenPart::Text(more.clone().into_owned()));
+            }
+            (AnswerPart::Reasoning(more), Some(WrittenPart::Thought { text, .. })) => {
+                text.push_str(more);
+            }
+            (AnswerPart::Reasoning(more), _) => {
+                let text = more.clone().into_owned();
+                self.parts.push(WrittenPart::Thought { text, seal: None });
+            }
+            (AnswerPart::Seal(token), Some(WrittenPart::Thought { seal, .. })) => {
+                *seal = Some(token.clone().into_owned());
+                self.is_closed = true;
+            }
+            (AnswerPart::Seal(token), _) => {
+                let seal = Some(token.clone().into_owned());
+                self.parts.push(WrittenPart::Thought { text: String::new(), seal });
+                self.is_closed = true;
+            }
+            (AnswerPart::ToolCall { id, name, seal }, _) => {
+                self.parts.push(WrittenPart::Call(WrittenCall {
+                    id: id.clone().into_owned(),
+                    name: name.clone().into_owned(),
+                    input: String::new(),
+                    seal: seal.as_deref().map(str::to_owned),
+                }));
+            }
+            (AnswerPart::Input(more), Some(WrittenPart::Call(call))) => call.input.push_str(more),
+            _ => self.is_closed = is_closed,
+        }
+    }
+}
+
+pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
+    if let Some(AnswerPart::Error(failure)) = answer.last() {
+        return error(failure);
+    }
+    let mut gathered = WrittenAnswer::default();
+    let (mut stop, mut counts) = (&Stop::Done, Counts::default());
+    for piece in answer {
+        match piece {
+            AnswerPart::Stop(reason) => stop = reason,
+            AnswerPart::End(known) => counts = *known,
+            piece => gathered.take(piece),
+        }
+    }
+    let mut out = Vec::with_capacity(1024);
+    ContentFrame::new(frame).write(Some((stop, &counts)), &mut out, |out| {
+        for (place, part) in gathered.parts.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            match part {
+                WrittenPart::Text(said) => text(said, false, None, out),
+                WrittenPart::Thought { text: said, seal } => text(said, true, seal.as_deref(), out),
+                WrittenPart::Call(call) => call.write(out),
+            }
+        }
+    });
+    out
+}

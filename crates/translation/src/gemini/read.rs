@@ -1,0 +1,398 @@
+//! What a customer's request for content asks for, as parts.
+
+use std::borrow::Cow;
+
+use crate::at::{FieldPath, Members, Raw, document, is_given};
+use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
+use crate::gemini::{calls, seal_of_signature, settings};
+use crate::part::{
+    ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
+};
+
+pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
+    let root = FieldPath::ROOT;
+    let mut parts = Vec::new();
+    // Instructions stand before the first turn, wherever the field stands.
+    let mut conversation = Conversation::default();
+    let mut config = None;
+    for (key, value) in members(&root, document(body)?)? {
+        let at = root.key(&key);
+        if !is_given(value) {
+            continue;
+        }
+        match &*key {
+            "contents" => conversation.contents(&at, value)?,
+            "systemInstruction" => instructions(&at, value, &mut parts)?,
+            "tools" => settings::tools(&at, value, &mut parts)?,
+            "toolConfig" => config = Some(value),
+            "generationConfig" => settings::generation(&at, value, &mut parts)?,
+            "safetySettings" => parts.push(PromptPart::Hint("safetySettings")),
+            "labels" => parts.push(PromptPart::Hint("labels")),
+            _ => return Err(at.uncarried()),
+        }
+    }
+    if let Some(config) = config {
+        settings::tool_config(&root.key("toolConfig"), config, &mut parts)?;
+    }
+    let Conversation { mut said, results } = conversation;
+    calls::match_results(&mut said, results)?;
+    parts.extend(joined(said));
+    let frame = AnswerFrame { shows_usage: true, ..AnswerFrame::default() };
+    Ok(TranslatableRequest { parts, frame })
+}
+
+/// The members of an object by their names in camel case: Google reads a field by either of two names.
+pub(super) fn members<'a>(
+    at: &FieldPath<'_>,
+    value: Raw<'a>,
+) -> Result<Members<'a>, Untranslatable> {
+    let mut members = at.object(value)?;
+    for (key, _) in &mut members {
+        if key.contains('_') {
+            *key = Cow::Owned(camel(key));
+        }
+    }
+    for (place, (key, _)) in members.iter().enumerate() {
+        // Of two spellings nobody knows which one counts.
+        if members.iter().take(place).any(|(earlier, _)| earlier == key) {
+            return Err(at.key(key).malformed("there once"));
+        }
+    }
+    Ok(members)
+}
+
+/// A name such as `system_instruction` as `systemInstruction`.
+fn camel(key: &str) -> String {
+    let mut name = String::with_capacity(key.len());
+    let mut is_first = false;
+    for letter in key.chars() {
+        match letter {
+            '_' => is_first = true,
+            letter if std::mem::take(&mut is_first) => name.push(letter.to_ascii_uppercase()),
+            letter => name.push(letter),
+        }
+    }
+    name
+}
+
+/// The elements of an array; a single object stands for an array of one, as Google reads it.
+fn list<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Vec<Raw<'a>>, Untranslatable> {
+    if value.get().starts_with('{') { Ok(vec![value]) } else { at.list(value) }
+}
+
+fn instructions<'a>(
+    at: &FieldPath<'_>,
+    value: Raw<'a>,
+    parts: &mut Vec<PromptPart<'a>>,
+) -> Result<(), Untranslatable> {
+    let mut found = None;
+    for (key, value) in members(at, value)? {
+        match &*key {
+            // Google does not look at it.
+            "role" => {}
+            "parts" => found = Some(value),
+            _ => return Err(at.key(&key).uncarried()),
+        }
+    }
+    let at_parts = at.key("parts");
+    let all = list(&at_parts, at.needed("parts", found)?)?;
+    for (place, value) in all.into_iter().enumerate() {
+        let at = at_parts.index(place);
+        let mut said = None;
+        for (key, value) in members(&at, value)? {
+            match &*key {
+                "text" => said = Some(at.key("text").text(value)?),
+                _ => return Err(at.key(&key).uncarried()),
+            }
+        }
+        let text = at.needed("text", said)?;
+        parts.push(PromptPart::Instruction(Text { text, cache: None }));
+    }
+    Ok(())
+}
+
+/// What is said, as it is read.
+#[derive(Default)]
+struct Conversation<'a> {
+    said: Vec<PromptPart<'a>>,
+    /// What each result among them says of its call, in order.
+    results: Vec<calls::NamedResult<'a>>,
+}
+
+/// The fields of a part. One of them says what it is; thoughts and signatures stand beside it.
+#[derive(Default)]
+struct ReadPart<'a> {
+    text: Option<Cow<'a, str>>,
+    media: Option<ContentPart<'a>>,
+    call: Option<ToolCall<'a>>,
+    result: Option<(ToolResult<'a>, Cow<'a, str>)>,
+    is_thought: bool,
+    signature: Option<Cow<'a, str>>,
+}
+
+impl<'a> Conversation<'a> {
+    fn contents(&mut self, at: &FieldPath<'_>, value: Raw<'a>) -> Result<(), Untranslatable> {
+        for (place, value) in list(at, value)?.into_iter().enumerate() {
+            let at = at.index(place);
+            let (mut speaker, mut parts) = (Speaker::User, None);
+            for (key, value) in members(&at, value)? {
+                let at = at.key(&key);
+                match &*key {
+                    _ if !is_given(value) => {}
+                    "role" => {
+                        speaker = match &*at.text(value)? {
+                            "user" | "function" => Speaker::User,
+                            "model" => Speaker::Assistant,
+                            _ => return Err(at.malformed("user or model")),
+                        }
+                    }
+                    "parts" => parts = Some(value),
+                    _ => return Err(at.uncarried()),
+                }
+            }
+            self.said.push(PromptPart::Turn(speaker));
+            let Some(parts) = parts else { continue };
+            let at = at.key("parts");
+            for (place, value) in list(&at, parts)?.into_iter().enumerate() {
+                self.part(&at.index(place), value, speaker)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn part(
+        &mut self,
+        at: &FieldPath<'_>,
+        value: Raw<'a>,
+        speaker: Speaker,
+    ) -> Result<(), Untranslatable> {
+        let read = ReadPart::read(at, value)?;
+        let ReadPart { text, media, call, result, is_thought, signature } = read;
+        let kinds = [text.is_some(), media.is_some(), call.is_some(), result.is_some()];
+        let kinds = kinds.into_iter().filter(|is_there| *is_there).count();
+        if kinds > 1 || kinds == 0 && signature.is_none() {
+            return Err(at.malformed("of one kind"));
+        }
+        let is_assistant = speaker == Speaker::Assistant;
+        let seal = signature.as_deref().and_then(seal_of_signature);
+        if is_thought && (!is_assistant || text.is_none()) {
+            return Err(at.key("thought").uncarried());
+        }
+        if let Some(call) = call {
+            if !is_assistant {
+                return Err(at.key("functionCall").malformed("said by the model"));
+            }
+            self.said.push(PromptPart::ToolCall(ToolCall { seal, ..call }));
+            return Ok(());
+        }
+        if let Some((result, name)) = result {
+            let field = at.key("functionResponse").to_string();
+            self.results.push(calls::NamedResult { name, field });
+            self.said.push(PromptPart::ToolResult(result));
+        } else if let Some(media) = media {
+            self.said.push(PromptPart::Content(media));
+        } else if is_thought {
+            let text = text.unwrap_or_default();
+            self.said.push(PromptPart::Reasoning(Reasoning { text, seal }));
+            return Ok(());
+        } else if let Some(text) = text.filter(|text| seal.is_none() || !text.is_empty()) {
+            self.said.push(PromptPart::Content(ContentPart::Text(Text { text, cache: None })));
+        }
+        if is_assistant && seal.is_some() {
+            self.said.push(PromptPart::Reasoning(Reasoning { text: "".into(), seal }));
+        }
+        Ok(())
+    }
+}
+
+impl<'a> ReadPart<'a> {
+    fn read(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Self, Untranslatable> {
+        let mut read = Self::default();
+        for (key, value) in members(at, value)? {
+            let at = at.key(&key);
+            match &*key {
+                _ if !is_given(value) => {}
+                "text" => read.text = Some(at.text(value)?),
+                "thought" => read.is_thought = at.boolean(value)?,
+                "thoughtSignature" => read.signature = Some(at.text(value)?),
+                "inlineData" => read.media = Some(inline(&at, value)?),
+                "fileData" => read.media = Some(file(&at, value)?),
+                "functionCall" => read.call = Some(call(&at, value)?),
+                "functionResponse" => read.result = Some(result(&at, value)?),
+                _ => return Err(at.uncarried()),
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Media as what they are, by their media type. No other dialect takes videos.
+fn shown<'a>(at: &FieldPath<'_>, media_type: &str, media: MediaPart<'a>) -> MediaResult<'a> {
+    match media_type.split('/').next() {
+        Some("image") => Ok(ContentPart::Image(media)),
+        Some("audio") => Ok(ContentPart::Audio(media)),
+        Some("text") => Ok(ContentPart::File(media)),
+        _ if media_type == "application/pdf" => Ok(ContentPart::File(media)),
+        _ => Err(at.key("mimeType").uncarried()),
+    }
+}
+
+type MediaResult<'a> = Result<ContentPart<'a>, Untranslatable>;
+
+fn inline<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> MediaResult<'a> {
+    let (mut media_type, mut data, mut name) = (None, None, None);
+    for (key, value) in members(at, value)? {
+        let at = at.key(&key);
+        match &*key {
+            _ if !is_given(value) => {}
+            "mimeType" => media_type = Some(at.text(value)?),
+            "data" => data = Some(standard_base64(at.text(value)?)),
+            "displayName" => name = Some(at.text(value)?),
+            _ => return Err(at.uncarried()),
+        }
+    }
+    let media_type = at.needed("mimeType", media_type)?;
+    let data = at.needed("data", data)?;
+    let kind = media_type.clone();
+    let source = Source::Inline { media_type, data };
+    shown(at, &kind, MediaPart { source, name, detail: None, cache: None })
+}
+
+/// Base64 in the alphabet that other dialects take: Google's SDK for Python writes the one for URLs.
+fn standard_base64(data: Cow<'_, str>) -> Cow<'_, str> {
+    if data.contains(['-', '_']) { data.replace('-', "+").replace('_', "/").into() } else { data }
+}
+
+fn file<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> MediaResult<'a> {
+    let (mut media_type, mut url, mut name) = (None, None, None);
+    for (key, value) in members(at, value)? {
+        let at = at.key(&key);
+        match &*key {
+            _ if !is_given(value) => {}
+            "mimeType" => media_type = Some(at.text(value)?),
+            "fileUri" => url = Some(at.text(value)?),
+            "displayName" => name = Some(at.text(value)?),
+            _ => return Err(at.uncarried()),
+        }
+    }
+    let url = at.needed("fileUri", url)?;
+    // What Google keeps for somebody is not to be had from there by others.
+    if !url.starts_with("https://") && !url.starts_with("http://") {
+        return Err(at.key("fileUri").uncarried());
+    }
+    let guessed = media_type.or_else(|| media_type_of(&url).map(Cow::Borrowed));
+    let media_type = at.needed("mimeType", guessed)?;
+    let source = Source::Url(url);
+    shown(at, &media_type, MediaPart { source, name, detail: None, cache: None })
+}
+
+/// The media type that the end of a URL's path tells, of those that models take.
+pub(super) fn media_type_of(url: &str) -> Option<&'static str> {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let (_, extension) = path.rsplit_once('.')?;
+    Some(match extension.to_ascii_lowercase().as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "gif" => "image/gif",
+        "heic" => "image/heic",
+        "pdf" => "application/pdf",
+        _ => return None,
+    })
+}
+
+fn call<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ToolCall<'a>, Untranslatable> {
+    let (mut id, mut name, mut input) = (Cow::Borrowed(""), None, Cow::Borrowed("{}"));
+    for (key, value) in members(at, value)? {
+        let at = at.key(&key);
+        match &*key {
+            _ if !is_given(value) => {}
+            "id" => id = at.text(value)?,
+            "name" => name = Some(at.text(value)?),
+            "args" => input = at.json_object(value)?,
+            _ => return Err(at.uncarried()),
+        }
+    }
+    let name = at.needed("name", name)?;
+    Ok(ToolCall { id, name, input, is_free: false, seal: None, cache: None })
+}
+
+/// The result of a call, and the name of the tool.
+fn result<'a>(
+    at: &FieldPath<'_>,
+    value: Raw<'a>,
+) -> Result<(ToolResult<'a>, Cow<'a, str>), Untranslatable> {
+    let (mut id, mut name) = (Cow::Borrowed(""), None);
+    let (mut content, mut shown, mut is_error) = (Vec::new(), Vec::new(), false);
+    for (key, value) in members(at, value)? {
+        let at = at.key(&key);
+        match &*key {
+            _ if !is_given(value) => {}
+            "id" => id = at.text(value)?,
+            "name" => name = Some(at.text(value)?),
+            "response" => (content, is_error) = output(&at, value)?,
+            "parts" => {
+                for (place, value) in at.list(value)?.into_iter().enumerate() {
+                    let at = at.index(place);
+                    let ReadPart { media, .. } = ReadPart::read(&at, value)?;
+                    shown.push(media.ok_or_else(|| at.malformed("a picture or a document"))?);
+                }
+            }
+            "willContinue" if !at.boolean(value)? => {}
+            _ => return Err(at.uncarried()),
+        }
+    }
+    content.extend(shown);
+    let name = at.needed("name", name)?;
+    Ok((ToolResult { id, content, is_error, cache: None }, name))
+}
+
+/// What came out: the text behind one of the keys that Google's documents have for it, or the whole
+/// object as text.
+fn output<'a>(
+    at: &FieldPath<'_>,
+    value: Raw<'a>,
+) -> Result<(Vec<ContentPart<'a>>, bool), Untranslatable> {
+    let members = at.object(value)?;
+    let (text, is_error) = match &members[..] {
+        [(key, inner)] if matches!(&**key, "output" | "result" | "error") => {
+            let text = inner.string().unwrap_or(Cow::Borrowed(inner.get()));
+            (text, key == "error")
+        }
+        _ => (Cow::Borrowed(value.get()), false),
+    };
+    let said = Some(text).filter(|text| !text.is_empty());
+    let said = said.map(|text| ContentPart::Text(Text { text, cache: None }));
+    Ok((said.into_iter().collect(), is_error))
+}
+
+/// Joins what the model has said in pieces: SDKs send each piece of a stream back as a part, or as a
+/// turn, of its own. Thoughts end at their signature.
+fn joined(said: Vec<PromptPart<'_>>) -> Vec<PromptPart<'_>> {
+    let mut kept: Vec<PromptPart<'_>> = Vec::with_capacity(said.len());
+    let mut speaker = None;
+    for part in said {
+        if let PromptPart::Turn(next) = &part {
+            let goes_on = speaker == Some(*next) && *next == Speaker::Assistant;
+            speaker = Some(*next);
+            if goes_on {
+                continue;
+            }
+        }
+        match (kept.last_mut(), part) {
+            (
+                Some(PromptPart::Reasoning(Reasoning { text, seal: last @ None })),
+                PromptPart::Reasoning(Reasoning { text: more, seal }),
+            ) => {
+                text.to_mut().push_str(&more);
+                *last = seal;
+            }
+            (
+                Some(PromptPart::Content(ContentPart::Text(text))),
+                PromptPart::Content(ContentPart::Text(more)),
+            ) if speaker == Some(Speaker::Assistant) => text.text.to_mut().push_str(&more.text),
+            (_, part) => kept.push(part),
+        }
+    }
+    kept
+}

@@ -1,0 +1,87 @@
+//! The chunks of an answer: from an upstream, and for a customer. Each is a document of its own.
+
+use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
+use crate::gemini::answer::{self, ContentFrame, ContentState, WireContentAnswer, WrittenCall};
+use crate::gemini::signature_of_seal;
+use crate::part::{AnswerPart, Counts, Stop};
+
+/// Reads the chunks of an upstream. None of them says that it is the last, so the end of the stream
+/// does.
+#[derive(Default)]
+pub(super) struct ContentReader(ContentState);
+
+impl ReadStream for ContentReader {
+    fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
+        let chunk: WireContentAnswer<'_> = serde_json::from_slice(data)
+            .map_err(|error| Malformed(format!("no chunk of generated content: {error}")))?;
+        self.0.take(chunk, out)
+    }
+
+    fn finish(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        self.0.end(out);
+    }
+}
+
+/// Writes chunks for a customer.
+pub(super) struct ContentWriter {
+    frame: ContentFrame,
+    /// The call that began last: it is written when it is whole.
+    call: Option<WrittenCall>,
+    stop: Stop<'static>,
+}
+
+impl ContentWriter {
+    pub(super) fn new(frame: &AnswerFrame) -> Self {
+        Self { frame: ContentFrame::new(frame), call: None, stop: Stop::Done }
+    }
+
+    fn chunk(&self, end: Option<&Counts>, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        out.extend_from_slice(b"data: ");
+        self.frame.write(end.map(|counts| (&self.stop, counts)), out, write);
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+impl WriteStream for ContentWriter {
+    fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>) {
+        if let AnswerPart::Input(more) = answer {
+            if let Some(call) = &mut self.call {
+                call.input.push_str(more);
+            }
+            return;
+        }
+        if let Some(call) = self.call.take() {
+            self.chunk(None, out, |out| call.write(out));
+        }
+        match answer {
+            AnswerPart::Begin { .. } | AnswerPart::Input(_) => {}
+            AnswerPart::Text(text) | AnswerPart::Refusal(text) | AnswerPart::Reasoning(text)
+                if text.is_empty() => {}
+            AnswerPart::Text(text) | AnswerPart::Refusal(text) => {
+                self.chunk(None, out, |out| answer::text(text, false, None, out));
+            }
+            AnswerPart::Reasoning(text) => {
+                self.chunk(None, out, |out| answer::text(text, true, None, out));
+            }
+            AnswerPart::Seal(seal) if signature_of_seal(seal).is_empty() => {}
+            AnswerPart::Seal(seal) => {
+                self.chunk(None, out, |out| answer::text("", true, Some(seal), out));
+            }
+            AnswerPart::ToolCall { id, name, seal } => {
+                self.call = Some(WrittenCall {
+                    id: id.clone().into_owned(),
+                    name: name.clone().into_owned(),
+                    input: String::new(),
+                    seal: seal.as_deref().map(str::to_owned),
+                });
+            }
+            AnswerPart::Stop(stop) => self.stop = stop.clone().into_owned(),
+            AnswerPart::End(counts) => self.chunk(Some(counts), out, |_| {}),
+            AnswerPart::Error(failure) => {
+                out.extend_from_slice(b"data: ");
+                out.extend_from_slice(&answer::error(failure));
+                out.extend_from_slice(b"\n\n");
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Tools and settings of a request for content for an upstream.
+
+use std::borrow::Cow;
+
+use crate::dialect::{Losses, Mode, ThinkingStyle, TranslationTarget, Untranslatable};
+use crate::json::{self, Members};
+use crate::kit;
+use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, Tool, ToolChoice};
+
+/// Stop sequences at most.
+const STOP_MAX: usize = 5;
+/// The most tokens that every model that is told a budget can be told to think.
+const BUDGET_MAX: u64 = 24_576;
+
+pub(super) fn tools(
+    parts: &[PromptPart<'_>],
+    mode: Mode,
+    losses: &mut Losses,
+    members: &mut Members,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
+    let all = parts.iter().filter_map(|part| match part {
+        PromptPart::Tool(tool) => Some(tool),
+        _ => None,
+    });
+    let all: Vec<&Tool<'_>> = all.collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    if parts.iter().any(|part| matches!(part, PromptPart::ParallelTools(false))) {
+        losses.drop_hint(mode, "parallel_tool_calls")?;
+    }
+    members.key(out, "tools");
+    let mut list = Members::array(out);
+    list.next(out);
+    let mut object = Members::object(out);
+    object.key(out, "functionDeclarations");
+    let mut declarations = Members::array(out);
+    for tool in &all {
+        declarations.next(out);
+        let mut declaration = Members::object(out);
+        declaration.text(out, "name", &tool.name);
+        if let Some(description) = &tool.description {
+            declaration.text(out, "description", description);
+        }
+        let schema = if tool.is_free { Some(kit::FREE_SCHEMA) } else { tool.schema.as_deref() };
+        if let Some(schema) = schema {
+            declaration.raw(out, "parametersJsonSchema", schema);
+        }
+        declaration.end(out);
+    }
+    declarations.end(out);
+    object.end(out);
+    list.end(out);
+    let choice = parts.iter().rev().find_map(|part| match part {
+        PromptPart::ToolChoice(choice) => Some(choice),
+        _ => None,
+    });
+    let is_strict = all.iter().any(|tool| tool.is_strict == Some(true));
+    let (word, name) = match choice {
+        Some(ToolChoice::None) => ("NONE", None),
+        // Calls that must come fit their schemas.
+        Some(ToolChoice::Any) => ("ANY", None),
+        Some(ToolChoice::Named(name)) => ("ANY", Some(name)),
+        Some(ToolChoice::Auto) | None if is_strict => ("VALIDATED", None),
+        Some(ToolChoice::Auto) => ("AUTO", None),
+        None => return Ok(()),
+    };
+    tool_config(word, name.map(|name| &**name), members, out);
+    Ok(())
+}
+
+fn tool_config(mode: &str, name: Option<&str>, members: &mut Members, out: &mut Vec<u8>) {
+    members.key(out, "toolConfig");
+    let mut object = Members::object(out);
+    object.key(out, "functionCallingConfig");
+    let mut config = Members::object(out);
+    config.text(out, "mode", mode);
+    if let Some(name) = name {
+        config.key(out, "allowedFunctionNames");
+        let mut names = Members::array(out);
+        names.next(out);
+        json::push_string(out, name);
+        names.end(out);
+    }
+    config.end(out);
+    object.end(out);
+}
+
+/// `generationConfig`, if anything is set.
+pub(super) fn generation(
+    parts: &[PromptPart<'_>],
+    target: &TranslationTarget,
+    losses: &mut Losses,
+    members: &mut Members,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
+    let mut written = Vec::new();
+    let mut object = Members::object(&mut written);
+    let is_empty = written.len();
+    let mut settings = ContentSettings { target, losses, members: &mut object, out: &mut written };
+    for part in parts {
+        settings.part(part)?;
+    }
+    // Of several the last counts.
+    let thinking = parts.iter().rev().find_map(|part| match part {
+        PromptPart::Thinking(thinking) => Some(*thinking),
+        _ => None,
+    });
+    if let Some(thinking) = thinking {
+        settings.thinking(thinking)?;
+    }
+    let has_any = written.len() > is_empty;
+    object.end(&mut written);
+    if has_any {
+        members.key(out, "generationConfig");
+        out.extend_from_slice(&written);
+    }
+    Ok(())
+}
+
+/// Settings of `generationConfig`, and what has no place in a request at all.
+struct ContentSettings<'w> {
+    target: &'w TranslationTarget,
+    losses: &'w mut Losses,
+    members: &'w mut Members,
+    out: &'w mut Vec<u8>,
+}
+
+impl ContentSettings<'_> {
+    fn part(&mut self, part: &PromptPart<'_>) -> Result<(), Untranslatable> {
+        match part {
+            PromptPart::OutputMax(tokens) => {
+                self.members.integer(self.out, "maxOutputTokens", *tokens);
+            }
+            PromptPart::Stop(texts) => self.stop(texts)?,
+            PromptPart::Format(format) => {
+                self.members.text(self.out, "responseMimeType", "application/json");
+                if let AnswerFormat::Schema { schema, .. } = format {
+                    self.members.raw(self.out, "responseJsonSchema", schema);
+                }
+            }
+            PromptPart::Sampling(sampling) => self.sampling(*sampling)?,
+            PromptPart::Verbosity(_) => self.drop_hint("verbosity")?,
+            PromptPart::CacheKey(_) => self.drop_hint("prompt_cache_key")?,
+            PromptPart::User(_) => self.drop_hint("user")?,
+            PromptPart::Hint(field) => self.drop_hint(field)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn drop_hint(&mut self, field: &'static str) -> Result<(), Untranslatable> {
+        self.losses.drop_hint(self.target.mode, field)
+    }
+
+    fn stop(&mut self, texts: &[Cow<'_, str>]) -> Result<(), Untranslatable> {
+        if texts.len() > STOP_MAX {
+            return Err(Untranslatable::uncarried("stop"));
+        }
+        if texts.is_empty() {
+            return Ok(());
+        }
+        self.members.key(self.out, "stopSequences");
+        let mut list = Members::array(self.out);
+        for text in texts {
+            list.next(self.out);
+            json::push_string(self.out, text);
+        }
+        list.end(self.out);
+        Ok(())
+    }
+
+    /// Models since Gemini 3 are told a level, and cannot be told to think nothing; those before it a
+    /// budget.
+    fn thinking(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
+        let is_leveled = self.target.thinking == ThinkingStyle::Effort;
+        if is_leveled && thinking == Thinking::Off {
+            return self.drop_hint("thinking");
+        }
+        self.members.key(self.out, "thinkingConfig");
+        let mut config = Members::object(self.out);
+        if thinking != Thinking::Off {
+            config.boolean(self.out, "includeThoughts", true);
+        }
+        let effort = match thinking {
+            Thinking::Effort(effort) => Some(effort),
+            Thinking::Budget(tokens) => Some(kit::effort_of(tokens)),
+            Thinking::Off | Thinking::Adaptive => None,
+        };
+        match (is_leveled, thinking, effort) {
+            (true, _, Some(effort)) => {
+                // The largest models know no `minimal`.
+                let level = match effort {
+                    Effort::Minimal | Effort::Low => "low",
+                    Effort::Medium => "medium",
+                    Effort::High | Effort::ExtraHigh | Effort::Max => "high",
+                };
+                config.text(self.out, "thinkingLevel", level);
+            }
+            (false, Thinking::Off, _) => config.integer(self.out, "thinkingBudget", 0),
+            (false, Thinking::Budget(tokens), _) => {
+                config.integer(self.out, "thinkingBudget", tokens.min(BUDGET_MAX));
+            }
+            (false, _, Some(effort)) => {
+                let budget = kit::budget_of(effort).min(BUDGET_MAX);
+                config.integer(self.out, "thinkingBudget", budget);
+            }
+            // As much as the model likes.
+            (true, _, None) => {}
+            (false, _, None) => config.raw(self.out, "thinkingBudget", "-1"),
+        }
+        config.end(self.out);
+        Ok(())
+    }
+
+    fn sampling(&mut self, sampling: Sampling) -> Result<(), Untranslatable> {
+        let field = sampling.field();
+        let has_words = match sampling {
+            Sampling::Temperature(_) | Sampling::TopP(_) | Sampling::TopK(_) => {
+                self.target.takes_sampling
+            }
+            Sampling::Seed(seed) => i32::try_from(seed).is_ok(),
+            Sampling::PresencePenalty(_) | Sampling::FrequencyPenalty(_) => true,
+        };
+        if !has_words {
+            return self.drop_hint(field);
+        }
+        let (key, number) = match sampling {
+            Sampling::Temperature(number) => ("temperature", number),
+            Sampling::TopP(number) => ("topP", number),
+            Sampling::PresencePenalty(number) => ("presencePenalty", number),
+            Sampling::FrequencyPenalty(number) => ("frequencyPenalty", number),
+            Sampling::TopK(count) => {
+                self.members.integer(self.out, "topK", count);
+                return Ok(());
+            }
+            Sampling::Seed(seed) => {
+                self.members.raw(self.out, "seed", &seed.to_string());
+                return Ok(());
+            }
+        };
+        self.members.key(self.out, key);
+        json::push_number(self.out, number);
+        Ok(())
+    }
+}

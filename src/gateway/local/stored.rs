@@ -1,0 +1,241 @@
+//! Responses that upstreams keep: read, deleted and cancelled by the account that they were made for, with
+//! the credential that made them. Nothing of it is billed.
+//!
+//! Upstreams know all accounts as one, so an id is looked up among those that the account was given. One
+//! of another account is as unknown as one that nobody was given.
+
+use std::sync::Arc;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method};
+use pingora_proxy::Session;
+use url::form_urlencoded;
+
+use crate::balance::Kept;
+use crate::config::snapshot::Snapshot;
+use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::gateway::answer::secrets::{self, Hidden};
+use crate::gateway::answer::{refused, respond};
+use crate::gateway::call::failure::{CallFailure, is_json};
+use crate::gateway::call::peer;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::listen::deadline;
+use crate::gateway::local::hosted::{broken, gone, while_here};
+use crate::gateway::local::wrong_method;
+use crate::gateway::proxy::Gateway;
+use crate::outbound::{OutboundResponse, Shown};
+use crate::protocols::{self, Delivery, Operation};
+
+/// A response that is asked for by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredResponse<'a> {
+    id: &'a str,
+    part: Part,
+}
+
+/// What is asked of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The response, to be read or deleted.
+    Whole,
+    /// What it was made of.
+    InputItems,
+    /// That it ends.
+    Cancel,
+}
+
+impl<'a> StoredResponse<'a> {
+    /// The response at this path: below a route on which responses are made.
+    pub(crate) fn at(snapshot: &Snapshot, path: &'a str) -> Option<Self> {
+        let is_theirs = |operation| operation == Operation::Responses;
+        let mut routes = snapshot.routes.iter().filter(|route| is_theirs(route.operation));
+        let rest = routes.find_map(|route| path.strip_prefix(&route.path)?.strip_prefix('/'))?;
+        let (id, part) = match rest.split_once('/') {
+            None => (rest, Part::Whole),
+            Some((id, "input_items")) => (id, Part::InputItems),
+            Some((id, "cancel")) => (id, Part::Cancel),
+            Some(_) => return None,
+        };
+        // It goes into a path at the upstream.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (!id.is_empty() && id.bytes().all(is_plain)).then_some(Self { id, part })
+    }
+
+    /// The path as metrics and logs name it.
+    pub(crate) fn route(self) -> &'static str {
+        match self.part {
+            Part::Whole => "/v1/responses/{id}",
+            Part::InputItems => "/v1/responses/{id}/input_items",
+            Part::Cancel => "/v1/responses/{id}/cancel",
+        }
+    }
+
+    /// How the upstream is asked.
+    fn method(self, asked: &Method) -> Result<Method, GatewayError> {
+        let is_read = *asked == Method::GET || *asked == Method::HEAD;
+        match self.part {
+            Part::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
+            Part::Whole | Part::InputItems if is_read => Ok(Method::GET),
+            Part::Cancel if *asked == Method::POST => Ok(Method::POST),
+            Part::Whole => Err(wrong_method(Allow::GetOrDelete)),
+            Part::InputItems => Err(wrong_method(Allow::Get)),
+            Part::Cancel => Err(wrong_method(Allow::Post)),
+        }
+    }
+
+    /// The path at the upstream that keeps it; `None` for one that has no responses.
+    fn path_at(self, kept: &Kept, query: Option<&str>) -> Option<String> {
+        let codec = protocols::codec(Operation::Responses, kept.upstream.dialect)?;
+        let below = match self.part {
+            Part::Whole => "",
+            Part::InputItems => "/input_items",
+            Part::Cancel => "/cancel",
+        };
+        let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
+        let path = kept.upstream.path_for(format!("{path}/{id}{below}").into(), "")?;
+        let (mark, query) = match query {
+            None => ("", ""),
+            Some(query) => (if path.contains('?') { "&" } else { "?" }, query),
+        };
+        Some(format!("{prefix}{path}{mark}{query}"))
+    }
+
+    fn not_kept(self) -> GatewayError {
+        let message = format!("There is no response {:?} of yours here.", self.id);
+        GatewayError::new(ErrorKind::NotFound, message)
+    }
+}
+
+/// Asks the upstream that keeps the response, and passes on what it says.
+///
+/// # Errors
+/// What is wrong with the key, the method or the query; `NotFound` for an id that the account was not
+/// given, as far as the gateway remembers; no turn; why the upstream gives no answer.
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    asked: StoredResponse<'_>,
+    query: Option<&str>,
+) -> Result<(), GatewayError> {
+    let method = asked.method(&session.req_header().method)?;
+    let account = gateway.admit_customer(session, exchange)?.account;
+    let mut fields = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    if fields.any(|(name, value)| name == "stream" && value != "false") {
+        let message = "A kept response is not streamed again here. Read it without `stream`.";
+        return Err(GatewayError::invalid("stream", message));
+    }
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let place = exchange.place.as_ref();
+    // Nothing is paid for it, so it is few at a time.
+    let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
+    let home = gateway.balancer.home(account.number(), asked.id);
+    let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
+    let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));
+    let Some((path, kept)) = found else { return Err(asked.not_kept()) };
+    let deadline = Arc::clone(&exchange.deadline);
+    let all = async {
+        let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
+        let shown = gateway.outbound.show(upstream, credential, account, (&method, &path));
+        let shown = while_here(session, shown).await?;
+        let Shown { headers, token } = shown.map_err(|error| peer::unavailable().cause(error))?;
+        let call = gateway.outbound.ask(method, upstream, &path, headers);
+        let answer = while_here(session, call).await?.map_err(|error| {
+            CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
+        })?;
+        let hidden = Hidden { upstream, token: token.as_ref() };
+        pass_on(session, exchange, asked, hidden, answer).await
+    };
+    let answered = deadline.or_done(all).await;
+    answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
+}
+
+/// Passes on what the upstream says.
+async fn pass_on(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    asked: StoredResponse<'_>,
+    hidden: Hidden<'_>,
+    mut answer: OutboundResponse,
+) -> Result<(), GatewayError> {
+    let status = answer.status();
+    if status == 404 {
+        // It was deleted, or its time is over: it is as unknown as any other.
+        return Err(asked.not_kept());
+    }
+    if status != 200 {
+        return refuse(session, exchange, hidden, answer).await;
+    }
+    if !is_json(answer.headers()) {
+        let said = answer.headers().get(CONTENT_TYPE);
+        return Err(peer::at_fault(format!("it answered with {said:?}")));
+    }
+    exchange.first_byte = Some(exchange.started.elapsed());
+    let begun =
+        respond::begin_file(session, exchange.id, "application/json", answer.content_length());
+    begun.await.map_err(|error| gone(&error))?;
+    if session.req_header().method != Method::HEAD {
+        while let Some(piece) =
+            while_here(session, answer.chunk()).await?.map_err(|error| broken().cause(error))?
+        {
+            let sent = session.write_response_body(Some(piece), false).await;
+            sent.map_err(|error| gone(&error))?;
+        }
+    }
+    session.write_response_body(None, true).await.map_err(|error| gone(&error))
+}
+
+/// Passes a refusal on, or says in the gateway's words that there was one.
+async fn refuse(
+    session: &mut Session,
+    exchange: &Exchange,
+    hidden: Hidden<'_>,
+    answer: OutboundResponse,
+) -> Result<(), GatewayError> {
+    let (status, headers): (u16, HeaderMap) = (answer.status(), answer.headers().clone());
+    match CallFailure::from_status(status, &headers) {
+        CallFailure::RefusedRequest => {}
+        failure => {
+            if let (401 | 403, Some(token)) = (status, hidden.token) {
+                // The next question is asked with another one.
+                token.give_up();
+            }
+            return Err(failure.error(Delivery::Relay));
+        }
+    }
+    let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
+    let is_hidden = |words: &bytes::Bytes| secrets::hides(words, &headers, Some(hidden));
+    let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
+        return Err(refused::own_words(status));
+    };
+    let sent = respond::relayed(session, exchange.id, status, words).await;
+    sent.map_err(|error| gone(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Overrides, Sources};
+
+    #[test]
+    fn paths_below_responses_name_one_of_them() {
+        let loaded = crate::config::load(&Sources::Embedded, &Overrides::default());
+        let snapshot = loaded.expect("the shipped files").0;
+        let at = |path| StoredResponse::at(&snapshot, path).map(|found| (found.id, found.part));
+        assert_eq!(at("/v1/responses/resp_1"), Some(("resp_1", Part::Whole)));
+        assert_eq!(at("/v1/responses/resp-1/input_items"), Some(("resp-1", Part::InputItems)));
+        assert_eq!(at("/v1/responses/resp_1/cancel"), Some(("resp_1", Part::Cancel)));
+        for path in [
+            "/v1/responses/",
+            "/v1/responses",
+            "/v1/responses/..",
+            "/v1/responses/%2e%2e",
+            "/v1/responses/a/b",
+            "/v1/responses/a/cancel/",
+            "/v1/responses//cancel",
+            "/v1/responsesa/b",
+        ] {
+            assert_eq!(at(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! One customer's WebSocket: its bytes, its memory, its time.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pingora_proxy::Session;
+use tungstenite::protocol::frame::coding::CloseCode;
+
+use super::events;
+use super::frames::{Broken, Frames, Received};
+use crate::gateway::listen::deadline::Deadline;
+use crate::gateway::receive::body::{BodyBudget, BudgetShare, ReadLimits};
+
+/// How long a connection may wait for its next message. Clients open another one when they need it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long a connection may be open: as at OpenAI, so that clients know what to do. They come to another
+/// gateway, where there are several, or to this one as it is configured by then.
+const OPEN_MAX: Duration = Duration::from_secs(3600);
+/// Messages that may wait while one is answered: clients send the next one when they have an answer.
+const WAITING_MAX: usize = 16;
+/// How long the other side may take to close as well.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why a connection ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The customer has closed it, or is gone.
+    Gone,
+    /// The gateway closes it, and says why.
+    Closed(CloseCode, &'static str),
+}
+
+impl Ended {
+    /// The gateway is about to stop, or has no room for connections without a request.
+    pub(super) fn away() -> Self {
+        Self::Closed(CloseCode::Away, "The gateway closes connections. Open another one.")
+    }
+}
+
+/// A customer's WebSocket.
+pub(super) struct Connection<'a> {
+    session: &'a mut Session,
+    frames: Frames,
+    /// Messages that are not answered yet.
+    waiting: VecDeque<Bytes>,
+    /// The bytes of those, and what has come of one that is not whole.
+    unanswered: usize,
+    /// What turns hold: of the answer under way, and of what the next one goes on from.
+    held: (usize, usize),
+    share: BudgetShare,
+    limits: ReadLimits,
+    deadline: Arc<Deadline>,
+    opened: Instant,
+    /// The process must end: nothing is read any more, and what is under way is told so.
+    is_deaf: bool,
+}
+
+impl<'a> Connection<'a> {
+    /// Over a session that was upgraded.
+    pub(super) fn new(
+        session: &'a mut Session,
+        budget: &Arc<BodyBudget>,
+        limits: ReadLimits,
+        deadline: Arc<Deadline>,
+    ) -> Self {
+        // How long a message may take is looked to here.
+        session.set_read_timeout(None);
+        Self {
+            session,
+            frames: Frames::of_customer(limits.body_bytes_max),
+            waiting: VecDeque::new(),
+            unanswered: 0,
+            held: (0, 0),
+            share: limits.share(budget),
+            limits,
+            deadline,
+            opened: Instant::now(),
+            is_deaf: false,
+        }
+    }
+
+    /// The next message.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) async fn next_message(&mut self) -> Result<Bytes, Ended> {
+        let mut since = Instant::now();
+        loop {
+            if let Some(message) = self.waiting.pop_front() {
+                self.unanswered = self.unanswered.saturating_sub(message.len());
+                return self.in_time().await.map(|()| message);
+            }
+            if self.is_deaf {
+                return Err(Ended::away());
+            }
+            // A message that has begun must be whole in time.
+            let time = if self.unanswered == 0 { IDLE_TIMEOUT } else { self.limits.timeout };
+            let until = (since + time).min(self.opened + OPEN_MAX);
+            let until = tokio::time::Instant::from_std(until);
+            let approached = self.deadline.approached();
+            let was_empty = self.unanswered == 0;
+            tokio::select! {
+                biased; // what has come is answered
+                read = self.session.read_request_body() => self.take(read).await?,
+                () = approached => return Err(Ended::away()),
+                () = tokio::time::sleep_until(until) => return Err(self.too_late().await),
+            }
+            if was_empty && self.unanswered > 0 {
+                since = Instant::now();
+            }
+        }
+    }
+
+    /// Whether the connection has time for another turn.
+    async fn in_time(&mut self) -> Result<(), Ended> {
+        if self.opened.elapsed() < OPEN_MAX { Ok(()) } else { Err(self.too_late().await) }
+    }
+
+    /// Says why the time is over.
+    async fn too_late(&mut self) -> Ended {
+        if self.opened.elapsed() >= OPEN_MAX {
+            // The code and the words that clients of OpenAI's know.
+            let body = br#"{"error":{"type":"invalid_request_error","code":"websocket_connection_limit_reached","message":"Responses websocket connection limit reached (60 minutes). Create a new websocket connection to continue.","param":null}}"#;
+            return match self.send(events::error(400, body, &[])).await {
+                Ok(()) => Ended::Closed(CloseCode::Normal, "It was open for an hour."),
+                Err(ended) => ended,
+            };
+        }
+        match self.unanswered {
+            0 => Ended::Closed(CloseCode::Normal, "Nothing has come for a while."),
+            _ => Ended::Closed(CloseCode::Policy, "The message did not arrive in time."),
+        }
+    }
+
+    /// What `work` comes to, while the connection is read beside it: it ends when the customer leaves.
+    ///
+    /// # Errors
+    /// Why the connection has ended meanwhile.
+    pub(super) async fn while_open<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Ended> {
+        let mut work = pin!(work);
+        loop {
+            if self.is_deaf {
+                return Ok(work.await);
+            }
+            tokio::select! {
+                biased; // what is there is passed on, even to one who is about to leave
+                done = &mut work => return Ok(done),
+                read = self.session.read_request_body() => self.take(read).await?,
+            }
+        }
+    }
+
+    /// Takes what was read.
+    async fn take(&mut self, read: pingora::Result<Option<Bytes>>) -> Result<(), Ended> {
+        let bytes = match read {
+            Ok(Some(bytes)) => bytes,
+            Err(_) if self.deadline.is_over() => {
+                self.is_deaf = true;
+                return Ok(());
+            }
+            Ok(None) | Err(_) => return Err(Ended::Gone),
+        };
+        self.unanswered = self.unanswered.saturating_add(bytes.len());
+        if !self.resize() {
+            let reason = "There is no room for the message. Try again shortly.";
+            return Err(Ended::Closed(CloseCode::Again, reason));
+        }
+        self.frames.feed(&bytes);
+        loop {
+            match self.frames.next() {
+                Ok(None) => break,
+                Ok(Some(Received::Text(_))) if self.waiting.len() >= WAITING_MAX => {
+                    let reason = "Too many messages. Wait for the answer to the last one.";
+                    return Err(Ended::Closed(CloseCode::Policy, reason));
+                }
+                Ok(Some(Received::Text(text))) => {
+                    self.waiting.push_back(text);
+                    // What follows it is less than was read at once.
+                    self.unanswered = self.waiting.iter().map(Bytes::len).sum();
+                }
+                Ok(Some(Received::Control(bytes))) => {
+                    self.unanswered = self.unanswered.saturating_sub(bytes);
+                }
+                Ok(Some(Received::Close)) => {
+                    self.flush().await?;
+                    return Err(Ended::Gone);
+                }
+                Err(Broken { code, reason }) => return Err(Ended::Closed(code, reason)),
+            }
+        }
+        self.flush().await
+    }
+
+    /// The turn holds `of_answer` bytes, and the connection has so many `in_mind` for the next one; false
+    /// where there is no room for them.
+    pub(super) fn holds(&mut self, of_answer: usize, in_mind: usize) -> bool {
+        self.held = (of_answer, in_mind);
+        self.resize()
+    }
+
+    fn resize(&mut self) -> bool {
+        let (of_answer, in_mind) = self.held;
+        let bytes =
+            [self.unanswered, of_answer, in_mind].into_iter().fold(0, usize::saturating_add);
+        self.share.resize(bytes, self.limits.budget_bytes_max)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The customer is gone.
+    pub(super) async fn send(&mut self, message: Bytes) -> Result<(), Ended> {
+        self.frames.send(message);
+        self.flush().await
+    }
+
+    /// Shows that the connection is alive.
+    ///
+    /// # Errors
+    /// The customer is gone.
+    pub(super) async fn ping(&mut self) -> Result<(), Ended> {
+        self.frames.ping();
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> Result<(), Ended> {
+        let unsent = self.frames.take_unsent();
+        if unsent.is_empty() {
+            return Ok(());
+        }
+        let sent = self.session.write_response_body(Some(unsent), false).await;
+        sent.map_err(|_| Ended::Gone)
+    }
+
+    /// Ends the connection, and waits a little for the other side to do so: closing with unread bytes
+    /// resets it, and what was said last may be lost with it.
+    pub(super) async fn end(mut self, ended: Ended) {
+        let Ended::Closed(code, reason) = ended else { return };
+        self.frames.close(code, reason);
+        if self.flush().await.is_err() {
+            return;
+        }
+        let closed = async {
+            while let Ok(Some(bytes)) = self.session.read_request_body().await {
+                self.frames.feed(&bytes);
+                if !matches!(self.frames.next(), Ok(None | Some(Received::Control(_)))) {
+                    return;
+                }
+            }
+        };
+        // Who does not close is closed upon.
+        drop(tokio::time::timeout(CLOSE_TIMEOUT, closed).await);
+    }
+}

@@ -1,0 +1,278 @@
+//! The frames of a WebSocket, without a socket: bytes in, messages out, and back.
+//!
+//! `tungstenite` holds them to the protocol: frames of customers are masked, control frames are short and
+//! whole, texts are UTF-8, and neither a frame nor a message is larger than is allowed.
+
+use std::io::{self, Read, Write};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use tungstenite::error::{CapacityError, Error};
+use tungstenite::protocol::frame::coding::CloseCode;
+use tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig, WebSocketContext};
+
+/// What is read at once of what has come; a frame that is longer grows the buffer.
+const READ_BYTES: usize = 4 * 1024;
+
+/// What stands before the payload of a control frame: two bytes, and the mask.
+const CONTROL_HEAD_BYTES: usize = 6;
+
+/// The frames of one connection.
+pub(super) struct Frames {
+    context: WebSocketContext,
+    pipe: Pipe,
+    /// Something was against the protocol: what follows is nothing.
+    is_broken: bool,
+}
+
+/// What comes out of the frames.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// A message.
+    Text(Bytes),
+    /// A frame of so many bytes that says nothing to the gateway, such as a ping, whose answer is ready to be
+    /// sent.
+    Control(usize),
+    /// The other side closes, and its answer is ready to be sent.
+    Close,
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    /// The code of the frame that says so.
+    pub(super) code: CloseCode,
+    /// What that frame says.
+    pub(super) reason: &'static str,
+}
+
+impl Frames {
+    /// Frames of a customer, none of whose messages may be larger than `bytes_max`.
+    pub(super) fn of_customer(bytes_max: usize) -> Self {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BYTES)
+            // What is sent is in the pipe at once.
+            .write_buffer_size(0)
+            .max_message_size(Some(bytes_max))
+            .max_frame_size(Some(bytes_max));
+        let context = WebSocketContext::new(Role::Server, Some(config));
+        Self { context, pipe: Pipe::default(), is_broken: false }
+    }
+
+    /// Bytes have come.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        if !self.is_broken {
+            self.pipe.unread.extend_from_slice(bytes);
+        }
+    }
+
+    /// What they come to; `None` until more have come.
+    ///
+    /// # Errors
+    /// What is against the protocol, or too large.
+    pub(super) fn next(&mut self) -> Result<Option<Received>, Broken> {
+        if self.is_broken {
+            // The frames behind it begin nobody knows where.
+            return Ok(None);
+        }
+        let next = self.read();
+        self.is_broken = next.is_err();
+        next
+    }
+
+    fn read(&mut self) -> Result<Option<Received>, Broken> {
+        match self.context.read(&mut self.pipe) {
+            Ok(Message::Text(text)) => Ok(Some(Received::Text(text.into()))),
+            Ok(Message::Binary(_)) => {
+                Err(Broken { code: CloseCode::Unsupported, reason: "Messages are JSON texts." })
+            }
+            Ok(Message::Ping(payload) | Message::Pong(payload)) => {
+                Ok(Some(Received::Control(CONTROL_HEAD_BYTES + payload.len())))
+            }
+            // Only a writer has these.
+            Ok(Message::Frame(_)) => Ok(None),
+            Ok(Message::Close(_)) => {
+                // Flushing says that the connection is closed, which is so.
+                drop(self.context.flush(&mut self.pipe));
+                Ok(Some(Received::Close))
+            }
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Ok(Some(Received::Close)),
+            Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => {
+                Err(Broken { code: CloseCode::Size, reason: "The message is too large." })
+            }
+            Err(Error::Utf8(_)) => {
+                Err(Broken { code: CloseCode::Invalid, reason: "The message is not UTF-8." })
+            }
+            Err(_) => Err(Broken { code: CloseCode::Protocol, reason: "Protocol violation." }),
+        }
+    }
+
+    /// Puts a message among the bytes to be sent.
+    pub(super) fn send(&mut self, text: Bytes) {
+        // What upstreams send as JSON is UTF-8; what is not is of no use to anybody.
+        if let Ok(text) = tungstenite::Utf8Bytes::try_from(text) {
+            self.write(Message::Text(text));
+        }
+    }
+
+    /// Puts a ping among the bytes to be sent.
+    pub(super) fn ping(&mut self) {
+        self.write(Message::Ping(Bytes::new()));
+    }
+
+    /// Puts a close frame among the bytes to be sent.
+    pub(super) fn close(&mut self, code: CloseCode, reason: &'static str) {
+        let frame = CloseFrame { code, reason: reason.into() };
+        // One that is closed already says nothing more.
+        drop(self.context.close(&mut self.pipe, Some(frame)));
+    }
+
+    fn write(&mut self, message: Message) {
+        // The pipe takes everything; what comes behind a close frame is not sent.
+        drop(self.context.write(&mut self.pipe, message));
+        drop(self.context.flush(&mut self.pipe));
+    }
+
+    /// The bytes to be sent.
+    pub(super) fn take_unsent(&mut self) -> Bytes {
+        std::mem::take(&mut self.pipe.unsent).into()
+    }
+}
+
+/// The bytes on their way between a connection and its frames.
+#[derive(Default)]
+struct Pipe {
+    unread: BytesMut,
+    unsent: Vec<u8>,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = bytes.len().min(self.unread.len());
+        if count == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.unread.copy_to_slice(bytes.get_mut(..count).unwrap_or_default());
+        Ok(count)
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.unsent.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame of a customer: its first byte, and its payload, masked.
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mask = [1, 2, 3, 4];
+        let mut bytes = vec![first];
+        match payload.len() {
+            short @ 0..=125 => bytes.push(0x80 | u8::try_from(short).expect("short")),
+            long => {
+                bytes.push(0x80 | 126);
+                bytes.extend(u16::try_from(long).expect("long").to_be_bytes());
+            }
+        }
+        bytes.extend(mask);
+        bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        bytes
+    }
+
+    fn read(frames: &mut Frames) -> Vec<Result<Received, CloseCode>> {
+        let next = || match frames.next() {
+            Ok(Some(Received::Close)) => None,
+            Ok(received) => received.map(Ok),
+            Err(broken) => Some(Err(broken.code)),
+        };
+        let mut all = Vec::new();
+        let mut next = next;
+        while let Some(one) = next() {
+            let is_end = one.is_err();
+            all.push(one);
+            if is_end {
+                break;
+            }
+        }
+        all
+    }
+
+    fn text(text: &str) -> Result<Received, CloseCode> {
+        Ok(Received::Text(Bytes::copy_from_slice(text.as_bytes())))
+    }
+
+    #[test]
+    fn messages_come_out_however_they_are_cut_and_pings_are_answered() {
+        let sent = [
+            frame(0x81, b"one"),
+            frame(0x01, b"t"),
+            frame(0x89, b"ping"),
+            frame(0x80, b"wo"),
+            frame(0x81, &[b'x'; 300]),
+        ]
+        .concat();
+        for size in [1, 2, 7, sent.len()] {
+            let mut frames = Frames::of_customer(1000);
+            let mut all = Vec::new();
+            for piece in sent.chunks(size) {
+                frames.feed(piece);
+                all.extend(read(&mut frames));
+            }
+            let long = "x".repeat(300);
+            assert_eq!(all, [text("one"), Ok(Received::Control(10)), text("two"), text(&long)]);
+            assert_eq!(frames.take_unsent(), &b"\x8a\x04ping"[..], "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_against_the_protocol_or_too_large_ends_the_connection() {
+        let fragments = || [frame(0x01, &[b'x'; 600]), frame(0x80, &[b'x'; 600])].concat();
+        for (bytes, code) in [
+            // Not masked.
+            (vec![0x81, 0x02, b'h', b'i'], CloseCode::Protocol),
+            // Compressed, which was not agreed on.
+            (frame(0xc1, b"x"), CloseCode::Protocol),
+            // A ping of more than 125 bytes, and one in two parts.
+            (frame(0x89, &[0; 126]), CloseCode::Protocol),
+            (frame(0x09, b"x"), CloseCode::Protocol),
+            // The end of a message without its beginning.
+            (frame(0x80, b"x"), CloseCode::Protocol),
+            (frame(0x81, &[0xff, 0xfe]), CloseCode::Invalid),
+            (frame(0x82, b"x"), CloseCode::Unsupported),
+            (frame(0x81, &[b'x'; 1001]), CloseCode::Size),
+            (fragments(), CloseCode::Size),
+            // 8 EiB to come, of which nothing is waited for.
+            ([&[0x81, 0xff, 0x7f][..], &[0xff; 7], &[0; 4]].concat(), CloseCode::Size),
+        ] {
+            let mut frames = Frames::of_customer(1000);
+            frames.feed(&bytes);
+            assert_eq!(read(&mut frames).last(), Some(&Err(code)), "{bytes:?}");
+            frames.feed(&bytes);
+            assert_eq!(frames.next(), Ok(None), "nothing follows it");
+            frames.close(code, "x");
+            assert_eq!(frames.take_unsent().first(), Some(&0x88), "it can be told why");
+        }
+    }
+
+    #[test]
+    fn a_close_is_answered_and_nothing_follows_it() {
+        let mut frames = Frames::of_customer(1000);
+        frames.feed(&frame(0x88, &1000_u16.to_be_bytes()));
+        assert_eq!(frames.next(), Ok(Some(Received::Close)));
+        assert_eq!(frames.take_unsent(), &b"\x88\x02\x03\xe8"[..]);
+        frames.send(Bytes::from_static(b"late"));
+        assert!(frames.take_unsent().is_empty());
+        let mut frames = Frames::of_customer(1000);
+        frames.close(CloseCode::Away, "x");
+        assert_eq!(frames.take_unsent(), &b"\x88\x03\x03\xe9x"[..]);
+    }
+}

@@ -1,0 +1,284 @@
+//! The Responses API over WebSockets, as Codex speaks it: one turn after the other on one connection.
+//!
+//! A turn is a request that the gateway makes to itself, with the headers of the one that opened the
+//! connection: it has its own key check, limits, hold, meter, settlement and line in the log, and upstreams
+//! are asked over HTTP as for any other. What is here is frames, the order of turns, and what a connection
+//! has in mind: its last response, so that the next turn need not repeat the conversation.
+//!
+//! | File | What |
+//! |---|---|
+//! | `handshake` | whether a request becomes a WebSocket |
+//! | `frames` | bytes in, messages out |
+//! | `connection` | one customer's connection: its socket, its memory, its time |
+//! | `turn` | what a message asks for |
+//! | `events` | the messages that answer it |
+
+mod handshake;
+mod frames;
+mod connection;
+mod turn;
+mod events;
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER,
+    SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use pingora_proxy::Session;
+
+use crate::config::snapshot::Route;
+use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::envelope::Envelope;
+use crate::gateway::answer::refused;
+use crate::gateway::answer::respond::{self, X_REQUEST_ID};
+use crate::gateway::call::failure::is_json;
+use crate::gateway::describe_error;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::listen::open;
+use crate::gateway::local::inward::{Inner, Reply};
+use crate::gateway::proxy::Gateway;
+use crate::gateway::receive::body::ReadLimits;
+use crate::ids::RequestId;
+use connection::{Connection, Ended};
+use events::{End, Outgoing, TurnEvents};
+pub(crate) use handshake::{can_be_had, is_asked_for};
+use turn::{Asked, LastResponse, Prompt};
+
+/// What belongs to the connection, and is no part of a request that is made on it.
+const OF_CONNECTION: [HeaderName; 9] = [
+    HOST,
+    CONNECTION,
+    UPGRADE,
+    CONTENT_LENGTH,
+    ACCEPT_ENCODING,
+    SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION,
+    SEC_WEBSOCKET_EXTENSIONS,
+    SEC_WEBSOCKET_PROTOCOL,
+];
+
+/// Serves a WebSocket until it is closed.
+///
+/// # Errors
+/// Before it has begun: what is wrong with the request or its key, and no place for it.
+pub(crate) async fn serve(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    route: &Route,
+) -> Result<(), GatewayError> {
+    exchange.local_route = "/v1/responses (WebSocket)";
+    // Its turns are requests for the operation; it is none itself.
+    exchange.route = None;
+    gateway.admit_customer(session, exchange)?;
+    let head = session.req_header();
+    let accept = handshake::accept(&head.headers)?;
+    let mut headers = head.headers.clone();
+    OF_CONNECTION.iter().for_each(|name| drop(headers.remove(name)));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let address = exchange.client(session);
+    let turns = Turns { gateway, route, headers, address, last: None };
+    let limits = ReadLimits::new(exchange, route.body_bytes_max);
+    let _open = gateway.places.websocket(exchange.place.as_ref(), &exchange.snapshot.limits)?;
+    let header = handshake::head(&accept, exchange.id);
+    session
+        .write_response_header(Box::new(header.into()), false)
+        .await
+        .map_err(|error| gone(&error))?;
+    exchange.first_byte = Some(exchange.started.elapsed());
+    // Its turns have places of their own, and in between it needs none.
+    exchange.place = None;
+    let deadline = Arc::clone(&exchange.deadline);
+    let mut connection = Connection::new(session, &gateway.bodies, limits, deadline);
+    let ended = turns.serve(&mut connection).await;
+    connection.end(ended).await;
+    Ok(())
+}
+
+/// The turns of one connection.
+struct Turns<'a> {
+    gateway: &'a Gateway,
+    route: &'a Route,
+    /// The headers that each of them has.
+    headers: HeaderMap,
+    address: Option<std::net::IpAddr>,
+    /// From which the next one can go on.
+    last: Option<LastResponse>,
+}
+
+impl Turns<'_> {
+    /// Answers one message after the other; says why there are no more.
+    async fn serve(mut self, connection: &mut Connection<'_>) -> Ended {
+        loop {
+            open::rests();
+            let message = match connection.next_message().await {
+                Ok(message) => message,
+                Err(ended) => return ended,
+            };
+            if !open::goes_on() {
+                return Ended::away();
+            }
+            if let Err(ended) = self.answer(connection, message).await {
+                return ended;
+            }
+        }
+    }
+
+    /// Answers a message.
+    async fn answer(
+        &mut self,
+        connection: &mut Connection<'_>,
+        message: Bytes,
+    ) -> Result<(), Ended> {
+        let asked = self.gateway.offload.run(message.len(), || self.read(&message)).await;
+        // The request that it has become is counted where it is read.
+        drop(message);
+        match asked {
+            Err(error) => connection.send(refusal(&error)).await,
+            Ok(Asked::Nothing) => Ok(()),
+            Ok(Asked::WarmUp(prompt)) => {
+                let id = format!("resp_{}", plain(RequestId::new()));
+                for event in events::warmed_up(&id) {
+                    connection.send(event).await?;
+                }
+                self.remember(connection, id, prompt);
+                Ok(())
+            }
+            Ok(Asked::Turn { body, prompt }) => self.turn(connection, body, prompt).await,
+        }
+    }
+
+    fn read(&self, message: &[u8]) -> Result<Asked, GatewayError> {
+        let snapshot = self.gateway.config.load();
+        let thinks = |name: &str| snapshot.model(name).is_some_and(|model| model.limits.reasoning);
+        Asked::read(message, self.last.as_ref(), self.route.json_values_max, thinks)
+    }
+
+    /// Makes the request for a turn, and passes its answer on.
+    async fn turn(
+        &mut self,
+        connection: &mut Connection<'_>,
+        body: Bytes,
+        prompt: Prompt,
+    ) -> Result<(), Ended> {
+        let request = Inner {
+            method: Method::POST,
+            path: self.route.path.clone(),
+            headers: self.headers.clone(),
+            body,
+            address: self.address,
+        };
+        let asked = self.gateway.inward.ask(request);
+        let mut reply = match connection.while_open(asked).await? {
+            Ok(reply) => reply,
+            Err(error) => return connection.send(refusal(&error)).await,
+        };
+        if reply.status != 200 || is_json(&reply.headers) {
+            return whole(connection, reply).await;
+        }
+        let mut turn = TurnEvents::new();
+        loop {
+            let piece = match connection.while_open(reply.chunk()).await? {
+                Ok(Some(piece)) => piece,
+                Ok(None) => break,
+                Err(error) => {
+                    if turn.end().is_none() {
+                        connection.send(refusal(&error)).await?;
+                    }
+                    return Ok(());
+                }
+            };
+            let outgoing = match turn.take(&piece) {
+                Ok(outgoing) => outgoing,
+                Err(error) => return connection.send(refusal(&error)).await,
+            };
+            if !connection.holds(turn.len(), self.in_mind()) {
+                turn.forget();
+                connection.holds(0, self.in_mind());
+            }
+            for one in outgoing {
+                match one {
+                    Outgoing::Event(event) => connection.send(event).await?,
+                    Outgoing::Alive => connection.ping().await?,
+                }
+            }
+        }
+        match turn.end() {
+            Some(End::Done(id)) => match turn.output() {
+                Some(output) => {
+                    let conversation = prompt.followed_by(output);
+                    self.remember(connection, id.clone(), conversation);
+                }
+                None => self.last = None,
+            },
+            Some(End::Failed) => {}
+            None => {
+                let message =
+                    "The answer ended before it was whole. What was delivered is charged.";
+                let error = GatewayError::new(ErrorKind::BadGateway, message);
+                return connection.send(refusal(&error)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the connection has in mind, in bytes.
+    fn in_mind(&self) -> usize {
+        self.last.as_ref().map_or(0, |last| last.conversation.len())
+    }
+
+    /// From now on the next turn can go on from this response; not where there is no room for it, or the
+    /// next turn would be larger than a request may be.
+    fn remember(&mut self, connection: &mut Connection<'_>, id: String, conversation: Prompt) {
+        let fits = conversation.len() <= self.route.body_bytes_max;
+        let has_room = fits && connection.holds(0, conversation.len());
+        self.last = has_room.then_some(LastResponse { id, conversation });
+        if !has_room {
+            connection.holds(0, 0);
+        }
+    }
+}
+
+/// Passes on an answer that is no stream: a refusal, or a response as one document.
+async fn whole(connection: &mut Connection<'_>, mut reply: Reply) -> Result<(), Ended> {
+    let mut body = BytesMut::new();
+    while let Ok(Some(piece)) = connection.while_open(reply.chunk()).await? {
+        if body.len() + piece.len() > refused::BYTES_MAX {
+            let message = "The answer is no stream, and too large for a WebSocket. Ask over HTTP.";
+            return connection
+                .send(refusal(&GatewayError::new(ErrorKind::BadGateway, message)))
+                .await;
+        }
+        body.extend_from_slice(&piece);
+    }
+    if reply.status == 200 {
+        let event = [br#"{"type":"response.completed","response":"#, &body[..], b"}"].concat();
+        return connection.send(event.into()).await;
+    }
+    let told = [RETRY_AFTER, X_REQUEST_ID].map(|name| {
+        let value = reply.headers.get(&name).and_then(|value| value.to_str().ok());
+        (name, value.map(str::to_owned))
+    });
+    let told: Vec<(&str, String)> =
+        told.iter().filter_map(|(name, value)| Some((name.as_str(), value.clone()?))).collect();
+    connection.send(events::error(reply.status, &body, &told)).await
+}
+
+/// The message for an error of the gateway's own.
+fn refusal(error: &GatewayError) -> Bytes {
+    let body = Envelope::Responses.body(RequestId::new(), error).to_string();
+    events::error(respond::status_of(error), body.as_bytes(), &[])
+}
+
+/// The letters and digits of an id.
+fn plain(id: RequestId) -> String {
+    id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "")
+}
+
+fn gone(error: &pingora::Error) -> GatewayError {
+    GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(describe_error(error))
+}

@@ -1,0 +1,287 @@
+//! What a message asks for: a turn, which becomes a request like any other, or that the gateway has in mind
+//! what the next turn goes on from.
+//!
+//! Messages: OpenAI's guide "WebSocket mode", and what Codex sends.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::error::GatewayError;
+use crate::pipeline;
+use crate::protocols::json::{Object, Value};
+use crate::protocols::splice::json_string;
+
+/// What of a message is for the connection, and no part of a request; or written anew.
+const OWN_FIELDS: [&str; 4] = ["type", "generate", "stream", "previous_response_id"];
+/// What has a provider hand out its reasoning, so that it can come back with the next turn.
+const SEALED_REASONING: &str = r#""reasoning.encrypted_content""#;
+
+/// What a message asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A response.
+    Turn {
+        /// The body of the request for it.
+        body: Bytes,
+        /// All that it is made of.
+        prompt: Prompt,
+    },
+    /// That the next turn can go on from this. It costs nothing.
+    WarmUp(Prompt),
+    /// Nothing: Codex says when it has processed a response.
+    Nothing,
+}
+
+/// What a response is made of, as far as the gateway has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Prompt {
+    /// The response that an upstream keeps, from which the first of the items goes on.
+    after: Option<String>,
+    /// Items of the Responses API, with commas between them.
+    items: Vec<u8>,
+}
+
+/// The last response of a connection, from which its next turn can go on: OpenAI keeps the same for a
+/// connection, whatever is stored.
+#[derive(Debug)]
+pub(super) struct LastResponse {
+    /// Its id.
+    pub(super) id: String,
+    /// What it was made of, and what it says.
+    pub(super) conversation: Prompt,
+}
+
+impl Prompt {
+    /// With `items` behind it.
+    pub(super) fn followed_by<'a>(mut self, items: impl Iterator<Item = &'a [u8]>) -> Self {
+        for item in items.filter(|item| !item.is_empty()) {
+            if !self.items.is_empty() {
+                self.items.push(b',');
+            }
+            self.items.extend_from_slice(item);
+        }
+        self
+    }
+
+    /// What it takes, in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+}
+
+impl Asked {
+    /// Reads a message on a connection whose last response was `last`. `thinks` says whether the model of
+    /// this name may have reasoning that the next turn needs.
+    ///
+    /// # Errors
+    /// What is no message that the gateway knows. What is wrong with a request is found where all are
+    /// read.
+    pub(super) fn read(
+        text: &[u8],
+        last: Option<&LastResponse>,
+        values_max: usize,
+        thinks: impl FnOnce(&str) -> bool,
+    ) -> Result<Self, GatewayError> {
+        let message = Object::parse_within(text, values_max);
+        let message = message.map_err(|error| pipeline::bad_json(&error))?;
+        let field = |name: &str| message.get_non_null(name);
+        match field("type").and_then(|kind| kind.as_str()).as_deref() {
+            Some("response.create") => {}
+            Some("response.processed") => return Ok(Self::Nothing),
+            _ => {
+                let told = "`type` must be `response.create`: no other message is known here.";
+                return Err(GatewayError::invalid("type", told));
+            }
+        }
+        let previous = field("previous_response_id").and_then(|id| id.as_str());
+        let last = last.filter(|last| previous.as_deref() == Some(&last.id));
+        let input = field("input");
+        let before = match last {
+            Some(last) => last.conversation.clone(),
+            None => Prompt { after: previous.map(Cow::into_owned), items: Vec::new() },
+        };
+        let added = input.as_ref().map(items);
+        let prompt = before.followed_by(added.iter().map(AsRef::as_ref));
+        let generates = field("generate").map(|value| {
+            let wrong = || GatewayError::invalid("generate", "`generate` must be true or false");
+            value.as_bool().ok_or_else(wrong)
+        });
+        if generates.transpose()? == Some(false) {
+            return Ok(Self::WarmUp(prompt));
+        }
+        let body = write(&message, last.map(|_| &prompt), thinks);
+        Ok(Self::Turn { body: body.into(), prompt })
+    }
+}
+
+/// The items of an `input`, with commas between them.
+fn items<'a>(input: &Value<'a>) -> Cow<'a, [u8]> {
+    let text = input.text();
+    if input.is_array() {
+        let inside = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]"));
+        return Cow::Borrowed(inside.unwrap_or_default().trim_ascii());
+    }
+    let item = [br#"{"type":"message","role":"user","content":"#, text, b"}"];
+    Cow::Owned(item.concat())
+}
+
+/// The request for the turn that a message begins: its fields as they are, but for `prompt` in the place
+/// of its input where that goes on from what the connection has in mind.
+fn write(
+    message: &Object<'_>,
+    prompt: Option<&Prompt>,
+    thinks: impl FnOnce(&str) -> bool,
+) -> Vec<u8> {
+    let mut body = b"{\"stream\":true".to_vec();
+    let mut put = |name: &str, value: &[&[u8]]| {
+        body.extend_from_slice(b",");
+        body.extend_from_slice(json_string(name).as_bytes());
+        body.extend_from_slice(b":");
+        value.iter().for_each(|part| body.extend_from_slice(part));
+    };
+    for (name, value) in message.members() {
+        let is_own = OWN_FIELDS.contains(&name) || prompt.is_some() && name == "input";
+        if !is_own {
+            put(name, &[value.text()]);
+        }
+    }
+    match prompt {
+        Some(Prompt { after, items }) => {
+            if let Some(after) = after {
+                put("previous_response_id", &[json_string(after).as_bytes()]);
+            }
+            put("input", &[b"[", items, b"]"]);
+        }
+        None => {
+            if let Some(previous) = message.get("previous_response_id") {
+                put("previous_response_id", &[previous.text()]);
+            }
+        }
+    }
+    // What no upstream keeps must be with the customer, or it is gone with the next turn.
+    let is_kept = message.get_non_null("store").and_then(|store| store.as_bool()) != Some(false);
+    let model = message.get_non_null("model").and_then(|model| model.as_str());
+    if !is_kept
+        && message.get_non_null("include").is_none()
+        && model.is_some_and(|name| thinks(&name))
+    {
+        put("include", &[b"[", SEALED_REASONING.as_bytes(), b"]"]);
+    }
+    body.push(b'}');
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    fn read(message: &Json, last: Option<&LastResponse>) -> Result<Asked, GatewayError> {
+        Asked::read(message.to_string().as_bytes(), last, 1000, |model| model == "thinker")
+    }
+
+    /// The body of a turn, and what the connection has in mind behind it.
+    fn turn(message: &Json, last: Option<&LastResponse>) -> (Json, Prompt) {
+        match read(message, last).expect("a turn") {
+            Asked::Turn { body, prompt } => (serde_json::from_slice(&body).expect("JSON"), prompt),
+            other => panic!("a turn: {other:?}"),
+        }
+    }
+
+    fn user(text: &str) -> Json {
+        json!({"role": "user", "content": text})
+    }
+
+    fn last(id: &str, after: Option<&str>, items: &[Json]) -> LastResponse {
+        let texts: Vec<String> = items.iter().map(Json::to_string).collect();
+        let prompt = Prompt { after: after.map(str::to_owned), items: Vec::new() };
+        let conversation = prompt.followed_by(texts.iter().map(|text| text.as_bytes()));
+        LastResponse { id: id.to_owned(), conversation }
+    }
+
+    #[test]
+    fn a_turn_is_a_request_without_what_is_for_the_connection() {
+        let tools = json!([{"type": "function", "name": "f"}]);
+        let message = json!({"type": "response.create", "model": "m", "input": [user("a")],
+            "tools": tools, "generate": true, "stream": false, "x": null});
+        let (body, prompt) = turn(&message, None);
+        let expected =
+            json!({"stream": true, "model": "m", "input": [user("a")], "tools": tools, "x": null});
+        assert_eq!(body, expected);
+        assert_eq!(prompt.items, user("a").to_string().as_bytes());
+        let elsewhere = json!({"type": "response.create", "previous_response_id": "resp_0",
+            "input": "a"});
+        let (body, prompt) = turn(&elsewhere, Some(&last("resp_1", None, &[user("b")])));
+        assert_eq!(body["previous_response_id"], "resp_0", "an upstream may keep it: {body}");
+        assert_eq!((&body["input"], prompt.after.as_deref()), (&json!("a"), Some("resp_0")));
+    }
+
+    #[test]
+    fn a_turn_that_goes_on_has_all_that_was_said_before() {
+        let said = json!({"type": "message", "role": "assistant", "content": "b"});
+        let before = last("resp_1", None, &[user("a"), said.clone()]);
+        for (input, added) in [
+            (json!([user("c"), user("d")]), vec![user("c"), user("d")]),
+            (json!("e"), vec![json!({"type": "message", "role": "user", "content": "e"})]),
+            (json!([]), vec![]),
+            (Json::Null, vec![]),
+        ] {
+            let message = json!({"type": "response.create", "model": "m", "input": input,
+                "previous_response_id": "resp_1"});
+            let (body, prompt) = turn(&message, Some(&before));
+            let all = [vec![user("a"), said.clone()], added].concat();
+            assert_eq!(body, json!({"stream": true, "model": "m", "input": all}), "{input}");
+            let remembered: Json =
+                serde_json::from_slice(&[b"[", &prompt.items[..], b"]"].concat()).expect("JSON");
+            assert_eq!(remembered, json!(all));
+        }
+        let kept = last("resp_2", Some("resp_of_upstream"), &[user("a")]);
+        let message =
+            json!({"type": "response.create", "previous_response_id": "resp_2", "input": "b"});
+        let (body, _) = turn(&message, Some(&kept));
+        assert_eq!(body["previous_response_id"], "resp_of_upstream", "where it began: {body}");
+    }
+
+    #[test]
+    fn a_warm_up_is_no_turn() {
+        let message = json!({"type": "response.create", "generate": false, "input": [user("a")]});
+        let Ok(Asked::WarmUp(prompt)) = read(&message, None) else { panic!("a warm-up") };
+        assert_eq!(prompt.items, user("a").to_string().as_bytes());
+        assert_eq!(prompt.len(), prompt.items.len());
+        assert_eq!(read(&json!({"type": "response.processed"}), None).ok(), Some(Asked::Nothing));
+    }
+
+    #[test]
+    fn reasoning_that_nobody_keeps_is_asked_for() {
+        let message = |model: &str, more: Json| {
+            let mut message = json!({"type": "response.create", "model": model, "store": false});
+            more.as_object().expect("fields").iter().for_each(|(name, value)| {
+                message[name] = value.clone();
+            });
+            turn(&message, None).0["include"].clone()
+        };
+        assert_eq!(message("thinker", json!({})), json!(["reasoning.encrypted_content"]));
+        assert_eq!(message("plain", json!({})), Json::Null);
+        assert_eq!(message("thinker", json!({"store": true})), Json::Null);
+        assert_eq!(message("thinker", json!({"include": []})), json!([]), "as it was asked");
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_by_name() {
+        for (message, param) in [
+            (json!({}), "type"),
+            (json!({"type": "response.steer"}), "type"),
+            (json!({"type": 7}), "type"),
+            (json!({"type": "response.create", "generate": "no"}), "generate"),
+        ] {
+            let error = read(&message, None).expect_err("refused");
+            assert_eq!(error.param.as_deref(), Some(param), "{message}");
+        }
+        for text in ["", "[]", "{\"type\":\"response.create\",\"type\":\"response.create\"}"] {
+            assert!(Asked::read(text.as_bytes(), None, 1000, |_| false).is_err(), "{text}");
+        }
+        let many = json!({"type": "response.create", "input": vec![1; 1001]});
+        assert!(read(&many, None).is_err(), "more values than a request may have");
+    }
+}
