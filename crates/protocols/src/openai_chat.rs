@@ -295,7 +295,7 @@ struct WireChatUsage {
     /// DeepSeek's name for cached input.
     #[serde(default)]
     prompt_cache_hit_tokens: Option<u64>,
-    /// Moonshot's and Together's.
+    /// Where Moonshot and Together count cached input.
     #[serde(default)]
     cached_tokens: Option<u64>,
     /// Where SGLang counts what was thought, which is among the completion.

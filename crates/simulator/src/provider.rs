@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 /// Whose chat completions are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Provider {
-    /// OpenAI's own.
+pub enum ChatProvider {
+    /// OpenAI: what the others have copied.
     #[default]
     Openai,
     /// DeepSeek: `reasoning_content`, comments and blank lines while it waits, its own counts of caches.
@@ -48,7 +48,7 @@ pub(super) struct ErrorBody {
     pub(super) text: String,
 }
 
-impl Provider {
+impl ChatProvider {
     /// How it refuses a request, where that is not as OpenAI does. `code` is the one to show instead of
     /// its usual one.
     pub(super) fn refusal(
@@ -169,7 +169,7 @@ fn siliconflow_error(status: StatusCode, message: &str) -> ErrorBody {
     ErrorBody { status, content_type, text }
 }
 
-impl FromStr for Provider {
+impl FromStr for ChatProvider {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, DoneMarker, Refusal, UsageForm};
 use crate::openai::imitator;
-use crate::provider::Provider;
+use crate::provider::ChatProvider;
 use crate::reply::{ChatRequest, PERIOD, Reply};
 use crate::script::{EventStream, Protocol};
 use tollgate_money::clock::UnixMs;
@@ -41,7 +41,7 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(request.is_stream());
     }
-    if behaviour.provider != Provider::Openai {
+    if behaviour.provider != ChatProvider::Openai {
         return imitator::answer(asked, &request, behaviour);
     }
     let reply = Reply::new(&request, behaviour);

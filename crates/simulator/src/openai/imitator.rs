@@ -9,7 +9,7 @@ use super::chat::ChatUsage;
 use crate::answer::Answer;
 use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, DoneMarker};
-use crate::provider::Provider;
+use crate::provider::ChatProvider;
 use crate::reply::{ChatRequest, Reply};
 use crate::script::{EventStream, Protocol};
 use tollgate_money::clock::UnixMs;
@@ -18,7 +18,7 @@ use tollgate_money::clock::UnixMs;
 const THOUGHTS: [&str; 2] = ["I am ", "thinking."];
 /// How many tokens that is.
 const THOUGHT_TOKENS: i64 = 4;
-/// The same at the beginning of the text, in pieces that cut the tags.
+/// What a model thinks at the beginning of its text, in pieces that cut the tags.
 const TAGGED_THOUGHTS: [&str; 4] = ["<thi", "nk>\nI am ", "thinking.\n</th", "ink>\n\n"];
 /// How many letters and digits Mistral's ids of calls have.
 const MISTRAL_ID_LETTERS: usize = 9;
@@ -91,12 +91,12 @@ pub(super) fn answer(
 }
 
 /// What a provider has against a request: the status and the words.
-fn refusal(provider: Provider, body: &Value) -> Option<(StatusCode, String)> {
+fn refusal(provider: ChatProvider, body: &Value) -> Option<(StatusCode, String)> {
     let messages = || body["messages"].as_array().into_iter().flatten().enumerate();
     let calls = |message: &Value| message["tool_calls"].as_array().is_some_and(|it| !it.is_empty());
     let refused = |message: String| Some((StatusCode::BAD_REQUEST, message));
     match provider {
-        Provider::Mistral => {
+        ChatProvider::Mistral => {
             let forbidden = |path: String| Some((StatusCode::UNPROCESSABLE_ENTITY, path));
             let fields = body.as_object().into_iter().flatten().map(|(name, _)| name);
             if let Some(field) =
@@ -124,7 +124,7 @@ fn refusal(provider: Provider, body: &Value) -> Option<(StatusCode, String)> {
             }
             None
         }
-        Provider::Groq => {
+        ChatProvider::Groq => {
             let unsupported = ["logit_bias", "logprobs", "top_logprobs"];
             if let Some(field) = unsupported.into_iter().find(|field| body.get(*field).is_some()) {
                 return refused(format!("property '{field}' is unsupported"));
@@ -136,7 +136,7 @@ fn refusal(provider: Provider, body: &Value) -> Option<(StatusCode, String)> {
                  [('messages.{place}' : property 'reasoning_content' is unsupported)]"
             ))
         }
-        Provider::Deepseek => {
+        ChatProvider::Deepseek => {
             let lacks =
                 |message: &Value| calls(message) && message.get("reasoning_content").is_none();
             messages().find(|(_, message)| lacks(message))?;
@@ -145,7 +145,7 @@ fn refusal(provider: Provider, body: &Value) -> Option<(StatusCode, String)> {
                     .to_owned(),
             )
         }
-        Provider::Moonshot => {
+        ChatProvider::Moonshot => {
             if body["temperature"].as_f64().is_some_and(|it| (it - 1.0).abs() > f64::EPSILON) {
                 return refused("invalid temperature: only 1 is allowed for this model".to_owned());
             }
@@ -161,7 +161,7 @@ fn refusal(provider: Provider, body: &Value) -> Option<(StatusCode, String)> {
 }
 
 struct Imitation {
-    provider: Provider,
+    provider: ChatProvider,
     number: u64,
     model: String,
     wants_usage: bool,
@@ -174,22 +174,22 @@ impl Imitation {
     fn usage_place(&self) -> UsagePlace {
         let stats = &self.body["stream_options"]["continuous_usage_stats"];
         match self.provider {
-            Provider::Moonshot => UsagePlace::InChoice,
-            Provider::Groq => UsagePlace::Groq,
-            Provider::Siliconflow => UsagePlace::EveryChunk,
-            Provider::Vllm | Provider::Sglang if *stats == true => UsagePlace::EveryChunk,
-            Provider::Openai
-            | Provider::Minimax
-            | Provider::Vllm
-            | Provider::Sglang
-            | Provider::Ollama
-            | Provider::Llamacpp => UsagePlace::OwnChunk,
-            Provider::Deepseek
-            | Provider::Zhipu
-            | Provider::Mistral
-            | Provider::Together
-            | Provider::Fireworks
-            | Provider::Openrouter => UsagePlace::LastChunk,
+            ChatProvider::Moonshot => UsagePlace::InChoice,
+            ChatProvider::Groq => UsagePlace::Groq,
+            ChatProvider::Siliconflow => UsagePlace::EveryChunk,
+            ChatProvider::Vllm | ChatProvider::Sglang if *stats == true => UsagePlace::EveryChunk,
+            ChatProvider::Openai
+            | ChatProvider::Minimax
+            | ChatProvider::Vllm
+            | ChatProvider::Sglang
+            | ChatProvider::Ollama
+            | ChatProvider::Llamacpp => UsagePlace::OwnChunk,
+            ChatProvider::Deepseek
+            | ChatProvider::Zhipu
+            | ChatProvider::Mistral
+            | ChatProvider::Together
+            | ChatProvider::Fireworks
+            | ChatProvider::Openrouter => UsagePlace::LastChunk,
         }
     }
 
@@ -201,23 +201,25 @@ impl Imitation {
         let details = json!({"cached_tokens": cached});
         let thoughts = json!({"reasoning_tokens": reasoning});
         match self.provider {
-            Provider::Deepseek => {
+            ChatProvider::Deepseek => {
                 usage["prompt_cache_hit_tokens"] = json!(cached);
                 usage["prompt_cache_miss_tokens"] = json!(prompt.saturating_sub(cached));
                 usage["completion_tokens_details"] = thoughts;
             }
-            Provider::Moonshot | Provider::Together => usage["cached_tokens"] = json!(cached),
-            Provider::Sglang => {
+            ChatProvider::Moonshot | ChatProvider::Together => {
+                usage["cached_tokens"] = json!(cached)
+            }
+            ChatProvider::Sglang => {
                 usage["prompt_tokens_details"] = details;
                 usage["reasoning_tokens"] = json!(reasoning);
             }
-            Provider::Groq => {
+            ChatProvider::Groq => {
                 usage["queue_time"] = json!(0.037);
                 usage["total_time"] = json!(0.2);
                 usage["prompt_tokens_details"] = details;
                 usage["completion_tokens_details"] = thoughts;
             }
-            Provider::Openrouter => {
+            ChatProvider::Openrouter => {
                 usage["cost"] = json!(0.000_123);
                 usage["cost_details"] = json!({"upstream_inference_cost": null});
                 usage["prompt_tokens_details"] = details;
@@ -233,16 +235,16 @@ impl Imitation {
 
     fn finish_reason(&self) -> &'static str {
         match (self.provider, self.reply.finish_reason) {
-            (Provider::Together, "stop") => "eos",
-            (Provider::Mistral, "length") => "model_length",
+            (ChatProvider::Together, "stop") => "eos",
+            (ChatProvider::Mistral, "length") => "model_length",
             (_, reason) => reason,
         }
     }
 
     fn call_id(&self) -> String {
         match self.provider {
-            Provider::Llamacpp => String::new(),
-            Provider::Mistral => format!("sim{:06}", self.number % 1_000_000),
+            ChatProvider::Llamacpp => String::new(),
+            ChatProvider::Mistral => format!("sim{:06}", self.number % 1_000_000),
             _ => format!("call_sim_{}", self.number),
         }
     }
@@ -250,12 +252,15 @@ impl Imitation {
     /// The fields of a message, or a delta, that thinks this.
     fn thought(&self, text: &str) -> Map<String, Value> {
         let fields = match self.provider {
-            Provider::Mistral => json!({"content": [
+            ChatProvider::Mistral => json!({"content": [
                 {"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}),
-            Provider::Groq | Provider::Together | Provider::Vllm | Provider::Ollama => {
+            ChatProvider::Groq
+            | ChatProvider::Together
+            | ChatProvider::Vllm
+            | ChatProvider::Ollama => {
                 json!({"reasoning": text})
             }
-            Provider::Openrouter => json!({"reasoning": text, "reasoning_details": [
+            ChatProvider::Openrouter => json!({"reasoning": text, "reasoning_details": [
                 {"type": "reasoning.text", "text": text, "signature": null,
                     "format": "anthropic-claude-v1", "index": 0}]}),
             _ => json!({"reasoning_content": text}),
@@ -266,12 +271,12 @@ impl Imitation {
     fn whole(&self, behaviour: &Behaviour) -> Answer {
         let text = self.reply.pieces.concat();
         let mut message = Map::new();
-        if self.provider == Provider::Minimax {
+        if self.provider == ChatProvider::Minimax {
             message.insert("content".to_owned(), json!(TAGGED_THOUGHTS.concat()));
         } else {
             message.extend(self.thought(&THOUGHTS.concat()));
         }
-        if self.provider == Provider::Openrouter {
+        if self.provider == ChatProvider::Openrouter {
             message["reasoning_details"][0]["signature"] = json!("c2ln");
         }
         message.insert("role".to_owned(), json!("assistant"));
@@ -298,7 +303,7 @@ impl Imitation {
         }
         self.decorate(&mut document);
         // DeepSeek keeps a connection that waits alive with blank lines.
-        let before = if self.provider == Provider::Deepseek { "\n\n\n" } else { "" };
+        let before = if self.provider == ChatProvider::Deepseek { "\n\n\n" } else { "" };
         Answer::json(format!("{before}{document}"), behaviour)
     }
 
@@ -311,16 +316,16 @@ impl Imitation {
     /// What the provider says beside an answer, or in the last chunk of one.
     fn decorate(&self, document: &mut Value) {
         match self.provider {
-            Provider::Minimax => {
+            ChatProvider::Minimax => {
                 document["input_sensitive"] = json!(false);
                 document["base_resp"] = json!({"status_code": 0, "status_msg": ""});
             }
-            Provider::Groq => document["service_tier"] = json!("on_demand"),
-            Provider::Openrouter => document["provider"] = json!("Sim"),
-            Provider::Fireworks if self.body["perf_metrics_in_response"] == true => {
+            ChatProvider::Groq => document["service_tier"] = json!("on_demand"),
+            ChatProvider::Openrouter => document["provider"] = json!("Sim"),
+            ChatProvider::Fireworks if self.body["perf_metrics_in_response"] == true => {
                 document["perf_metrics"] = json!({"server-time-to-first-token": 0.02});
             }
-            Provider::Llamacpp => {
+            ChatProvider::Llamacpp => {
                 document["timings"] = json!({"prompt_n": 12, "prompt_ms": 30.5, "predicted_n": 20});
             }
             _ => {}
@@ -330,7 +335,7 @@ impl Imitation {
     fn chunk(&self, delta: Value, reason: Value) -> Value {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
         let mut chunk = self.document("chat.completion.chunk", json!([choice]));
-        if self.provider == Provider::Minimax {
+        if self.provider == ChatProvider::Minimax {
             // It says this in every chunk, whatever comes of it.
             chunk["usage"] = json!({"total_tokens": 0, "total_characters": 0});
         }
@@ -347,8 +352,8 @@ impl Imitation {
     fn streamed(&self, behaviour: &Behaviour) -> Answer {
         let mut stream = EventStream::new(behaviour, Protocol::Openai);
         match self.provider {
-            Provider::Deepseek => stream.send(&Bytes::from_static(b": keep-alive\n\n")),
-            Provider::Openrouter => {
+            ChatProvider::Deepseek => stream.send(&Bytes::from_static(b": keep-alive\n\n")),
+            ChatProvider::Openrouter => {
                 stream.send(&Bytes::from_static(b": OPENROUTER PROCESSING\n\n"));
             }
             _ => {}
@@ -358,7 +363,7 @@ impl Imitation {
             stream.send(&event);
         };
         send(&mut stream, json!({"role": "assistant", "content": ""}));
-        if self.provider == Provider::Minimax {
+        if self.provider == ChatProvider::Minimax {
             for piece in TAGGED_THOUGHTS {
                 send(&mut stream, json!({"role": "", "content": piece}));
             }
@@ -367,7 +372,7 @@ impl Imitation {
                 send(&mut stream, Value::Object(self.thought(piece)));
             }
         }
-        if self.provider == Provider::Openrouter {
+        if self.provider == ChatProvider::Openrouter {
             let signed = json!({"type": "reasoning.text", "signature": "c2ln",
                 "format": "anthropic-claude-v1", "index": 0});
             send(&mut stream, json!({"content": "", "reasoning_details": [signed]}));
@@ -393,7 +398,10 @@ impl Imitation {
                 "function": {"name": name, "arguments": arguments}}]})
         };
         // Calls come whole from those who parse them out of a text.
-        if matches!(self.provider, Provider::Mistral | Provider::Groq | Provider::Ollama) {
+        if matches!(
+            self.provider,
+            ChatProvider::Mistral | ChatProvider::Groq | ChatProvider::Ollama
+        ) {
             return chunk(call(&pieces.concat()));
         }
         chunk(call(""));

@@ -81,9 +81,9 @@ pub(super) struct WireFunction<'a> {
 pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Usage {
+    struct ReportedThoughts {
         completion_tokens_details: Option<Details>,
-        /// SGLang's.
+        /// Where SGLang counts them.
         reasoning_tokens: Option<u64>,
     }
     #[derive(Default, Deserialize)]
@@ -91,7 +91,7 @@ pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
     struct Details {
         reasoning_tokens: Option<u64>,
     }
-    let usage = json::read::<Usage>(usage.get())?;
+    let usage = json::read::<ReportedThoughts>(usage.get())?;
     let details = usage.completion_tokens_details.and_then(|details| details.reasoning_tokens);
     details.or(usage.reasoning_tokens)
 }

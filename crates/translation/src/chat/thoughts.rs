@@ -85,7 +85,7 @@ enum TextState {
     Thoughts(String),
     /// White space behind thoughts.
     Gap(String),
-    /// Text, whatever comes.
+    /// Text alone, whatever may come.
     Plain,
 }
 
@@ -299,11 +299,11 @@ fn without_beginning_of<'t>(tag: &str, text: &'t str) -> &'t str {
 /// What models of this dialect have thought in one turn, where each wants it back.
 #[derive(Default)]
 pub(super) struct SentThoughts {
-    /// `reasoning_content`.
+    /// What goes into the field `reasoning_content`.
     reasoning_content: String,
-    /// `reasoning`.
+    /// What goes into the field `reasoning`.
     reasoning: String,
-    /// `reasoning_details`.
+    /// The entries of the field `reasoning_details`.
     reasoning_details: Vec<Detail>,
     /// What the text begins with.
     before_text: String,
