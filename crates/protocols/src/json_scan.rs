@@ -1,6 +1,6 @@
-//! Finds the top-level `usage`, `meta`, `service_tier`, `error` and `base_resp` of a JSON response while
-//! it streams past, holding nothing else, counts the objects in `data` or `results`, and sees whether
-//! one of its `choices` has failed.
+//! Finds the top-level `usage` (`usageMetadata`), `meta`, `service_tier`, `error` and `base_resp` of a
+//! JSON response while it streams past, holding nothing else, counts the objects in `data` or `results`,
+//! and sees whether one of its `choices` has failed.
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
 
@@ -211,7 +211,7 @@ impl UsageScan {
         self.text_bytes
     }
 
-    /// Bytes inside string values of what the answer is about: its `choices`, `content` or `output`.
+    /// Bytes inside string values of what the answer is about: its `choices`, `content`, `output` or `candidates`.
     #[must_use]
     pub fn output_bytes(&self) -> u64 {
         self.output_bytes
@@ -233,14 +233,14 @@ impl UsageScan {
     /// A value begins at the top level, behind its key and the colon.
     fn begin_member(&mut self) {
         self.captured = match self.key.text() {
-            b"usage" => Captured::Usage,
+            b"usage" | b"usageMetadata" => Captured::Usage,
             b"meta" if self.metas.len() < USAGES_MAX => Captured::Meta,
             b"error" => Captured::Error,
             b"service_tier" => Captured::Tier,
             b"data" | b"results" => Captured::Data,
             b"base_resp" => Captured::BaseResp,
             b"choices" => Captured::Choices,
-            b"content" | b"output" => Captured::Output,
+            b"candidates" | b"content" | b"output" => Captured::Output,
             _ => Captured::Nothing,
         };
         self.key.length = 0;

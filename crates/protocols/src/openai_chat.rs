@@ -267,7 +267,7 @@ impl Call for ChatCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
-            Framing::Json | Framing::Binary => {
+            Framing::Json | Framing::EventStream | Framing::Binary => {
                 Box::new(JsonMeter::new(frame, Box::new(WireChatUsage::report)))
             }
             Framing::Sse => Box::new(StreamMeter::new(ChatTally {
