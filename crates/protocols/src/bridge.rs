@@ -322,6 +322,7 @@ impl Call for BridgedCall {
                 customers,
                 upstreams,
                 is_translated: false,
+                refusal: None,
             }),
             Framing::Sse | Framing::EventStream => Box::new(BridgedStream {
                 inner,
@@ -490,6 +491,8 @@ struct BridgedDocument {
     customers: &'static dyn Translate,
     upstreams: &'static dyn UpstreamDialect,
     is_translated: bool,
+    /// What the upstream said in the place of an answer.
+    refusal: Option<UpstreamFailure>,
 }
 
 impl Meter for BridgedDocument {
@@ -507,6 +510,10 @@ impl Meter for BridgedDocument {
             return Bytes::new();
         }
         let Ok(answer) = self.upstreams.read_answer(&text) else { return Bytes::new() };
+        if let Some(AnswerPart::Error(failure)) = answer.last() {
+            self.refusal = Some(failure.clone());
+            return Bytes::new();
+        }
         if answer.iter().any(|piece| is_nowhere(piece, true)) {
             return Bytes::new();
         }
@@ -522,6 +529,10 @@ impl Meter for BridgedDocument {
 
     fn has_failed(&self) -> bool {
         self.inner.has_failed()
+    }
+
+    fn refusal(&self) -> Option<GatewayError> {
+        self.refusal.clone().map(in_our_words)
     }
 
     fn held_bytes(&self) -> usize {
